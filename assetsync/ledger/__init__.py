@@ -1,0 +1,1 @@
+"""What is known of each file version, durably; the only package that speaks SQL."""

@@ -1,0 +1,1 @@
+"""The service's three operations; the only package that speaks HTTP."""

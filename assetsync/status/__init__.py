@@ -1,0 +1,1 @@
+"""Views of the ledger for people and machines, read only."""
