@@ -8,7 +8,8 @@
     │   ├── RootMissing            the root of the site is not there
     │   ├── FileUnreadable         one file cannot be opened or read
     │   ├── FileChanged            a file is not the version that was promised
-    │   └── NotRegular             what stands at a path is no regular file
+    │   ├── NotRegular             what stands at a path is no regular file
+    │   └── ReadStopped            a file was not read to its end because the program is to stop
     ├── LedgerError                the ledger cannot be used
     │   ├── LedgerMissing          there is none, and this command creates none
     │   ├── LedgerBusy             another process sends for it
@@ -86,6 +87,10 @@ class FileChanged(TreeError):
 
 class NotRegular(TreeError):
     """What stands at the path is a link, a pipe, a socket, a device or a directory."""
+
+
+class ReadStopped(TreeError):
+    """A file was not read to its end because the program was asked to stop."""
 
 
 class LedgerError(AssetsyncError):

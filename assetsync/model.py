@@ -249,6 +249,9 @@ class Service(Protocol):
     def index(self, assetids: Sequence[str]) -> str:
         """Ask for indexing of the ids (interface section 4.2); gives the service's message, raises as search does."""
 
+    def close(self) -> None:
+        """Close every connection; what other threads have on its way ends as unanswered."""
+
 
 class Clock(Protocol):
     """Where the time comes from."""

@@ -1,0 +1,85 @@
+"""Where the API key comes from: a file of its own, the environment, or systemd; never the configuration itself.
+
+No error here shows the key or a part of it. Keeping it out of the log is left to `log.register_secret`, refusing a file
+that others can read to `check`.
+"""
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from assetsync.config.models import SiteConfig
+from assetsync.errors import ConfigError
+
+KEY_VARIABLE = "ASSETSYNC_API_KEY"
+_CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
+_CREDENTIAL = "api_key"
+_MAX_BYTES = 4096
+
+
+def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
+    """Read the API key from `service.api_key_file`, else $ASSETSYNC_API_KEY, else the systemd credential `api_key`.
+
+    Raises ConfigError when there is none, or when what is there cannot be a key.
+    """
+    if config.service.api_key_file is not None:
+        return _from_file(config.service.api_key_file, "service.api_key_file")
+    if KEY_VARIABLE in environ:
+        return _checked(environ[KEY_VARIABLE], f"${KEY_VARIABLE}")
+    directory = environ.get(_CREDENTIALS_VARIABLE)
+    if directory and (Path(directory) / _CREDENTIAL).exists():
+        return _from_file(Path(directory) / _CREDENTIAL, "the systemd credential api_key")
+    raise _error(
+        "the API key",
+        "there is none",
+        f"write it into a file that service.api_key_file names, set ${KEY_VARIABLE}, or give the systemd credential "
+        f"{_CREDENTIAL}",
+    )
+
+
+def _from_file(path: Path, named_by: str) -> SecretStr:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as exc:
+        reason = exc.strerror or type(exc).__name__
+        fix = "create it with the API key in it, readable for the user that assetsync runs as"
+        raise _error(f"{path} ({named_by})", f"it cannot be read ({reason})", fix) from exc
+    if len(data) > _MAX_BYTES:
+        raise _error(
+            f"{path} ({named_by})", "it is far too large for an API key", "name the file that holds the key alone"
+        )
+    try:
+        return _checked(data.decode("ascii"), f"{path} ({named_by})")
+    except UnicodeDecodeError:
+        # Not chained: the decoder's message holds bytes of the key.
+        raise _error(
+            f"{path} ({named_by})", "it holds other characters than ASCII", "write the key alone into it"
+        ) from None
+
+
+def _checked(text: str, where: str) -> SecretStr:
+    key = text.rstrip("\r\n")
+    if not key:
+        raise _error(where, "it is empty", "write the API key into it")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise _error(where, "it holds blanks, several lines or control characters", "write the API key alone into it")
+    return SecretStr(key)
+
+
+def _error(where: str, problem: str, fix: str) -> ConfigError:
+    return ConfigError(where, [f"{where}: {problem}: {fix}"])
+
+
+def key_file_warning(path: Path) -> str | None:
+    """Say so when others than its owner can read the key file; None when all is well or there is nothing to see."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return None
+    if not mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return None
+    whom = "everyone" if mode & stat.S_IRWXO else "its group"
+    return f"{path}: {whom} can read or change the API key: chmod 600 {path}"

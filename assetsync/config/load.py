@@ -1,0 +1,138 @@
+"""Read the configuration of a site from its file, and tell all its mistakes at once.
+
+Each mistake is one sentence: file, line, key, what is wrong, what mends it. Values are never shown, since one of them
+may be a secret in the wrong place. What depends on the machine (is the root there, does the service answer) is left to
+`check`.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from pydantic import ValidationError
+
+from assetsync.config.key import KEY_VARIABLE
+from assetsync.config.models import SiteConfig
+from assetsync.config.places import below_root
+from assetsync.document.fields import Unusable
+from assetsync.document.loader import Document, NotPlain, Plain, Problem, load
+from assetsync.document.loader import Path as KeyPath
+from assetsync.document.problems import dotted, problems_of
+from assetsync.errors import ConfigError
+
+_MAX_BYTES = 4 * 1024 * 1024
+_KEY_NAMES = frozenset({"api_key", "apikey", "api-key", "sessiontoken", "key"})
+_SHORTEST_KEY = 6
+
+
+def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
+    """Read and check the configuration of a site.
+
+    What it says follows from the file alone. The environment is looked at only to find its API key in the file, where
+    it must not stand. Raises ConfigError with one sentence for each mistake.
+    """
+    source = str(path)
+    try:
+        data = path.read_bytes()
+    except OSError as exc:
+        reason = exc.strerror or type(exc).__name__
+        mistake = f"{source}: the configuration cannot be read ({reason}): name an existing file with --config"
+        raise ConfigError(source, [mistake]) from exc
+    key = environ.get(KEY_VARIABLE, "").strip()
+    key = key if len(key) >= _SHORTEST_KEY else ""
+    config, problems = _check(data, key)
+    if config is None or problems:
+        problems.sort(key=lambda problem: (problem.line, problem.column))
+        raise ConfigError(source, [_sentence(source, problem, key) for problem in problems])
+    return config
+
+
+def _check(data: bytes, key: str) -> tuple[SiteConfig | None, list[Problem]]:
+    if len(data) > _MAX_BYTES:
+        return None, [Problem((), "it is far too large for a configuration", "name the right file with --config")]
+    try:
+        document = load(data, none_words=True)
+    except NotPlain as exc:
+        return None, [exc.problem]
+    if document.value is None:
+        hint = "begin with `site:`, `root:`, `service:` and `folders:` as in config.example.yaml"
+        return None, [*document.problems, Problem((), "it is empty", hint, 1, 1)]
+    # An alias, say, leaves no value behind, which is not a second mistake.
+    known = {problem.path for problem in document.problems}
+    own = [*_across(document), *_secrets(document, key)]
+    problems = [*document.problems, *(problem for problem in own if problem.path not in known)]
+    try:
+        return SiteConfig.model_validate(document.value), problems
+    except ValidationError as exc:
+        told = {problem.path for problem in problems}
+        found = problems_of(exc, document, SiteConfig)
+        return None, problems + [problem for problem in found if problem.path not in told]
+
+
+def _sentence(source: str, problem: Problem, secret: str) -> str:
+    path = (part.replace(secret, "[key]") if secret and isinstance(part, str) else part for part in problem.path)
+    key = dotted(tuple(path))
+    where = f"{source}, line {problem.line}" if problem.line else source
+    if problem.column and not key:
+        where += f", column {problem.column}"
+    what = f"{key}: {problem.problem}" if key else problem.problem
+    return f"{where}: {what}: {problem.hint}"
+
+
+def _texts(value: Plain, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Give every text of a document, names of keys included, with its place."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _texts(item, (*path, position))
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield (*path, name), name
+            yield from _texts(item, (*path, name))
+
+
+def _secrets(document: Document, key: str) -> Iterator[Problem]:
+    """Find an API key that stands in the file, by its name or because it is the one in the environment."""
+    value = document.value
+    service = value.get("service") if isinstance(value, dict) else None
+    found: list[KeyPath] = [
+        (name,) for name in (value if isinstance(value, dict) else ()) if name.lower() in _KEY_NAMES
+    ]
+    found += [
+        ("service", name) for name in (service if isinstance(service, dict) else ()) if name.lower() in _KEY_NAMES
+    ]
+    found += [path for path, text in _texts(value) if key and key in text]
+    fix = "take it out and put it into a file of its own that service.api_key_file names"
+    for path in dict.fromkeys(found):
+        yield Problem(path, "the API key must not stand in this file", fix, *document.mark(path))
+
+
+def _across(document: Document) -> Iterator[Problem]:
+    """Find the mistakes that lie between several keys, whatever else is wrong."""
+    value = document.value
+    if not isinstance(value, dict):
+        return
+    schedule = value.get("schedule")
+    for name, due in schedule.items() if isinstance(schedule, dict) else ():
+        if due is None:
+            path = ("schedule", name)
+            yield Problem(path, "it has no value", "write an interval, a cron line, or off", *document.mark(path))
+    yield from _doubled_folders(document, value.get("folders"))
+    root, ledger = value.get("root"), value.get("ledger")
+    if isinstance(root, str) and isinstance(ledger, str) and PurePosixPath(ledger).is_relative_to(root):
+        hint = "put it elsewhere, such as /var/lib/assetsync, because the tree is only ever read"
+        yield Problem(("ledger",), "it lies inside root", hint, *document.mark(("ledger",)))
+
+
+def _doubled_folders(document: Document, folders: Plain) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for position, folder in enumerate(folders if isinstance(folders, list) else ()):
+        try:
+            name = below_root(folder.get("path") if isinstance(folder, dict) else None)
+        except Unusable:
+            continue
+        if name in first:
+            path = ("folders", position, "path")
+            hint = f"keep one of the two, the other is folders[{first[name]}]"
+            yield Problem(path, "this folder is mapped twice", hint, *document.mark(path))
+        first.setdefault(name, position)

@@ -1,0 +1,246 @@
+"""The configuration of a site as frozen values, one model a section; seconds are floats, sizes are bytes.
+
+The models know what each key may hold. Finding the file, the line of a mistake, and mistakes between several keys are
+left to `load`; whether what is named exists is left to `check`.
+"""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+
+from assetsync.config.places import Absolute, BelowRoot, WebAddress, service_url
+from assetsync.config.schedule import Due, Interval, cron
+from assetsync.config.units import Address, Duration, Listen, Rate, Size, SomeTime, UploadWindow
+from assetsync.document.fields import Flag, Section, Text, Texts, Unusable, Whole
+from assetsync.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
+from assetsync.model import Mapping, UploadOptions
+
+_SITE = re.compile(r"[a-z0-9][a-z0-9-]*")
+_FOLDER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MAX_WORKERS = 64
+
+
+def _site(value: str) -> str:
+    if not _SITE.fullmatch(value):
+        raise Unusable("it is no name of a site", "use a-z, 0-9 and -, beginning with a letter or digit, such as hq")
+    return value
+
+
+def _folder_id(value: str) -> str:
+    if not _FOLDER_ID.fullmatch(value):
+        raise Unusable("it is no id of a folder", "copy the folder's id from the service: letters, digits, _ and -")
+    return value
+
+
+def _patterns(value: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in value:
+        try:
+            _, ignores = GitIgnoreSpecPattern.pattern_to_regex(pattern)
+        except ValueError as exc:
+            raise Unusable("it holds a broken pattern", "write patterns as in a .gitignore file") from exc
+        if ignores is None:
+            raise Unusable("it holds a pattern that names nothing", r"take it out; a name with # in front is \#name")
+    return value
+
+
+def _command(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return tuple(shlex.split(value))
+    except ValueError as exc:
+        raise Unusable("a quote in it has no partner", 'write it as a list: ["/usr/bin/alert", "--quiet"]') from exc
+
+
+def _email(value: str) -> str:
+    local, _, domain = value.partition("@")
+    if not local or not domain or re.search(r"[\s,;@]", local + domain):
+        raise Unusable("it is no e-mail address", "write one address, such as dam@example.com")
+    return value
+
+
+Patterns = Annotated[Texts, AfterValidator(_patterns)]
+
+
+class KindFields(Section):
+    """The names of the metadata fields for one kind of asset, without `meta_`."""
+
+    description: Annotated[Text, AfterValidator(check_meta_name)]
+    keywords: Annotated[Text, AfterValidator(check_meta_name)]
+
+
+class MetadataFields(Section):
+    """The names of the metadata fields by kind, where they differ from the built-in ones."""
+
+    img: KindFields | None = None
+    vid: KindFields | None = None
+    aud: KindFields | None = None
+    doc: KindFields | None = None
+    other: KindFields | None = None
+
+    def table(self) -> dict[str, tuple[str, str]]:
+        """Give the (description, keywords) field names of every kind, built-in ones included."""
+        given = {kind: getattr(self, kind) for kind in METADATA_FIELDS}
+        return METADATA_FIELDS | {kind: (own.description, own.keywords) for kind, own in given.items() if own}
+
+
+class Service(Section):
+    """Where the service is and how it is spoken to (interface sections 1 and 5)."""
+
+    allow_http: Flag = False
+    base_url: str
+    upload_url: str
+    api_key_file: Absolute | None = None
+    ca_file: Absolute | None = None
+    proxy: Annotated[WebAddress | None, Field(repr=False)] = None
+    connect_timeout: SomeTime = 10.0
+    read_timeout: SomeTime = 300.0
+    credential: Literal["api_key", "sessiontoken"] = "api_key"
+    metadata_fields: MetadataFields = MetadataFields()
+
+    @field_validator("base_url", "upload_url", mode="before")
+    @classmethod
+    def _is_address(cls, value: Any, info: ValidationInfo) -> str:
+        url = service_url(value, allow_http=info.data.get("allow_http", True))
+        if info.field_name == "upload_url":
+            return url
+        if url.endswith(".cfc"):
+            raise Unusable("it names one operation", "end it before /global/api2/search.cfc")
+        return url.rstrip("/")
+
+
+class FolderUpload(Section):
+    """The options of every upload from a mapping (interface section 4.3)."""
+
+    zip_extract: Flag = False
+    skip_event: Events = ()
+    upl_template: Text | None = None
+    debug: Flag = False
+    emailto: Annotated[Text, AfterValidator(_email)] | None = None
+    redirectto: WebAddress | None = None
+    redirecttoparams: Text | None = None
+
+    @field_validator("redirecttoparams")
+    @classmethod
+    def _has_no_ampersand(cls, value: str | None) -> str | None:
+        if value and value.startswith("&"):
+            raise Unusable("it begins with &", "take the & away; the service adds it")
+        return value
+
+    def options(self) -> UploadOptions:
+        """Give the value that the rest of the program works with."""
+        return UploadOptions(**self.model_dump())
+
+
+class Folder(Section):
+    """One mapping: what stands below `path` goes into the service's folder `destfolderid`."""
+
+    path: BelowRoot
+    destfolderid: Annotated[Text, AfterValidator(_folder_id)]
+    ignore: Patterns = ()
+    metadata: SaidWithPlaceholders = SaidWithPlaceholders()
+    upload: FolderUpload = FolderUpload()
+    sidecars: Flag = True
+
+    def mapping(self) -> Mapping:
+        """Give the value that the rest of the program works with."""
+        return Mapping(
+            path=b"" if self.path == "." else self.path.encode("utf-8", "surrogateescape"),
+            destfolderid=self.destfolderid,
+            ignore=self.ignore,
+            metadata=self.metadata.metadata(),
+            upload=self.upload.options(),
+            sidecars=self.sidecars,
+        )
+
+
+class Watch(Section):
+    """How changes are noticed, and how long a file must rest."""
+
+    mode: Literal["auto", "inotify", "polling", "off"] = "auto"
+    settle: Duration = 5.0
+    sidecar_wait: Duration = 0.0
+    follow_symlinks: Flag = False
+
+
+class Upload(Section):
+    """How files are sent."""
+
+    workers: Annotated[Whole, Field(ge=1, le=_MAX_WORKERS)] = 4
+    rate: Rate | None = None
+    window: UploadWindow | None = None
+    max_file_size: Size | None = None
+    doubt_grace: SomeTime = 120.0
+
+
+class Schedule(Section):
+    """When regular work is due; None is off."""
+
+    rescan: Due = Interval(3600.0)
+    index: Due = Interval(60.0)
+    verify: Due = Interval(300.0)
+    audit: Due = cron("0 3 * * sun")
+
+
+class Policy(Section):
+    """What happens by itself, and what is only reported."""
+
+    on_change: Literal["upload", "report"] = "upload"
+    on_move: Literal["upload", "report"] = "upload"
+    on_remote_missing: Literal["upload", "report"] = "report"
+    verified_when: Literal["findable", "stored"] = "findable"
+
+
+class Brake(Section):
+    """How much may happen at once before a person is asked, in files."""
+
+    max_new_files: Annotated[Whole, Field(ge=0)] = 50_000
+    max_vanished: Annotated[Whole, Field(ge=0)] = 10_000
+
+
+class Status(Section):
+    """The page and the metrics."""
+
+    listen: Address | None = Listen("127.0.0.1", 9464)
+
+
+class Log(Section):
+    """What is logged, and how."""
+
+    format: Literal["auto", "console", "json"] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Notify(Section):
+    """Who is told of a brake or a stop; the address of a webhook often holds a secret, so it is not shown."""
+
+    webhook: Annotated[WebAddress | None, Field(repr=False)] = None
+    command: Annotated[Texts, BeforeValidator(_command)] | None = None
+
+
+class SiteConfig(Section):
+    """Everything that one site's file says."""
+
+    site: Annotated[Text, AfterValidator(_site)]
+    root: Absolute
+    ledger: Absolute = Field(default_factory=lambda said: Path(f"/var/lib/assetsync/{said['site']}.db"))
+    service: Service
+    folders: Annotated[tuple[Folder, ...], Field(min_length=1)]
+    ignore: Patterns = ()
+    watch: Watch = Watch()
+    upload: Upload = Upload()
+    schedule: Schedule = Schedule()
+    policy: Policy = Policy()
+    brake: Brake = Brake()
+    status: Status = Status()
+    log: Log = Log()
+    notify: Notify = Notify()
+
+
+def mappings(config: SiteConfig) -> tuple[Mapping, ...]:
+    """Give the mappings of a site in the order of the file."""
+    return tuple(folder.mapping() for folder in config.folders)

@@ -1,0 +1,85 @@
+"""Addresses and paths in the configuration: what they may look like. Whether they exist is left to `check`."""
+
+import re
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import BeforeValidator
+
+from assetsync.document.fields import Unusable
+
+_NOT_IN_URL = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
+_EXAMPLE = "write it such as https://dam.example.com/razuna"
+_NOT_IN_PATH = re.compile("[\x00-\x1f\x7f]")
+
+
+def _split(value: object, schemes: tuple[str, ...]) -> SplitResult:
+    if not isinstance(value, str) or not value or _NOT_IN_URL.search(value):
+        raise Unusable("it must be an address without blanks", _EXAMPLE)
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError as exc:
+        raise Unusable("it is no address", _EXAMPLE) from exc
+    if parts.scheme not in schemes:
+        raise Unusable(f"it must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}", _EXAMPLE)
+    if not parts.hostname or port == 0:
+        raise Unusable("it names no host", _EXAMPLE)
+    return parts
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host name or address is this machine itself, by its looks alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def service_url(value: object, *, allow_http: bool) -> str:
+    """Read the address of the service: http(s), no user, no query, and plain http only where it is allowed."""
+    parts = _split(value, ("https", "http"))
+    if "@" in parts.netloc:
+        raise Unusable("it holds a user name or password", "take it out; the service is given the API key alone")
+    if parts.query or parts.fragment or str(value).endswith(("?", "#")):
+        raise Unusable("it holds a query", "end the address before `?` or `#`; the parameters are added to each call")
+    if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname or ""):
+        raise Unusable("plain http would show the API key on the way", "use https, or set service.allow_http: true")
+    return parts.geturl()
+
+
+def web_address(value: object) -> str:
+    """Read any full http(s) address, such as that of a webhook."""
+    return _split(value, ("https", "http")).geturl()
+
+
+def absolute(value: object) -> Path:
+    """Read an absolute path; `.` and `//` in it are tidied up, `..` is refused because a link would change it."""
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str) or not value.startswith("/"):
+        raise Unusable("it must be an absolute path", "begin it with /")
+    if _NOT_IN_PATH.search(value) or ".." in value.split("/"):
+        raise Unusable("it holds `..` or a control character", "write the path out")
+    return Path("/" + value.lstrip("/"))
+
+
+def below_root(value: object) -> str:
+    """Read a folder relative to the root, `.` for the root itself, without doubled or trailing slashes."""
+    if not isinstance(value, str) or not value:
+        raise Unusable("it must be a folder below root", "write it such as photos/2026, or . for root itself")
+    if value.startswith("/"):
+        raise Unusable("it must be relative to root", "write it without root in front, or . for root itself")
+    parts = [part for part in value.split("/") if part not in {"", "."}]
+    if ".." in parts or "\x00" in value:
+        raise Unusable("it leads out of root", "write it without `..`")
+    return "/".join(parts) or "."
+
+
+Absolute = Annotated[Path, BeforeValidator(absolute)]
+WebAddress = Annotated[str, BeforeValidator(web_address)]
+BelowRoot = Annotated[str, BeforeValidator(below_root)]

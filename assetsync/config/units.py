@@ -1,0 +1,135 @@
+"""Values with a unit: durations, sizes, rates, a window of the day, an address to listen on.
+
+Each reader takes the text of the configuration, or a value that is already of the right type, and raises Unusable with
+the fix. Durations become seconds (float), sizes and rates bytes (int).
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import time
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, BeforeValidator
+
+from assetsync.document.fields import Unusable
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_TEN_YEARS = 10 * 365 * 86400.0
+_BYTES = {"": 1, "b": 1} | {
+    f"{letter}{suffix}": base**power
+    for power, letter in enumerate("kmgt", start=1)
+    for suffix, base in (("b", 1000), ("ib", 1024))
+}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|[smhd])", re.ASCII)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)", re.ASCII)
+_WINDOW = re.compile(r"([0-9]{1,2}):([0-9]{2})\s*-\s*([0-9]{1,2}):([0-9]{2})", re.ASCII)
+_LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
+_LAST_PORT = 65535
+
+
+def duration(value: object) -> float:
+    """Read `500ms`, `5s`, `2m`, `1.5h`, `1d` or `0` as seconds."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif value == "0":
+        seconds = 0.0
+    else:
+        found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+        if not found:
+            raise Unusable("it must be a duration", "write a number and its unit, such as 500ms, 5s, 2m, 1h or 1d")
+        seconds = float(found[1]) * _SECONDS[found[2]]
+    if not 0 <= seconds <= _TEN_YEARS:
+        raise Unusable("it must lie between 0 and ten years", "write a duration such as 5s, 2m or 1h")
+    return seconds
+
+
+def _some(seconds: float) -> float:
+    if not seconds:
+        raise Unusable("it must be longer than 0", "write a duration such as 5s, 2m or 1h")
+    return seconds
+
+
+def size(value: object) -> int:
+    """Read `20MB` (10^6), `512KiB` (2^10) or a plain number as bytes; at least 1."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        count = value
+    else:
+        found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        unit = _BYTES.get(found[2].lower()) if found else None
+        if not found or unit is None:
+            raise Unusable("it must be a size", "write a number and its unit, such as 512KiB, 20MB or 1GB")
+        count = int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
+    if not 1 <= count < 2**63:
+        raise Unusable("it must be a size of at least one byte", "write a size such as 20MB, or null for no limit")
+    return count
+
+
+def rate(value: object) -> int:
+    """Read `20MB/s` as bytes a second."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return size(value)
+    amount, slash, second = value.strip().partition("/") if isinstance(value, str) else ("", "", "")
+    if not slash or second.strip() != "s":
+        raise Unusable("it must be a size a second", "write it such as 20MB/s, or null for no limit")
+    return size(amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The hours of the day, local time, in which files are sent; over midnight where `end` comes before `start`."""
+
+    start: time
+    end: time
+
+    def holds(self, at: time) -> bool:
+        """Tell whether the window is open at this time of the day; the end belongs to it no more."""
+        if self.start < self.end:
+            return self.start <= at < self.end
+        return at >= self.start or at < self.end
+
+
+def window(value: object) -> Window:
+    """Read `19:00-07:00`."""
+    if isinstance(value, Window):
+        return value
+    found = _WINDOW.fullmatch(value.strip()) if isinstance(value, str) else None
+    fix = 'write it such as "19:00-07:00", or null to send at any time'
+    if not found:
+        raise Unusable("it must be two times of the day", fix)
+    try:
+        start, end = _time_of_day(found[1], found[2]), _time_of_day(found[3], found[4])
+    except ValueError as exc:
+        raise Unusable("it holds a time that no clock shows", fix) from exc
+    if start == end:
+        raise Unusable("it begins and ends at the same time", fix)
+    return Window(start, end)
+
+
+def _time_of_day(hour: str, minute: str) -> time:
+    # 24:00 is what people write for the end of a day.
+    return time(0, 0) if (hour, minute) == ("24", "00") else time(int(hour), int(minute))
+
+
+class Listen(NamedTuple):
+    """Where the status page listens; an IPv6 address stands without brackets."""
+
+    host: str
+    port: int
+
+
+def listen(value: object) -> Listen:
+    """Read `127.0.0.1:9464`, `[::1]:9464` or `host:9464`."""
+    if isinstance(value, tuple):
+        return Listen(*value)
+    found = _LISTEN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found or int(found[2]) > _LAST_PORT:
+        raise Unusable("it must be an address and a port", "write it such as 127.0.0.1:9464, or null for no page")
+    return Listen(found[1].strip("[]"), int(found[2]))
+
+
+Duration = Annotated[float, BeforeValidator(duration)]
+SomeTime = Annotated[float, BeforeValidator(duration), AfterValidator(_some)]
+Size = Annotated[int, BeforeValidator(size)]
+Rate = Annotated[int, BeforeValidator(rate)]
+UploadWindow = Annotated[Window, BeforeValidator(window)]
+Address = Annotated[Listen, BeforeValidator(listen)]

@@ -1,0 +1,83 @@
+"""How one value of a document is read: the base of all models, and the types of their fields.
+
+Every value arrives as text, because the loader makes nothing else; the readers here also take a value that is already
+of the right type, so that a model can be built by hand. A reader that cannot use its text raises Unusable with what is
+wrong and what mends it, and never quotes the text: it may be a secret in the wrong place.
+"""
+
+import re
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
+
+FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_WHOLE = re.compile(r"[0-9]{1,18}")
+
+
+class Unusable(PydanticCustomError):
+    """A value that cannot be used; pydantic collects them, `problems` turns them into sentences."""
+
+    def __new__(cls, problem: str, hint: str) -> Self:
+        """Keep the two halves of the sentence apart, as pydantic's context."""
+        return super().__new__(cls, "unusable", "{problem}; {hint}", {"problem": problem, "hint": hint})
+
+
+class Section(BaseModel):
+    """Base of every model: frozen, unknown keys refused, values never shown in errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, arbitrary_types_allowed=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def none_is_unsaid(cls, value: Any) -> Any:
+        """Treat a key with no value as absent where the field has no meaning for none, so that its default holds."""
+        if not isinstance(value, dict):
+            return value
+        return {name: given for name, given in value.items() if given is not None or _takes_none(cls, name)}
+
+
+def _takes_none(model: type[BaseModel], name: str) -> bool:
+    field = model.model_fields.get(name)
+    return field is None or type(None) in get_args(field.annotation)
+
+
+def one_text(value: object) -> object:
+    """Refuse a list or a mapping where a text is wanted."""
+    if isinstance(value, list | tuple | dict):
+        raise Unusable(
+            "it must be one text", "write it on one line, with quotes around it if it holds any of `: # [ {`"
+        )
+    return value
+
+
+def _flag(value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in FLAGS:
+        return FLAGS[value.lower()]
+    raise Unusable("it must be yes or no", "write true or false (yes, no, on and off do as well)")
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value)
+    raise Unusable("it must be a whole number", "write digits only, such as 4")
+
+
+def _texts(value: object) -> object:
+    if isinstance(value, str):
+        raise Unusable("it must be a list", 'write it as ["one", "two"]')
+    if not isinstance(value, list | tuple):
+        raise Unusable("it must be a list of texts", 'write it as ["one", "two"]')
+    if not all(isinstance(item, str) for item in value):
+        raise Unusable("every item of the list must be a text", "put quotes around what is none")
+    return tuple(value)
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Text = Annotated[str, BeforeValidator(one_text)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]

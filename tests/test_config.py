@@ -1,0 +1,691 @@
+"""The configuration: what it means, and every mistake as one sentence with file, line, key and fix."""
+
+import re
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+
+import pytest
+from apscheduler.triggers.combining import OrTrigger
+from apscheduler.triggers.cron import CronTrigger
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from assetsync.config import (
+    Cron,
+    Interval,
+    Listen,
+    SiteConfig,
+    Window,
+    key_file_warning,
+    load_config,
+    mappings,
+    read_api_key,
+)
+from assetsync.config.schedule import cron
+from assetsync.document.metadata import METADATA_FIELDS
+from assetsync.document.problems import inner_model
+from assetsync.errors import ConfigError
+from assetsync.model import Mapping, Metadata, UploadOptions
+
+EXAMPLE = Path(__file__).parent.parent / "config.example.yaml"
+SMALLEST = """\
+site: hq
+root: /srv/media
+service:
+  base_url: https://dam.example.com/razuna
+  upload_url: https://dam.example.com/razuna/raz1/dam/index.cfm
+folders:
+  - path: photos
+    destfolderid: F1
+"""
+KEY = "0123456789ABCDEF"
+
+
+@pytest.fixture
+def make_file(tmp_path):
+    """Write a configuration and give its path."""
+
+    def make(text, name="hq.yaml"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return make
+
+
+@pytest.fixture
+def make_config(make_file):
+    """Load the smallest configuration with more lines, or another text."""
+    return lambda more="", text=SMALLEST: load_config(make_file(text + more), {})
+
+
+@pytest.fixture
+def mistakes_of(make_file):
+    """Give the mistakes of a configuration, without the file's name in front."""
+
+    def mistakes(text, environ=None):
+        path = make_file(text)
+        with pytest.raises(ConfigError) as caught:
+            load_config(path, environ or {})
+        assert all(mistake.startswith(str(path)) for mistake in caught.value.mistakes)
+        assert not any("\n" in mistake for mistake in caught.value.mistakes)
+        return [mistake.removeprefix(f"{path}, ").removeprefix(f"{path}: ") for mistake in caught.value.mistakes]
+
+    return mistakes
+
+
+# ── meaning ──
+
+
+def test_what_is_left_out_has_the_default_of_the_contract(make_config):
+    config = make_config()
+    assert (config.site, config.root, config.ledger) == ("hq", Path("/srv/media"), Path("/var/lib/assetsync/hq.db"))
+    said = config.model_dump(exclude={"site", "root", "ledger", "folders", "schedule"})
+    assert said == {
+        "service": {
+            "allow_http": False,
+            "base_url": "https://dam.example.com/razuna",
+            "upload_url": "https://dam.example.com/razuna/raz1/dam/index.cfm",
+            "api_key_file": None,
+            "ca_file": None,
+            "proxy": None,
+            "connect_timeout": 10.0,
+            "read_timeout": 300.0,
+            "credential": "api_key",
+            "metadata_fields": {"img": None, "vid": None, "aud": None, "doc": None, "other": None},
+        },
+        "ignore": (),
+        "watch": {"mode": "auto", "settle": 5.0, "sidecar_wait": 0.0, "follow_symlinks": False},
+        "upload": {"workers": 4, "rate": None, "window": None, "max_file_size": None, "doubt_grace": 120.0},
+        "policy": {
+            "on_change": "upload",
+            "on_move": "upload",
+            "on_remote_missing": "report",
+            "verified_when": "findable",
+        },
+        "brake": {"max_new_files": 50000, "max_vanished": 10000},
+        "status": {"listen": Listen("127.0.0.1", 9464)},
+        "log": {"format": "auto", "level": "info"},
+        "notify": {"webhook": None, "command": None},
+    }
+    schedule = config.schedule
+    assert (schedule.rescan, schedule.index, schedule.verify) == (Interval(3600.0), Interval(60.0), Interval(300.0))
+    assert schedule.audit == cron("0 3 * * sun")
+    assert mappings(config) == (Mapping(path=b"photos", destfolderid="F1"),)
+
+
+def test_the_ledger_follows_from_the_file_alone(make_file):
+    environ = {"STATE_DIRECTORY": "/elsewhere", "HOME": "/root"}
+    assert load_config(make_file(SMALLEST), environ).ledger == Path("/var/lib/assetsync/hq.db")
+
+
+@pytest.mark.parametrize("text", ["0123", "0o17", "1e5", "12-30", "NO", "true", "1_000"])
+def test_an_id_stays_the_text_that_was_written(make_config, text):
+    assert make_config(text=SMALLEST.replace("F1", text)).folders[0].destfolderid == text
+
+
+@pytest.mark.parametrize("site", ["012", "no", "1e5", "null-1"])
+def test_a_site_is_a_text_whatever_it_looks_like(make_config, site):
+    assert make_config(text=SMALLEST.replace("site: hq", f"site: {site}")).site == site
+
+
+@pytest.mark.parametrize("none", ["", "null", "~", "Null", "NULL"])
+def test_no_value_means_none_where_none_is_possible_and_else_the_default(make_config, none):
+    config = make_config(f"upload: {{rate: {none}, workers: {none}}}\nstatus:\n  listen: {none}\nwatch: {none}\n")
+    assert (config.upload.rate, config.upload.workers, config.status.listen) == (None, 4, None)
+    assert config.watch.settle == 5.0
+
+
+def test_a_quoted_null_is_a_text(make_config):
+    text = SMALLEST.replace("F1", "F1\n    metadata: {description: 'null', location: ~}")
+    assert make_config(text=text).folders[0].metadata.metadata() == Metadata(description="null")
+
+
+@pytest.mark.parametrize(("word", "flag"), [(w, True) for w in ("true", "yes", "on", "True", "ON")]
+                         + [(w, False) for w in ("false", "no", "off", "Off")])  # fmt: skip
+def test_a_flag_is_true_or_false_in_any_of_its_words(make_config, word, flag):
+    assert make_config(f"watch: {{follow_symlinks: {word}}}\n").watch.follow_symlinks is flag
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("5s", 5.0),
+        ("2m", 120.0),
+        ("1h", 3600.0),
+        ("1d", 86400.0),
+        ("500ms", 0.5),
+        ("0", 0.0),
+        ("0s", 0.0),
+        ("1.5h", 5400.0),
+    ],
+)
+def test_a_duration_becomes_seconds(make_config, text, seconds):
+    settle = make_config(f"watch: {{settle: {text}}}\n").watch.settle
+    assert isinstance(settle, float)
+    assert settle == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("20MB", 20_000_000), ("512KiB", 524_288), ("1GB", 10**9), ("1GiB", 2**30), ("1.5kB", 1500), ("7", 7), ("7 b", 7)],
+)
+def test_a_size_becomes_bytes(make_config, text, count):
+    config = make_config(f"upload: {{max_file_size: {text}, rate: {text}/s}}\n")
+    assert (config.upload.max_file_size, config.upload.rate) == (count, count)
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("19:00-07:00", [time(19), time(23, 59), time(0), time(6, 59)], [time(7), time(12), time(18, 59)]),
+        ("7:30-19:00", [time(7, 30), time(18, 59)], [time(7, 29), time(19), time(0)]),
+        ("18:00-24:00", [time(18), time(23, 59)], [time(0), time(17, 59)]),
+    ],
+)
+def test_the_window_is_open_from_its_begin_to_its_end(make_config, text, inside, outside):
+    window = make_config(f'upload: {{window: "{text}"}}\n').upload.window
+    assert [window.holds(at) for at in inside] == [True] * len(inside)
+    assert [window.holds(at) for at in outside] == [False] * len(outside)
+
+
+def test_an_unquoted_window_is_the_same_window(make_config):
+    assert make_config("upload:\n  window: 19:00-07:00\n").upload.window == Window(time(19), time(7))
+
+
+@pytest.mark.parametrize(
+    ("text", "listen"),
+    [
+        ("127.0.0.1:9464", ("127.0.0.1", 9464)),
+        ("'[::1]:80'", ("::1", 80)),
+        ("localhost:0", ("localhost", 0)),
+        ("null", None),
+    ],
+)
+def test_where_the_page_listens(make_config, text, listen):
+    assert make_config(f"status: {{listen: {text}}}\n").status.listen == listen
+
+
+@pytest.mark.parametrize("command", ["/usr/bin/alert --to 'the admin'", '["/usr/bin/alert", "--to", "the admin"]'])
+def test_a_command_is_a_line_or_a_list_of_words(make_config, command):
+    assert make_config(f"notify:\n  command: {command}\n").notify.command == ("/usr/bin/alert", "--to", "the admin")
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "mapped"),
+    [
+        (".", ".", b""),
+        ("./", ".", b""),
+        ("photos/", "photos", b"photos"),
+        ("./a//b/.", "a/b", b"a/b"),
+        ("ü", "ü", "ü".encode()),
+    ],
+)
+def test_the_folder_of_a_mapping_is_tidied_up(make_config, path, folder, mapped):
+    config = make_config(text=SMALLEST.replace("path: photos", f"path: {path}"))
+    assert (config.folders[0].path, mappings(config)[0].path) == (folder, mapped)
+
+
+def test_two_mappings_may_share_a_folder_of_the_service(make_config):
+    config = make_config("  - {path: video, destfolderid: F1}\n")
+    assert [(m.path, m.destfolderid) for m in mappings(config)] == [(b"photos", "F1"), (b"video", "F1")]
+
+
+def test_a_mapping_with_everything(make_config):
+    config = make_config(
+        """\
+    ignore: ["*.psd", "!x.psd"]
+    sidecars: off
+    metadata: {description: "{stem}", keywords: [photo, "{dirs}"], language: 2, meta: {img_headline: 012}}
+    upload:
+      zip_extract: yes
+      skip_event: on_file_add, on_file_edit
+      upl_template: 007
+      debug: on
+      emailto: a@example.com
+      redirectto: https://intranet.example.com/x?y=1
+      redirecttoparams: a=1&b=2
+"""
+    )
+    assert mappings(config) == (
+        Mapping(
+            path=b"photos",
+            destfolderid="F1",
+            ignore=("*.psd", "!x.psd"),
+            sidecars=False,
+            metadata=Metadata(
+                description="{stem}", keywords=("photo", "{dirs}"), language="2", meta=(("img_headline", "012"),)
+            ),
+            upload=UploadOptions(
+                zip_extract=True,
+                skip_event=("on_file_add", "on_file_edit"),
+                upl_template="007",
+                debug=True,
+                emailto="a@example.com",
+                redirectto="https://intranet.example.com/x?y=1",
+                redirecttoparams="a=1&b=2",
+            ),
+        ),
+    )
+
+
+def test_metadata_field_names_of_the_configuration_override_those_built_in(make_config):
+    text = SMALLEST.replace("folders:", "  metadata_fields: {doc: {description: d, keywords: k}}\nfolders:")
+    assert make_config(text=text).service.metadata_fields.table() == METADATA_FIELDS | {"doc": ("d", "k")}
+    assert make_config().service.metadata_fields.table() == METADATA_FIELDS
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost:8080/x",
+        "http://127.0.0.1/x",
+        "http://127.9.9.9/x",
+        "http://[::1]:80/x",
+        "https://dam.example.com/x",
+    ],
+)
+def test_plain_http_is_taken_to_this_machine_itself(make_config, url):
+    text = SMALLEST.replace("https://dam.example.com/razuna\n", f"{url}\n")
+    assert make_config(text=text).service.base_url == url
+
+
+def test_plain_http_to_another_machine_is_taken_when_it_is_allowed(make_config):
+    text = SMALLEST.replace("https:", "http:").replace("folders:", "  allow_http: true\nfolders:")
+    assert make_config(text=text).service.base_url == "http://dam.example.com/razuna"
+
+
+def test_a_slash_at_the_end_of_the_base_address_makes_no_difference(make_config):
+    assert make_config(text=SMALLEST.replace("razuna\n", "razuna//\n")).service == make_config().service
+
+
+# ── schedule ──
+
+
+@pytest.mark.parametrize("word", ["off", "Off", "no", "false"])
+def test_off_turns_a_schedule_off(make_config, word):
+    assert make_config(f"schedule: {{index: {word}}}\n").schedule.index is None
+
+
+def test_an_interval_or_a_cron_line_is_told_by_its_form(make_config):
+    schedule = make_config('schedule: {rescan: 90s, audit: "30 2 * * 1-5"}\n').schedule
+    assert schedule.rescan == Interval(90.0)
+    assert isinstance(schedule.audit, Cron)
+    assert schedule.audit.weekdays == ("mon", "tue", "wed", "thu", "fri")
+
+
+def next_times(line, start, count=3):
+    """When a cron line fires, as APScheduler sees the triggers made of it."""
+    triggers = [CronTrigger(**fields, timezone=UTC) for fields in cron(line).triggers()]
+    trigger = triggers[0] if len(triggers) == 1 else OrTrigger(triggers)
+    found, last = [], None
+    for _ in range(count):
+        now = last + timedelta(microseconds=1) if last else start
+        last = trigger.get_next_fire_time(last, now)
+        found.append(last)
+    return [at.strftime("%a %d %H:%M") for at in found]
+
+
+# 1 November 2026 is a Sunday.
+START = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("line", "times"),
+    [
+        ("0 3 * * sun", ["Sun 01 03:00", "Sun 08 03:00", "Sun 15 03:00"]),
+        ("0 3 * * 0", ["Sun 01 03:00", "Sun 08 03:00", "Sun 15 03:00"]),
+        ("0 3 * * 7", ["Sun 01 03:00", "Sun 08 03:00", "Sun 15 03:00"]),
+        ("0 3 * * 1", ["Mon 02 03:00", "Mon 09 03:00", "Mon 16 03:00"]),
+        ("0 3 * * 5-7", ["Sun 01 03:00", "Fri 06 03:00", "Sat 07 03:00"]),
+        ("0 3 * * MON,wed", ["Mon 02 03:00", "Wed 04 03:00", "Mon 09 03:00"]),
+        ("*/20 5 * * *", ["Sun 01 05:00", "Sun 01 05:20", "Sun 01 05:40"]),
+        ("5/25 5 * * *", ["Sun 01 05:05", "Sun 01 05:30", "Sun 01 05:55"]),
+        ("0 22-23 2 nov *", ["Mon 02 22:00", "Mon 02 23:00", "Tue 02 22:00"]),
+        ("0 0 3 * 1", ["Mon 02 00:00", "Tue 03 00:00", "Mon 09 00:00"]),
+        ("0 0 */2 * 1", ["Mon 09 00:00", "Mon 23 00:00", "Mon 07 00:00"]),
+        ("0 0 29 2 *", ["Tue 29 00:00", "Sun 29 00:00", "Fri 29 00:00"]),
+    ],
+)
+def test_a_cron_line_fires_when_cron_would(line, times):
+    assert next_times(line, START) == times
+
+
+@given(st.integers(0, 7), st.integers(0, 23), st.integers(0, 59))
+def test_a_numeric_weekday_means_what_cron_means(weekday, hour, minute):
+    (fields,) = cron(f"{minute} {hour} * * {weekday}").triggers()
+    fires = CronTrigger(**fields, timezone=UTC).get_next_fire_time(None, START)
+    assert (fires.isoweekday() % 7, fires.hour, fires.minute) == (weekday % 7, hour, minute)
+
+
+# ── mistakes ──
+
+
+def changed(old, new):
+    assert old in SMALLEST
+    return SMALLEST.replace(old, new)
+
+
+MISTAKES = [
+    (changed("site: hq", "site: HQ"), "line 1: site: it is no name of a site: use a-z, 0-9 and -"),
+    (changed("site: hq", "site: -hq"), "line 1: site: it is no name of a site"),
+    (changed("site: hq", "site: [hq]"), "line 1: site: it must be one text: "),
+    (changed("site: hq\n", ""), "line 1: site: it is missing: add it"),
+    (changed("root: /srv", "root: srv"), "line 2: root: it must be an absolute path: begin it with /"),
+    (changed("root: /srv", "root: /srv/../x"), "line 2: root: it holds `..` or a control character: write the path ou"),
+    (SMALLEST + "ledger: hq.db\n", "line 9: ledger: it must be an absolute path: begin it with /"),
+    (SMALLEST + "ledger: /srv/media/hq.db\n", "line 9: ledger: it lies inside root: put it elsewhere"),
+    (SMALLEST + "watcher: {}\n", "line 9: watcher: there is no such key: did you mean `watch`"),
+    (SMALLEST + "workers: 3\n", "line 9: workers: there is no such key: did you mean `upload.workers`"),
+    (SMALLEST + "zzz: 3\n", "line 9: zzz: there is no such key: take it out; the keys here are site, root, "),
+    (SMALLEST + "Site: x\n", "line 9: Site: there is no such key: did you mean `site`"),
+    (SMALLEST + "site: x\n", "line 9: site: it stands twice, first in line 1: keep one of the two"),
+    (SMALLEST + f"api_key: {KEY}\n", "line 9: api_key: the API key must not stand in this file: take it out and put i"),
+    (changed("folders:", f"  api_key: {KEY}\nfolders:"), "line 6: service.api_key: the API key must not stand in this"),
+    (changed("https://dam.example.com/razuna\n", "http://dam.example.com\n"), "line 4: service.base_url: plain http w"),
+    (changed("https://dam.example.com/razuna/", "http://10.0.0.1/"), "line 5: service.upload_url: plain http would sh"),
+    (changed("razuna\n", "razuna/global/api2/search.cfc\n"), "line 4: service.base_url: it names one operation: end i"),
+    (changed("razuna\n", "razuna?a=b\n"), "line 4: service.base_url: it holds a query: end the address before `?`"),
+    (changed("dam.example.com/razuna\n", "me:pw@dam.example.com\n"), "line 4: service.base_url: it holds a user name"),
+    (changed("https://dam.example.com/razuna\n", "dam.example.com\n"), "line 4: service.base_url: it must begin with"),
+    (changed("https://dam.example.com/razuna\n", "ftp://x\n"), "line 4: service.base_url: it must begin with https://"),
+    (changed("https://dam.example.com/razuna\n", "https:///x\n"), "line 4: service.base_url: it names no host: write"),
+    (changed("https://dam.example.com/razuna\n", "https://x:99999/\n"), "line 4: service.base_url: it is no address:"),
+    (changed("https://dam.example.com/razuna\n", "https://a b/\n"), "line 4: service.base_url: it must be an address"),
+    (changed("  base_url: https://dam.example.com/razuna\n", ""), "line 3: service.base_url: it is missing: add it"),
+    (changed("folders:", "  conect_timeout: 3s\nfolders:"), "line 6: service.conect_timeout: there is no such key: di"),
+    (changed("folders:", "  read_timeout: 0\nfolders:"), "line 6: service.read_timeout: it must be longer than 0: wri"),
+    (changed("folders:", "  credential: key\nfolders:"), "line 6: service.credential: it is none of the words known h"),
+    (changed("folders:", "  api_key_file: hq.key\nfolders:"), "line 6: service.api_key_file: it must be an absolute p"),
+    (changed("folders:", "  proxy: socks5://x\nfolders:"), "line 6: service.proxy: it must begin with https:// or htt"),
+    (
+        changed("folders:", "  metadata_fields:\n    img: {description: a}\nfolders:"),
+        "line 7: service.metadata_fields.img.keywords: it is missing: add it",
+    ),
+    (
+        changed("folders:", "  metadata_fields: {pic: {}}\nfolders:"),
+        "line 6: service.metadata_fields.pic: there is no such key: ",
+    ),
+    (
+        changed("folders:", "  metadata_fields: {img: {description: a b, keywords: k}}\nfolders:"),
+        "line 6: service.metadata_fields.img.description: it is no name of a metadata field: use 1 to 64",
+    ),
+    (SMALLEST[: SMALLEST.index("  - path")], "line 6: folders: it is missing: add it"),
+    (SMALLEST[: SMALLEST.index("  - path")] + "  []\n", "line 6: folders: it is empty: write at least one entry"),
+    (SMALLEST[: SMALLEST.index("  - path")] + "  path: x\n", "line 6: folders: it must be a list: begin each entry wi"),
+    (changed("    destfolderid: F1\n", ""), "line 7: folders[0].destfolderid: it is missing: add it"),
+    (changed("F1", "F1,F2"), "line 8: folders[0].destfolderid: it is no id of a folder: copy the folder's id"),
+    (changed("F1", "[F1]"), "line 8: folders[0].destfolderid: it must be one text: "),
+    (changed("path: photos", "path: /srv/media/photos"), "line 7: folders[0].path: it must be relative to root: write"),
+    (changed("path: photos", "path: a/../b"), "line 7: folders[0].path: it leads out of root: write it without `..`"),
+    (changed("path: photos", "path:"), "line 7: folders[0].path: it is missing: add it"),
+    (SMALLEST + "  - {path: ./photos/, destfolderid: F2}\n", "line 9: folders[1].path: this folder is mapped twice: k"),
+    (SMALLEST + "    ignore: '*.psd'\n", "line 9: folders[0].ignore: it must be a list: write it as"),
+    (SMALLEST + "    ignore: ['a\\']\n", "line 9: folders[0].ignore: it holds a broken pattern: write patterns as in"),
+    (SMALLEST + "ignore: ['[a']\n", "line 9: ignore: it holds a pattern that names nothing: take it out"),
+    (SMALLEST + "ignore: ['#a']\n", "line 9: ignore: it holds a pattern that names nothing: take it out; a name with"),
+    (SMALLEST + "    sidecars: maybe\n", "line 9: folders[0].sidecars: it must be yes or no: write true or false"),
+    (SMALLEST + "    upload: {skip_event: [on_foo]}\n", "line 9: folders[0].upload.skip_event: it holds a name that i"),
+    (SMALLEST + "    upload: {emailto: me}\n", "line 9: folders[0].upload.emailto: it is no e-mail address: write one"),
+    (SMALLEST + "    upload: {redirectto: x}\n", "line 9: folders[0].upload.redirectto: it must begin with https:// o"),
+    (SMALLEST + "    upload: {redirecttoparams: '&a=1'}\n", "line 9: folders[0].upload.redirecttoparams: it begins wi"),
+    (SMALLEST + "    metadata: {descriptoin: x}\n", "line 9: folders[0].metadata.descriptoin: there is no such key: d"),
+    (SMALLEST + "    metadata: {upload: {}}\n", "line 9: folders[0].metadata.upload: there is no such key: "),
+    (SMALLEST + "    metadata: {location: '{folder}'}\n", "line 9: folders[0].metadata.location: it holds a brace tha"),
+    (SMALLEST + "    metadata: {keywords: ['{']}\n", "line 9: folders[0].metadata.keywords: it holds a brace that is"),
+    (SMALLEST + "    metadata: {meta: {a: '{x}'}}\n", "line 9: folders[0].metadata.meta: it holds a brace that is no"),
+    (SMALLEST + "    metadata: {meta: {a: }}\n", "line 9: folders[0].metadata.meta.a: it has no value: write one"),
+    (SMALLEST + "watch: {mode: fast}\n", "line 9: watch.mode: it is none of the words known here: write 'auto', 'inot"),
+    (SMALLEST + "watch: {settle: 5}\n", "line 9: watch.settle: it must be a duration: write a number and its unit"),
+    (SMALLEST + "watch: {settle: -5s}\n", "line 9: watch.settle: it must be a duration: write a number and its unit"),
+    (SMALLEST + "watch: {settle: 9999d}\n", "line 9: watch.settle: it must lie between 0 and ten years: write"),
+    (SMALLEST + "watch: on\n", "line 9: watch: it must be a group of `key: value` lines: write the keys below it"),
+    (SMALLEST + "upload: {workers: 0}\n", "line 9: upload.workers: it is too small: write 1 or more"),
+    (SMALLEST + "upload: {workers: 65}\n", "line 9: upload.workers: it is too large: write 64 or less"),
+    (SMALLEST + "upload: {workers: 4.5}\n", "line 9: upload.workers: it must be a whole number: write digits only"),
+    (SMALLEST + "upload: {rate: 20MB}\n", "line 9: upload.rate: it must be a size a second: write it such as 20MB/s"),
+    (SMALLEST + "upload: {rate: 0MB/s}\n", "line 9: upload.rate: it must be a size of at least one byte: write a size"),
+    (SMALLEST + "upload: {max_file_size: 20M}\n", "line 9: upload.max_file_size: it must be a size: write a number"),
+    (SMALLEST + "upload: {window: 7-19}\n", "line 9: upload.window: it must be two times of the day: write it such as"),
+    (SMALLEST + "upload: {window: '7:00-25:00'}\n", "line 9: upload.window: it holds a time that no clock shows: writ"),
+    (SMALLEST + "upload: {window: '7:00-7:00'}\n", "line 9: upload.window: it begins and ends at the same time: write"),
+    (SMALLEST + "upload: {doubt_grace: 0}\n", "line 9: upload.doubt_grace: it must be longer than 0: write a duration"),
+    (SMALLEST + "schedule: {rescan: }\n", "line 9: schedule.rescan: it has no value: write an interval, a cron line,"),
+    (SMALLEST + "schedule: {rescan: 0}\n", "line 9: schedule.rescan: an interval of 0 would never end: write an inter"),
+    (SMALLEST + "schedule: {rescan: often}\n", "line 9: schedule.rescan: it is no interval, no cron line and not off:"),
+    (SMALLEST + "schedule: {audit: 0 3 * *}\n", "line 9: schedule.audit: it is no interval, and a cron line has five"),
+    (SMALLEST + "schedule: {audit: 60 3 * * *}\n", "line 9: schedule.audit: its minute is not between 0 and 59: write"),
+    (SMALLEST + "schedule: {audit: 0 24 * * *}\n", "line 9: schedule.audit: its hour is not between 0 and 23: write"),
+    (SMALLEST + "schedule: {audit: 0 0 0 * *}\n", "line 9: schedule.audit: its day of the month is not between 1 and"),
+    (SMALLEST + "schedule: {audit: 0 0 * 13 *}\n", "line 9: schedule.audit: its month is not between 1 and 12: write"),
+    (SMALLEST + "schedule: {audit: 0 0 * * 8}\n", "line 9: schedule.audit: its weekday is not between 0 and 7: write"),
+    (SMALLEST + "schedule: {audit: 0 0 * * 5-1}\n", "line 9: schedule.audit: its weekday ends before it begins: write"),
+    (SMALLEST + "schedule: {audit: 0 0 31 2 *}\n", "line 9: schedule.audit: its day comes in none of its months: writ"),
+    (SMALLEST + "schedule: {audit: '*/0 0 * * *'}\n", "line 9: schedule.audit: its minute is not written as cron know"),
+    (SMALLEST + "schedule: {audit: 0 0 * * sunday}\n", "line 9: schedule.audit: its weekday is not written as cron kn"),
+    (SMALLEST + "policy: {on_change: delete}\n", "line 9: policy.on_change: it is none of the words known here: write"),
+    (SMALLEST + "policy: {verified_when: sent}\n", "line 9: policy.verified_when: it is none of the words known here"),
+    (SMALLEST + "brake: {max_vanished: -1}\n", "line 9: brake.max_vanished: it must be a whole number: write digits"),
+    (SMALLEST + "status: {listen: 9464}\n", "line 9: status.listen: it must be an address and a port: write it such a"),
+    (SMALLEST + "status: {listen: 'x:99999'}\n", "line 9: status.listen: it must be an address and a port: write it"),
+    (SMALLEST + "log: {level: loud}\n", "line 9: log.level: it is none of the words known here: write 'debug', 'info'"),
+    (SMALLEST + "notify: {webhook: x}\n", "line 9: notify.webhook: it must begin with https:// or http://: write it"),
+    (SMALLEST + "notify: {command: \"a 'b\"}\n", "line 9: notify.command: a quote in it has no partner: write it as a"),
+    (SMALLEST + "log: {level: *x}\n", "line 9: log.level: aliases (*name) are not used here: write the value out"),
+    (SMALLEST + "log: &x {}\n", "line 9: log: anchors (&name) are not used here: take it out"),
+    (SMALLEST + "<<: {a: b}\n", "line 9: <<: merge keys (<<) are not used here: write the values out"),
+    (SMALLEST + "log: !!map {}\n", "line 9: log: tags (!name) are not used here: take it out"),
+    (SMALLEST + "---\nsite: x\n", "line 9, column 1: a second document begins here: keep one document in one file"),
+    ("", "line 1, column 1: it is empty: begin with `site:`, `root:`, `service:` and `folders:`"),
+    ("# nothing\n", "line 1, column 1: it is empty: begin with"),
+    ("- a\n", "line 1, column 1: it must be a group of `key: value` lines: write the keys below it, indented"),
+    (f"site: hq\nroot {KEY}\nservice: x\n", "line 3, column 1: this is not YAML: "),
+    (f"site: {KEY}: x\n", "line 1, column 23: this is not YAML: a text with a colon and a blank in it needs quotes"),
+    (b"site: \xff\n", "line 1, column 7: it is not UTF-8: save the file as UTF-8"),
+    ("site: \x00\n", "line 1, column 7: the character U+0000 cannot stand in a YAML file: take it out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), MISTAKES)
+def test_a_mistake_is_one_sentence_with_line_key_and_fix(mistakes_of, text, expected):
+    mistakes = mistakes_of(text)
+    assert [mistake for mistake in mistakes if mistake.startswith(expected)], mistakes
+    assert all(re.match(r"line \d+(, column \d+)?: .+: .+", mistake) for mistake in mistakes)
+    assert KEY not in "".join(mistakes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        text
+        for text, _ in MISTAKES
+        if isinstance(text, str) and text.startswith(SMALLEST) and "<<" not in text and "---" not in text
+    ],
+)
+def test_one_mistake_is_told_once(mistakes_of, text):
+    assert len(mistakes_of(text)) == 1
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(mistakes_of):
+    text = """\
+site: HQ
+root: media
+service:
+  base_url: dam
+  conect_timeout: 3s
+folders:
+  - {path: a, destfolderid: 1}
+  - {path: a, destfolder: 2}
+upload: {workers: 0, rate: x, rate: 1MB/s}
+schedule: {index: *x, audit: 0 0 31 2 *}
+"""
+    told = [re.match(r"line (\d+): (\S+):", mistake).groups() for mistake in mistakes_of(text)]
+    assert told == [
+        ("1", "site"),
+        ("2", "root"),
+        ("3", "service.upload_url"),
+        ("4", "service.base_url"),
+        ("5", "service.conect_timeout"),
+        ("8", "folders[1].destfolderid"),
+        ("8", "folders[1].path"),
+        ("8", "folders[1].destfolder"),
+        ("9", "upload.workers"),
+        ("9", "upload.rate"),
+        ("10", "schedule.index"),
+        ("10", "schedule.audit"),
+    ]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load_config(tmp_path / "none.yaml", {})
+    expected = (
+        f"{tmp_path}/none.yaml: the configuration cannot be read (No such file or directory): name an existing file"
+    )
+    assert str(caught.value).startswith(expected)
+
+
+def test_a_folder_in_place_of_the_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    "place", ["{key}: 1\n", "log: {{level: {key}}}\n", "ignore: [x{key}]\n", "watch: {{{key}: 1}}\n"]
+)
+def test_the_key_of_the_environment_is_found_in_the_file_and_not_shown(mistakes_of, place):
+    mistakes = mistakes_of(SMALLEST + place.format(key=KEY), {"ASSETSYNC_API_KEY": f"{KEY}\n"})
+    assert any("the API key must not stand in this file" in mistake for mistake in mistakes)
+    assert KEY not in "".join(mistakes)
+
+
+def test_values_are_hidden_in_what_pydantic_itself_says():
+    with pytest.raises(ValidationError) as caught:
+        SiteConfig.model_validate({"site": KEY, "root": KEY, "service": KEY, "folders": KEY})
+    assert KEY not in str(caught.value)
+
+
+def test_the_configuration_cannot_be_changed(make_config):
+    with pytest.raises(ValidationError):
+        make_config().upload.workers = 5
+
+
+def test_addresses_that_may_hold_a_secret_are_not_in_the_repr(make_config):
+    text = SMALLEST.replace("folders:", f"  proxy: http://me:{KEY}@proxy:3128\nfolders:")
+    config = make_config(f"notify: {{webhook: 'https://hooks.example.com/{KEY}'}}\n", text=text)
+    assert KEY in config.service.proxy
+    assert KEY in config.notify.webhook
+    assert KEY not in repr(config)
+
+
+# ── the API key ──
+
+
+def with_key_file(make_config, path):
+    return make_config(text=SMALLEST.replace("folders:", f"  api_key_file: {path}\nfolders:"))
+
+
+def test_the_key_file_comes_first_then_the_environment_then_the_credential(make_config, make_file, tmp_path):
+    make_file("from-credential", "api_key")
+    environ = {"ASSETSYNC_API_KEY": "from-environment", "CREDENTIALS_DIRECTORY": str(tmp_path)}
+    config = with_key_file(make_config, make_file("from-file\n", "hq.key"))
+    assert read_api_key(config, environ).get_secret_value() == "from-file"
+    assert read_api_key(make_config(), environ).get_secret_value() == "from-environment"
+    del environ["ASSETSYNC_API_KEY"]
+    assert read_api_key(make_config(), environ).get_secret_value() == "from-credential"
+
+
+@pytest.mark.parametrize("content", [KEY, f"{KEY}\n", f"{KEY}\r\n", f"{KEY}\n\n"])
+def test_line_ends_after_the_key_are_no_part_of_it(make_config, make_file, content):
+    assert read_api_key(with_key_file(make_config, make_file(content, "hq.key")), {}).get_secret_value() == KEY
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "it is empty: write the API key into it"),
+        ("\n", "it is empty"),
+        (f"{KEY} {KEY}", "it holds blanks, several lines or control characters: write the API key alone into it"),
+        (f"{KEY}\n{KEY}", "it holds blanks, several lines"),
+        (f" {KEY}", "it holds blanks"),
+        (f"{KEY}\x00", "it holds blanks, several lines or control characters"),
+        (f"\ufeff{KEY}", "it holds other characters than ASCII"),
+        (KEY * 300, "it is far too large for an API key"),
+    ],
+)
+def test_what_cannot_be_a_key_is_told_without_showing_it(make_config, make_file, content, said):
+    config = with_key_file(make_config, make_file(content, "hq.key"))
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        read_api_key(config, {"ASSETSYNC_API_KEY": "not-asked"})
+    assert "hq.key (service.api_key_file): " in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["", f"{KEY}\x1b", f"{KEY} x", f"{KEY}é"])
+def test_what_cannot_be_a_key_in_the_environment_is_told_without_showing_it(make_config, value):
+    with pytest.raises(ConfigError, match=r"^\$ASSETSYNC_API_KEY: it ") as caught:
+        read_api_key(make_config(), {"ASSETSYNC_API_KEY": value})
+    assert KEY not in str(caught.value)
+
+
+def test_a_key_file_that_is_named_but_missing_is_an_error_even_where_another_key_is(make_config, tmp_path):
+    with pytest.raises(ConfigError, match=r"no\.key \(service\.api_key_file\): it cannot be read \(No such file"):
+        read_api_key(with_key_file(make_config, tmp_path / "no.key"), {"ASSETSYNC_API_KEY": KEY})
+
+
+@pytest.mark.parametrize("environ", [{}, {"CREDENTIALS_DIRECTORY": "/nowhere"}])
+def test_without_any_key_the_three_ways_are_told(make_config, environ):
+    with pytest.raises(ConfigError) as caught:
+        read_api_key(make_config(), environ)
+    assert all(way in str(caught.value) for way in ("service.api_key_file", "$ASSETSYNC_API_KEY", "systemd credential"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "whom"), [(0o600, None), (0o400, None), (0o640, "its group"), (0o604, "everyone"), (0o666, "everyone")]
+)
+def test_a_key_file_that_others_can_read_is_warned_of(make_file, mode, whom):
+    path = make_file(KEY, "hq.key")
+    path.chmod(mode)
+    expected = whom and f"{path}: {whom} can read or change the API key: chmod 600 {path}"
+    assert key_file_warning(path) == expected
+
+
+def test_a_key_file_that_is_not_there_is_not_warned_of(tmp_path):
+    assert key_file_warning(tmp_path / "none") is None
+
+
+# ── the example ──
+
+
+def all_keys(model: type[BaseModel]):
+    for name, field in model.model_fields.items():
+        yield name
+        inner = inner_model(field.annotation)
+        if inner:
+            yield from all_keys(inner)
+
+
+def test_the_example_loads_as_it_is():
+    assert load_config(EXAMPLE, {}).site == "hq"
+
+
+def test_the_example_loads_with_every_commented_setting_in_place(make_file):
+    text, count = re.subn(r"(?m)^( *)#([a-z_]+: )", r"\1\2", EXAMPLE.read_text())
+    config = load_config(make_file(text), {})
+    assert count == 6
+    assert config.service.proxy == "http://proxy.example.com:3128"
+    assert config.folders[0].upload.redirecttoparams == "source=assetsync&site=hq"
+
+
+def test_the_example_names_every_key():
+    text = EXAMPLE.read_text()
+    missing = [key for key in all_keys(SiteConfig) if not re.search(rf"(?m)(^[ #-]*|[{{ ]){key}:", text)]
+    assert missing == []
+
+
+def test_what_the_example_calls_a_default_is_one(make_config):
+    example, smallest = load_config(EXAMPLE, {}), make_config()
+    sections = ("ledger", "ignore", "watch", "upload", "schedule", "policy", "brake", "status", "log", "notify")
+    assert {name: getattr(example, name) for name in sections} == {name: getattr(smallest, name) for name in sections}
+    assert example.service.metadata_fields.table() == METADATA_FIELDS
