@@ -1,0 +1,187 @@
+"""The verdict on an attempt whose answer was lost: found, damaged, still to wait for, absent, or a person's matter.
+
+This is the rule by which nothing is sent twice and nothing is lost, and it is pure: the look-ups, the hashing of
+prefixes and the ledger are `flow.resolve`'s. An asset that a look-up shows comes in as a `Sight`, with what the ledger
+knows about it; what was answered and when comes in as `Grace`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from assetsync.model import Asset
+
+UNPROCESSED_PATIENCE = 24 * 3600.0
+"""Seconds that an asset may stay unprocessed before a person is asked."""
+
+MAX_ABSENCES = 5
+"""How often one file version may be proven absent before sending it again is a person's decision."""
+
+
+class Judgement(StrEnum):
+    """What to do with an open doubt."""
+
+    FOUND = "found"
+    DAMAGED = "damaged"
+    WAIT = "wait"
+    ABSENT = "absent"
+    UNDECIDABLE = "undecidable"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One asset that a look-up showed, beside what the ledger knows about it.
+
+    `owned` by a live row · `before`: seen before the attempt began · `claimed`: an attempt that may have made it is in
+    flight, or its name is that of another open attempt · `named`: the name it came back with is one that the name sent
+    may have become · `prefix`: MD5 of as many bytes of what was sent as the asset has, where that could be computed.
+    """
+
+    asset: Asset
+    owned: bool = False
+    before: bool = False
+    claimed: bool = False
+    named: bool = True
+    prefix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What is known of the attempt: its size, its MD5 if it was taken, and what became of it."""
+
+    size: int
+    md5: str | None
+    refused_as_duplicate: bool = False
+    accepted_id: str | None = None
+    handed: int | None = None
+    handed_md5: str | None = None
+    absences: int = 0
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Grace:
+    """The span over which look-ups were answered without showing the asset, on the steady clock of one boot."""
+
+    boot: str = ""
+    first: float = 0.0
+    last: float = 0.0
+
+    def answered(self, started: float, ended: float, boot: str, grace: float) -> "Grace":
+        """Count one answered look-up; a gap longer than half the grace, or another boot, begins the span anew.
+
+        The span opens at the end of its first look-up and reaches to the start of its last: what the service did while
+        an answer was on its way is not counted as seen. The gap reaches to the end of the new one: a look-up that waits
+        while the service hangs must not bridge the hang.
+        """
+        if self.boot != boot or started < self.last or ended - self.last > grace / 2:
+            return Grace(boot, ended, ended)
+        return replace(self, last=max(self.last, started))
+
+    def over(self, grace: float) -> bool:
+        """Whether look-ups have been answered over the whole grace."""
+        return bool(self.boot) and self.last - self.first >= grace
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement, the asset it rests on, and what else the look-up brought to light."""
+
+    judgement: Judgement
+    assetid: str | None = None
+    folder_id: str | None = None
+    reason: str = ""
+    suspected: tuple[str, ...] = ()
+    doubled: tuple[str, ...] = ()
+    counts_for_grace: bool = False
+
+
+def is_equal(doubt: Doubt, sight: Sight) -> bool:
+    """Whether an asset is the whole file: same MD5, or where the service gives none, same size and name, and new."""
+    if not sight.asset.processed or sight.asset.size not in (doubt.size, None):
+        return False
+    if sight.asset.md5 is not None and doubt.md5 is not None:
+        return sight.asset.md5 == doubt.md5
+    # Without both digests a same-sized asset that was there before is somebody else's.
+    return sight.asset.size == doubt.size and sight.named and not sight.before
+
+
+def is_damaged(doubt: Doubt, sight: Sight) -> bool:
+    """Whether an asset is proven to be what a cut of this attempt left: its bytes begin what was sent."""
+    asset = sight.asset
+    if sight.before or not sight.named or not asset.processed or asset.md5 is None or asset.size == doubt.size:
+        return False
+    if asset.size == doubt.handed and asset.md5 == doubt.handed_md5:
+        return True
+    return sight.prefix is not None and asset.md5 == sight.prefix
+
+
+def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, now: float) -> Verdict:
+    """Decide one doubt from one answered look-up.
+
+    `grace` already counts this look-up; `seconds` is the configured doubt_grace; `now` and `doubt.since` are wall-clock
+    seconds, used only for the 24 hours of an asset that is never processed.
+    """
+    free = [s for s in sights if not s.owned]
+    equal = [s for s in free if is_equal(doubt, s)]
+    mine = [s for s in equal if not s.claimed]
+    if mine:
+        # The one with the name that was sent, then the one that was not there before, is likelier ours.
+        best = min(mine, key=lambda s: (not s.named, s.before, s.asset.id))
+        return Verdict(
+            Judgement.FOUND,
+            best.asset.id,
+            best.asset.folder_id,
+            doubled=tuple(s.asset.id for s in mine if s is not best and not s.before),
+        )
+    if equal:
+        return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload that is not answered yet")
+    if doubt.refused_as_duplicate:
+        return _judge_duplicate(doubt, sights, grace, seconds)
+    damaged = [s for s in free if not s.claimed and is_damaged(doubt, s)]
+    if damaged:
+        first = damaged[0]
+        return _send_again(doubt, Judgement.DAMAGED, first.asset.id, "a damaged copy of it lies in the folder")
+    if any(_unprocessed(s) for s in free):
+        if now - doubt.since > UNPROCESSED_PATIENCE:
+            reason = "the service has had an asset of this name for 24 hours without processing it"
+            return Verdict(Judgement.UNDECIDABLE, reason=reason)
+        return Verdict(Judgement.WAIT, reason="an asset of this name is not processed yet")
+    suspected = tuple(s.asset.id for s in free if _suspicious(doubt, s))
+    if grace.over(seconds):
+        if doubt.accepted_id is not None:
+            reason = f"the service accepted it as {doubt.accepted_id} but shows no such asset"
+            return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=suspected)
+        return replace(_send_again(doubt, Judgement.ABSENT, None, "it did not arrive"), suspected=suspected)
+    return Verdict(Judgement.WAIT, reason="looking for it in the service", suspected=suspected, counts_for_grace=True)
+
+
+def _judge_duplicate(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float) -> Verdict:
+    """Decide an upload that was refused as existing already: nothing was stored, and it is never queued again."""
+    for sight in sights:
+        if sight.owned and sight.asset.md5 is not None and sight.asset.md5 == doubt.md5:
+            reason = (
+                f"the service already has this content as {sight.asset.id} in folder {sight.asset.folder_id}"
+                " and refuses copies"
+            )
+            return Verdict(Judgement.UNDECIDABLE, sight.asset.id, sight.asset.folder_id, reason=reason)
+    if grace.over(seconds):
+        reason = "the service says that it already has this content and refuses copies, but shows no equal asset"
+        return Verdict(Judgement.UNDECIDABLE, reason=reason)
+    return Verdict(Judgement.WAIT, reason="looking for the copy that the service has", counts_for_grace=True)
+
+
+def _send_again(doubt: Doubt, judgement: Judgement, assetid: str | None, why: str) -> Verdict:
+    if doubt.absences + 1 >= MAX_ABSENCES:
+        reason = f"{why}, the {MAX_ABSENCES}th time: something on the way breaks this upload"
+        return Verdict(Judgement.UNDECIDABLE, assetid, reason=reason)
+    return Verdict(judgement, assetid, reason=why)
+
+
+def _unprocessed(sight: Sight) -> bool:
+    return not sight.asset.processed and not sight.before and sight.named
+
+
+def _suspicious(doubt: Doubt, sight: Sight) -> bool:
+    """Named like ours and new, but neither equal nor provably cut: shown to a person, never acted on."""
+    return sight.named and not sight.before and sight.asset.processed and not is_equal(doubt, sight)

@@ -1,0 +1,147 @@
+"""Rules in gitignore syntax: what they are, which are built in, and whether one of them matches a path.
+
+Pure. pathspec translates the syntax; the last rule that matches decides, as in git. Which rules hold where, and that
+nothing below an ignored folder is looked at, is left to `core.mapping`.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+# Only what no person would call an asset. Where a pattern could catch one (`*.swp` is also a macro of a CAD program),
+# it is written narrower. `!pattern` under `ignore` takes any of them back.
+BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "a download or a copy that is not finished",
+        ("*.part", "*.partial", "*.filepart", "*.crdownload", "*.tmp", ".goutputstream-*"),
+    ),
+    ("a lock or swap file of an editor", ("~$*", ".~lock.*#", ".*.swp")),
+    (
+        "written by macOS beside the files",
+        (".DS_Store", "._*", ".AppleDouble/", ".Spotlight-V100/", ".Trashes/", ".TemporaryItems/", ".fseventsd/"),
+    ),
+    (
+        "written by Windows beside the files",
+        (
+            *("Thumbs.db", "thumbs.db", "ehthumbs.db", "desktop.ini", "Desktop.ini"),
+            *("$RECYCLE.BIN/", "System Volume Information/"),
+        ),
+    ),
+    (
+        "kept by the file server or the file system",
+        (
+            *("@eaDir/", "@Recycle/", r"\#recycle/", r"\#snapshot/", ".snapshot/", ".zfs/", ".Trash-*/", "lost+found/"),
+            *(".nfs0*", ".fuse_hidden*"),
+        ),
+    ),
+)
+_CHARACTER = re.compile(r"\\(.)|(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of gitignore syntax; `bare` is it without `!` and last `/`, `origin` says where it comes from."""
+
+    pattern: str
+    bare: str
+    origin: str
+    ignores: bool
+    only_folders: bool
+    by_name: bool
+    below: bool
+    regex: re.Pattern[str]
+
+    def matches(self, path: str, *, is_dir: bool) -> bool:
+        """Tell whether the rule names this very path, relative to where the rule stands, and not only one above it."""
+        if self.only_folders:
+            path += "/"
+            if not is_dir:
+                return False
+        found = self.regex.search(path)
+        return found is not None and (self.below or found.end() == len(path))
+
+
+def read_rules(patterns: Iterable[str], origin: str) -> list[Rule]:
+    """Read lines of gitignore syntax; empty lines, comments and what names nothing give no rule.
+
+    Raises ValueError for a pattern that is broken.
+    """
+    rules = []
+    for pattern in patterns:
+        raw, ignores = GitIgnoreSpecPattern.pattern_to_regex(pattern)
+        if raw is None or ignores is None:
+            continue
+        bare = (pattern if pattern.endswith("\\ ") else pattern.rstrip()).removeprefix("!")
+        rules.append(
+            Rule(
+                pattern=pattern,
+                bare=bare.removesuffix("/"),
+                origin=origin,
+                ignores=ignores,
+                only_folders=bare.endswith("/"),
+                by_name="/" not in bare.removesuffix("/"),
+                # What is not bound to the beginning of a path (`*`, `*/`) matches everything it can match at all.
+                below=bare.endswith("/**") or not raw.startswith("^"),
+                # A folder's name may hold a line break: `.` must match it.
+                regex=re.compile(raw, re.DOTALL),
+            )
+        )
+    return rules
+
+
+def built_in_rules() -> list[Rule]:
+    """Give the rules that hold everywhere, before those of the configuration."""
+    return [rule for why, patterns in BUILT_IN for rule in read_rules(patterns, f"built in: {why}")]
+
+
+class NameSieve:
+    """Tells fast that no rule can match a name: a scan asks for every file, and nearly always the answer is no.
+
+    A rule's fixed beginning or ending is compared as bytes; only a rule that has neither needs a regular expression.
+    """
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        endings, beginnings, names = [], [], set()
+        self._regexes = []
+        for rule in rules:
+            if not rule.ignores or not rule.by_name:
+                continue
+            head, tail, fixed = _fixed_ends(rule.bare)
+            if fixed:
+                names.add(head.encode("utf-8", "surrogateescape"))
+            elif not head and not tail:
+                self._regexes.append(rule.regex)
+            elif len(head) > len(tail):
+                beginnings.append(head.encode("utf-8", "surrogateescape"))
+            else:
+                endings.append(tail.encode("utf-8", "surrogateescape"))
+        self.endings = tuple(endings)
+        self.beginnings = tuple(beginnings)
+        self.names = frozenset(names)
+
+    def may_match(self, name: bytes) -> bool:
+        """Tell whether a rule might ignore a file or folder of this name; False is certain."""
+        if name.endswith(self.endings) or name.startswith(self.beginnings) or name in self.names:
+            return True
+        if not self._regexes:
+            return False
+        text = name.decode("utf-8", "surrogateescape")
+        return any(regex.search(text) or regex.search(text + "/") for regex in self._regexes)
+
+
+def _fixed_ends(bare: str) -> tuple[str, str, bool]:
+    """Give the fixed text before the first wildcard of a name pattern, that after the last, and whether there is none.
+
+    A pattern with brackets is given no fixed ending: where its last bracket ends takes a parser to know.
+    """
+    head, tail, wild = "", "", False
+    for escaped, char in _CHARACTER.findall(bare):
+        if char and char in "*?[":
+            tail, wild = "", True
+        elif wild:
+            tail += escaped or char
+        else:
+            head += escaped or char
+    return head, "" if "[" in bare else tail, not wild

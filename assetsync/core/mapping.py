@@ -1,0 +1,168 @@
+"""Which mapping a path belongs to, and whether the ignore rules leave it out.
+
+Pure, and fast enough to ask for each of a million files. Paths are bytes relative to the root; the syntax of the rules
+is in `core.ignore`, walking the tree is left to `tree.scan`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from assetsync.core.ignore import NameSieve, Rule, built_in_rules, read_rules
+from assetsync.core.kinds import guess_kind
+from assetsync.core.names import printable
+from assetsync.model import Mapping
+
+__all__ = ["IgnoreRules", "Mappings", "guess_kind"]
+
+
+class Mappings:
+    """The mappings of a site, by folder; the longest matching path wins."""
+
+    def __init__(self, mappings: Iterable[Mapping]) -> None:
+        self.all = tuple(mappings)
+        self._at = {mapping.path: position for position, mapping in enumerate(self.all)}
+        self._above = {folder for path in self._at for folder in _folders_above(path)}
+
+    def for_directory(self, directory: bytes) -> int | None:
+        """Give the position of the mapping that holds the files of a folder; b"" is the root, None unmapped."""
+        position = self._at.get(directory)
+        while position is None and directory:
+            directory = directory.rpartition(b"/")[0]
+            position = self._at.get(directory)
+        return position
+
+    def leads_to_mapping(self, directory: bytes) -> bool:
+        """Tell whether a mapped folder lies below, so that a scan must go down even where nothing is mapped here."""
+        return directory in self._above
+
+    def has_at_or_below(self, directory: bytes) -> bool:
+        """Tell whether a folder is mapped itself or leads to one that is."""
+        return directory in self._at or directory in self._above
+
+
+def _folders_above(path: bytes) -> Iterator[bytes]:
+    while path:
+        path = path.rpartition(b"/")[0]
+        yield path
+
+
+@dataclass(frozen=True, slots=True)
+class _RuleSet:
+    """The rules that hold in one mapping, weakest first.
+
+    `shared` ones read the path from the root, `own` ones from the mapping's `folder`; `by_path` are those among them
+    that need more than a name, true for an own one.
+    """
+
+    folder: bytes
+    shared: tuple[Rule, ...]
+    own: tuple[Rule, ...]
+    by_path: tuple[tuple[Rule, bool], ...]
+    sieve: NameSieve
+
+    def may_match(self, path: bytes, name: bytes, *, is_dir: bool) -> bool:
+        """Tell fast whether a rule might leave the path out; False is certain."""
+        if self.sieve.may_match(name):
+            return True
+        if not self.by_path:
+            return False
+        text, own_text = self._texts(path)
+        return any(rule.matches(own_text if is_own else text, is_dir=is_dir) for rule, is_own in self.by_path)
+
+    def decide(self, path: bytes, *, is_dir: bool) -> Rule | None:
+        """Find the rule that leaves out this very path, without regard to the folders above it."""
+        text, own_text = self._texts(path)
+        for rules, relative in ((self.own, own_text), (self.shared, text)):
+            for rule in reversed(rules):
+                if rule.matches(relative, is_dir=is_dir):
+                    return rule if rule.ignores else None
+        return None
+
+    def _texts(self, path: bytes) -> tuple[str, str]:
+        text = path.decode("utf-8", "surrogateescape")
+        folder = self.folder
+        return text, path[len(folder) + 1 :].decode("utf-8", "surrogateescape") if folder else text
+
+
+def _rule_set(mapping: Mapping, shared: Sequence[Rule]) -> _RuleSet:
+    own = read_rules(mapping.ignore, f"`ignore` of the mapping {printable(mapping.path) or '.'}")
+    by_path = [(rule, False) for rule in shared] + [(rule, True) for rule in own]
+    return _RuleSet(
+        folder=mapping.path,
+        shared=tuple(shared),
+        own=tuple(own),
+        by_path=tuple((rule, is_own) for rule, is_own in by_path if rule.ignores and not rule.by_name),
+        sieve=NameSieve([*shared, *own]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """What was found out about the folder that was asked for last."""
+
+    folder: bytes
+    rules: _RuleSet | None
+    ignored_by: tuple[Rule, bytes] | None
+
+
+class IgnoreRules:
+    """The built-in rules, the site's and each mapping's own, in this order; the last that matches decides.
+
+    A folder that is ignored takes with it whatever is below, as in git. A folder named in `folders` is never ignored,
+    its rules hold strictly below it; and a folder that leads to one is not either, so that a scan reaches it, though
+    what else is in there may be. What is mapped nowhere is not ignored; it is merely unmapped.
+    """
+
+    def __init__(self, mappings: Mappings, site: Sequence[str] = ()) -> None:
+        self._mappings = mappings
+        shared = [*built_in_rules(), *read_rules(site, "`ignore` of the site")]
+        self._sets = tuple(_rule_set(mapping, shared) for mapping in mappings.all)
+        self._here = self._look_at(b"")
+
+    def ignored(self, path: bytes, is_dir: bool) -> bool:
+        """Tell whether a file or folder is left out."""
+        folder, _, name = path.rpartition(b"/")
+        here = self._here
+        if here.folder != folder:
+            here = self._look_at(folder)
+        rules = here.rules
+        if rules is None or (is_dir and self._mappings.has_at_or_below(path)):
+            return False
+        if here.ignored_by is not None:
+            return True
+        if not rules.may_match(path, name, is_dir=is_dir):
+            return False
+        return rules.decide(path, is_dir=is_dir) is not None
+
+    def why(self, path: bytes, is_dir: bool = False) -> str | None:
+        """Say in words which rule leaves the path out; None when it is not ignored."""
+        if not self.ignored(path, is_dir):
+            return None
+        here = self._look_at(path.rpartition(b"/")[0])
+        if here.ignored_by is not None:
+            rule, above = here.ignored_by
+            return f"its folder {printable(above)} is left out by the rule {printable(rule.pattern)} ({rule.origin})"
+        rule_here = here.rules.decide(path, is_dir=is_dir) if here.rules else None
+        return f"the rule {printable(rule_here.pattern)} ({rule_here.origin})" if rule_here else None
+
+    def _look_at(self, folder: bytes) -> _Here:
+        """Find out about a folder and keep it: a scan asks for all entries of one before it goes on to the next."""
+        position = self._mappings.for_directory(folder)
+        if position is None:
+            here = _Here(folder, None, None)
+        else:
+            rules = self._sets[position]
+            here = _Here(folder, rules, _ignored_above(folder, rules))
+        self._here = here
+        return here
+
+
+def _ignored_above(folder: bytes, rules: _RuleSet) -> tuple[Rule, bytes] | None:
+    """Find the outermost ignored folder between the mapping's own and `folder`."""
+    for above in reversed([folder, *_folders_above(folder)]):
+        if len(above) <= len(rules.folder) or not rules.may_match(above, above.rpartition(b"/")[2], is_dir=True):
+            continue
+        rule = rules.decide(above, is_dir=True)
+        if rule is not None:
+            return rule, above
+    return None

@@ -1,0 +1,41 @@
+"""Whether an asset's name may be what the service made of a name that was sent.
+
+Observed: accents and characters outside ISO-8859-1 come back folded, as `?` or not at all. So a name is never proof; it
+only tells whose asset an asset may be, where several attempts are open.
+"""
+
+import re
+from functools import lru_cache
+
+
+@lru_cache(maxsize=4096)
+def _matcher(sent: str) -> re.Pattern[str]:
+    """Match what `like_pattern` of the name would match in the service's database."""
+    parts: list[str] = []
+    for character in sent:
+        if character.isascii() and (character.isalnum() or character in ".-"):
+            parts.append(re.escape(character))
+        elif character.isascii():
+            parts.append(".")
+        elif parts[-1:] != [".*"]:
+            parts.append(".*")
+    return re.compile("".join(parts), re.IGNORECASE | re.DOTALL)
+
+
+def may_be(sent: str, shown: str) -> bool:
+    """Whether `shown`, a file name in a search answer, may stand for the name that was sent."""
+    return (
+        _matcher(sent).fullmatch(shown) is not None or _matcher(sent.replace('"', "%22")).fullmatch(shown) is not None
+    )
+
+
+def is_exactly(sent: str, shown: str) -> bool:
+    """Whether the name came back as it was sent, but for its case."""
+    return sent.casefold() == shown.casefold()
+
+
+def is_others(mine: str, other: str, shown: str) -> bool:
+    """Whether an asset's name points to another open attempt rather than to mine."""
+    if is_exactly(mine, shown):
+        return False
+    return is_exactly(other, shown) or (may_be(other, shown) and not may_be(mine, shown))

@@ -1,0 +1,286 @@
+"""What the answer to an upload means: one function, one table of known messages.
+
+Pure: it takes what came back and what had left, and returns an Outcome. Sending the request and reading the answer are
+left to `service.client`, telling whether a doubtful upload was stored to `core.doubt`, and what to do to `flow`.
+Nothing is believed that is not known (interface section 4.3; observed: the HTTP status says nothing, failures are 200).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from assetsync.model import Answer, Fault, Left, Outcome
+
+ANSWER_LIMIT = 1024 * 1024
+"""Bytes of an upload's answer that are read; a longer one is no answer of this interface (observed: under 1 KiB)."""
+
+_SOUND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_CODE_NAMES = ("responsecode", "response")
+_FILETYPES = frozenset({"img", "vid", "aud", "doc", "other"})
+_TEXT_LIMIT = 500
+_DUPLICATE = re.compile(r"file already exists\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One HTTP answer: `location` and `retry_after` (seconds) where it carried them, `body` whole or cut."""
+
+    status: int
+    content_type: str = ""
+    body: bytes = b""
+    location: str | None = None
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A message that is known to come before anything is stored."""
+
+    reason: str
+    fault: Fault
+    pattern: re.Pattern[str]
+    detail: str
+    codes: frozenset[str] = frozenset()
+
+    def says(self, code: str, message: str) -> bool:
+        return code in self.codes or self.pattern.match(message) is not None
+
+
+def _starts(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
+
+
+_REFUSALS = (
+    # A wrong key: seen in the XML and for search and index alike; with `redirectto` the message is "nosession". A key
+    # that was refused once was still refused after it had been made valid (cached for up to a day).
+    _Refusal(
+        "key_refused",
+        Fault.KEY,
+        _starts(r"login not valid!|nosession\Z"),
+        "the service refuses the API key: check the key and the permissions of its user; a key that was refused once "
+        "may stay refused for a day",
+    ),
+    # Seen with an id of the right form that names no folder. Checked by the service before it looks at the file.
+    _Refusal(
+        "unknown_folder",
+        Fault.FOLDER,
+        _starts(r"specified folder '.*' does not exist\.?\Z"),
+        "the service knows no such folder: correct destfolderid in the configuration",
+    ),
+    # Seen when the part is missing or has another name; a proxy that drops the body looks the same.
+    _Refusal(
+        "no_filedata",
+        Fault.FILE,
+        _starts(r"missing 'filedata' parameter\.?\Z"),
+        "the service saw no file in the upload: check what stands between here and the service, then retry",
+    ),
+    # Seen for files of 0 bytes. Anchored to its end: other texts that begin "Upload failed" are doubtful.
+    _Refusal(
+        "empty_file",
+        Fault.FILE,
+        _starts(r"upload failed\s+there was no appropriate file found in the upload\.?\Z"),
+        "the service refuses empty files: it is sent once it has content",
+    ),
+    # Interface section 7. The number must stand as the error's number: "Error at line 10001" is something else.
+    _Refusal(
+        "too_large",
+        Fault.FILE,
+        _starts(
+            r"(?!.*\berror at line\b)(?:.*\berror(?: code| no\.?| number)?\s*[:#=]?\s*10001\b|10001\s*(?:\Z|[:;,.-]))"
+        ),
+        "the file is larger than the service accepts in one request (error 10001): raise its limit, or leave the file "
+        "out with max_file_size",
+        codes=frozenset({"10001"}),
+    ),
+)
+
+
+class _Unreadable(Exception):
+    """The answer is not in a form of the interface; args are the reason word and the sentence."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+def refuses_key(message: str) -> bool:
+    """Whether this message of any of the three operations says that the API key is not valid."""
+    return _REFUSALS[0].says("", " ".join(message.split()))
+
+
+def is_sound_id(text: str) -> bool:
+    """Whether this can be an asset's id: safe to keep and to put into a query."""
+    return _SOUND_ID.fullmatch(text) is not None
+
+
+def read_upload_answer(reply: Reply, left: Left, *, redirectto: str | None = None) -> Outcome:
+    """Tell what the answer to an upload means.
+
+    `left` is how much of the request had left when the answer came, `redirectto` what the request asked for. ACCEPTED
+    needs code 0 and a sound id in the interface's form, after the whole request had left; REFUSED needs a message that
+    is known to come before anything is stored; all else is DOUBT, or UNSENT where nothing had left.
+    """
+    try:
+        fields = _read_fields(reply, redirectto)
+    except _Unreadable as problem:
+        return read_silence(left, problem.detail, reason=problem.reason, retry_after=reply.retry_after)
+    return _judge(fields, left, reply.retry_after)
+
+
+def read_silence(left: Left, problem: str, *, reason: str = "no_answer", retry_after: float | None = None) -> Outcome:
+    """Tell what it means that no trustworthy answer came; `problem` says what came instead.
+
+    What left decides, never the way in which the connection failed.
+    """
+    if left is Left.NOTHING:
+        return Outcome(
+            Answer.UNSENT,
+            reason="unsent",
+            detail=f"{problem}; nothing had been sent",
+            fault=Fault.SERVICE,
+            retry_after=retry_after,
+        )
+    share = "all" if left is Left.ALL else "a part"
+    detail = f"{problem}; {share} of the upload had been sent, so the service may have stored it"
+    return Outcome(Answer.DOUBT, reason=reason, detail=detail, fault=Fault.SERVICE, retry_after=retry_after)
+
+
+def read_giving_up(left: Left, problem: str, *, changed: bool) -> Outcome:
+    """Tell what it means that the file could not be sent to its end: `changed`, or not readable (any more)."""
+    word = "changed" if changed else "unreadable"
+    if left is Left.NOTHING:
+        return Outcome(Answer.UNSENT, reason=word, detail=problem, fault=Fault.FILE)
+    detail = f"{problem}; a part of it had been sent, so the service may have stored a damaged asset"
+    return Outcome(Answer.DOUBT, reason=f"{word}_while_sent", detail=detail, fault=Fault.FILE)
+
+
+def _judge(fields: Mapping[str, str], left: Left, retry_after: float | None) -> Outcome:
+    code = fields["responsecode"]
+    message = " ".join(fields.get("message", "").split())
+    refusal = next((known for known in _REFUSALS if known.says(code, message)), None)
+    duplicate = _DUPLICATE.match(message) is not None
+    said = f'code {_short(code)}, "{_short(message)}"'
+
+    def silence(reason: str, problem: str) -> Outcome:
+        silent = read_silence(left, problem, reason=reason, retry_after=retry_after)
+        return _with_answer(silent, fields)
+
+    if code == "0":
+        assetid = fields.get("assetid", "")
+        if refusal is not None or duplicate:
+            return silence("contradiction", f"the service answered success and an error at once ({said})")
+        if not is_sound_id(assetid):
+            return silence("unsound_id", "the service answered success without a sound asset id")
+        if left is not Left.ALL:
+            # Observed: a cut upload is stored as far as it came, and called a success.
+            return silence("success_of_part", f"the service answered success (asset {assetid}) before it had the file")
+        accepted = Outcome(Answer.ACCEPTED, reason="accepted", assetid=assetid)
+        return _with_answer(accepted, fields)
+    if refusal is not None:
+        refused = Outcome(
+            Answer.REFUSED,
+            reason=refusal.reason,
+            detail=refusal.detail,
+            fault=refusal.fault,
+            retry_after=retry_after,
+        )
+        return _with_answer(refused, fields)
+    if duplicate:
+        if left is not Left.ALL:
+            # Its comparison is by MD5: of a part it says nothing about the file.
+            return silence("duplicate_of_part", "the service says that it already has what it was given")
+        # <assetid> then holds a converted file name (observed), and is therefore not read.
+        detail = "the service says that it already has this content, and names no asset"
+        return _with_answer(Outcome(Answer.DUPLICATE, reason="duplicate", detail=detail, fault=Fault.FILE), fields)
+    # "Upload failed Error at line …" and every other failure: the error path may leave something behind (source).
+    return silence("unknown_message", f"the service answered with {said}, which does not say that nothing was stored")
+
+
+def _with_answer(outcome: Outcome, fields: Mapping[str, str]) -> Outcome:
+    filetype = fields.get("filetype", "").lower()
+    return Outcome(
+        outcome.answer,
+        reason=outcome.reason,
+        detail=outcome.detail,
+        fault=outcome.fault,
+        assetid=outcome.assetid,
+        filetype=filetype if filetype in _FILETYPES else None,
+        responsecode=_short(fields["responsecode"]),
+        message=_short(" ".join(fields.get("message", "").split())),
+        renamefilebody=_short(fields.get("renamefilebody", "")) or None,
+        comingfrom=_short(fields.get("comingfrom", "")) or None,
+        retry_after=outcome.retry_after,
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _TEXT_LIMIT else text[:_TEXT_LIMIT] + "…"
+
+
+def _read_fields(reply: Reply, redirectto: str | None) -> dict[str, str]:
+    if 300 <= reply.status < 400:  # noqa: PLR2004 - the class of redirects
+        return _read_redirect(reply, redirectto)
+    if not 200 <= reply.status < 300:  # noqa: PLR2004 - the class of success
+        raise _Unreadable("http_status", f"the answer was HTTP status {reply.status}")
+    if len(reply.body) > ANSWER_LIMIT:
+        raise _Unreadable("answer_too_long", f"the answer was longer than {ANSWER_LIMIT} bytes")
+    return _read_xml(reply)
+
+
+def _read_xml(reply: Reply) -> dict[str, str]:
+    body = reply.body.strip()  # blank lines stand around bodies (observed)
+    if not body:
+        raise _Unreadable("empty_answer", "the answer was empty")
+    try:
+        root: Element = fromstring(body, forbid_dtd=True)
+    except (ParseError, DefusedXmlException, ValueError, LookupError) as exc:
+        raise _Unreadable("unreadable_answer", f"the answer was {_kind(reply)}, not the service's XML") from exc
+    fields: dict[str, str] = {}
+    for child in root:
+        name = child.tag.lower()
+        # Section 4.3 calls the code `Response`; the live service calls the root so and the code `responsecode`.
+        name = "responsecode" if name in _CODE_NAMES else name
+        if name in fields or len(child):
+            raise _Unreadable("unreadable_answer", f"the answer's element <{_short(name)}> is ambiguous")
+        fields[name] = (child.text or "").strip()
+    if not fields.get("responsecode"):
+        raise _Unreadable("no_code", f"the answer was {_kind(reply)} without a result code")
+    return fields
+
+
+def _kind(reply: Reply) -> str:
+    start = reply.body.lstrip()[:1]
+    kind = reply.content_type.partition(";")[0].strip().lower()
+    if "html" in kind:
+        return "an HTML page"
+    if "json" in kind or start in (b"{", b"["):
+        return "JSON"
+    return "XML" if start == b"<" and "xml" in kind else f"of the type {_short(kind)!r}" if kind else "of no known form"
+
+
+def _read_redirect(reply: Reply, redirectto: str | None) -> dict[str, str]:
+    """Read the query that the service appended to what was asked for, and nothing else of the address."""
+    if redirectto is None:
+        raise _Unreadable("redirect_unasked", f"the answer was a redirect (HTTP status {reply.status}) not asked for")
+    # A session id goes in before the first question mark (observed). What `redirectto` itself carries is cut off, so
+    # that a query in it cannot pass for the service's; `redirecttoparams` comes after and may not say a thing twice.
+    path, question, query = redirectto.partition("?")
+    asked = re.escape(path) + r"(?:;jsessionid=[^?&#;/]*)?" + re.escape(question + query) + r"[?&](?P<answer>.*)"
+    match = re.fullmatch(asked, reply.location or "", re.DOTALL)
+    if match is None:
+        raise _Unreadable("redirect_elsewhere", "the answer was a redirect to another address than was asked for")
+    fields: dict[str, str] = {}
+    for key, value in parse_qsl(match["answer"], keep_blank_values=True):
+        name = key.lower()
+        if name in fields and name in ("responsecode", "message", "assetid", "filetype"):
+            raise _Unreadable("unreadable_answer", f"the redirect says {name} twice")
+        fields[name] = value.strip()
+    if not match["answer"].lower().startswith("responsecode=") or not fields.get("responsecode"):
+        raise _Unreadable("no_code", "the answer was a redirect without a result code")
+    return fields

@@ -1,0 +1,187 @@
+"""Sidecars: what a metadata file says, how several levels merge, and which form fields come of it.
+
+Pure: bytes and values in, values out. Reading the files is left to the tree, sending the fields to the service. The
+text of every value arrives as it was written; only the placeholders of a mapping's own metadata are replaced.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from assetsync.core.names import printable, shown_text
+from assetsync.document.loader import Document, NotPlain, Problem, load
+from assetsync.document.metadata import PLACEHOLDER, Sidecar
+from assetsync.document.problems import dotted, problems_of
+from assetsync.errors import SidecarError
+from assetsync.model import Metadata, UploadOptions
+
+MAX_BYTES = 64 * 1024
+SUFFIX = b".yaml"
+FOLDER_SIDECAR = b"_folder.yaml"
+DEFAULT_LANGUAGE = "1"
+_STANDS_FOR = {"{{": "{", "}}": "}"}
+
+
+def is_sidecar_name(name: bytes) -> bool:
+    """Tell whether a file of this name is a sidecar where sidecars are on; upper-case endings are files like others."""
+    return name.endswith(SUFFIX)
+
+
+def sidecar_for(path: bytes) -> bytes:
+    """Give the path of the sidecar of the file at `path`."""
+    return path + SUFFIX
+
+
+def folder_sidecars(path: bytes) -> list[bytes]:
+    """Give the paths of the folder sidecars that hold for the file at `path`, from the root down."""
+    folders = path.split(b"/")[:-1]
+    return [b"/".join((*folders[:depth], FOLDER_SIDECAR)) for depth in range(len(folders) + 1)]
+
+
+def parse_sidecar(data: bytes, path: str) -> Metadata:
+    """Read the bytes of the sidecar at `path`; an empty one says nothing.
+
+    Raises SidecarError, with line and column, for the first mistake in it; the message never quotes the content.
+    """
+    if len(data) > MAX_BYTES:
+        raise SidecarError(
+            printable(path), f"it is larger than {MAX_BYTES // 1024} KiB", hint="is this a sidecar at all"
+        )
+    try:
+        document = load(data, none_words=False)
+    except NotPlain as exc:
+        raise _error(path, exc.problem) from exc
+    if document.problems:
+        raise _error(path, document.problems[0])
+    # A file of comments has no value at all; `---` alone has an empty one.
+    return Metadata() if document.value in (None, "") else _read(document, path)
+
+
+def _read(document: Document, path: str) -> Metadata:
+    try:
+        sidecar = Sidecar.model_validate(document.value)
+    except ValidationError as exc:
+        found = problems_of(exc, document, Sidecar)
+        raise _error(path, min(found, key=lambda problem: (problem.line, problem.column))) from None
+    return replace(
+        sidecar.metadata(),
+        zip_extract=sidecar.upload.zip_extract,
+        skip_event=sidecar.upload.skip_event,
+        upl_template=sidecar.upload.upl_template,
+    )
+
+
+def _error(path: str, problem: Problem) -> SidecarError:
+    key = dotted(problem.path)
+    text = f"{key}: {problem.problem}" if key else problem.problem
+    return SidecarError(printable(path), text, line=problem.line, column=problem.column, hint=problem.hint)
+
+
+def merge(levels: Sequence[Metadata]) -> Metadata:
+    """Merge from the most general level to the most special: a later one replaces a key, in `meta` a name.
+
+    An empty text replaces too: it takes back what a level above said.
+    """
+    merged = Metadata()
+    for level in levels:
+        merged = Metadata(
+            description=merged.description if level.description is None else level.description,
+            keywords=merged.keywords if level.keywords is None else level.keywords,
+            location=merged.location if level.location is None else level.location,
+            language=merged.language if level.language is None else level.language,
+            meta=tuple({**dict(merged.meta), **dict(level.meta)}.items()),
+            zip_extract=merged.zip_extract if level.zip_extract is None else level.zip_extract,
+            skip_event=merged.skip_event if level.skip_event is None else level.skip_event,
+            upl_template=merged.upl_template if level.upl_template is None else level.upl_template,
+        )
+    return merged
+
+
+def expand(metadata: Metadata, path: bytes) -> Metadata:
+    """Replace `{dir}`, `{dirs}` and `{stem}` in the metadata of a mapping for the file at `path` (from the root).
+
+    `dir` is the name of the file's folder, `dirs` all folders from the root down (joined with `/`; in keywords with `,`
+    so that each becomes one), `stem` the file's name without its ending. Only for a mapping's level, before `merge`:
+    braces in a sidecar stay braces.
+    """
+    *folders, name = (shown_text(part) for part in path.split(b"/"))
+    stem = name.rpartition(".")[0] or name
+    parts = {"dir": folders[-1] if folders else "", "dirs": "/".join(folders), "stem": stem}
+    in_keywords = {**parts, "dirs": ",".join(folders)}
+
+    keywords = metadata.keywords
+    if isinstance(keywords, tuple):
+        filled = (_fill(item, in_keywords) for item in keywords)
+        keywords = tuple(keyword for keyword in filled if keyword)
+    elif keywords is not None:
+        keywords = _fill(keywords, in_keywords)
+    return replace(
+        metadata,
+        description=None if metadata.description is None else _fill(metadata.description, parts),
+        keywords=keywords,
+        location=None if metadata.location is None else _fill(metadata.location, parts),
+        meta=tuple((name, _fill(value, parts)) for name, value in metadata.meta),
+    )
+
+
+def _fill(text: str, parts: Mapping[str, str]) -> str:
+    """Replace the placeholders of a text that the configuration has checked."""
+    return PLACEHOLDER.sub(lambda found: _STANDS_FOR.get(found.group()) or parts[found.group(1)], text)
+
+
+def form_fields(
+    metadata: Metadata, kind: str, fields_table: Mapping[str, tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    """Give the (name without `meta_`, value) pairs to send for a file of this kind (interface section 4.3).
+
+    `fields_table` holds the names of the description and keywords fields by kind. A name is sent once: what stands in
+    `meta` wins over the key of its own. An empty value is not sent.
+    """
+    description, keywords = fields_table[kind]
+    joined = ",".join(metadata.keywords) if isinstance(metadata.keywords, tuple) else metadata.keywords
+    fields = {description: metadata.description, keywords: joined, "location": metadata.location, **dict(metadata.meta)}
+    return tuple((name, value) for name, value in fields.items() if value)
+
+
+def language_of(metadata: Metadata) -> str:
+    """Give the number of the metadata's language, `meta_lang_id_r`; English where nothing was said."""
+    return metadata.language or DEFAULT_LANGUAGE
+
+
+def upload_options(metadata: Metadata, allowed: UploadOptions) -> UploadOptions:
+    """Give the options of the upload: those of the mapping, with what a sidecar says in place of three of them."""
+    return replace(
+        allowed,
+        zip_extract=allowed.zip_extract if metadata.zip_extract is None else metadata.zip_extract,
+        skip_event=allowed.skip_event if metadata.skip_event is None else metadata.skip_event,
+        upl_template=allowed.upl_template if metadata.upl_template is None else metadata.upl_template,
+    )
+
+
+def check_skip_event(metadata: Metadata, allowed: UploadOptions, path: str) -> None:
+    """Raise SidecarError when the sidecar at `path` skips an event that its mapping does not."""
+    beyond = [event for event in metadata.skip_event or () if event not in allowed.skip_event]
+    if beyond:
+        names = ", ".join(beyond)
+        problem = f"upload.skip_event: the mapping does not allow to skip {names}"
+        hint = "take it out here, or add it to upload.skip_event of the mapping in the configuration"
+        raise SidecarError(printable(path), problem, hint=hint)
+
+
+def digest(fields: Sequence[tuple[str, str]], options: UploadOptions, language: str = DEFAULT_LANGUAGE) -> str:
+    """Give a digest (SHA-256, hex) of what shapes the asset beside its bytes: if it differs later, the asset drifted.
+
+    The order of the fields does not count. `debug`, `emailto` and the redirect leave no trace in an asset, so they are
+    left out.
+    """
+    said = {
+        "fields": sorted(fields),
+        "language": language if fields else None,
+        "zip_extract": options.zip_extract,
+        "skip_event": sorted(options.skip_event),
+        "upl_template": options.upl_template,
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

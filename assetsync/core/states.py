@@ -1,0 +1,164 @@
+"""The rules of the two facts of a file version: every event against every state, in one table.
+
+The ledger asks here before it writes; the README's diagram is drawn from here. What an event carries (an id, a reason,
+a time) is the caller's matter, and so is whether it is true.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assetsync.errors import IllegalTransition
+from assetsync.model import State, Wanted
+
+
+class Event(StrEnum):
+    """What can happen to a file version: first at the service, then by a person, then on disk."""
+
+    CLAIMED = "claimed"
+    HELD = "held"
+    ADOPTED = "adopted"
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    UNSENT = "unsent"
+    LOST = "answer lost"
+    DUPLICATE = "already exists"
+    FOUND = "found"
+    ABSENT = "proven absent"
+    DAMAGED = "proven damaged"
+    UNDECIDABLE = "undecidable"
+    CONFIRMED = "read back equal"
+    DIFFERENT = "read back different"
+    UNSEEN = "not there after processing"
+    DISPUTED = "id claimed by another answer"
+    MISSING = "missing at audit"
+    REPLENISHED = "missing, to be sent again"
+    RETRIED = "retried"
+    SENT_AGAIN = "send again"
+    SETTLED_BY_HAND = "resolved by hand"
+    REPLACED = "replaced on disk"
+    VANISHED = "gone from disk"
+    UNMAPPED = "no longer mapped"
+    REVIVED = "back on disk"
+    MOVED = "moved on disk"
+
+
+class Next(StrEnum):
+    """Where the next state follows from what is known of the row."""
+
+    SAME = "same state"
+    RESUMED = "stored if an id is known, in_doubt if an attempt is open, else queued"
+    RETURNED = "verified if it was, else stored, in_doubt or queued"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the table needs to know of a row, as it is after the event."""
+
+    wanted: Wanted = Wanted.YES
+    has_id: bool = False
+    open_attempt: bool = False
+    was_verified: bool = False
+
+
+_LIVE = (State.QUEUED, State.SENDING, State.IN_DOUBT, State.STORED, State.VERIFIED, State.BLOCKED)
+_REST = (State.SUPERSEDED, State.GONE)
+
+
+def _from(states: tuple[State, ...], to: State | Next) -> dict[State, State | Next]:
+    return dict.fromkeys(states, to)
+
+
+TABLE: Mapping[Event, Mapping[State, State | Next]] = {
+    Event.CLAIMED: {State.QUEUED: State.SENDING},
+    Event.HELD: {State.QUEUED: State.BLOCKED},
+    Event.ADOPTED: {State.QUEUED: State.STORED},
+    Event.ACCEPTED: {State.SENDING: State.STORED},
+    Event.REFUSED: {State.SENDING: State.BLOCKED},
+    Event.UNSENT: {State.SENDING: State.QUEUED},
+    Event.LOST: {State.SENDING: State.IN_DOUBT},
+    Event.DUPLICATE: {State.SENDING: State.IN_DOUBT},
+    Event.FOUND: {State.IN_DOUBT: State.STORED},
+    Event.ABSENT: {State.IN_DOUBT: State.QUEUED},
+    Event.DAMAGED: {State.IN_DOUBT: State.QUEUED},
+    Event.UNDECIDABLE: {State.IN_DOUBT: State.BLOCKED},
+    Event.CONFIRMED: {State.STORED: State.VERIFIED, State.VERIFIED: Next.SAME},
+    Event.DIFFERENT: _from((State.STORED, State.VERIFIED), State.BLOCKED),
+    Event.UNSEEN: {State.STORED: State.IN_DOUBT},
+    # An adopted asset whose real owner turns up, wherever the adopter stands by then.
+    Event.DISPUTED: _from((State.STORED, State.VERIFIED, State.BLOCKED), Next.RESUMED) | _from(_REST, Next.SAME),
+    Event.MISSING: _from((State.STORED, State.VERIFIED), State.BLOCKED),
+    Event.REPLENISHED: {State.VERIFIED: State.QUEUED},
+    Event.RETRIED: {State.BLOCKED: Next.RESUMED},
+    Event.SENT_AGAIN: _from((State.BLOCKED, State.IN_DOUBT, State.STORED, State.VERIFIED), State.QUEUED),
+    Event.SETTLED_BY_HAND: _from((State.BLOCKED, State.IN_DOUBT), Next.RESUMED),
+    # What happens on disk is legal in every state; where the row comes to rest is decided by `_rest`.
+    Event.REPLACED: _from((*_LIVE, *_REST), Next.SAME),
+    Event.VANISHED: _from((*_LIVE, *_REST), Next.SAME),
+    Event.UNMAPPED: _from((*_LIVE, *_REST), Next.SAME),
+    Event.REVIVED: _from(_LIVE, Next.SAME) | _from(_REST, Next.RETURNED),
+    Event.MOVED: _from(_LIVE, Next.SAME) | _from(_REST, Next.RETURNED),
+}
+
+WANTED_AFTER: Mapping[Event, Wanted] = {
+    Event.REPLACED: Wanted.REPLACED,
+    Event.VANISHED: Wanted.GONE,
+    Event.UNMAPPED: Wanted.UNMAPPED,
+    Event.REVIVED: Wanted.YES,
+    Event.MOVED: Wanted.YES,
+}
+
+
+def transition(state: State, event: Event, facts: Facts) -> State:
+    """Give the state after `event`, or raise IllegalTransition; `facts` are those after the event."""
+    to = TABLE[event].get(state)
+    if to is None:
+        raise IllegalTransition(f"“{event}” cannot happen to a file that is {state}")
+    if to is Next.SAME:
+        after = state
+    elif to is Next.RESUMED:
+        after = _resumed(facts)
+    elif to is Next.RETURNED:
+        after = State.VERIFIED if facts.has_id and facts.was_verified else _resumed(facts)
+    else:
+        after = State(to)
+    return _rest(after, facts)
+
+
+def allowed(state: State, event: Event) -> bool:
+    """Whether the table lets `event` happen in `state`."""
+    return state in TABLE[event]
+
+
+def _resumed(facts: Facts) -> State:
+    if facts.has_id:
+        return State.STORED
+    return State.IN_DOUBT if facts.open_attempt else State.QUEUED
+
+
+def _rest(state: State, facts: Facts) -> State:
+    """Put a row to rest that the tree no longer wants, unless its attempt is still to be decided."""
+    if facts.open_attempt or state in (State.SENDING, State.IN_DOUBT):
+        return state
+    if facts.wanted is Wanted.REPLACED:
+        return State.SUPERSEDED
+    if facts.wanted is Wanted.GONE:
+        return State.GONE
+    return state
+
+
+def diagram() -> str:
+    """Draw the life of a wanted file version as a Mermaid state diagram, from the table alone."""
+    edges: dict[tuple[State, State], list[str]] = {}
+    for event, row in TABLE.items():
+        if event in WANTED_AFTER:
+            continue
+        for state, to in row.items():
+            if to is Next.SAME or state in _REST:
+                continue
+            targets = (State.STORED, State.IN_DOUBT, State.QUEUED) if to is Next.RESUMED else (State(to),)
+            for target in targets:
+                edges.setdefault((state, target), []).append(str(event))
+    lines = ["stateDiagram-v2", "    [*] --> queued"]
+    lines += [f"    {a} --> {b}: {' · '.join(events)}" for (a, b), events in edges.items() if a != b]
+    return "\n".join(lines)

@@ -1,0 +1,51 @@
+"""Whether an asset that was read back is the file that was sent, and when to look again.
+
+Pure. The searching is `flow.verify`'s; what is done about a difference follows from the table of states.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assetsync.model import Asset
+
+UNSEEN_PATIENCE = 600.0
+"""Seconds of answered look-ups after which an id that was given with success is doubted (seen with emoji names)."""
+
+
+class Reading(StrEnum):
+    """What reading an asset back showed."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    NOT_YET = "not processed yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the ledger says of an asset."""
+
+    folder_id: str
+    size: int
+    md5: str | None
+
+
+def compare(expected: Expected, asset: Asset) -> tuple[Reading, str]:
+    """Compare an asset with what was sent; the second value names the difference.
+
+    Names and dates are never compared (observed: the service rewrites them). What the service does not give does not
+    count: without MD5 the size decides, without size the MD5.
+    """
+    if not asset.processed:
+        return Reading.NOT_YET, "the service has not processed it yet"
+    if asset.md5 is not None and expected.md5 is not None and asset.md5 != expected.md5:
+        return Reading.DIFFERENT, f"its MD5 in the service is {asset.md5}, of the file {expected.md5}"
+    if asset.size is not None and asset.size != expected.size:
+        return Reading.DIFFERENT, f"it has {asset.size:,} bytes in the service, the file {expected.size:,}"
+    if asset.folder_id != expected.folder_id:
+        return Reading.DIFFERENT, f"it lies in folder {asset.folder_id} of the service, not in {expected.folder_id}"
+    return Reading.EQUAL, ""
+
+
+def next_look(waited: float, longest: float) -> float:
+    """Give seconds until an asset that has waited so long is looked at again: soon at first, then at leisure."""
+    return min(max(0.5, waited / 3), longest)

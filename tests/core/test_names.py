@@ -1,0 +1,86 @@
+"""Names that are sent and names that are shown."""
+
+import base64
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assetsync.core.names import MAX_SENT, printable, relative_text, sent_name, shown_text
+
+file_names = st.binary(min_size=1, max_size=255).filter(lambda name: b"/" not in name and b"\0" not in name)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        (b"photo.jpg", "photo.jpg"),
+        ("Grüße 東京.jpg".encode(), "Grüße 東京.jpg"),
+        (b"-rf.jpg", "-rf.jpg"),
+        (b'a"b.jpg', 'a"b.jpg'),
+        (b"a\nb.jpg", "a_b.jpg"),
+        (b"a\\b.jpg", "a_b.jpg"),
+        (b"a\x1b[31m.jpg", "a_[31m.jpg"),
+        ("party🎉.jpg".encode(), "party_.jpg"),
+        (b"caf\xe9.jpg", "caf_.jpg"),
+        (b"...", "unnamed"),
+        (b"   ", "unnamed"),
+        (b"a" * 250 + b".jpeg", "a" * 235 + ".jpeg"),
+        (b"a" * 100 + b"." + b"b" * 150, "a" * 100 + "." + "b" * 139),
+        (b'"' * 90 + b".jpg", '"' * 78 + ".jpg"),
+        (b"." + b"b" * 250, "." + "b" * 239),
+    ],
+)
+def test_the_name_sent_is_safe_and_keeps_its_ending(name, sent):
+    assert sent_name(name) == sent
+
+
+def test_two_unicode_forms_of_a_name_stay_two_names():
+    composed, decomposed = (unicodedata.normalize(form, "é.jpg").encode() for form in ("NFC", "NFD"))
+    assert sent_name(composed) != sent_name(decomposed)
+
+
+@given(file_names)
+def test_every_name_is_sent_in_the_basic_plane_without_controls_within_the_limit(name):
+    sent = sent_name(name)
+    assert sent.strip(". ")
+    assert len(sent.replace('"', "%22")) <= MAX_SENT
+    assert all(ord(c) <= 0xFFFF and unicodedata.category(c) not in {"Cc", "Cs"} and c not in "/\\" for c in sent)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"plain \xc3\xa9", "plain é"),
+        (b"a\nb\x1b[2J\x7f", "a\\nb\\x1b[2J\\x7f"),
+        (b"\xff", "\ufffd"),
+        ("photo\u202egpj.exe", "photo\\u202egpj.exe"),
+        ("line\u2028two", "line\\u2028two"),
+        ("\udc80", "\ufffd"),
+    ],
+)
+def test_a_printable_text_does_nothing_where_it_is_shown(name, shown):
+    assert printable(name) == shown
+
+
+@given(st.binary())
+def test_a_printable_text_is_one_line_that_every_stream_takes(name):
+    shown = printable(name)
+    assert len(shown.splitlines()) <= 1
+    assert not any(unicodedata.category(c) == "Cc" for c in shown)
+    shown.encode("utf-8")
+
+
+@given(st.binary())
+def test_a_path_can_be_had_back_from_its_json_form(path):
+    text, encoded = relative_text(path)
+    assert (text.encode() if encoded is None else base64.b64decode(encoded)) == path
+
+
+def test_a_path_that_is_not_utf8_shows_replacement_characters_and_carries_its_bytes():
+    assert relative_text(b"a/\xff.jpg") == ("a/\ufffd.jpg", base64.b64encode(b"a/\xff.jpg").decode())
+
+
+def test_a_name_in_metadata_has_no_control_characters():
+    assert shown_text(b"a\nb\xff") == "a_b\ufffd"

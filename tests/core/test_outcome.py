@@ -1,0 +1,304 @@
+"""What each answer to an upload means."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assetsync.core.outcome import (
+    ANSWER_LIMIT,
+    Reply,
+    is_sound_id,
+    read_giving_up,
+    read_silence,
+    read_upload_answer,
+    refuses_key,
+)
+from assetsync.model import Answer, Fault, Left
+
+WIRE = Path(__file__).parent.parent / "wire"
+ASKED = "http://127.0.0.1:18080/razuna/done.html"
+XML = "application/xml;charset=UTF-8"
+SOUND = "9B8BA7A9D8EF4E2AA28FB1043D270155"
+
+
+def recorded(name: str) -> Reply:
+    head, _, body = (WIRE / f"{name}.http").read_bytes().partition(b"\r\n\r\n")
+    status, *lines = head.decode("latin-1").split("\r\n")
+    headers = {key.lower(): value for key, value in (line.split(": ", 1) for line in lines if line)}
+    return Reply(int(status.split()[1]), headers.get("content-type", ""), body, headers.get("location"))
+
+
+def answer(code="0", message="success", *more: str, root="Response", name="responsecode") -> Reply:
+    body = f"<{root}><{name}>{code}</{name}><message>{message}</message>{''.join(more)}</{root}>"
+    return Reply(200, XML, body.encode())
+
+
+def asset(assetid=SOUND) -> str:
+    return f"<assetid>{assetid}</assetid><filetype>img</filetype>"
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "reason", "fault"),
+    [
+        ("upload-success", Answer.ACCEPTED, "accepted", Fault.NONE),
+        ("upload-zip", Answer.ACCEPTED, "accepted", Fault.NONE),
+        ("upload-redirect", Answer.ACCEPTED, "accepted", Fault.NONE),
+        ("upload-duplicate", Answer.DUPLICATE, "duplicate", Fault.FILE),
+        ("upload-wrong-key", Answer.REFUSED, "key_refused", Fault.KEY),
+        ("upload-redirect-wrong-key", Answer.REFUSED, "key_refused", Fault.KEY),
+        ("upload-unknown-folder", Answer.REFUSED, "unknown_folder", Fault.FOLDER),
+        ("upload-no-filedata", Answer.REFUSED, "no_filedata", Fault.FILE),
+        ("upload-empty-file", Answer.REFUSED, "empty_file", Fault.FILE),
+        ("upload-no-destfolderid", Answer.DOUBT, "unknown_message", Fault.SERVICE),
+        ("upload-database-down", Answer.DOUBT, "unreadable_answer", Fault.SERVICE),
+    ],
+)
+def test_a_recorded_answer_gives_its_verdict(name, verdict, reason, fault):
+    outcome = read_upload_answer(recorded(name), Left.ALL, redirectto=ASKED)
+    assert (outcome.answer, outcome.reason, outcome.fault) == (verdict, reason, fault)
+
+
+def test_every_recorded_upload_is_in_the_table_above():
+    named = {row[0] for row in test_a_recorded_answer_gives_its_verdict.pytestmark[0].args[1]}
+    assert named == {path.stem for path in WIRE.glob("upload-*.http")}
+
+
+def test_a_success_carries_id_type_and_code():
+    outcome = read_upload_answer(recorded("upload-success"), Left.ALL)
+    assert (outcome.assetid, outcome.filetype, outcome.responsecode, outcome.message) == (
+        "C93B9F71C23B45D0B1A03DE621A35B47",
+        "img",
+        "0",
+        "success",
+    )
+
+
+def test_a_duplicates_file_name_is_never_an_id():
+    assert read_upload_answer(recorded("upload-duplicate"), Left.ALL).assetid is None
+    assert read_upload_answer(answer("1", "File already exists in Razuna", asset()), Left.ALL).assetid is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        answer("0", "success", asset(), name="Response", root="xml"),
+        answer("0", "success", asset(), name="response"),
+        answer("0", "success", asset(), name="RESPONSECODE", root="RESPONSE"),
+        answer(" 0 \n", "success", asset(f"\n {SOUND} ")),
+        answer("<![CDATA[0]]>", "<![CDATA[success]]>", asset(f"<![CDATA[{SOUND}]]>")),
+        Reply(200, XML, b"\r\n\r\n" + answer("0", "x", asset()).body + b"\n\n\n"),
+        Reply(200, XML, b"\xef\xbb\xbf" + answer("0", "x", asset()).body),
+        Reply(200, "text/html", answer("0", "x", asset()).body),
+    ],
+)
+def test_a_success_is_accepted_in_each_form(reply):
+    outcome = read_upload_answer(reply, Left.ALL)
+    assert (outcome.answer, outcome.assetid) == (Answer.ACCEPTED, SOUND)
+
+
+BOMB = (
+    b'<!DOCTYPE r [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>'
+    b"<Response><responsecode>0</responsecode><message>&b;</message><assetid>ABC</assetid></Response>"
+)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        answer("0", "success"),
+        answer("0", "success", "<assetid></assetid>"),
+        answer("0", "success", asset("t1.png")),
+        answer("0", "success", asset("A" * 65)),
+        answer("0", "success", asset("A B")),
+        answer("0", "success", asset("Ä1")),
+        answer("0", "success", asset("A/../B")),
+        answer("0", "success", asset("<b>A</b>")),
+        answer("0", "success", asset(), "<assetid>OTHER</assetid>"),
+        answer("0", "success", asset(), "<AssetID>OTHER</AssetID>"),
+        answer("0", "success", asset(), "<Response>1</Response>"),
+        answer("0", "success", asset(), "<responsecode>0</responsecode>"),
+        answer("0", "File already exists in Razuna", asset()),
+        answer("0", "Login not valid!", asset()),
+        answer("", "success", asset()),
+        answer("00", "success", asset()),
+        answer("2", "something new", asset()),
+        answer("1", "Upload failed Error at line 10001, column 3"),
+        answer("1", "Upload failed Error at line 1, error 10001"),
+        answer("1", "wrote 10001 bytes"),
+        answer("1", "Upload failed"),
+        answer("1", "the Specified folder 'x' does not exist"),
+        Reply(200, XML, b""),
+        Reply(200, XML, b" \n "),
+        Reply(200, XML, BOMB),
+        Reply(200, XML, b"<!DOCTYPE Response>" + answer("0", "x", asset()).body),
+        Reply(200, XML, answer("0", "x", asset()).body * 2),
+        Reply(200, XML, answer("0", "x", asset()).body + b"<p/>"),
+        Reply(200, XML, answer("0", "x", asset()).body[:-1]),
+        Reply(200, XML, b'<?xml version="1.0" encoding="no-such"?>' + answer("0", "x", asset()).body),
+        Reply(200, "text/html", b"<html><body>Please log in</body></html>"),
+        Reply(200, "application/json", b'{"responsecode":0,"assetid":"ABC"}'),
+        Reply(200, XML, b"x" * (ANSWER_LIMIT + 1)),
+        Reply(200, XML, answer("0", "x", asset()).body + b" " * ANSWER_LIMIT),
+        Reply(204, XML, b""),
+        Reply(413, XML, answer("1", "Error 10001").body),
+        Reply(401, XML, answer("1", "Login not valid!").body),
+        Reply(500, XML, answer("0", "success", asset()).body),
+        Reply(100, XML, answer("0", "success", asset()).body),
+    ],
+)
+@pytest.mark.parametrize("left", [Left.ALL, Left.PART])
+def test_what_is_not_known_is_doubt_and_names_no_id(reply, left):
+    outcome = read_upload_answer(reply, left)
+    assert (outcome.answer, outcome.assetid) == (Answer.DOUBT, None)
+    assert outcome.reason
+    assert outcome.detail
+    assert read_upload_answer(reply, Left.NOTHING).answer is Answer.UNSENT
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason"),
+    [
+        ("10001", "whatever", "too_large"),
+        ("1", "10001", "too_large"),
+        ("1", "Error 10001: too large", "too_large"),
+        ("1", "Upload failed: error code: 10001", "too_large"),
+        ("1", "Specified folder '10001' does not exist", "unknown_folder"),
+        ("1", "login  not\nvalid! Check user API Key", "key_refused"),
+        ("1", "nosession", "key_refused"),
+        ("3", "Missing 'filedata' parameter", "no_filedata"),
+    ],
+)
+@pytest.mark.parametrize("left", list(Left))
+def test_an_explicit_refusal_is_believed_whatever_left(code, message, reason, left):
+    outcome = read_upload_answer(answer(code, message), left)
+    assert (outcome.answer, outcome.reason) == (Answer.REFUSED, reason)
+
+
+def test_a_success_of_a_part_is_doubt_and_of_nothing_is_unsent():
+    part = read_upload_answer(recorded("upload-success"), Left.PART)
+    assert (part.answer, part.reason, part.assetid) == (Answer.DOUBT, "success_of_part", None)
+    assert read_upload_answer(recorded("upload-success"), Left.NOTHING).answer is Answer.UNSENT
+
+
+def test_a_duplicate_of_a_part_says_nothing_of_the_file():
+    part = read_upload_answer(recorded("upload-duplicate"), Left.PART)
+    assert (part.answer, part.reason) == (Answer.DOUBT, "duplicate_of_part")
+
+
+GOOD = f"responsecode=0&message=success&assetid={SOUND}&filetype=img"
+
+
+@pytest.mark.parametrize(
+    ("asked", "location"),
+    [
+        (ASKED, f"{ASKED}?{GOOD}"),
+        (ASKED, f"{ASKED};jsessionid=A1?{GOOD}"),
+        (ASKED, f"{ASKED}?{GOOD}&param1=value1"),
+        (f"{ASKED}?x=1", f"{ASKED}?x=1&{GOOD}"),
+        (f"{ASKED}?x=1", f"{ASKED};jsessionid=A1?x=1?{GOOD}"),
+        (f"{ASKED}?assetid=FORGED", f"{ASKED}?assetid=FORGED&{GOOD}"),
+    ],
+)
+def test_the_query_that_the_service_appended_is_read(asked, location):
+    outcome = read_upload_answer(Reply(302, location=location), Left.ALL, redirectto=asked)
+    assert (outcome.answer, outcome.assetid, outcome.filetype) == (Answer.ACCEPTED, SOUND, "img")
+
+
+@pytest.mark.parametrize(
+    ("asked", "location"),
+    [
+        (None, f"{ASKED}?{GOOD}"),
+        (ASKED, None),
+        (ASKED, ASKED),
+        (ASKED, f"http://elsewhere/done.html?{GOOD}"),
+        (ASKED, f"{ASKED}.evil?{GOOD}"),
+        (ASKED, f"{ASKED}/../x?{GOOD}"),
+        (ASKED, f"{ASKED}?x=1&{GOOD}"),
+        (ASKED, f"{ASKED}?{GOOD}&assetid=OTHER"),
+        (ASKED, f"{ASKED}?{GOOD}&ASSETID=OTHER"),
+        (ASKED, f"{ASKED}?responsecode=1&message=odd&responsecode=0&assetid={SOUND}"),
+        (f"{ASKED}?{GOOD}", f"{ASKED}?{GOOD}"),
+        (f"{ASKED}?{GOOD}", f"{ASKED};jsessionid=A1?{GOOD}"),
+        (f"{ASKED}?{GOOD}", f"{ASKED}?{GOOD}&responsecode=1&message=odd"),
+        (ASKED, f"{ASKED}?responsecode=0&message=success&assetid=t1.png"),
+    ],
+)
+def test_a_redirect_that_was_not_asked_for_or_is_forged_is_doubt(asked, location):
+    outcome = read_upload_answer(Reply(302, location=location), Left.ALL, redirectto=asked)
+    assert (outcome.answer, outcome.assetid) == (Answer.DOUBT, None)
+
+
+def test_a_refusal_wins_over_a_success_forged_in_the_asked_address():
+    location = f"{ASKED}?{GOOD}&responsecode=1&message=nosession"
+    outcome = read_upload_answer(Reply(302, location=location), Left.ALL, redirectto=f"{ASKED}?{GOOD}")
+    assert (outcome.answer, outcome.reason) == (Answer.REFUSED, "key_refused")
+
+
+def test_retry_after_is_kept_in_doubt():
+    outcome = read_upload_answer(Reply(503, retry_after=30.0), Left.ALL)
+    assert (outcome.answer, outcome.reason, outcome.retry_after) == (Answer.DOUBT, "http_status", 30.0)
+
+
+def test_long_texts_of_the_service_are_cut():
+    outcome = read_upload_answer(answer("1", "m" * 10_000, "<comingfrom>" + "c" * 10_000 + "</comingfrom>"), Left.ALL)
+    assert max(len(outcome.message), len(outcome.comingfrom), len(outcome.detail)) < 1000
+
+
+def test_silence_is_judged_by_what_left():
+    verdicts = [(read_silence(left, "reset").answer, read_silence(left, "reset").reason) for left in Left]
+    assert verdicts == [(Answer.UNSENT, "unsent"), (Answer.DOUBT, "no_answer"), (Answer.DOUBT, "no_answer")]
+
+
+@pytest.mark.parametrize(
+    ("left", "changed", "verdict", "reason"),
+    [
+        (Left.NOTHING, True, Answer.UNSENT, "changed"),
+        (Left.NOTHING, False, Answer.UNSENT, "unreadable"),
+        (Left.PART, True, Answer.DOUBT, "changed_while_sent"),
+        (Left.PART, False, Answer.DOUBT, "unreadable_while_sent"),
+    ],
+)
+def test_a_file_that_was_given_up_is_judged_by_what_left(left, changed, verdict, reason):
+    outcome = read_giving_up(left, "the file changed", changed=changed)
+    assert (outcome.answer, outcome.reason, outcome.fault) == (verdict, reason, Fault.FILE)
+
+
+def test_a_success_cut_at_any_byte_is_never_accepted():
+    whole = recorded("upload-success").body.rstrip()
+    for end in range(len(whole)):
+        assert read_upload_answer(Reply(200, XML, whole[:end]), Left.ALL).answer is Answer.DOUBT
+
+
+@given(st.binary(max_size=300), st.integers(100, 599), st.sampled_from(list(Left)))
+def test_rubbish_is_never_a_verdict(body, status, left):
+    outcome = read_upload_answer(Reply(status, XML, body), left)
+    assert outcome.answer is (Answer.UNSENT if left is Left.NOTHING else Answer.DOUBT)
+
+
+@given(st.data())
+def test_a_success_with_bytes_replaced_keeps_a_sound_id_or_is_doubt(data):
+    body = bytearray(recorded("upload-success").body)
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    outcome = read_upload_answer(Reply(200, XML, bytes(body)), Left.ALL)
+    assert (outcome.assetid is not None) == (outcome.answer is Answer.ACCEPTED)
+    assert outcome.assetid is None or is_sound_id(outcome.assetid)
+
+
+@given(st.text(), st.text())
+def test_no_location_makes_an_id_out_of_what_was_asked_for(tail, query):
+    asked = f"{ASKED}?{query}"
+    outcome = read_upload_answer(Reply(302, location=asked + tail), Left.ALL, redirectto=asked)
+    assert outcome.answer is not Answer.ACCEPTED or "responsecode=0" in tail.lower()
+
+
+@pytest.mark.parametrize("body", [b"<a>" * 200_000, b"<" * 1_000_000, b"&" * 1_000_000, b"\x00" * 10_000_000])
+def test_large_rubbish_is_doubt(body):
+    assert read_upload_answer(Reply(200, XML, body), Left.ALL).answer is Answer.DOUBT
+
+
+def test_the_key_message_is_known_to_all_operations():
+    assert refuses_key("Login not valid! Check user API Key and ensure …")
+    assert not refuses_key("Your last login not valid!")

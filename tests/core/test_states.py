@@ -1,0 +1,205 @@
+"""The table of states: what is allowed, where it leads, and that the diagram is made from it."""
+
+import itertools
+
+import pytest
+
+from assetsync.core.states import TABLE, WANTED_AFTER, Event, Facts, Next, allowed, diagram, transition
+from assetsync.errors import IllegalTransition
+from assetsync.model import State, Wanted
+
+LIVE = {State.QUEUED, State.SENDING, State.IN_DOUBT, State.STORED, State.VERIFIED, State.BLOCKED}
+REST = {State.SUPERSEDED, State.GONE}
+UNDECIDED = {State.SENDING, State.IN_DOUBT}
+DISK = (Event.REPLACED, Event.VANISHED, Event.UNMAPPED, Event.REVIVED, Event.MOVED)
+
+# DESIGN's table, written down a second time and by hand: (event, states it may happen in, state it leads to).
+SERVICE_RULES = (
+    (Event.CLAIMED, {State.QUEUED}, State.SENDING),
+    (Event.HELD, {State.QUEUED}, State.BLOCKED),
+    (Event.ADOPTED, {State.QUEUED}, State.STORED),
+    (Event.ACCEPTED, {State.SENDING}, State.STORED),
+    (Event.REFUSED, {State.SENDING}, State.BLOCKED),
+    (Event.UNSENT, {State.SENDING}, State.QUEUED),
+    (Event.LOST, {State.SENDING}, State.IN_DOUBT),
+    (Event.DUPLICATE, {State.SENDING}, State.IN_DOUBT),
+    (Event.FOUND, {State.IN_DOUBT}, State.STORED),
+    (Event.ABSENT, {State.IN_DOUBT}, State.QUEUED),
+    (Event.DAMAGED, {State.IN_DOUBT}, State.QUEUED),
+    (Event.UNDECIDABLE, {State.IN_DOUBT}, State.BLOCKED),
+    (Event.CONFIRMED, {State.STORED, State.VERIFIED}, State.VERIFIED),
+    (Event.DIFFERENT, {State.STORED, State.VERIFIED}, State.BLOCKED),
+    (Event.UNSEEN, {State.STORED}, State.IN_DOUBT),
+    (Event.DISPUTED, {State.STORED, State.VERIFIED, State.BLOCKED} | REST, None),
+    (Event.MISSING, {State.STORED, State.VERIFIED}, State.BLOCKED),
+    (Event.REPLENISHED, {State.VERIFIED}, State.QUEUED),
+    (Event.RETRIED, {State.BLOCKED}, None),
+    (Event.SENT_AGAIN, {State.BLOCKED, State.IN_DOUBT, State.STORED, State.VERIFIED}, State.QUEUED),
+    (Event.SETTLED_BY_HAND, {State.BLOCKED, State.IN_DOUBT}, None),
+)
+LEGAL = {event: states for event, states, _ in SERVICE_RULES} | dict.fromkeys(DISK, LIVE | REST)
+EVERYTHING = [(state, event) for state, event in itertools.product(State, Event)]
+
+
+def test_the_rules_written_here_cover_every_event():
+    assert set(LEGAL) == set(Event) == set(TABLE)
+
+
+@pytest.mark.parametrize(("state", "event"), EVERYTHING, ids=lambda value: str(value).replace(" ", "_"))
+def test_an_event_is_allowed_exactly_where_the_rules_say_and_raises_elsewhere(state: State, event: Event):
+    assert allowed(state, event) is (state in LEGAL[event])
+    if state in LEGAL[event]:
+        assert isinstance(transition(state, event, Facts()), State)
+        return
+    with pytest.raises(IllegalTransition) as caught:
+        transition(state, event, Facts())
+    assert str(event) in str(caught.value)
+    assert str(state) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "after"),
+    [(state, event, to) for event, states, to in SERVICE_RULES if to is not None for state in sorted(states)],
+    ids=lambda value: str(value).replace(" ", "_"),
+)
+def test_an_event_of_a_wanted_file_leads_where_the_rules_say(state: State, event: Event, after: State):
+    assert transition(state, event, Facts()) is after
+
+
+@pytest.mark.parametrize("facts", [Facts(), Facts(has_id=True, open_attempt=True, was_verified=True)])
+def test_an_event_that_is_not_allowed_is_not_made_so_by_what_is_known_of_the_row(facts: Facts):
+    for state, event in EVERYTHING:
+        if state not in LEGAL[event]:
+            with pytest.raises(IllegalTransition):
+                transition(state, event, facts)
+
+
+@pytest.mark.parametrize("event", DISK)
+def test_what_happens_on_disk_is_legal_in_every_state(event: Event):
+    assert [state for state in State if not allowed(state, event)] == []
+
+
+@pytest.mark.parametrize("event", DISK)
+def test_a_disk_event_does_not_change_what_the_service_knows_of_a_live_wanted_row(event: Event):
+    assert {state: transition(state, event, Facts()) for state in LIVE} == {state: state for state in LIVE}
+
+
+def test_disk_events_alone_set_what_the_tree_says():
+    assert dict(WANTED_AFTER) == {
+        Event.REPLACED: Wanted.REPLACED,
+        Event.VANISHED: Wanted.GONE,
+        Event.UNMAPPED: Wanted.UNMAPPED,
+        Event.REVIVED: Wanted.YES,
+        Event.MOVED: Wanted.YES,
+    }
+
+
+@pytest.mark.parametrize(
+    ("event", "wanted", "rest"),
+    [
+        (Event.REPLACED, Wanted.REPLACED, State.SUPERSEDED),
+        (Event.VANISHED, Wanted.GONE, State.GONE),
+        (Event.UNMAPPED, Wanted.UNMAPPED, None),
+    ],
+)
+@pytest.mark.parametrize("state", sorted(LIVE))
+@pytest.mark.parametrize("open_attempt", [False, True])
+def test_an_unwanted_row_rests_unless_its_attempt_is_undecided(
+    event: Event, wanted: Wanted, rest: State | None, state: State, open_attempt: bool
+):
+    after = transition(state, event, Facts(wanted, open_attempt=open_attempt))
+    assert after is (state if rest is None or open_attempt or state in UNDECIDED else rest)
+
+
+@pytest.mark.parametrize(
+    ("event", "state", "facts", "after"),
+    [
+        (Event.ACCEPTED, State.SENDING, Facts(Wanted.REPLACED, has_id=True), State.SUPERSEDED),
+        (Event.ACCEPTED, State.SENDING, Facts(Wanted.GONE, has_id=True), State.GONE),
+        (Event.ACCEPTED, State.SENDING, Facts(Wanted.UNMAPPED, has_id=True), State.STORED),
+        (Event.UNSENT, State.SENDING, Facts(Wanted.REPLACED), State.SUPERSEDED),
+        (Event.REFUSED, State.SENDING, Facts(Wanted.GONE), State.GONE),
+        (Event.LOST, State.SENDING, Facts(Wanted.REPLACED, open_attempt=True), State.IN_DOUBT),
+        (Event.FOUND, State.IN_DOUBT, Facts(Wanted.REPLACED, has_id=True), State.SUPERSEDED),
+        (Event.ABSENT, State.IN_DOUBT, Facts(Wanted.GONE), State.GONE),
+        (Event.UNDECIDABLE, State.IN_DOUBT, Facts(Wanted.GONE, open_attempt=True), State.BLOCKED),
+        (Event.DISPUTED, State.STORED, Facts(Wanted.REPLACED), State.SUPERSEDED),
+        (Event.DISPUTED, State.SUPERSEDED, Facts(Wanted.REPLACED), State.SUPERSEDED),
+        (Event.DISPUTED, State.GONE, Facts(Wanted.GONE), State.GONE),
+    ],
+)
+def test_an_attempt_of_an_unwanted_row_is_decided_first_and_then_the_row_rests(
+    event: Event, state: State, facts: Facts, after: State
+):
+    assert transition(state, event, facts) is after
+
+
+@pytest.mark.parametrize(
+    ("facts", "after"),
+    [
+        (Facts(has_id=True), State.STORED),
+        (Facts(has_id=True, open_attempt=True), State.STORED),
+        (Facts(has_id=True, was_verified=True), State.STORED),
+        (Facts(open_attempt=True), State.IN_DOUBT),
+        (Facts(), State.QUEUED),
+    ],
+)
+@pytest.mark.parametrize("event", [Event.RETRIED, Event.SETTLED_BY_HAND, Event.DISPUTED])
+def test_a_resumed_row_is_stored_with_an_id_in_doubt_with_an_open_attempt_else_queued(
+    event: Event, facts: Facts, after: State
+):
+    assert transition(State.BLOCKED, event, facts) is after
+
+
+@pytest.mark.parametrize(
+    ("facts", "after"),
+    [
+        (Facts(has_id=True, was_verified=True), State.VERIFIED),
+        (Facts(has_id=True), State.STORED),
+        (Facts(open_attempt=True), State.IN_DOUBT),
+        (Facts(was_verified=True), State.QUEUED),
+        (Facts(), State.QUEUED),
+    ],
+)
+@pytest.mark.parametrize("event", [Event.REVIVED, Event.MOVED])
+@pytest.mark.parametrize("state", sorted(REST))
+def test_a_row_that_returns_from_rest_is_verified_if_it_was_else_resumed(
+    state: State, event: Event, facts: Facts, after: State
+):
+    assert transition(state, event, facts) is after
+
+
+@pytest.mark.parametrize("event", [event for event in Event if event not in DISK and event is not Event.DISPUTED])
+def test_nothing_but_the_disk_and_a_disputed_id_touches_history(event: Event):
+    assert not any(allowed(state, event) for state in REST)
+
+
+def _edges() -> set[tuple[str, str, str]]:
+    lines = diagram().splitlines()[2:]
+    found = set()
+    for line in lines:
+        arrow, events = line.strip().split(": ")
+        source, target = arrow.split(" --> ")
+        found |= {(source, target, event) for event in events.split(" · ")}
+    return found
+
+
+def test_the_diagram_starts_where_a_file_starts():
+    assert diagram().splitlines()[:2] == ["stateDiagram-v2", "    [*] --> queued"]
+
+
+def test_the_diagram_has_every_edge_of_the_table_between_two_different_states_and_no_other():
+    expected = set()
+    for event, row in TABLE.items():
+        for state, to in row.items():
+            if event in DISK or state in REST or to is Next.SAME:
+                continue
+            targets = [State.STORED, State.IN_DOUBT, State.QUEUED] if to is Next.RESUMED else [to]
+            expected |= {(str(state), str(target), str(event)) for target in targets if target != state}
+    assert _edges() == expected
+
+
+def test_every_edge_of_the_diagram_can_happen():
+    facts = [Facts(), Facts(has_id=True), Facts(open_attempt=True)]
+    for source, target, event in _edges():
+        assert State(target) in {transition(State(source), Event(event), each) for each in facts}
