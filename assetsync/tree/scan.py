@@ -1,0 +1,315 @@
+"""Walks the tree and yields every mapped file in byte order of whole paths, with memory constant in their number.
+
+Folders are entered relative to the descriptor of the one above and never through a link, so nothing that is moved or
+swapped during the scan leads out of the root. Mount points are crossed: a file server mounts its disks below the root.
+What the order is good for, and what a missing file means, is for the consumer, who asks the `ScanReport`.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from assetsync.model import Seen
+from assetsync.tree.listing import NOTHING, Kind, Lister, Spool
+from assetsync.tree.opening import ABSENT, IRREGULAR, LISTABLE, Tree, open_unmarked
+from assetsync.tree.report import ScanReport
+
+# Names held in memory, by all folders on the way down together, before one of them is sorted on disk.
+SPILL_ABOVE = 50_000
+MOST_OPEN = 64
+SIDECAR = b".yaml"
+_SLASH = ord("/")
+_AFTER_SLASH = bytes([_SLASH + 1])
+_FORMAT = 0o170000
+_REGULAR = stat.S_IFREG
+
+
+class ScanPlan(Protocol):
+    """What the configuration says of folders and files; paths are relative to the root, b"" is the root itself."""
+
+    def folders(self) -> Sequence[bytes]:
+        """Give the folder of each mapping, by the position that `mapping_of` gives."""
+
+    def mapping_of(self, folder: bytes) -> int | None:
+        """Give the mapping with the longest path that holds the folder, None outside all of them."""
+
+    def descend(self, folder: bytes) -> bool:
+        """Tell whether the folder of a mapping lies at or below this one."""
+
+    def ignored(self, path: bytes, is_dir: bool, mapping: int | None) -> bool:
+        """Tell whether the rules leave the entry out."""
+
+    def sidecars_on(self, mapping: int) -> bool:
+        """Tell whether `*.yaml` under the mapping are sidecars."""
+
+
+def scan(
+    tree: Tree,
+    plan: ScanPlan,
+    report: ScanReport,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    spill_above: int = SPILL_ABOVE,
+    spill_folder: str | None = None,
+) -> Iterator[Seen]:
+    """Yield every file under a mapped folder, sidecars included, and fill `report` on the way.
+
+    `stop` is asked at every folder; when it says so, the scan ends and the report stays unfinished, as it does when the
+    iterator is closed early. A folder of more than `spill_above` entries is sorted in `spill_folder` (None: where
+    temporary files go), which must not lie in the tree. Links are followed only where the tree says so: a link to a
+    file counts as a file, and a folder reached through one is not left through another, which ends every circle.
+    Raises RootMissing, with the first file or when the root disappears.
+    """
+    return _Walk(tree, plan, report, stop, Lister(Spool(spill_folder), stop, spill_above)).files()
+
+
+class _Frame:
+    """A folder being walked; `outer` is the length of the path above, `fd` is -1 while closed to save descriptors."""
+
+    __slots__ = ("covered", "fd", "hidden", "identity", "last", "linked", "listing", "mapping", "outer", "spooled")
+
+    def __init__(self, fd: int, outer: int, covered: int | None, *, hidden: bool, linked: bool) -> None:
+        self.fd = fd
+        self.outer = outer
+        self.identity = _identity(fd)
+        self.covered = covered
+        self.mapping = None if hidden else covered
+        self.hidden = hidden
+        self.linked = linked
+        self.spooled = 0
+        self.last = b""
+        self.listing = NOTHING
+
+
+class _Walk:
+    """One scan on its way: the folders from the root down to where it stands."""
+
+    def __init__(
+        self, tree: Tree, plan: ScanPlan, report: ScanReport, stop: Callable[[], bool], lister: Lister
+    ) -> None:
+        self._tree = tree
+        self._plan = plan
+        self._report = report
+        self._stop = stop
+        self._lister = lister
+        self._stack: list[_Frame] = []
+        # The folder it stands in, with a slash at its end; b"" is the root.
+        self._path = b""
+        self._entered: set[int] = set()
+
+    def files(self) -> Iterator[Seen]:
+        try:
+            self._begin()
+            while self._stack:
+                if self._stop():
+                    return
+                frame = self._stack[-1]
+                yield from self._files_of(frame)
+                if frame is self._stack[-1]:
+                    self._pop()
+            self._report.finished = True
+            self._report.missing_mappings = [
+                position
+                for position, folder in enumerate(self._plan.folders())
+                if position not in self._entered and self._report.covers(folder)
+            ]
+        finally:
+            for frame in self._stack:
+                _close(frame)
+            self._lister.spool.close()
+
+    def _begin(self) -> None:
+        try:
+            fd = self._tree.open_folder(b"")
+        except OSError as exc:
+            self._report.mark_unreadable(b"", reason(exc))
+            return
+        self._push(_Frame(fd, 0, self._plan.mapping_of(b""), hidden=False, linked=False), b"")
+
+    def _files_of(self, frame: _Frame) -> Iterator[Seen]:  # noqa: C901, PLR0912 - a million times over, each call tells
+        """Yield files until the folder ends or one below it was entered."""
+        prefix, fd, mapping, last = self._path, frame.fd, frame.mapping, frame.last
+        sidecars = mapping is not None and self._plan.sidecars_on(mapping)
+        ignored, look, new = self._plan.ignored, os.stat, tuple.__new__
+        files = beside = left_out = 0
+        try:
+            for name in frame.listing.names:
+                # A name that was removed and made again while the folder was listed may be listed twice.
+                if name == last:
+                    continue
+                last = name
+                if name[-1] == _SLASH:
+                    if self._enter(frame, name):
+                        frame.last = name
+                        return
+                    continue
+                path = prefix + name
+                if ignored(path, False, mapping):
+                    left_out += 1
+                    continue
+                try:
+                    status = look(name, dir_fd=fd, follow_symlinks=False)
+                    if (status.st_mode & _FORMAT) != _REGULAR:
+                        if (target := self._linked_file(path, status)) is None:
+                            continue
+                        status = target
+                except OSError as exc:
+                    if self._blinds(frame, path, exc):
+                        return
+                    continue
+                is_sidecar = sidecars and name[-5:] == SIDECAR
+                if is_sidecar:
+                    beside += 1
+                else:
+                    files += 1
+                # Calling Seen itself costs twice as much.
+                yield new(
+                    Seen,
+                    (path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, mapping, is_sidecar),
+                )
+        except OSError as exc:
+            # Only the sorted runs on disk can fail here.
+            self._report.mark_unreadable(prefix[:-1], reason(exc))
+        finally:
+            report = self._report
+            report.files += files
+            report.sidecars += beside
+            report.ignored += left_out
+            if mapping is not None:
+                report.per_mapping[mapping] += files
+
+    def _linked_file(self, path: bytes, status: os.stat_result) -> os.stat_result | None:
+        """Give the facts of the file a link leads to; None for what is no file (any more). Raises OSError."""
+        if self._tree.follow_symlinks and stat.S_ISLNK(status.st_mode):
+            status = self._tree.look(path)
+        if stat.S_ISREG(status.st_mode):
+            return status
+        self._report.special += 1
+        return None
+
+    def _blinds(self, frame: _Frame, path: bytes, exc: OSError) -> bool:
+        """Note a file that cannot be looked at; tells whether it is the whole folder that cannot be."""
+        if exc.errno in ABSENT or exc.errno in IRREGULAR:
+            return False
+        if exc.errno == errno.EACCES and not os.access(b".", os.X_OK, dir_fd=frame.fd, effective_ids=True):
+            self._report.mark_unreadable(self._path[:-1], reason(exc))
+            return True
+        self._report.mark_unreadable(path, reason(exc))
+        return False
+
+    def _enter(self, frame: _Frame, name: bytes) -> bool:
+        """Go down into a folder; False when it is left out, gone or unreadable, which is then in the report."""
+        path = self._path + name[:-1]
+        covered = self._plan.mapping_of(path)
+        hidden = False
+        # A folder that has a mapping of its own was named on purpose: no rule hides it.
+        if covered is not None and covered == frame.covered:
+            hidden = frame.hidden or self._plan.ignored(path, True, covered)
+            if hidden and not frame.hidden:
+                self._report.ignored += 1
+        if (hidden or covered is None) and not self._plan.descend(path):
+            return False
+        linked = frame.linked
+        try:
+            try:
+                fd = open_unmarked(name[:-1], LISTABLE, frame.fd)
+            except OSError as exc:
+                # What was a link when it was listed, or has become one since.
+                if exc.errno not in {errno.ELOOP, errno.ENOTDIR} or linked or not self._tree.follow_symlinks:
+                    raise
+                fd = self._tree.open_folder(path)
+                linked = True
+        except OSError as exc:
+            if exc.errno not in ABSENT and exc.errno not in IRREGULAR:
+                self._report.mark_unreadable(path, reason(exc))
+            return False
+        below = _Frame(fd, len(self._path), covered, hidden=hidden, linked=linked)
+        if linked and any(below.identity == above.identity for above in self._stack):
+            _close(below)
+            self._report.special += 1
+            return False
+        self._push(below, name)
+        return True
+
+    def _push(self, frame: _Frame, name: bytes) -> None:
+        report = self._report
+        self._stack.append(frame)
+        self._path += name
+        if len(self._stack) > MOST_OPEN:
+            _close(self._stack[-1 - MOST_OPEN])
+        report.reached = self._path
+        report.folders += 1
+        report.devices.add(frame.identity[0])
+        if frame.covered is not None:
+            self._entered.add(frame.covered)
+        follow = self._kind_of_link if self._tree.follow_symlinks else None
+        frame.spooled = self._lister.spool.end
+        frame.listing = self._lister.names_of(frame.fd, want_files=frame.mapping is not None, kind_of_link=follow)
+        if frame.mapping is not None:
+            report.special += frame.listing.special
+        elif not frame.hidden:
+            report.unmapped_files += frame.listing.files
+        if frame.listing.error is not None:
+            report.mark_unreadable(self._path[:-1], reason(frame.listing.error))
+
+    def _pop(self) -> None:
+        """Go up; the folder above may have to be opened again, and must then be the one that was listed."""
+        frame = self._stack.pop()
+        self._lister.release(frame.listing, frame.spooled)
+        if self._stack:
+            self._report.reached = self._path[:-1] + _AFTER_SLASH
+            self._path = self._path[: frame.outer]
+            above = self._stack[-1]
+            if above.fd < 0:
+                above.fd = self._open_again(above, frame)
+            if above.fd < 0:
+                self._report.mark_unreadable(self._path[:-1], "it was moved or replaced during the scan")
+                self._lister.release(above.listing, above.spooled)
+                above.listing = NOTHING
+        _close(frame)
+
+    def _open_again(self, above: _Frame, below: _Frame) -> int:
+        """Open a folder that was closed on the way down: by its child, or else by its path; -1 when it is another."""
+        for way in ("child", "path"):
+            try:
+                if way == "child":
+                    fd = os.open(b"..", LISTABLE, dir_fd=below.fd) if below.fd >= 0 else -1
+                else:
+                    fd = self._tree.open_folder(self._path[:-1])
+            except OSError:
+                continue
+            if fd >= 0:
+                if _identity(fd) == above.identity:
+                    return fd
+                os.close(fd)
+        return -1
+
+    def _kind_of_link(self, name: bytes) -> Kind:
+        path = self._path + name
+        try:
+            mode = self._tree.look(path).st_mode
+        except OSError as exc:
+            if exc.errno not in ABSENT and exc.errno not in IRREGULAR:
+                self._report.mark_unreadable(path, reason(exc))
+            return Kind.SPECIAL
+        if stat.S_ISREG(mode):
+            return Kind.FILE
+        return Kind.FOLDER if stat.S_ISDIR(mode) and not self._stack[-1].linked else Kind.SPECIAL
+
+
+def reason(exc: OSError) -> str:
+    """Say for a person why something cannot be read."""
+    return exc.strerror or str(exc)
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
+
+
+def _close(frame: _Frame) -> None:
+    fd, frame.fd = frame.fd, -1
+    if fd >= 0:
+        os.close(fd)
