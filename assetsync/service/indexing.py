@@ -1,0 +1,62 @@
+"""The answer of searchIndex (interface section 4.2), which is not always JSON: the documented sample is not."""
+
+import json
+import re
+from collections.abc import Mapping
+
+from assetsync.errors import BadAnswer, KeyRefused
+from assetsync.service.refusal import refusal, text_of
+from assetsync.service.text import charset_of
+
+_LIMIT = 64 * 1024
+_VALUE = r"""\s*[:=]\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<bare>[^,}"']*))"""
+_CODE = re.compile(r"""(?<![A-Za-z0-9_])["']?responsecode["']?""" + _VALUE, re.IGNORECASE)
+_MESSAGE = re.compile(r"""(?<![A-Za-z0-9_])["']?message["']?""" + _VALUE, re.IGNORECASE)
+
+
+def read_index_answer(content_type: str, body: bytes) -> tuple[str, str]:
+    """Give the result code and the message as texts, whatever they were quoted with.
+
+    Code "0" says that the call was taken, nothing more (observed: it comes for unknown ids and with the database down).
+    Raises KeyRefused for a refused key, BadAnswer for what is no such answer.
+    """
+    text = body.decode(charset_of(content_type), "replace").strip()
+    if not text.startswith("{") or not text.endswith("}") or len(body) > _LIMIT:
+        raise BadAnswer("the answer to searchIndex is not in the interface's form", hint="check service.base_url")
+    code, message = _strict(text) or _loose(text)
+    if isinstance(error := refusal(code, message), KeyRefused) and code != "0":
+        raise error
+    return code, message
+
+
+def _strict(text: str) -> tuple[str, str] | None:
+    try:
+        record = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, Mapping):
+        return None
+    named = {str(name).lower(): value for name, value in record.items()}
+    columns, data = named.get("columns"), named.get("data")
+    if isinstance(columns, list) and isinstance(data, list) and data and isinstance(data[0], list):
+        # The form in which a search states its errors.
+        named = {str(name).lower(): value for name, value in zip(columns, data[0], strict=False)}
+    code = text_of(named.get("responsecode"))
+    if not code:
+        if "message" not in named:
+            raise BadAnswer("the answer to searchIndex has no result code")
+        raise refusal(text_of(named.get("errorcode")), text_of(named.get("message")))
+    return code, text_of(named.get("message"))
+
+
+def _loose(text: str) -> tuple[str, str]:
+    code = _CODE.search(text)
+    if code is None or not _matched(code):
+        raise BadAnswer("the answer to searchIndex has no result code")
+    message = _MESSAGE.search(text)
+    return _matched(code), _matched(message) if message else ""
+
+
+def _matched(match: re.Match[str]) -> str:
+    value = next((group for group in match.group("double", "single", "bare") if group is not None), "")
+    return value.strip()

@@ -1,0 +1,162 @@
+"""Search answers as a stream of assets, in memory that does not grow with the number of rows.
+
+Reads what section 4.1 of the interface names: rows (streamed), columns, JSONP and WDDX (read whole, bounded), and tells
+error answers from them. Where the bytes come from is left to `client`, what a row means to `rows`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from assetsync.errors import BadAnswer
+from assetsync.model import Asset
+from assetsync.service.refusal import refusal_in
+from assetsync.service.rows import RowReader
+from assetsync.service.text import MALFORMED, SlidingText, charset_of, cut
+from assetsync.service.wddx import read_wddx
+
+WHOLE_LIMIT = 32 * 1024 * 1024
+"""Characters of an answer that must be read whole: by columns, or WDDX."""
+
+EARLY_ROWS = 10_000
+"""Rows that are kept until their columns are named, where an answer names them last."""
+
+_CALLBACK = re.compile(r"[A-Za-z_$][\w$.]{0,99}\s*\(")
+_TAG = re.compile(r"<[^>]{0,200}>")
+
+
+class RecordStream:
+    """The assets of one search answer, one after the other.
+
+    The answer is complete only when the iteration ended by itself: an answer that was cut, or that holds anything after
+    its end, raises BadAnswer after its last row. Error answers raise KeyRefused or ServiceRefused.
+    """
+
+    def __init__(self, content_type: str, chunks: Iterable[bytes]) -> None:
+        self._text = SlidingText(chunks, charset_of(content_type))
+        self._reader: RowReader | None = None
+        self._assets = self._read()
+
+    @property
+    def unreadable(self) -> int:
+        """Rows so far in which no asset could be seen."""
+        return self._reader.unreadable if self._reader else 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns' names in lower case, once the first row was read."""
+        return self._reader.names if self._reader else ()
+
+    def __iter__(self) -> Iterator[Asset]:
+        return self
+
+    def __next__(self) -> Asset:
+        return next(self._assets)
+
+    def _read(self) -> Iterator[Asset]:
+        text = self._text
+        first = text.peek()
+        if first == "<":
+            yield from self._markup()
+        elif first == "{":
+            yield from self._object()
+        elif text.match(_CALLBACK, 200):
+            yield from self._object()
+            text.take(")")
+            if text.peek() == ";":
+                text.take(";")
+        elif first == "":
+            raise BadAnswer("the search answer is empty")
+        else:
+            raise BadAnswer(f"the search answer begins with {first!r}, which is no form of the interface")
+        if text.peek():
+            raise BadAnswer("the search answer goes on after its end")
+
+    def _object(self) -> Iterator[Asset]:
+        text = self._text
+        record: dict[str, object] = {}
+        text.take("{")
+        while text.peek() != "}":
+            name = text.value()
+            if not isinstance(name, str) or name.lower() in record:
+                raise BadAnswer("the search answer is not an object of distinct names")
+            name = name.lower()
+            text.take(":")
+            if name == "data" and text.peek() == "[":
+                record[name] = None
+                if self._reader is None:
+                    # DATA before COLUMNS: not seen, but the order of an object's names says nothing.
+                    record[name] = self._early_rows()
+                else:
+                    yield from self._assets_of(self._rows())
+            else:
+                record[name] = value = text.value(WHOLE_LIMIT) if name == "data" else text.value()
+                if name == "columns" and isinstance(value, list):
+                    self._reader = RowReader(value)
+            if text.peek() != ",":
+                break
+            text.take(",")
+        text.take("}")
+        yield from self._late(record)
+
+    def _late(self, record: dict[str, object]) -> Iterator[Asset]:
+        """Give the rows that could not be read in passing, and the errors that an object states."""
+        data = record.get("data")
+        if "data" not in record or self._reader is None:
+            raise refusal_in(record) or BadAnswer("the search answer is JSON without columns and data")
+        if isinstance(data, dict):
+            columns = {str(name).lower(): values for name, values in data.items()}
+            rows = _rows_of_columns([columns.get(name) for name in self._reader.names])
+            if record.get("rowcount", len(rows)) != len(rows):
+                raise cut()
+            yield from self._assets_of(rows)
+        elif isinstance(data, list):
+            yield from self._assets_of(data)
+        elif data is not None:
+            raise BadAnswer("the data of the search answer is neither rows nor columns")
+
+    def _markup(self) -> Iterator[Asset]:
+        page = self._text.rest(WHOLE_LIMIT)
+        if "<wddxPacket" not in page[:1000]:
+            words = " ".join(_TAG.sub(" ", page[:2000]).split())
+            # Observed: with the search server down, the answer is HTML labelled as JSON.
+            raise BadAnswer(f'the search answer is a page, not a result: "{words[:160]}"')
+        names, columns = read_wddx(page)
+        self._reader = RowReader(names)
+        yield from self._assets_of(_rows_of_columns(columns))
+
+    def _assets_of(self, rows: Iterable[object]) -> Iterator[Asset]:
+        assert self._reader is not None
+        read = self._reader.read
+        for row in rows:
+            asset = read(row)
+            if asset is not None:
+                yield asset
+
+    def _rows(self) -> Iterator[object]:
+        text = self._text
+        text.take("[")
+        if text.peek() == "]":
+            text.take("]")
+            return
+        while True:
+            yield from text.rows()
+            row = text.row()
+            yield None if row is MALFORMED else row
+            if text.peek() != ",":
+                break
+            text.take(",")
+        text.take("]")
+
+    def _early_rows(self) -> list[object]:
+        rows = list(islice(kept := self._rows(), EARLY_ROWS))
+        if next(kept, MALFORMED) is not MALFORMED:
+            raise BadAnswer(f"the search answer holds over {EARLY_ROWS} rows before it names their columns")
+        return rows
+
+
+def _rows_of_columns(columns: Sequence[object]) -> list[object]:
+    lists = [column for column in columns if isinstance(column, list)]
+    if len(lists) != len(columns) or len({len(column) for column in lists}) > 1:
+        raise BadAnswer("the columns of the search answer are not of one length")
+    return [list(row) for row in zip(*lists, strict=True)]

@@ -1,0 +1,88 @@
+"""One row of a search answer as an Asset: columns by name without case, ids checked, sizes and MD5 tolerant.
+
+Which rows there are, and in what form they came, is left to `recordset`.
+"""
+
+import re
+from collections.abc import Sequence
+
+from assetsync.errors import BadAnswer
+from assetsync.model import Asset
+from assetsync.service.refusal import refusal_in, text_of
+
+_is_sound_id = re.compile(r"[A-Za-z0-9-]{1,64}").fullmatch
+_is_md5 = re.compile(r"[0-9A-Fa-f]{32}").fullmatch
+_LARGEST = 2**62
+
+
+class RowReader:
+    """Reads the rows of one answer; `names` are its columns (interface section 2).
+
+    Rows in which no asset can be seen are counted in `unreadable`: one bad name must not hide a whole folder.
+    """
+
+    def __init__(self, names: Sequence[object]) -> None:
+        self.unreadable = 0
+        # Lower case on one database, upper case on another (observed).
+        self.names = tuple(name.lower() if isinstance(name, str) else "" for name in names)
+        self._width = len(self.names)
+        self._code = self.names.index("responsecode") if "responsecode" in self.names else None
+
+    def read(self, row: object) -> Asset | None:
+        """Give the asset of one row, None for an unreadable one.
+
+        Raises KeyRefused or ServiceRefused for an error row, BadAnswer for rows that are not about assets.
+        """
+        if not isinstance(row, list) or len(row) != self._width:
+            self.unreadable += 1
+            return None
+        # Plain comparisons stand before the tolerant readings below: one answer may hold 100,000 rows.
+        columns: dict[str, object] = dict(zip(self.names, row))  # noqa: B905 - the lengths were compared
+        # Rows carry the number 0, error rows the text "1" (observed).
+        if self._code is not None and row[self._code] not in (0, "0"):
+            error = refusal_in(columns)
+            if error is not None:
+                raise error
+        assetid = columns.get("id")
+        if not isinstance(assetid, str) or not _is_sound_id(assetid):
+            if "id" not in columns:
+                raise refusal_in(columns) or BadAnswer("the search answer has rows without ids")
+            self.unreadable += 1
+            return None
+        get = columns.get
+        size = _size(get("size"))
+        md5 = get("md5hash")
+        folder = get("folder_id")
+        name = get("filename")
+        kind = get("kind")
+        return Asset(
+            assetid,
+            folder if isinstance(folder, str) else text_of(folder),
+            # Not trimmed: a blank at its end belongs to the name.
+            name if isinstance(name, str) else text_of(name),
+            size if size is not None else _size(get("size_num")),
+            md5.upper() if isinstance(md5, str) and _is_md5(md5) else None,
+            kind if isinstance(kind, str) else text_of(kind),
+            columns,
+        )
+
+
+def _size(value: object) -> int | None:
+    """Give a size in bytes from a text or a number; None for what is no whole number of bytes."""
+    if isinstance(value, str):
+        if value.isdigit() and value.isascii() and len(value) < 19:  # noqa: PLR2004 - below 2**62
+            return int(value)
+        value = value.strip()
+        if not value.isascii() or len(value) > 20:  # noqa: PLR2004 - longer than any size of 64 bits
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            return None
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = value
+    else:
+        return None
+    if not 0 <= number <= _LARGEST or number != int(number):
+        return None
+    return int(number)

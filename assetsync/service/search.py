@@ -1,0 +1,160 @@
+"""The parameters of searchassets (interface section 4.1), checked before anything is sent.
+
+Pure: a SearchRequest goes in, form fields come out. The queries for `searchfor` are built by `query` and named here
+too, sending is left to `client`.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from assetsync.errors import UsageError
+from assetsync.model import SearchRequest
+from assetsync.service.query import all_of, custom_field, field, ids_query, labels, like_pattern, term, wildcard
+
+__all__ = [
+    "all_of",
+    "custom_field",
+    "field",
+    "form_of",
+    "ids_query",
+    "labels",
+    "like_pattern",
+    "term",
+    "wildcard",
+]
+
+_CHOICES = {
+    "show": ("all", "img", "vid", "doc", "aud"),
+    "doctype": ("", "pdf", "xls", "doc", "other"),
+    "sortby": ("name", "sizedesc", "sizeasc", "dateadd", "datechanged"),
+    "available": ("1", "0"),
+    "datecreateparam": (">", "<", "=>", "=<", "between"),
+    "datechangeparam": (">", "<", "=>", "=<", "between"),
+}
+_DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)|(\d{4})(\d\d)(\d\d)", re.ASCII)
+_COMPACT_DAY = re.compile(r"\d{8}", re.ASCII)
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
+# A comma list of folders is taken too (observed, with dbdirect).
+_FOLDERS = re.compile(r"[A-Za-z0-9-]{1,64}(?:,[A-Za-z0-9-]{1,64})*")
+_TEXTS = (
+    "folderid",
+    "show",
+    "doctype",
+    "datecreate",
+    "datechange",
+    "datecreaterange",
+    "datechangerange",
+    "sortby",
+    "available",
+    "datecreateparam",
+    "datecreatestart",
+    "datecreatestop",
+    "datechangeparam",
+    "datechangestart",
+    "datechangestop",
+)
+
+
+def form_of(request: SearchRequest) -> list[tuple[str, str]]:
+    """Give the form fields of a search, without method and key; raises UsageError that names the parameter at fault."""
+    if not request.searchfor.strip():
+        raise _wrong("searchfor", "is empty", "give a search entry")
+    fields = [("searchfor", request.searchfor)]
+    for name in _TEXTS:
+        value = getattr(request, name)
+        if value is not None:
+            _check_text(name, value)
+            fields.append((name, value))
+    _check_together(request)
+    for name, number in (("startrow", request.startrow), ("maxrows", request.maxrows)):
+        if number is not None:
+            if number < 1:
+                raise _wrong(name, f"is {number}", "rows count from 1")
+            fields.append((name, str(number)))
+    if request.showrenditions is not None:
+        fields.append(("showrenditions", "true" if request.showrenditions else "false"))
+    if request.dbdirect:
+        fields.append(("dbdirect", "true"))
+    return fields
+
+
+def _check_text(name: str, value: str) -> None:
+    if name in _CHOICES:
+        if value not in _CHOICES[name]:
+            choices = ", ".join(choice or "(empty)" for choice in _CHOICES[name])
+            raise _wrong(name, f"is {value[:40]!r}", f"use one of {choices}")
+    elif name == "folderid":
+        if not _FOLDERS.fullmatch(value):
+            raise _wrong(name, f"is {value[:80]!r}", "a folder id has 1 to 64 letters, digits and -")
+    elif name in ("datecreate", "datechange"):
+        _day(name, value)
+    elif name.endswith("range"):
+        _check_range(name, value)
+    else:
+        _moment(name, value)
+
+
+def _check_together(request: SearchRequest) -> None:
+    """Check the rules that bind several parameters."""
+    if request.doctype and request.show != "doc":
+        raise _wrong("doctype", "is given without show=doc", "it filters documents only")
+    if request.dbdirect:
+        for name, value in (("show", request.show), ("doctype", request.doctype)):
+            if value is not None:
+                raise _wrong(name, "is given with dbdirect=true", "leave one of them out")
+    for stem in ("datecreate", "datechange"):
+        given = {
+            end: value for end in ("param", "start", "stop") if (value := getattr(request, stem + end)) is not None
+        }
+        if given and not request.dbdirect:
+            raise _wrong(stem + next(iter(given)), "is given without dbdirect=true", "it works with the database only")
+        if given:
+            _check_comparison(stem, given)
+
+
+def _check_comparison(stem: str, given: Mapping[str, str]) -> None:
+    operator = given.get("param")
+    if operator is None:
+        raise _wrong(f"{stem}param", "is missing", "say how to compare the date")
+    if "start" not in given:
+        raise _wrong(f"{stem}start", "is missing", f"{stem}param compares with it")
+    if operator == "between" and "stop" not in given:
+        raise _wrong(f"{stem}stop", "is missing", "between needs both ends")
+    if operator != "between" and "stop" in given:
+        raise _wrong(f"{stem}stop", f"is given with {stem}param {operator}", "it is used with between only")
+    if "stop" in given and given["stop"] < given["start"]:
+        raise _wrong(f"{stem}stop", f"lies before {stem}start", "give the earlier one as start")
+
+
+def _check_range(name: str, value: str) -> None:
+    days = value.split(" TO ")
+    if len(days) != 2 or not all(_COMPACT_DAY.fullmatch(day) for day in days):  # noqa: PLR2004 - a range has two ends
+        raise _wrong(name, f"is {value[:40]!r}", "write it as yyyymmdd TO yyyymmdd")
+    if _day(name, days[1]) < _day(name, days[0]):
+        raise _wrong(name, "ends before it begins", "give the earlier day first")
+
+
+def _day(name: str, value: str) -> datetime:
+    match = _DAY.fullmatch(value)
+    if match is None:
+        raise _wrong(name, f"is {value[:40]!r}", "write it as yyyy-mm-dd or yyyymmdd")
+    return _parsed(name, value.replace("-", ""), "%Y%m%d")
+
+
+def _moment(name: str, value: str) -> datetime:
+    if not _MOMENT.fullmatch(value):
+        raise _wrong(name, f"is {value[:40]!r}", "write it as yyyy-mm-dd hh:mm:ss")
+    return _parsed(name, value, "%Y-%m-%d %H:%M:%S")
+
+
+def _parsed(name: str, value: str, form: str) -> datetime:
+    try:
+        # The service's clock has no zone (observed); here only the calendar matters.
+        return datetime.strptime(value, form).replace(tzinfo=UTC)
+    except ValueError as exc:
+        raise _wrong(name, f"is {value[:40]!r}", "there is no such day or time") from exc
+
+
+def _wrong(name: str, problem: str, hint: str) -> UsageError:
+    return UsageError(f"{name} {problem}", hint=hint)

@@ -1,0 +1,644 @@
+"""The client against real sockets: what each way of failing means, and where the key goes."""
+
+# ruff: noqa: PLR0917 - pytest passes fixtures by name
+
+import json
+import logging
+import socket
+import ssl
+import threading
+import time
+
+import pytest
+from pydantic import SecretStr
+
+from assetsync.errors import (
+    BadAnswer,
+    ConfigError,
+    FileChanged,
+    FileUnreadable,
+    KeyRefused,
+    ServiceRefused,
+    ServiceUnreachable,
+    UsageError,
+)
+from assetsync.model import Answer, Fault, Left, SearchRequest, UploadOptions
+from assetsync.service.client import HttpService, ServiceSettings
+
+BIG = bytes(range(256)) * 65536  # 16 MiB: more than the sockets between hold
+LATIN = "application/json;charset=ISO-8859-1"
+ROWS = b'{"COLUMNS":["id","size"],"DATA":[["A1",5],["A2",6]]}'
+
+
+@pytest.fixture
+def success(recorded):
+    return recorded("upload-success").body
+
+
+@pytest.fixture
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_an_upload_that_is_answered_with_success_is_accepted(
+    serve, connect, make_body, make_request, wire_tools, success
+):
+    seen = []
+
+    def script(conn):
+        seen.append(wire_tools.request(conn))
+        conn.sendall(wire_tools.http(success))
+
+    sent = connect(serve(script).port).upload(make_request(), make_body(b"hello"))
+    assert (sent.outcome.answer, sent.outcome.assetid) == (Answer.ACCEPTED, "C93B9F71C23B45D0B1A03DE621A35B47")
+    assert (sent.left, sent.handed, sent.md5) == (Left.ALL, 5, "5D41402ABC4B2A76B9719D911017C592")
+    head, body = seen[0]
+    assert head.startswith(b"POST /razuna/raz1/dam/index.cfm HTTP/1.1\r\n")
+    assert b"\r\nContent-Type: multipart/form-data; boundary=b0undary\r\n" in head + b"\r\n"
+    assert f"Content-Length: {len(body)}".encode() in head
+    assert b"chunked" not in head.lower()
+    assert b"cookie" not in head.lower()
+    assert wire_tools.key.encode() in body
+    assert wire_tools.key.encode() not in head
+
+
+def test_a_large_body_arrives_as_it_was_framed(serve, connect, make_body, make_request, wire_tools, success):
+    seen = []
+
+    def script(conn):
+        seen.append(wire_tools.request(conn)[1])
+        conn.sendall(wire_tools.http(success))
+
+    sent = connect(serve(script).port).upload(make_request(), make_body(BIG, chunk=1 << 20))
+    assert (sent.outcome.answer, sent.handed) == (Answer.ACCEPTED, len(BIG))
+    assert seen[0].endswith(b"\r\n\r\n" + BIG + b"\r\n--b0undary--\r\n")
+
+
+def test_a_refused_connection_is_unsent(connect, make_body, make_request, closed_port):
+    sent = connect(closed_port).upload(make_request(), make_body(b"hello"))
+    assert (sent.outcome.answer, sent.outcome.fault, sent.left) == (Answer.UNSENT, Fault.SERVICE, Left.NOTHING)
+
+
+def test_a_name_that_cannot_be_encoded_is_unsent(connect, make_body, make_request):
+    service = connect(1, upload_url=f"http://{'a' * 70}.invalid/x")
+    assert service.upload(make_request(), make_body(b"hello")).outcome.answer is Answer.UNSENT
+
+
+def reset_at_once(conn, wire_tools):
+    wire_tools.reset(conn)
+
+
+def reset_after_the_head(conn, wire_tools):
+    wire_tools.head(conn)
+    wire_tools.reset(conn)
+
+
+def reset_after_all(conn, wire_tools):
+    wire_tools.request(conn)
+    wire_tools.reset(conn)
+
+
+def close_after_all(conn, wire_tools):
+    wire_tools.request(conn)
+
+
+def hang_after_all(conn, wire_tools):
+    wire_tools.request(conn)
+    conn.recv(1)
+
+
+def cut_head(conn, wire_tools):
+    wire_tools.request(conn)
+    conn.sendall(b"HTTP/1.1 200 OK\r\nContent-")
+
+
+def no_http(conn, wire_tools):
+    wire_tools.request(conn)
+    conn.sendall(b"\x00\x01\x02 hello\r\n\r\n")
+
+
+def cut_answer(conn, wire_tools):
+    wire_tools.request(conn)
+    conn.sendall(wire_tools.http(b"<Response><responsecode>0</responsecode><assetid>A1</assetid></Response>")[:-3])
+
+
+def answered(answer_of):
+    def script(conn, wire_tools):
+        wire_tools.request(conn)
+        conn.sendall(answer_of(wire_tools))
+
+    script.__name__ = answer_of.__name__
+    return script
+
+
+def html_page(wire_tools):
+    return wire_tools.http(b"<html><body>Please log in</body></html>", "text/html")
+
+
+def unasked_redirect(wire_tools):
+    return wire_tools.http(b"", "text/html", "302 Found", "Location: http://127.0.0.1:1/?responsecode=0&assetid=A1")
+
+
+def repeated_post_redirect(wire_tools):
+    return wire_tools.http(b"", "text/html", "307 Temporary Redirect", "Location: /elsewhere")
+
+
+def too_long(wire_tools):
+    return wire_tools.http(
+        b"<Response><responsecode>0</responsecode><assetid>A1</assetid></Response>" + b" " * 2_000_000
+    )
+
+
+def proxy_error(wire_tools):
+    return wire_tools.http(b"", "text/html", "502 Bad Gateway")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        reset_after_all,
+        close_after_all,
+        hang_after_all,
+        cut_head,
+        no_http,
+        cut_answer,
+        *map(answered, (html_page, unasked_redirect, repeated_post_redirect, too_long, proxy_error)),
+    ],
+)
+def test_no_trustworthy_answer_after_all_had_left_is_doubt(serve, connect, make_body, make_request, wire_tools, script):
+    server = serve(lambda conn: script(conn, wire_tools))
+    sent = connect(server.port, read_timeout=0.5).upload(make_request(), make_body(b"hello"))
+    assert (sent.outcome.answer, sent.left, sent.outcome.assetid) == (Answer.DOUBT, Left.ALL, None)
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("script", [reset_at_once, reset_after_the_head])
+def test_a_reset_amid_a_large_body_is_doubt_with_a_part_left_or_unsent_with_nothing(
+    serve, connect, make_body, make_request, wire_tools, script
+):
+    server = serve(lambda conn: script(conn, wire_tools))
+    sent = connect(server.port).upload(make_request(), make_body(BIG))
+    # A reset at once may come before the head is written: then nothing left, and the body knows it.
+    expected = {Left.NOTHING: Answer.UNSENT, Left.PART: Answer.DOUBT}
+    assert sent.outcome.answer is expected[sent.left]
+    assert sent.handed < len(BIG)
+    assert server.connections == 1
+
+
+def test_a_service_that_stops_reading_is_doubt_with_a_part_left(serve, connect, make_body, make_request, wire_tools):
+    done = threading.Event()
+
+    def script(conn):
+        wire_tools.head(conn)
+        done.wait(5)
+
+    sent = connect(serve(script).port, read_timeout=0.3).upload(make_request(), make_body(BIG))
+    done.set()
+    assert (sent.outcome.answer, sent.left) == (Answer.DOUBT, Left.PART)
+
+
+def early(name):
+    """A script that answers after the head, without reading the body, and closes."""
+
+    def make(recorded, wire_tools):
+        def script(conn):
+            wire_tools.head(conn)
+            conn.sendall(wire_tools.http(recorded(name).body))
+            time.sleep(0.1)
+
+        return script
+
+    return make
+
+
+def test_an_early_refusal_is_believed(serve, connect, make_body, make_request, wire_tools, recorded):
+    server = serve(early("upload-wrong-key")(recorded, wire_tools))
+    sent = connect(server.port).upload(make_request(), make_body(BIG))
+    assert (sent.outcome.answer, sent.outcome.fault, sent.left) == (Answer.REFUSED, Fault.KEY, Left.PART)
+
+
+def test_an_early_success_is_doubt(serve, connect, make_body, make_request, wire_tools, recorded):
+    server = serve(early("upload-success")(recorded, wire_tools))
+    sent = connect(server.port).upload(make_request(), make_body(BIG))
+    assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.DOUBT, "success_of_part", Left.PART)
+
+
+def test_a_file_that_changed_before_it_was_sent_costs_no_connection(serve, connect, make_body, make_request):
+    server = serve(lambda conn: conn.recv(1))
+    sent = connect(server.port).upload(make_request(), make_body(b"hello", fail=FileChanged("it changed")))
+    assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.UNSENT, "changed", Left.NOTHING)
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(FileChanged("it changed"), "changed_while_sent"), (FileUnreadable("it went"), "unreadable_while_sent")],
+)
+def test_a_file_that_fails_while_it_is_sent_is_cut_inside_the_file_part(
+    serve, connect, make_body, make_request, wire_tools, error, reason
+):
+    seen = []
+    read = threading.Event()
+
+    def script(conn):
+        seen.append(wire_tools.request(conn))
+        read.set()
+
+    body = make_body(b"abcdefgh" * 1000, chunk=4000, fail=error, fail_after=4000)
+    sent = connect(serve(script).port).upload(make_request(), body)
+    assert read.wait(5)
+    assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.DOUBT, reason, Left.PART)
+    assert seen[0][1].endswith(b"application/octet-stream\r\n\r\n" + b"abcdefgh" * 500)
+
+
+def test_a_form_that_cannot_be_sent_is_unsent_and_the_files_matter(connect, make_body, make_request, closed_port):
+    sent = connect(closed_port).upload(make_request(boundary='b"'), make_body(b"x"))
+    assert (sent.outcome.answer, sent.outcome.reason, sent.outcome.fault) == (Answer.UNSENT, "bad_form", Fault.FILE)
+
+
+def test_a_chunked_answer_is_read(serve, connect, make_body, make_request, wire_tools, success):
+    def script(conn):
+        wire_tools.request(conn)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nTransfer-Encoding: chunked\r\n\r\n"
+        halves = (success[:100], success[100:])
+        conn.sendall(head + b"".join(b"%x\r\n%s\r\n" % (len(half), half) for half in halves) + b"0\r\n\r\n")
+
+    assert connect(serve(script).port).upload(make_request(), make_body(b"x")).outcome.answer is Answer.ACCEPTED
+
+
+def test_an_answer_without_end_is_given_up_early(serve, connect, make_body, make_request, wire_tools):
+    sent_bytes = []
+
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\n\r\n")
+        try:
+            for _ in range(1024):
+                conn.sendall(b" " * 65536)
+                sent_bytes.append(65536)
+        except ConnectionError:
+            return
+
+    sent = connect(serve(script).port).upload(make_request(), make_body(b"x"))
+    assert (sent.outcome.answer, sent.outcome.reason) == (Answer.DOUBT, "answer_too_long")
+    assert sum(sent_bytes) < 32 * 1024 * 1024
+
+
+def test_an_answer_that_trickles_is_given_up(serve, connect, make_body, make_request, wire_tools):
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(wire_tools.http(b"<" * 1000)[:-1000])
+        for _ in range(100):
+            conn.sendall(b"<")
+            time.sleep(0.05)
+
+    began = time.monotonic()
+    sent = connect(serve(script).port, read_timeout=0.4).upload(make_request(), make_body(b"x"))
+    assert sent.outcome.answer is Answer.DOUBT
+    assert time.monotonic() - began < 2
+
+
+def test_an_asked_redirect_is_read_and_not_followed(serve, connect, make_body, make_request, wire_tools):
+    asked = "http://127.0.0.1:1/done.html"
+
+    def script(conn):
+        wire_tools.request(conn)
+        location = f"Location: {asked};jsessionid=1?responsecode=0&message=success&assetid=A1&filetype=img"
+        conn.sendall(wire_tools.http(b"", "text/html", "302 Found", location))
+
+    request = make_request(options=UploadOptions(redirectto=asked))
+    outcome = connect(serve(script).port).upload(request, make_body(b"x")).outcome
+    assert (outcome.answer, outcome.assetid) == (Answer.ACCEPTED, "A1")
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("30", 30.0), ("soon", None), ("Mon, 01 Jan 2001 00:00:00 GMT", 0.0)])
+def test_retry_after_is_kept(serve, connect, make_body, make_request, wire_tools, header, seconds):
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(wire_tools.http(b"", "text/plain", "503 Busy", f"Retry-After: {header}"))
+
+    outcome = connect(serve(script).port).upload(make_request(), make_body(b"x")).outcome
+    assert (outcome.answer, outcome.retry_after) == (Answer.DOUBT, seconds)
+
+
+def test_a_sessiontoken_upload_puts_the_parameters_into_the_url(
+    serve, connect, make_body, make_request, wire_tools, success
+):
+    seen = []
+
+    def script(conn):
+        seen.append(wire_tools.request(conn))
+        conn.sendall(wire_tools.http(success))
+
+    service = connect(serve(script).port, credential="sessiontoken")
+    assert service.upload(make_request(), make_body(b"x")).outcome.answer is Answer.ACCEPTED
+    line = seen[0][0].split(b"\r\n")[0].decode()
+    assert line.startswith("POST /razuna/raz1/dam/index.cfm?fa=c.apiupload&sessiontoken=K3Y%2Bof%2Fthis%3Dtest&")
+    assert b"api_key" not in seen[0][1]
+
+
+def test_a_tls_client_meeting_a_plain_server_is_unsent_and_unreachable(serve, connect, make_body, make_request):
+    service = connect(serve(lambda conn: conn.sendall(b"HTTP/1.1 400 Bad\r\n\r\n")).port, scheme="https")
+    assert service.upload(make_request(), make_body(b"x")).outcome.answer is Answer.UNSENT
+    with pytest.raises(ServiceUnreachable, match="TLS"), service.search(SearchRequest("x")):
+        pass
+
+
+def test_an_untrusted_certificate_is_named(serve, connect, make_body, make_request, tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make_certificate(key, certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def script(conn):
+        with context.wrap_socket(conn, server_side=True) as tls:
+            tls.recv(1)
+
+    port = serve(script).port
+    with pytest.raises(ServiceUnreachable, match="ca_file"), connect(port, scheme="https").search(SearchRequest("x")):
+        pass
+    sent = connect(port, scheme="https").upload(make_request(), make_body(b"x"))
+    assert (sent.outcome.answer, sent.left) == (Answer.UNSENT, Left.NOTHING)
+
+
+def make_certificate(key, certificate):
+    import shutil
+    import subprocess
+
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command to make a certificate")
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(
+        [*request, "-addext", "subjectAltName=IP:127.0.0.1", *files],
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_a_certificate_of_the_named_authority_is_trusted(
+    serve, connect, make_body, make_request, wire_tools, success, tmp_path
+):
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make_certificate(key, certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def script(conn):
+        with context.wrap_socket(conn, server_side=True) as tls:
+            wire_tools.request(tls)
+            tls.sendall(wire_tools.http(success))
+
+    service = connect(serve(script).port, scheme="https", ca_file=str(certificate))
+    assert service.upload(make_request(), make_body(BIG)).outcome.answer is Answer.ACCEPTED
+
+
+# searchassets and searchIndex
+
+
+def answering(wire_tools, answer, seen=None):
+    def script(conn):
+        request = wire_tools.request(conn)
+        if seen is not None:
+            seen.append(request)
+        conn.sendall(answer)
+
+    return script
+
+
+def test_a_search_is_a_form_whose_key_is_not_in_the_url(serve, connect, wire_tools):
+    seen = []
+    server = serve(answering(wire_tools, wire_tools.http(ROWS, LATIN), seen))
+    with connect(server.port).search(SearchRequest("id:A1 OR id:A2", folderid="F1", dbdirect=True)) as assets:
+        found = [(asset.id, asset.size) for asset in assets]
+    assert found == [("A1", 5), ("A2", 6)]
+    head, body = seen[0]
+    assert head.startswith(b"POST /razuna/global/api2/search.cfc?method=searchassets HTTP/1.1\r\n")
+    assert body == b"searchfor=id%3AA1+OR+id%3AA2&folderid=F1&dbdirect=true&api_key=K3Y%2Bof%2Fthis%3Dtest"
+
+
+def test_rows_are_given_before_the_answer_ended(serve, connect, wire_tools):
+    go_on = threading.Event()
+
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(wire_tools.http(ROWS, LATIN)[:-9])
+        go_on.wait(5)
+        conn.sendall(ROWS[-9:])
+
+    with connect(serve(script).port).search(SearchRequest("x")) as assets:
+        first = next(assets).id
+        go_on.set()
+        assert (first, [asset.id for asset in assets]) == ("A1", ["A2"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((b"<html>log in</html>", "text/html"), BadAnswer),
+        ((ROWS[:-4], LATIN), BadAnswer),
+        ((ROWS + b"x", LATIN), BadAnswer),
+        ((b"", LATIN, "302 Found", "Location: /login"), BadAnswer),
+        ((ROWS, LATIN, "500 Oops"), BadAnswer),
+        ((b'{"COLUMNS":["responsecode","message"],"DATA":[["1","Login not valid!"]]}', LATIN), KeyRefused),
+        ((b'{"message":"General SQL Error","errorcode":"x"}', LATIN), ServiceRefused),
+    ],
+)
+def test_a_search_answer_that_is_none_is_this_error(serve, connect, wire_tools, answer, error):
+    server = serve(answering(wire_tools, wire_tools.http(*answer)))
+    with pytest.raises(error), connect(server.port).search(SearchRequest("x")) as assets:
+        list(assets)
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        (reset_at_once, ServiceUnreachable),
+        (reset_after_all, ServiceUnreachable),
+        (close_after_all, ServiceUnreachable),
+        (hang_after_all, ServiceUnreachable),
+        (cut_head, ServiceUnreachable),
+        (no_http, ServiceUnreachable),
+        (cut_answer, BadAnswer),
+    ],
+)
+def test_a_broken_connection_is_this_error_for_search_and_index(serve, connect, wire_tools, script, error):
+    server = serve(lambda conn: script(conn, wire_tools))
+    service = connect(server.port, read_timeout=0.5)
+    with pytest.raises(error), service.search(SearchRequest("x")) as assets:
+        list(assets)
+    with pytest.raises(error):
+        service.index(["A1"])
+
+
+def test_a_search_that_is_cut_by_the_connection_is_a_bad_answer(serve, connect, wire_tools):
+    server = serve(answering(wire_tools, wire_tools.http(ROWS, LATIN)[:-3]))
+    with connect(server.port).search(SearchRequest("x")) as assets:
+        assert next(assets).id == "A1"
+        with pytest.raises(BadAnswer):
+            list(assets)
+
+
+def test_a_search_that_stops_in_the_middle_is_unreachable(serve, connect, wire_tools):
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(wire_tools.http(ROWS, LATIN)[:-9])
+        conn.recv(1)
+
+    with connect(serve(script).port, read_timeout=0.3).search(SearchRequest("x")) as assets:
+        assert next(assets).id == "A1"
+        with pytest.raises(ServiceUnreachable):
+            list(assets)
+
+
+def test_errors_of_the_block_itself_pass_unchanged(serve, connect, wire_tools):
+    server = serve(answering(wire_tools, wire_tools.http(ROWS, LATIN)))
+    with pytest.raises(OSError, match="disk"), connect(server.port).search(SearchRequest("x")):
+        raise OSError("disk full")
+
+
+def test_wrong_parameters_are_told_without_a_request(connect, closed_port):
+    service = connect(closed_port)
+    with pytest.raises(UsageError, match="doctype"), service.search(SearchRequest("x", doctype="pdf")):
+        pass
+    with pytest.raises(UsageError, match="not an asset id"):
+        service.index(["A1,B2"])
+    with pytest.raises(UsageError, match="no ids"):
+        service.index([])
+
+
+@pytest.mark.parametrize(
+    ("wire", "switches"),
+    [
+        ("row", b""),
+        ("column", b"&BDQUERYFORMAT=column&__BDQUERYFORMAT=column"),
+        ("jsonp", b"&BDRETURNFORMAT=jsonp&__BDRETURNFORMAT=jsonp&callback=cb"),
+        ("wddx", b"&__BDRETURNFORMAT=wddx"),
+    ],
+)
+def test_a_raw_search_asks_for_its_form_and_gives_the_bytes(serve, connect, wire_tools, wire, switches):
+    seen = []
+    server = serve(answering(wire_tools, wire_tools.http(b"\n raw \xff", LATIN), seen))
+    raw = connect(server.port).search_raw(SearchRequest("x"), wire)
+    assert (raw.content_type, raw.body) == (LATIN, b"\n raw \xff")
+    assert seen[0][0].split(b" ")[1] == b"/razuna/global/api2/search.cfc?method=searchassets" + switches
+
+
+def test_index_posts_the_ids_and_gives_the_message(serve, connect, wire_tools, recorded):
+    seen = []
+    server = serve(answering(wire_tools, wire_tools.http(recorded("index-one").body, LATIN), seen))
+    assert connect(server.port).index(["A1", "B2"]) == "Indexing successfully triggered"
+    assert seen[0][0].split(b" ")[1].endswith(b"?method=searchIndex")
+    assert seen[0][1].startswith(b"assetid=A1%2CB2&api_key=")
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b'{"responsecode":1,"message":"Login not valid!"}', KeyRefused),
+        (b'{"responsecode":3,"message":"busy"}', ServiceRefused),
+        (b"<html></html>", BadAnswer),
+        (b"{" + b" " * 2_000_000 + b"}", BadAnswer),
+    ],
+)
+def test_an_index_answer_that_is_no_success_is_this_error(serve, connect, wire_tools, body, error):
+    server = serve(answering(wire_tools, wire_tools.http(body, LATIN)))
+    with pytest.raises(error):
+        connect(server.port).index(["A1"])
+
+
+# The key
+
+
+def all_texts(exc):
+    texts = []
+    while exc is not None:
+        texts += [str(exc), repr(exc)]
+        exc = exc.__cause__ or exc.__context__
+    return " ".join(texts)
+
+
+def test_the_key_is_in_no_error_even_where_the_service_quotes_it(serve, connect, wire_tools, closed_port):
+    quoted = json.dumps({"message": f"bad key {wire_tools.key}", "errorcode": "1"}).encode()
+    port = serve(answering(wire_tools, wire_tools.http(quoted, LATIN))).port
+    for service in (connect(port), connect(closed_port)):
+        with (
+            pytest.raises((ServiceRefused, ServiceUnreachable)) as caught,
+            service.search(SearchRequest("x")) as assets,
+        ):
+            list(assets)
+        assert wire_tools.key not in all_texts(caught.value)
+        with pytest.raises((ServiceRefused, ServiceUnreachable)) as caught:
+            service.index(["A1"])
+        assert wire_tools.key not in all_texts(caught.value)
+
+
+def test_the_key_is_in_no_outcome_even_where_the_service_quotes_it(serve, connect, make_body, make_request, wire_tools):
+    body = f"<Response><responsecode>1</responsecode><message>odd {wire_tools.key}</message></Response>".encode()
+    port = serve(answering(wire_tools, wire_tools.http(body))).port
+    sent = connect(port).upload(make_request(), make_body(b"x"))
+    assert "***" in sent.outcome.message
+    assert wire_tools.key not in repr(sent)
+
+
+@pytest.mark.parametrize("credential", ["api_key", "sessiontoken"])
+def test_the_key_is_in_no_log_line(serve, connect, make_body, make_request, wire_tools, success, caplog, credential):
+    caplog.set_level(logging.DEBUG)
+    port = serve(answering(wire_tools, wire_tools.http(success))).port
+    connect(port, credential=credential).upload(make_request(), make_body(b"x"))
+    assert caplog.records
+    lines = "\n".join(record.getMessage() + repr(record.args) for record in caplog.records)
+    assert wire_tools.key not in lines
+    assert "K3Y" not in lines
+
+
+def test_the_key_is_not_in_what_the_settings_print():
+    settings = ServiceSettings("http://x/a", "http://x/b", SecretStr("K3Y"))
+    assert "K3Y" not in repr(settings) + str(settings)
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"base_url": "dam.example.com"}, "service.base_url"),
+        ({"upload_url": "ftp://x/y"}, "service.upload_url"),
+        ({"upload_url": "http://x:99999/y"}, "service.upload_url"),
+        ({"upload_url": "http://x/a b"}, "service.upload_url"),
+        ({"proxy": "socks5://x:1"}, "service.proxy"),
+        ({"ca_file": "/no/such/file.pem"}, "service.ca_file"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_named(changes, key):
+    values = {"base_url": "http://x/a", "upload_url": "http://x/b", "api_key": SecretStr("k")} | changes
+    with pytest.raises(ConfigError, match=key):
+        HttpService(ServiceSettings(**values))
+
+
+def test_the_environment_is_not_asked_for_a_proxy(
+    serve, connect, make_body, make_request, wire_tools, success, monkeypatch, closed_port
+):
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port}")
+    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{closed_port}")
+    port = serve(answering(wire_tools, wire_tools.http(success))).port
+    assert connect(port).upload(make_request(), make_body(b"x")).outcome.answer is Answer.ACCEPTED
+
+
+def test_a_named_proxy_is_used(serve, connect, make_body, make_request, wire_tools, success):
+    seen = []
+    proxy = serve(answering(wire_tools, wire_tools.http(success), seen))
+    service = connect(1, proxy=f"http://127.0.0.1:{proxy.port}")
+    assert service.upload(make_request(), make_body(b"x")).outcome.answer is Answer.ACCEPTED
+    assert seen[0][0].startswith(b"POST http://127.0.0.1:1/razuna/raz1/dam/index.cfm ")
+
+
+def test_cookies_of_an_answer_are_not_sent_back(serve, connect, make_body, make_request, wire_tools, success):
+    seen = []
+    cookie = wire_tools.http(success, "application/xml", "200 OK", "Set-Cookie: JSESSIONID=1; Path=/")
+    service = connect(serve(answering(wire_tools, cookie, seen)).port)
+    for _ in range(2):
+        service.upload(make_request(), make_body(b"x"))
+    assert b"JSESSIONID" not in seen[1][0]

@@ -1,0 +1,73 @@
+"""The answer of searchIndex in the forms in which it was seen or documented."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused
+from assetsync.service.indexing import read_index_answer
+
+JSON = "application/json;charset=ISO-8859-1"
+
+
+@pytest.mark.parametrize("name", ["index-one", "index-all"])
+def test_a_recorded_success_is_code_and_message(recorded, name):
+    assert read_index_answer(JSON, recorded(name).body) == ("0", "Indexing successfully triggered")
+
+
+def test_a_recorded_wrong_key_is_refused(recorded):
+    with pytest.raises(KeyRefused):
+        read_index_answer(JSON, recorded("index-wrong-key").body)
+
+
+def test_a_recorded_empty_answer_is_a_bad_answer(recorded):
+    with pytest.raises(BadAnswer):
+        read_index_answer("", recorded("index-url-too-long").body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{responsecode:0, message:'Done, all of it'}",
+        "{'responsecode':'0','message':'Done, all of it'}",
+        '{"RESPONSECODE":"0","MESSAGE":"Done, all of it"}',
+        '\n\n {"responsecode":0.0,"message":"Done, all of it",}\n',
+        '{responsecode: "0"; message: "Done, all of it"}',
+        '{"COLUMNS":["responsecode","message"],"DATA":[[0,"Done, all of it"]]}',
+    ],
+)
+def test_the_same_comes_out_of_each_spelling(body):
+    code, message = read_index_answer(JSON, body.encode())
+    assert (code.rstrip(".0") or "0", message) == ("0", "Done, all of it")
+
+
+@pytest.mark.parametrize("body", ["{responsecode:1,message:'Login not valid! Check'}", '{"message":"nosession"}'])
+def test_a_refused_key_is_seen_in_each_spelling(body):
+    with pytest.raises(KeyRefused):
+        read_index_answer(JSON, body.encode())
+
+
+def test_another_code_is_handed_on():
+    assert read_index_answer(JSON, b'{"responsecode":3,"message":"busy"}') == ("3", "busy")
+
+
+def test_an_error_object_is_refused():
+    with pytest.raises(ServiceRefused, match="General SQL Error"):
+        read_index_answer(JSON, b'{"message":"General SQL Error","errorcode":"errorCode.sqlError"}')
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html></html>", b"{}", b"[]", b'{"responsecode":0', b"{responsecode}", b"{" * 99]
+)
+def test_what_is_no_answer_is_a_bad_answer(body):
+    with pytest.raises(BadAnswer):
+        read_index_answer(JSON, body)
+
+
+@given(st.binary(max_size=200))
+def test_rubbish_is_a_clear_error_or_two_texts(body):
+    try:
+        code, _ = read_index_answer(JSON, b"{" + body + b"}")
+    except ServiceError:
+        return
+    assert code
