@@ -1,0 +1,58 @@
+"""The merge of the sidecars that a scan meets with those that the ledger knows.
+
+Only that one has changed is found out here; it is read when its file is sent.
+"""
+
+from assetsync.core.sidecar import FOLDER_SIDECAR, SUFFIX
+from assetsync.flow.edges import Edges
+from assetsync.ledger.intake import SidecarChange
+from assetsync.model import FileStat, Seen
+from assetsync.tree.report import ScanReport
+
+
+class SidecarMerge:
+    """One scan's merge; `see` takes sidecars in the order of the scan."""
+
+    def __init__(self, edges: Edges, report: ScanReport) -> None:
+        self._ledger = edges.ledger
+        self._clock = edges.clock
+        self._report = report
+        self._known = self._ledger.intake.sidecars()
+        self._next = next(self._known, None)
+        self._changes: list[SidecarChange] = []
+
+    def see(self, seen: Seen) -> None:
+        """Compare one sidecar with what is known of it."""
+        while self._next is not None and self._next[0] < seen.path:
+            self._missing(self._next[0])
+        known = self._next
+        if known is not None and known[0] == seen.path:
+            self._next = next(self._known, None)
+            if known[1] == seen[1:5]:
+                return
+        self._changes.append(SidecarChange(seen.path, FileStat(*seen[1:5]), spoken_of(seen.path)))
+
+    def finish(self) -> None:
+        """Take what is left for missing; for the end of the scan."""
+        while self._next is not None:
+            self._missing(self._next[0])
+
+    def flush(self, *, dry_run: bool) -> None:
+        """Write the changes so far down, or forget them."""
+        changes, self._changes = self._changes, []
+        if not dry_run:
+            self._ledger.intake.sidecars_changed(changes, self._clock.now())
+
+    def _missing(self, path: bytes) -> None:
+        self._next = next(self._known, None)
+        if self._report.covers(path):
+            self._changes.append(SidecarChange(path, None, spoken_of(path)))
+
+
+def spoken_of(sidecar: bytes) -> bytes | tuple[bytes, bytes]:
+    """Give the path of the file that a sidecar is for, or the range of paths below a folder that has one."""
+    folder, slash, name = sidecar.rpartition(b"/")
+    if name != FOLDER_SIDECAR:
+        return sidecar.removesuffix(SUFFIX)
+    # "0" follows "/" in the order of bytes; below the root everything is meant.
+    return (folder + slash, folder + b"0") if slash else (b"", b"\xff" * 8)

@@ -1,0 +1,100 @@
+"""The brake: changes so large that they are likelier a mistake than a wish stop the sending until a person resumes it.
+
+An upload cannot be undone, so an unmounted disk, a mapping that points to another folder by mistake or a tool that
+rewrites a whole tree must not be mirrored before someone has looked.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import structlog
+
+from assetsync.core.names import printable
+from assetsync.flow.edges import Edges
+from assetsync.flow.intake import ScanResult
+from assetsync.flow.plan import Plan
+
+log = structlog.get_logger()
+
+_ALLOWED_FOR = 7 * 24 * 3600.0
+_SAMPLED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be new or vanish at once (configuration `brake`)."""
+
+    max_new_files: int
+    max_vanished: int
+
+
+class Brakes:
+    """Pulls brakes; `pulled` tells whether any waits for a person."""
+
+    def __init__(self, edges: Edges, plan: Plan, limits: Limits) -> None:
+        self._ledger = edges.ledger
+        self._clock = edges.clock
+        self._plan = plan
+        self._limits = limits
+
+    def pulled(self) -> bool:
+        """Whether a brake waits for a person."""
+        return bool(self._ledger.reports.brakes())
+
+    def check_mappings(self) -> None:
+        """Before a scan: a mapping that has assets must not point to another folder of the service unnoticed."""
+        for mapping in self._plan.mappings.all:
+            name = "mapping:" + mapping.path.hex()
+            before = self._ledger.reports.fact(name)
+            shown = printable(mapping.path) or "."
+            if before not in (None, mapping.destfolderid) and self._ledger.intake.has_assets(mapping.path, before):
+                detail = (
+                    f"the mapping {shown} pointed to folder {before} of the service and points to"
+                    f" {mapping.destfolderid} now: its files would all be sent again"
+                )
+                if not self._allowed("destfolderid", f"{shown} → {mapping.destfolderid}", 1):
+                    self._pull("destfolderid", f"{shown} → {mapping.destfolderid}", detail, 1)
+                    continue
+            if before != mapping.destfolderid:
+                self._ledger.set_fact(name, mapping.destfolderid)
+
+    def check_root(self, problem: str) -> None:
+        """Pull the brake because the root of a known site is not there; `problem` says how."""
+        self._pull("root", "root", problem, 1)
+
+    def allows_vanished(self, result: ScanResult) -> bool:
+        """After a scan: whether what is missing may be recorded as gone."""
+        before = self._ledger.intake.size()
+        fine = True
+        missing = Counter(m.mapping for m in result.missing if m.mapping is not None)
+        for position, count in missing.items():
+            mapping = self._plan.mappings.all[position]
+            subject = printable(mapping.path) or "."
+            if result.report.per_mapping[position] == 0 and not self._allowed("emptied", subject, count):
+                state = "missing" if position in result.report.missing_mappings else "empty"
+                detail = f"the mapped folder {subject} held {count:,} files and is {state} now: is its disk mounted?"
+                self._pull("emptied", subject, detail, count)
+                fine = False
+        count = result.missing_count
+        too_many = count > self._limits.max_vanished or (before >= _SAMPLED and count * 2 > before)
+        if too_many and not self._allowed("vanished", "site", count):
+            self._pull("vanished", "site", f"{count:,} of {before:,} known files are gone: is that meant?", count)
+            fine = False
+        return fine
+
+    def check_new(self, result: ScanResult) -> None:
+        """After a scan: more new files than anyone saves in an hour, once the queue had been empty before."""
+        count = result.new_versions
+        if count <= self._limits.max_new_files or self._ledger.reports.fact("queue_was_empty") is None:
+            return
+        if not self._allowed("new_files", "site", count):
+            detail = f"{count:,} files are new or changed since the last scan: shall they all be sent?"
+            self._pull("new_files", "site", detail, count)
+
+    def _allowed(self, kind: str, subject: str, amount: int) -> bool:
+        allowed = self._ledger.resumed_amount(kind, subject, self._clock.now() - _ALLOWED_FOR)
+        return allowed is not None and amount <= allowed
+
+    def _pull(self, kind: str, subject: str, detail: str, amount: int) -> None:
+        if self._ledger.pull_brake(kind, subject, detail, amount, self._clock.now()):
+            log.error("brake pulled", kind=kind, subject=subject, detail=detail, fix="look, then `assetsync resume`")

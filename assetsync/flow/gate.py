@@ -1,0 +1,83 @@
+"""The gate before every POST: open, half open after trouble, or shut while the service is down.
+
+One failure shuts it for all workers, so that an outage costs one probe at a time and not one failure per file. The
+probe is a look-up, never an upload; after it the gate lets one POST through and opens when that one was answered.
+Who probes and when the program gives up is the caller's.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from assetsync.core.backoff import delay
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Why and since when (steady seconds) nothing is sent; `probes` counts the look-ups that failed meanwhile."""
+
+    reason: str
+    detail: str
+    since: float
+    next_probe: float
+    probes: int = 0
+
+
+class Gate:
+    """Shared by all workers; every time is on the steady clock."""
+
+    def __init__(self, steady: Callable[[], float], chance: Callable[[], float], *, longest: float = 60.0) -> None:
+        self._steady = steady
+        self._chance = chance
+        self._longest = longest
+        self._lock = threading.Lock()
+        self._pause: Pause | None = None
+        self._half_open = False
+        self._inside = 0
+
+    @property
+    def pause(self) -> Pause | None:
+        """The trouble at hand, or None."""
+        return self._pause
+
+    def enter(self) -> bool:
+        """Ask to send one file; whoever is let in must `leave`."""
+        with self._lock:
+            if self._pause is not None or (self._half_open and self._inside):
+                return False
+            self._inside += 1
+            return True
+
+    def leave(self) -> None:
+        """Say that the file is done with, however it ended."""
+        with self._lock:
+            self._inside -= 1
+
+    def trouble(self, reason: str, detail: str, retry_after: float | None = None) -> bool:
+        """Shut the gate; True when it was not shut before, so that the beginning is reported once."""
+        with self._lock:
+            now = self._steady()
+            began = self._pause is None
+            probes = self._pause.probes + 1 if self._pause is not None else 0
+            wait = delay(probes, self._chance(), longest=self._longest) if probes else 0.0
+            since = now if self._pause is None else self._pause.since
+            self._pause = Pause(reason, detail, since, now + max(wait, retry_after or 0.0), probes)
+            self._half_open = True
+            return began
+
+    def probe_due(self) -> bool:
+        """Whether a look-up should be tried now."""
+        pause = self._pause
+        return pause is not None and self._steady() >= pause.next_probe
+
+    def answered(self) -> Pause | None:
+        """Say that a look-up was answered: one POST may go. Gives the pause that ended."""
+        with self._lock:
+            ended, self._pause = self._pause, None
+            return ended
+
+    def worked(self) -> None:
+        """Say that a POST was answered in the interface's form: all may go."""
+        if self._half_open:
+            with self._lock:
+                self._half_open = False

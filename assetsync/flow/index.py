@@ -1,0 +1,94 @@
+"""Asks the service to index what is stored but not findable, and guards the index while doing so.
+
+Observed: in some releases any call first deletes the tenant's whole index. So assets that were findable are looked up
+before and after each call; when they are not findable any more, no further call is made, and that is said loudly.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from assetsync.flow.edges import Edges
+from assetsync.model import SearchRequest
+from assetsync.service.query import ids_query
+
+log = structlog.get_logger()
+
+STOPPED = "index_stopped"
+SUSPECT = "index_suspect"
+_SAMPLE = 5
+_BATCH = 200
+_AGAIN_AFTER = 10
+
+
+class Indexer:
+    """Calls searchIndex when it is due; used by one thread at a time. `interval` is schedule.index, None for off."""
+
+    def __init__(self, edges: Edges, *, interval: float | None) -> None:
+        self._ledger = edges.ledger
+        self._service = edges.service
+        self._clock = edges.clock
+        self._interval = interval
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the guard has found that a call made other assets unfindable."""
+        return self._ledger.reports.fact(STOPPED) is not None
+
+    def next_due(self) -> float | None:
+        """Give the wall-clock time at which an asset has waited long enough to be indexed; None when none will."""
+        if self._interval is None or self.stopped:
+            return None
+        oldest = self._ledger.assets.next_index()
+        return None if oldest is None else oldest + self._interval
+
+    def step(self) -> int:
+        """Ask for the indexing of what is due; gives how many ids were sent. Raises ServiceError."""
+        if self._interval is None or self.stopped or self._was_wiped():
+            return 0
+        now = self._clock.now()
+        rows = self._ledger.assets.to_index(now - self._interval, now - _AGAIN_AFTER * self._interval, _BATCH)
+        ids = [row.assetid for row in rows if row.assetid is not None]
+        if not ids:
+            return 0
+        sample = self._sample(set(ids))
+        # Written before the call: should the process die in it, the next start still looks at the sample.
+        self._ledger.set_fact(SUSPECT, ",".join(sample) or None)
+        self._service.index(ids)
+        self._ledger.assets.asked([row.id for row in rows], now)
+        log.info("asked for indexing", assets=len(ids))
+        self._was_wiped()
+        return len(ids)
+
+    def _sample(self, sent: set[str]) -> list[str]:
+        """Find a few assets of the whole tenant that are findable now, without those that are about to be sent."""
+        request = SearchRequest(searchfor="*", maxrows=_SAMPLE + len(sent))
+        with self._service.search(request) as assets:
+            sample = list(dict.fromkeys(asset.id for asset in assets if asset.id not in sent))[:_SAMPLE]
+        ours = [i for i in self._ledger.assets.findable_sample(_SAMPLE) if i not in sample]
+        if ours and len(sample) < _SAMPLE:
+            sample += sorted(self._findable(ours))
+        return sample
+
+    def _was_wiped(self) -> bool:
+        """Look at the sample of the last call; stop for good when it is gone. Raises ServiceError: no verdict."""
+        kept = self._ledger.reports.fact(SUSPECT)
+        if not kept:
+            return False
+        sample = kept.split(",")
+        found = self._findable(sample)
+        if len(found) * 2 < len(sample):
+            detail = (
+                f"after searchIndex {len(sample) - len(found)} of {len(sample)} other assets were not findable:"
+                " this release of the service seems to delete its whole index when it is called, so assetsync calls it"
+                " no more; set `schedule.index: off`, and let the DAM's administrator rebuild the index"
+            )
+            self._ledger.set_fact(STOPPED, detail)
+            log.error("indexing stopped", detail=detail)
+            return True
+        return False
+
+    def _findable(self, ids: Sequence[str]) -> set[str]:
+        request = SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))
+        with self._service.search(request) as assets:
+            return {asset.id for asset in assets} & set(ids)

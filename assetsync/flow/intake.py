@@ -1,0 +1,220 @@
+"""From looks at the tree to rows of the ledger: the merge of a scan with what is known, and single looks.
+
+The scan and the ledger come in the same order and are merged as streams; a file that is unchanged costs a comparison.
+What has vanished is decided after a complete scan only, by a second look. What a look means is `core.decide`'s, when
+too much has vanished `flow.brake`'s.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import structlog
+
+from assetsync.core.decide import Change, compare, is_settled
+from assetsync.core.names import printable, sent_name
+from assetsync.core.states import Event
+from assetsync.errors import FileUnreadable
+from assetsync.flow.beside import SidecarMerge
+from assetsync.flow.edges import Edges
+from assetsync.flow.plan import Plan
+from assetsync.flow.settle import Settling
+from assetsync.ledger.intake import Known, NewVersion
+from assetsync.model import FileStat, Seen, State
+from assetsync.tree.report import ScanReport
+
+log = structlog.get_logger()
+
+_BATCH = 1000
+
+
+@dataclass(slots=True)
+class Missing:
+    """A current version that the scan did not meet."""
+
+    id: int
+    path: bytes
+    mapping: int | None
+
+
+@dataclass(slots=True)
+class ScanResult:
+    """What one scan found; `to_send` counts what was queued by it (in a dry run: what would be)."""
+
+    report: ScanReport
+    scanned: int = 0
+    unchanged: int = 0
+    to_send: int = 0
+    bytes_to_send: int = 0
+    new_versions: int = 0
+    unsettled: int = 0
+    missing: list[Missing] = field(default_factory=list)
+    missing_count: int = 0
+    unmapped: int = 0
+    moved: int = 0
+
+
+class Intake:
+    """Feeds the ledger from looks at the tree; used by one thread at a time."""
+
+    def __init__(
+        self,
+        edges: Edges,
+        plan: Plan,
+        settling: Settling,
+        *,
+        settle: float,
+        resend_moved: bool,
+        most_missing: int = 10_000,
+    ) -> None:
+        self._edges = edges
+        self._ledger = edges.ledger
+        self._tree = edges.tree
+        self._clock = edges.clock
+        self._plan = plan
+        self._settling = settling
+        self._settle = settle
+        self._resend_moved = resend_moved
+        self._most_missing = most_missing
+        self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
+        self._batch: list[NewVersion] = []
+        self._dry_run = False
+
+    def scan(self, entries: Iterable[Seen], report: ScanReport, *, dry_run: bool = False) -> ScanResult:
+        """Merge one scan into the ledger; with `dry_run` only count. What is missing is collected, not decided."""
+        result = ScanResult(report)
+        self._dry_run = dry_run
+        known = self._ledger.intake.current()
+        beside = SidecarMerge(self._edges, report)
+        row = next(known, None)
+        for seen in entries:
+            if seen.is_sidecar:
+                beside.see(seen)
+                continue
+            result.scanned += 1
+            while row is not None and row[0] < seen[0]:
+                self._missing(row, result)
+                row = next(known, None)
+            if row is None or row[0] != seen[0]:
+                self._differs(seen, None, result)
+            else:
+                if row[1:5] == seen[1:5] and row[5] == self._folders[seen[5]]:
+                    result.unchanged += 1
+                else:
+                    self._differs(seen, row, result)
+                row = next(known, None)
+            if len(self._batch) >= _BATCH:
+                self._flush()
+                beside.flush(dry_run=dry_run)
+        while row is not None:
+            self._missing(row, result)
+            row = next(known, None)
+        beside.finish()
+        self._flush()
+        beside.flush(dry_run=dry_run)
+        return result
+
+    def decide_missing(self, result: ScanResult) -> int:
+        """After a complete scan: record what is gone and what is no longer mapped; gives how many are gone."""
+        gone: list[int] = []
+        unmapped: list[int] = []
+        for missing in result.missing:
+            if not result.report.covers(missing.path):
+                continue
+            if missing.mapping is None:
+                unmapped.append(missing.id)
+                continue
+            try:
+                if self._tree.lstat(missing.path) is None:
+                    gone.append(missing.id)
+            except FileUnreadable as error:
+                log.warning("cannot be told", path=printable(missing.path), why=str(error))
+        now = self._clock.now()
+        for start in range(0, len(gone), _BATCH):
+            self._ledger.intake.unwanted(gone[start : start + _BATCH], Event.VANISHED, now)
+        for start in range(0, len(unmapped), _BATCH):
+            self._ledger.intake.unwanted(unmapped[start : start + _BATCH], Event.UNMAPPED, now)
+        return len(gone)
+
+    def look_again(self) -> int:
+        """Take the second look at files that had not settled; gives how many were queued."""
+        queued = 0
+        for path, _mapping in self._settling.due(self._clock.steady()):
+            queued += self.look(path)
+        return queued
+
+    def look(self, path: bytes) -> int:
+        """Look at one path, for a hint or a second look; gives how many versions were queued (0 or 1)."""
+        mapping = self._plan.covers(path)
+        if mapping is None:
+            self._settling.forget(path)
+            return 0
+        try:
+            stat = self._tree.lstat(path)
+        except FileUnreadable as error:
+            log.warning("cannot be looked at", path=printable(path), why=str(error))
+            stat = None
+        if stat is None:
+            # Whether it is gone is decided by a complete scan.
+            self._settling.forget(path)
+            return 0
+        current = self._ledger.intake.current_of(path)
+        known = None
+        if current is not None:
+            known = Known(path, *current.stat, current.destfolderid, current.id, current.state)
+        result = ScanResult(ScanReport())
+        self._differs(Seen(path, *stat, mapping, False), known, result)
+        self._flush()
+        return result.to_send
+
+    def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
+        stat = FileStat(*seen[1:5])
+        folder = self._folders[seen.mapping]
+        change = compare(stat, folder, FileStat(*row[1:5]) if row else None, row.destfolderid if row else None)
+        if change is Change.UNCHANGED:
+            self._settling.forget(seen.path)
+            return
+        if change is Change.REMAPPED and row is not None and row.state == State.QUEUED:
+            if not self._dry_run:
+                self._ledger.intake.remap(row.id, folder)
+            result.unchanged += 1
+            return
+        if change is Change.REMAPPED:
+            result.moved += 1
+            if not self._resend_moved:
+                self._report_moved(row, folder)
+                return
+        if not is_settled(stat, self._clock.now(), self._settle) and not self._settling.see(
+            seen.path, stat, seen.mapping, self._clock.steady()
+        ):
+            result.unsettled += 1
+            result.bytes_to_send += stat.size if self._dry_run else 0
+            return
+        self._settling.forget(seen.path)
+        result.to_send += 1
+        result.bytes_to_send += stat.size
+        result.new_versions += change in (Change.NEW, Change.CHANGED)
+        name = sent_name(seen.path.rpartition(b"/")[2]).casefold()
+        self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None))
+
+    def _report_moved(self, row: Known | None, folder: str) -> None:
+        if row is not None and not self._dry_run:
+            self._ledger.intake.drifted(
+                row.id, f"its mapping points to folder {folder} now, and policy.on_move is report"
+            )
+
+    def _missing(self, row: Known, result: ScanResult) -> None:
+        mapping = self._plan.covers(row.path)
+        if mapping is None:
+            result.unmapped += 1
+        else:
+            result.missing_count += 1
+            if result.missing_count > self._most_missing:
+                # More than the brake lets pass: which ones does not matter any more.
+                return
+        if result.unmapped <= self._most_missing or mapping is not None:
+            result.missing.append(Missing(row.id, row.path, mapping))
+
+    def _flush(self) -> None:
+        batch, self._batch = self._batch, []
+        if batch and not self._dry_run:
+            self._ledger.intake.enqueue(batch, self._clock.now())

@@ -1,0 +1,40 @@
+"""The configuration's mappings and ignore rules in the shape that a scan asks for them."""
+
+from collections.abc import Sequence
+
+from assetsync.core.mapping import IgnoreRules, Mappings
+
+
+class Plan:
+    """What is mapped, what is ignored and where sidecars are on (`tree.scan.ScanPlan`)."""
+
+    def __init__(self, mappings: Mappings, ignore: Sequence[str]) -> None:
+        self.mappings = mappings
+        self._rules = IgnoreRules(mappings, ignore)
+
+    def folders(self) -> Sequence[bytes]:
+        """Give the folder of each mapping."""
+        return [mapping.path for mapping in self.mappings.all]
+
+    def mapping_of(self, folder: bytes) -> int | None:
+        """Give the mapping that holds the folder."""
+        return self.mappings.for_directory(folder)
+
+    def descend(self, folder: bytes) -> bool:
+        """Tell whether a mapped folder is here or below."""
+        return self.mappings.has_at_or_below(folder)
+
+    def ignored(self, path: bytes, is_dir: bool, mapping: int | None) -> bool:  # noqa: ARG002 - the rules know it
+        """Tell whether the rules leave the entry out."""
+        return self._rules.ignored(path, is_dir)
+
+    def sidecars_on(self, mapping: int) -> bool:
+        """Tell whether `*.yaml` there are sidecars."""
+        return self.mappings.all[mapping].sidecars
+
+    def covers(self, path: bytes) -> int | None:
+        """Give the mapping under which a file at `path` would be sent, None where it would not be."""
+        mapping = self.mapping_of(path.rpartition(b"/")[0])
+        if mapping is None or self._rules.ignored(path, is_dir=False):
+            return None
+        return mapping

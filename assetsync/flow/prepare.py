@@ -1,0 +1,192 @@
+"""Everything between being due and being sent: open, compare, read what is said of the file, look for its equal.
+
+Most files leave here as `Ready`. Some never have to be sent: an equal version that lost its path, or an equal asset
+that lay in the folder, is taken over. The POST and what becomes of it are `flow.send`'s.
+"""
+
+from dataclasses import dataclass
+
+import structlog
+
+from assetsync.core.mapping import Mappings
+from assetsync.core.names import printable, sent_name
+from assetsync.errors import FileChanged, FileUnreadable, NotRegular, SidecarError
+from assetsync.flow.contact import Contact
+from assetsync.flow.edges import Edges
+from assetsync.flow.told import Sidecars
+from assetsync.ledger.intake import NewVersion
+from assetsync.ledger.queue import Intent
+from assetsync.ledger.rows import FileRow
+from assetsync.model import FileStat, Mapping, UploadRequest, Wanted
+from assetsync.tree.body import FileBody, difference, digest
+from assetsync.tree.opening import OpenFile
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A file that may be sent: what to commit first, the form, and the body over the file that is open."""
+
+    row: FileRow
+    intent: Intent
+    request: UploadRequest
+    body: FileBody
+    file: OpenFile
+
+
+class Preparer:
+    """Prepares one file at a time; shared by all workers."""
+
+    def __init__(
+        self,
+        edges: Edges,
+        mappings: Mappings,
+        sidecars: Sidecars,
+        contact: Contact,
+        *,
+        settle: float,
+        max_file_size: int | None = None,
+        resend_changed: bool = True,
+    ) -> None:
+        self._edges = edges
+        self._ledger = edges.ledger
+        self._tree = edges.tree
+        self._clock = edges.clock
+        self._mappings = mappings
+        self._sidecars = sidecars
+        self._contact = contact
+        self._settle = settle
+        self._max_file_size = max_file_size
+        self._resend_changed = resend_changed
+
+    def prepare(self, row: FileRow) -> Ready | None:
+        """Give the file ready to be sent, or None when it has been dealt with otherwise.
+
+        Raises ServiceError when the folder could not be looked at before the first POST into it.
+        """
+        position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
+        if position is None or self._mappings.all[position].destfolderid != row.destfolderid:
+            # The configuration changed since it was queued: the next scan says where it belongs.
+            self._ledger.queue.postpone(row.id, self._clock.now() + 60)
+            return None
+        mapping = self._mappings.all[position]
+        self._contact.ensure(row.destfolderid)
+        try:
+            file = self._tree.open(row.path)
+        except (FileUnreadable, NotRegular) as error:
+            self._not_there(row, error)
+            return None
+        try:
+            ready = self._prepare_open(row, file, mapping)
+        except BaseException:
+            file.close()
+            raise
+        if ready is None:
+            file.close()
+        return ready
+
+    def _prepare_open(self, row: FileRow, file: OpenFile, mapping: Mapping) -> Ready | None:
+        if difference(row.stat, file.stat):
+            self._changed(row, file.stat)
+            return None
+        if not self._may_be_sent(row):
+            return None
+        body = FileBody(file, row.stat)
+        try:
+            md5 = body.load()
+            if md5 is None and not row.send_again and self._has_size(row):
+                md5 = digest(file, row.stat)
+        except FileChanged:
+            self._changed(row, file.restat())
+            return None
+        except FileUnreadable as error:
+            self._hold(row, "unreadable", str(error))
+            return None
+        if md5 is not None and not row.send_again and self._stands_already(row, md5):
+            return None
+        if not (self._resend_changed or row.send_again) and self._replaces_an_asset(row):
+            return None
+        try:
+            told = self._sidecars.told(row.path, mapping)
+        except SidecarError as error:
+            self._hold(row, "sidecar", str(error))
+            return None
+        name = sent_name(row.path.rpartition(b"/")[2])
+        boundary = self._edges.token()
+        intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, md5, told.digest)
+        request = UploadRequest(row.destfolderid, name, boundary, told.fields, told.language, told.options)
+        return Ready(row, intent, request, body, file)
+
+    def _has_size(self, row: FileRow) -> bool:
+        return self._ledger.queue.has_size(row.id, row.destfolderid, row.size)
+
+    def _may_be_sent(self, row: FileRow) -> bool:
+        if row.size == 0:
+            self._hold(row, "empty_file", "the file is empty and the service refuses empty files: it waits for content")
+            return False
+        if self._max_file_size is not None and row.size > self._max_file_size:
+            detail = (
+                f"the file has {row.size:,} bytes and upload.max_file_size is {self._max_file_size:,}:"
+                " raise the limit, then `assetsync retry` it, or ignore the file"
+            )
+            self._hold(row, "too_large", detail)
+            return False
+        return True
+
+    def _stands_already(self, row: FileRow, md5: str) -> bool:
+        """Take over an equal version whose path is no longer its own, or an equal asset that nobody owns."""
+        now = self._clock.now()
+        for old in self._ledger.queue.equals(row, md5):
+            if old.wanted in (Wanted.YES, Wanted.UNMAPPED) and self._still_holds(old):
+                continue
+            state = self._ledger.queue.take_over(row, old, md5, now)
+            self._edges.tally.adopted()
+            log.info("taken over", path=printable(row.path), was=printable(old.path), assetid=old.assetid, state=state)
+            return True
+        assetid = self._ledger.queue.sighted(row, md5)
+        if assetid is None:
+            return False
+        self._ledger.queue.adopt(row, assetid, md5, now)
+        self._edges.tally.adopted()
+        log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
+        return True
+
+    def _replaces_an_asset(self, row: FileRow) -> bool:
+        """Block a changed file where the policy wants changes reported and not sent."""
+        older = [old for old in self._ledger.reports.of_path(row.path) if old.id != row.id and old.assetid is not None]
+        if older:
+            detail = (
+                f"it changed since it was uploaded as {older[0].assetid}, and policy.on_change is report:"
+                " `assetsync retry --send-again` uploads it as a new asset"
+            )
+            self._hold(row, "changed", detail)
+        return bool(older)
+
+    def _still_holds(self, old: FileRow) -> bool:
+        """Whether the older version's path still holds it: then it is a copy or a hard link, a file of its own."""
+        try:
+            found = self._tree.lstat(old.path)
+        except FileUnreadable:
+            # What cannot be told is no reason to take an asset away from a path.
+            return True
+        return found is not None and not difference(old.stat, found)
+
+    def _not_there(self, row: FileRow, error: FileUnreadable | NotRegular) -> None:
+        if isinstance(error, NotRegular) or error.vanished:
+            self._ledger.queue.vanished(row.id, self._clock.now())
+            log.info("gone before it was sent", path=printable(row.path))
+        else:
+            self._hold(row, "unreadable", str(error))
+
+    def _changed(self, row: FileRow, found: FileStat) -> None:
+        """Queue what stands there now, after it has had time to settle."""
+        now = self._clock.now()
+        self._ledger.intake.enqueue(
+            [NewVersion(row.path, found, row.destfolderid, row.folded_name, row.id)], now, due_at=now + self._settle
+        )
+        log.debug("changed before it was sent", path=printable(row.path))
+
+    def _hold(self, row: FileRow, reason: str, detail: str) -> None:
+        self._ledger.queue.hold(row.id, reason, detail, self._clock.now())
+        log.warning("blocked", path=printable(row.path), reason=reason, detail=detail)

@@ -1,0 +1,109 @@
+"""What a person asks of the holder of the ledger: retry, resume, resolve a doubt.
+
+A command that holds the lock calls `carry_out` itself; beside a running process it leaves the request in the ledger,
+and the process that holds the lock takes it from there with `take_requests`.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from assetsync.core.names import printable
+from assetsync.errors import AssetsyncError, UsageError
+from assetsync.flow.edges import Edges
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Asset, Clock, SearchRequest, Service, State
+from assetsync.service.query import ids_query
+
+log = structlog.get_logger()
+
+
+def take_requests(edges: Edges) -> int:
+    """Carry out what was left in the ledger; gives how many requests there were."""
+    requests = edges.ledger.asked()
+    for request in requests:
+        try:
+            answer = carry_out(edges.ledger, edges.service, edges.clock, request.verb, request.argument)
+        except AssetsyncError as error:
+            answer = str(error)
+            log.warning("request refused", verb=request.verb, detail=answer)
+        else:
+            log.info("request carried out", verb=request.verb, answer=answer)
+        edges.ledger.answer(request.id, answer, edges.clock.now())
+    return len(requests)
+
+
+def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argument: dict[str, object]) -> str:
+    """Do what is asked and say in a sentence what was done. Paths in `argument` are hex of their bytes.
+
+    retry: {"paths": [...], "send_again": bool}, no paths for all blocked files · resume: {"id": int | None} ·
+    doubt: {"path": ..., "asset": ID | None}, None for absent. Raises UsageError for what cannot be done, ServiceError
+    where the service had to be asked.
+    """
+    now = clock.now()
+    if verb == "retry":
+        paths = [bytes.fromhex(str(path)) for path in _texts(argument.get("paths"))]
+        return _retry(ledger, paths, send_again=bool(argument.get("send_again")), now=now)
+    if verb == "resume":
+        wanted = argument.get("id")
+        count = ledger.resume(int(str(wanted)) if wanted is not None else None, now)
+        if not count:
+            raise UsageError("no such brake is pulled", hint="`assetsync status` lists them")
+        return f"{count} brake{'s' * (count != 1)} released"
+    if verb == "doubt":
+        path = bytes.fromhex(str(argument["path"]))
+        asset = argument.get("asset")
+        return _resolve(ledger, service, path, None if asset is None else str(asset), now)
+    raise UsageError(f"there is no request {verb}")
+
+
+def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: float) -> str:
+    if send_again and not paths:
+        raise UsageError("--send-again needs the paths of the files", hint="each is uploaded anew, whatever is there")
+    rows = [_current(ledger, path) for path in paths] if paths else list(ledger.reports.files(State.BLOCKED))
+    if send_again:
+        for row in rows:
+            ledger.repair.send_again(row, now)
+        return f"{len(rows)} to be sent again"
+    states = [ledger.repair.retry(row, now) for row in rows]
+    ledger.queue.release_folders(now)
+    counts = {state: states.count(state) for state in dict.fromkeys(states)}
+    return ", ".join(f"{count} {state}" for state, count in counts.items()) or "nothing is blocked"
+
+
+def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None, now: float) -> str:
+    row = _current(ledger, path)
+    if row.state not in (State.IN_DOUBT, State.BLOCKED):
+        raise UsageError(f"{printable(path)} is {row.state}, not in doubt")
+    if assetid is None:
+        return f"{printable(path)} is {ledger.repair.is_absent(row, now)}"
+    asset = find_asset(service, row, assetid)
+    if ledger.doubts.owned([assetid]) and row.assetid != assetid:
+        raise UsageError(f"the asset {assetid} is another file's", hint="`assetsync files --json` tells whose")
+    return f"{printable(path)} is {ledger.repair.is_asset(row, asset, now)}"
+
+
+def find_asset(service: Service, row: FileRow, assetid: str) -> Asset:
+    """Find an asset by its id, through the index or in the file's folder; raises UsageError when it is nowhere."""
+    by_id = SearchRequest(searchfor=ids_query([assetid]))
+    in_folder = SearchRequest(searchfor="%", folderid=row.asset_folder or row.destfolderid, dbdirect=True)
+    for request in (by_id, in_folder):
+        with service.search(request) as assets:
+            for asset in assets:
+                if asset.id == assetid:
+                    return asset
+    raise UsageError(f"the service shows no asset {assetid}", hint="copy the id from the service, or use --absent")
+
+
+def _current(ledger: Ledger, path: bytes) -> FileRow:
+    rows = ledger.reports.of_path(path)
+    if not rows:
+        raise UsageError(
+            f"the ledger knows no file {printable(path)}", hint="give it relative to the root, or absolute"
+        )
+    return rows[0]
+
+
+def _texts(value: object) -> list[object]:
+    return list(value) if isinstance(value, list) else []

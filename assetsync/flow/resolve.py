@@ -1,0 +1,227 @@
+"""Looks up what became of uploads whose answer was lost, and ends each doubt as `core.doubt` judges it.
+
+One round takes all doubts that are due, folder by folder: first by name, and where no equal asset shows, by one
+listing of the folder for all its doubts together. A look-up that was not answered decides nothing and leaves a gap in
+the grace.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import structlog
+
+from assetsync.core.doubt import Doubt, Grace, Judgement, Sight, Verdict, is_equal, judge
+from assetsync.core.names import printable
+from assetsync.core.naming import is_others, may_be
+from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ServiceError
+from assetsync.flow.edges import Edges
+from assetsync.ledger.doubts import OpenDoubt, Rival
+from assetsync.model import Asset, FileStat, SearchRequest
+from assetsync.service.multipart import closing
+from assetsync.service.query import like_pattern
+from assetsync.tree.body import difference, digest, prefix_digests
+
+log = structlog.get_logger()
+
+_BY_NAME_AT_MOST = 20
+_RETRY_SECONDS = 5.0
+_SLOWEST = 60.0
+
+
+@dataclass(slots=True)
+class _Looking:
+    """One doubt in a round, with what the look-ups have shown so far."""
+
+    doubt: OpenDoubt
+    facts: Doubt
+    span: tuple[float, float] = (0.0, 0.0)
+    assets: dict[str, Asset] = field(default_factory=dict)
+    prefixes: dict[int, str] = field(default_factory=dict)
+
+
+class Resolver:
+    """Resolves open doubts; used by one thread at a time."""
+
+    def __init__(self, edges: Edges, *, grace: float) -> None:
+        self._ledger = edges.ledger
+        self._service = edges.service
+        self._tree = edges.tree
+        self._clock = edges.clock
+        self._tally = edges.tally
+        self._grace = grace
+
+    def step(self) -> int:
+        """Look at every doubt that is due; gives how many were looked at with an answer. Raises ServiceError."""
+        due = self._ledger.doubts.due(self._clock.now())
+        done = 0
+        for destfolderid, group in groupby(due, key=lambda d: d.attempt.destfolderid):
+            doubts = list(group)
+            try:
+                done += self._folder(destfolderid, doubts)
+            except ServiceError:
+                self._ledger.doubts.unanswered([d.attempt.id for d in doubts], self._clock.now() + _RETRY_SECONDS)
+                raise
+        return done
+
+    def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> int:
+        began = self._ledger.doubts.newest_attempt()
+        looking = [_Looking(doubt, self._facts(doubt)) for doubt in doubts]
+        if len(looking) <= _BY_NAME_AT_MOST:
+            for one in looking:
+                pattern = like_pattern(one.doubt.attempt.sent_name)
+                self._look([one], SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True))
+        unseen = [one for one in looking if not self._has_equal(one)]
+        if unseen:
+            self._look(unseen, SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True))
+        elsewhere = [one for one in unseen if one.facts.refused_as_duplicate and not self._has_equal(one)]
+        if elsewhere:
+            self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True))
+        order = (began, self._ledger.doubts.newest_attempt())
+        for one in looking:
+            self._judge(one, order)
+        return len(looking)
+
+    def _look(self, looking: Sequence[_Looking], request: SearchRequest) -> None:
+        started = self._clock.steady()
+        with self._service.search(request) as assets:
+            self._keep(looking, assets)
+        ended = self._clock.steady()
+        for one in looking:
+            # The first look-up of a round opens its span, the last closes it: every part of the answer lies within.
+            one.span = (one.span[0] or started, ended)
+
+    def _keep(self, looking: Sequence[_Looking], assets: Iterable[Asset]) -> None:
+        """Keep of a stream what any of the doubts may need: a folder may hold 100,000 assets."""
+        digests = {one.facts.md5 for one in looking} - {None}
+        sizes = {one.facts.size for one in looking}
+        for asset in assets:
+            by_content = asset.md5 in digests or (asset.md5 is None and asset.size in sizes)
+            for one in looking:
+                if (by_content and asset.md5 in (None, one.facts.md5)) or may_be(
+                    one.doubt.attempt.sent_name, asset.filename
+                ):
+                    one.assets[asset.id] = asset
+
+    def _has_equal(self, one: _Looking) -> bool:
+        free = set(one.assets) - self._ledger.doubts.owned(list(one.assets))
+        return any(is_equal(one.facts, Sight(one.assets[i])) for i in free)
+
+    def _facts(self, doubt: OpenDoubt) -> Doubt:
+        attempt = doubt.attempt
+        return Doubt(
+            size=attempt.size,
+            md5=attempt.md5 or doubt.file.md5 or self._read_again(doubt),
+            refused_as_duplicate=bool(attempt.is_duplicate),
+            accepted_id=attempt.accepted_id,
+            handed=attempt.handed,
+            handed_md5=attempt.handed_md5,
+            absences=doubt.file.absences,
+            since=attempt.ended_at or attempt.started_at,
+        )
+
+    def _read_again(self, doubt: OpenDoubt) -> str | None:
+        """Read the digest of what was sent from the file, if it is still that version."""
+        attempt = doubt.attempt
+        expected = FileStat(attempt.size, attempt.mtime_ns, doubt.file.ctime_ns, attempt.inode)
+        try:
+            with self._tree.open(doubt.file.path) as file:
+                if difference(expected, file.stat):
+                    return None
+                md5 = digest(file, expected)
+        except (FileUnreadable, FileChanged, NotRegular) as error:
+            log.debug("cannot be read again", path=printable(doubt.file.path), why=str(error))
+            return None
+        self._ledger.doubts.hashed(attempt.id, doubt.file.id, md5)
+        return md5
+
+    def _judge(self, one: _Looking, order: tuple[int, int]) -> None:
+        ledger, attempt = self._ledger.doubts, one.doubt.attempt
+        now = self._clock.now()
+        self._read_prefixes(one)
+        sights = self._sights(one, order)
+        ledger.sight([s.asset for s in sights if not s.owned], order, now)
+        kept = Grace(attempt.grace_boot or "", attempt.grace_first or 0.0, attempt.grace_last or 0.0)
+        grace = kept.answered(*one.span, self._clock.boot(), self._grace)
+        verdict = judge(one.facts, sights, grace, self._grace, now)
+        ledger.decide(one.doubt, verdict, now)
+        if verdict.judgement is Judgement.WAIT:
+            counted = grace if verdict.counts_for_grace else Grace()
+            ledger.looked([(attempt.id, counted, now + self._pause(attempt.looks))])
+        self._report(one, verdict)
+
+    def _pause(self, looks: int) -> float:
+        """Look soon at first, for an answer that was only slow; then often enough that the grace has no gap."""
+        return min(max(0.25, self._grace / 4), 0.5 * 2.0 ** min(looks, 10), _SLOWEST)
+
+    def _sights(self, one: _Looking, order: tuple[int, int]) -> list[Sight]:
+        attempt = one.doubt.attempt
+        ids = list(one.assets)
+        owned = self._ledger.doubts.owned(ids)
+        explained = self._ledger.doubts.recorded(ids)
+        seen = self._ledger.doubts.first_seen(ids)
+        rivals = self._ledger.doubts.rivals(attempt)
+        sights = []
+        for assetid, asset in sorted(one.assets.items()):
+            seen_from, seen_to = seen.get(assetid, order)
+            sights.append(
+                Sight(
+                    asset,
+                    owned=assetid in owned and assetid != one.facts.accepted_id,
+                    before=seen_from < attempt.id or assetid in explained,
+                    claimed=any(_claims(rival, asset, seen_to, attempt.sent_name) for rival in rivals),
+                    named=may_be(attempt.sent_name, asset.filename),
+                    prefix=one.prefixes.get(asset.size or 0),
+                )
+            )
+        return sights
+
+    def _read_prefixes(self, one: _Looking) -> None:
+        """Hash as much of the file as each smaller asset of its name holds: the proof that a cut left it."""
+        attempt = one.doubt.attempt
+        tail = closing(attempt.boundary)
+        lengths = sorted(
+            {
+                asset.size
+                for asset in one.assets.values()
+                if asset.size and asset.md5 and asset.size != attempt.size and asset.size <= attempt.size + len(tail)
+            }
+        )
+        if not lengths:
+            return
+        expected = FileStat(attempt.size, attempt.mtime_ns, 0, attempt.inode)
+        try:
+            with self._tree.open(one.doubt.file.path) as file:
+                if not difference(expected, file.stat):
+                    one.prefixes = prefix_digests(file, lengths, tail=tail)
+        except (FileUnreadable, FileChanged, NotRegular) as error:
+            log.debug("cannot be read again", path=printable(one.doubt.file.path), why=str(error))
+
+    def _report(self, one: _Looking, verdict: Verdict) -> None:
+        bound = log.bind(path=printable(one.doubt.file.path), attempt=one.doubt.attempt.id)
+        match verdict.judgement:
+            case Judgement.WAIT:
+                bound.debug("still in doubt", detail=verdict.reason)
+            case Judgement.FOUND:
+                if one.doubt.attempt.start_no == self._ledger.start_no and not one.facts.refused_as_duplicate:
+                    self._tally.uploaded(one.facts.size)
+                else:
+                    self._tally.adopted()
+                bound.info("found in the service", assetid=verdict.assetid)
+            case Judgement.DAMAGED:
+                bound.warning("damaged asset found, sending again", assetid=verdict.assetid)
+            case Judgement.ABSENT:
+                bound.info("did not arrive, sending again")
+            case Judgement.UNDECIDABLE:
+                bound.error("blocked", detail=verdict.reason)
+
+
+def _claims(rival: Rival, asset: Asset, seen_to: int, sent_name: str) -> bool:
+    """Whether an asset may be what another open attempt made, so that it is not ours to take yet."""
+    if is_others(sent_name, rival.sent_name, asset.filename):
+        return True
+    # An attempt that began after the asset was first seen cannot have made it.
+    in_flight = rival.in_flight and rival.attempt_id <= seen_to
+    same_size = rival.size == asset.size
+    may_be_equal = rival.md5 is None or asset.md5 is None or rival.md5 == asset.md5
+    return in_flight and same_size and may_be_equal

@@ -1,0 +1,194 @@
+"""One file at a time from the queue into the service: intent, POST, outcome.
+
+`Sender.step` is the unit of work that a thread repeats, `reconcile` drains and the fault simulation interleaves. What
+an answer means was decided in `core.outcome`; here it is written down, and trouble that is not the file's own shuts the
+gate or holds the folder.
+"""
+
+import threading
+from collections import deque
+from enum import StrEnum
+
+import structlog
+
+from assetsync.core.names import printable
+from assetsync.errors import ServiceError
+from assetsync.flow.edges import Edges
+from assetsync.flow.gate import Gate
+from assetsync.flow.prepare import Preparer, Ready
+from assetsync.flow.trouble import describe
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.queue import NameBusy
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Answer, Clock, Fault, Left, Sent
+
+log = structlog.get_logger()
+
+FOLDER_HOLD = 600.0
+"""Seconds until one file tries again whether a folder exists by now."""
+
+_BATCH = 64
+
+
+class Step(StrEnum):
+    """What a step did: sent or settled a file, found nothing due, or was not let through the gate."""
+
+    WORKED = "worked"
+    IDLE = "idle"
+    PAUSED = "paused"
+
+
+class Feed:
+    """Hands each due row to one worker; the ledger is asked in batches."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: deque[FileRow] = deque()
+        self._leased: set[int] = set()
+        self._names: set[tuple[str, str]] = set()
+
+    def take(self) -> FileRow | None:
+        """Give a row that no other worker has, nor another of the same name into the same folder."""
+        with self._lock:
+            row = self._next()
+            if row is None:
+                self._waiting.extend(self._ledger.queue.due(self._clock.now(), _BATCH, self._leased))
+                row = self._next()
+            if row is not None:
+                self._leased.add(row.id)
+                self._names.add((row.destfolderid, row.folded_name))
+            return row
+
+    def release(self, row: FileRow) -> None:
+        """Say that the row is dealt with, or to be asked for again."""
+        with self._lock:
+            self._leased.discard(row.id)
+            self._names.discard((row.destfolderid, row.folded_name))
+            # What was read before may be out of date for rows of the same name or content.
+            self._waiting = deque(w for w in self._waiting if w.folded_name != row.folded_name)
+
+    def clear(self) -> None:
+        """Forget what was read ahead, after the queue was changed from outside."""
+        with self._lock:
+            self._waiting.clear()
+
+    def idle(self) -> bool:
+        """Whether no worker has a row and none is due."""
+        with self._lock:
+            return not self._leased and not self._ledger.queue.due(self._clock.now(), 1)
+
+    def _next(self) -> FileRow | None:
+        while self._waiting:
+            row = self._waiting.popleft()
+            if (row.destfolderid, row.folded_name) not in self._names:
+                return row
+        return None
+
+
+class Sender:
+    """Sends what is due; any number of threads may call `step`."""
+
+    def __init__(
+        self,
+        edges: Edges,
+        preparer: Preparer,
+        gate: Gate,
+        feed: Feed,
+        *,
+        max_doubts: int,
+    ) -> None:
+        self._ledger = edges.ledger
+        self._service = edges.service
+        self._clock = edges.clock
+        self._preparer = preparer
+        self._gate = gate
+        self._feed = feed
+        self._max_doubts = max_doubts
+        self._tally = edges.tally
+        self.last_answer: float | None = None
+
+    def too_doubtful(self) -> bool:
+        """Whether so many uploads are in doubt that no more are sent until some are decided."""
+        return self._ledger.doubts.count() > self._max_doubts
+
+    def step(self) -> Step:
+        """Take one due file as far as it goes now."""
+        if not self._gate.enter():
+            return Step.PAUSED
+        try:
+            if self.too_doubtful():
+                return Step.PAUSED
+            row = self._feed.take()
+            if row is None:
+                return Step.IDLE
+            try:
+                self._handle(row)
+                self._tally.handled()
+            finally:
+                self._feed.release(row)
+        finally:
+            self._gate.leave()
+        return Step.WORKED
+
+    def _handle(self, row: FileRow) -> None:
+        try:
+            ready = self._preparer.prepare(row)
+        except ServiceError as error:
+            reason, retry_after = describe(error)
+            self._trouble(reason, str(error), retry_after)
+            return
+        if ready is None:
+            return
+        with ready.file:
+            try:
+                attempt = self._ledger.queue.begin(ready.intent, self._clock.now())
+            except NameBusy:
+                return
+            sent = self._service.upload(ready.request, ready.body)
+        self.last_answer = self._clock.steady()
+        self._record(attempt, ready, sent)
+
+    def _record(self, attempt: int, ready: Ready, sent: Sent) -> None:
+        outcome = sent.outcome
+        row = ready.row
+        now = self._clock.now()
+        outcomes = self._ledger.outcomes
+        bound = log.bind(path=printable(row.path), attempt=attempt)
+        match outcome.answer:
+            case Answer.ACCEPTED:
+                outcomes.accepted(attempt, row.id, sent, now)
+                self._tally.uploaded(row.size)
+                self._gate.worked()
+                bound.info("uploaded", assetid=outcome.assetid, size=row.size)
+            case Answer.DUPLICATE:
+                outcomes.lost(attempt, row.id, sent, now, duplicate=True)
+                self._gate.worked()
+                bound.info("the service has this content already", detail=outcome.detail)
+            case Answer.REFUSED if outcome.fault is Fault.KEY:
+                outcomes.unsent(attempt, row.id, sent, now, now)
+                self._trouble(outcome.reason, outcome.detail, None)
+            case Answer.REFUSED if outcome.fault is Fault.FOLDER:
+                outcomes.refused(attempt, row.id, sent, now)
+                self._ledger.queue.hold_folder(row.destfolderid, outcome, now + FOLDER_HOLD)
+                self._feed.clear()
+                self._gate.worked()
+                bound.error("folder held back", destfolderid=row.destfolderid, detail=outcome.detail)
+            case Answer.REFUSED:
+                outcomes.refused(attempt, row.id, sent, now)
+                self._gate.worked()
+                bound.warning("refused", reason=outcome.reason, detail=outcome.detail)
+            case Answer.UNSENT:
+                outcomes.unsent(attempt, row.id, sent, now, now + (2.0 if outcome.fault is Fault.FILE else 0.0))
+                if outcome.fault is not Fault.FILE:
+                    self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
+            case Answer.DOUBT:
+                outcomes.lost(attempt, row.id, sent, now)
+                bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
+                if outcome.fault is not Fault.FILE or sent.left is Left.ALL:
+                    self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
+
+    def _trouble(self, reason: str, detail: str, retry_after: float | None) -> None:
+        if self._gate.trouble(reason, detail, retry_after):
+            log.warning("sending paused", reason=reason, detail=detail)

@@ -1,0 +1,62 @@
+"""Files that were seen while they may still have been written: kept in mind until two looks agree.
+
+In memory, and so with a limit; what does not fit is found by the next scan.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assetsync.core.decide import still_same
+from assetsync.model import FileStat
+
+
+@dataclass(slots=True)
+class _Look:
+    stat: FileStat
+    mapping: int
+    at: float
+    first: float
+
+
+class Settling:
+    """Paths on their way to being settled; all times are steady seconds."""
+
+    def __init__(self, settle: float, *, most: int = 20_000) -> None:
+        self._settle = settle
+        self._most = most
+        self._looks: dict[bytes, _Look] = {}
+        self.overflowed = False
+
+    def __len__(self) -> int:
+        return len(self._looks)
+
+    def see(self, path: bytes, stat: FileStat, mapping: int, now: float) -> bool:
+        """Count a look at an unsettled file; True, and it is forgotten, when it agrees with one `settle` ago."""
+        earlier = self._looks.get(path)
+        if earlier is not None and still_same(earlier.stat, stat):
+            if now - earlier.at < self._settle:
+                return False
+            del self._looks[path]
+            return True
+        if earlier is None and len(self._looks) >= self._most:
+            self.overflowed = True
+            return False
+        self._looks[path] = _Look(stat, mapping, now, earlier.first if earlier else now)
+        return False
+
+    def forget(self, path: bytes) -> None:
+        """Drop a path that is gone or was queued otherwise."""
+        self._looks.pop(path, None)
+
+    def due(self, now: float) -> list[tuple[bytes, int]]:
+        """Give the paths, with their mappings, whose second look is due."""
+        return [(path, look.mapping) for path, look in self._looks.items() if now - look.at >= self._settle]
+
+    def next_due(self) -> float | None:
+        """Give the steady time of the next second look."""
+        first = min((look.at for look in self._looks.values()), default=None)
+        return None if first is None else first + self._settle
+
+    def waiting_since(self, before: float) -> Iterator[bytes]:
+        """Give the paths that were first seen before then and have not settled."""
+        return (path for path, look in self._looks.items() if look.first <= before)

@@ -1,0 +1,144 @@
+"""Reads stored assets back and confirms those that are what was sent and can be found.
+
+A batch of ids goes through the index first, because one such call confirms a hundred files; ids that are not findable
+are looked up in the database, which tells whether they are stored at all. Asking for indexing is `flow.index`'s.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from assetsync.core.doubt import Grace
+from assetsync.core.names import printable, sent_name
+from assetsync.core.states import Event
+from assetsync.core.verdict import UNSEEN_PATIENCE, Expected, Reading, compare, next_look
+from assetsync.flow.edges import Edges
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Asset, SearchRequest
+from assetsync.service.query import ids_query, like_pattern
+
+log = structlog.get_logger()
+
+_BATCH = 100
+_BY_NAME_AT_MOST = 5
+
+Change = tuple[int, Event | None, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What one step did: how many were looked at, and how many of these are verified now."""
+
+    looked: int
+    confirmed: int
+
+
+class Verifier:
+    """Verifies what is due; used by one thread at a time."""
+
+    def __init__(self, edges: Edges, *, longest: float, needs_index: Callable[[], bool]) -> None:
+        self._ledger = edges.ledger
+        self._service = edges.service
+        self._clock = edges.clock
+        self._longest = longest
+        self._needs_index = needs_index
+
+    def step(self) -> Verified:
+        """Take up to a hundred assets that are due; raises ServiceError, and then nothing was decided."""
+        rows = self._ledger.assets.to_verify(self._clock.now(), _BATCH)
+        if not rows:
+            return Verified(0, 0)
+        needs_index = self._needs_index()
+        by_id = {row.assetid: row for row in rows if row.assetid is not None}
+        changes: list[Change] = []
+        unseen: list[FileRow] = []
+        found = self._through_index(list(by_id)) if needs_index else {}
+        stored = self._in_database([row for row in rows if row.assetid not in found])
+        now = self._clock.now()
+        for row in rows:
+            asset = found.get(row.assetid or "") or stored.get(row.assetid or "")
+            if asset is None:
+                unseen.append(row)
+            else:
+                changes.append(self._change(row, asset, now, findable=row.assetid in found, needs_index=needs_index))
+        self._ledger.assets.apply_all(changes, now)
+        for row in unseen:
+            self._not_shown(row, now)
+        return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes))
+
+    def _through_index(self, ids: Sequence[str]) -> dict[str, Asset]:
+        # maxrows counts per kind, and an asset may come twice (observed).
+        request = SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))
+        with self._service.search(request) as assets:
+            return _wanted(assets, set(ids))
+
+    def _in_database(self, rows: Sequence[FileRow]) -> dict[str, Asset]:
+        """Look up ids in their folders: by name while they are few, else by listing the folder."""
+        found: dict[str, Asset] = {}
+        folders: dict[str, list[FileRow]] = {}
+        for row in rows:
+            folders.setdefault(row.asset_folder or row.destfolderid, []).append(row)
+        for folder, those in folders.items():
+            ids = {row.assetid for row in those if row.assetid is not None}
+            names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in those}
+            patterns = sorted(names) if len(names) <= _BY_NAME_AT_MOST else []
+            for pattern in patterns:
+                found |= self._look(folder, pattern, ids)
+            if ids - set(found):
+                # A workflow of the service may have renamed it: the whole folder is the last word.
+                found |= self._look(folder, "%", ids)
+        return found
+
+    def _look(self, folder: str, pattern: str, ids: set[str]) -> dict[str, Asset]:
+        request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True)
+        with self._service.search(request) as assets:
+            return _wanted(assets, ids)
+
+    def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool, needs_index: bool) -> Change:
+        expected = Expected(row.asset_folder or row.destfolderid, row.size, row.md5)
+        reading, difference = compare(expected, asset)
+        columns: dict[str, Any] = {"seen_at": row.seen_at or now, "unseen_boot": None}
+        if findable:
+            columns["findable_at"] = row.findable_at or now
+        if reading is Reading.DIFFERENT:
+            detail = (
+                f"the asset {row.assetid} is not this file: {difference};"
+                " look at it in the service, then `assetsync retry PATH`, with --send-again for a new upload"
+            )
+            log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
+            return row.id, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}
+        if reading is Reading.EQUAL and (findable or not needs_index):
+            log.info("verified", path=printable(row.path), assetid=row.assetid)
+            columns |= {"verified_at": now, "reason": None, "detail": None}
+            return row.id, Event.CONFIRMED, columns
+        columns["due_at"] = now + next_look(now - (row.uploaded_at or row.queued_at), self._longest)
+        if reading is Reading.EQUAL:
+            columns["detail"] = "stored, and not findable through the index yet"
+        else:
+            columns["detail"] = difference
+        return row.id, None, columns
+
+    def _not_shown(self, row: FileRow, now: float) -> None:
+        """Count the answered look-ups that did not show an id; after ten minutes of them it is doubted."""
+        steady = self._clock.steady()
+        kept = Grace(row.unseen_boot or "", row.unseen_first or 0.0, row.unseen_last or 0.0)
+        grace = kept.answered(steady, steady, self._clock.boot(), UNSEEN_PATIENCE)
+        if grace.over(UNSEEN_PATIENCE):
+            detail = (
+                f"the service gave the id {row.assetid} but has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"
+            )
+            self._ledger.assets.unseen(row.id, detail, now)
+            log.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=detail)
+            return
+        due = now + min(next_look(now - (row.uploaded_at or row.queued_at), self._longest), UNSEEN_PATIENCE / 4)
+        columns = {
+            "unseen_boot": grace.boot, "unseen_first": grace.first, "unseen_last": grace.last,
+            "due_at": due, "detail": "the service does not show it yet",
+        }  # fmt: skip
+        self._ledger.assets.apply_all([(row.id, None, columns)], now)
+
+
+def _wanted(assets: Iterable[Asset], ids: set[str]) -> dict[str, Asset]:
+    return {asset.id: asset for asset in assets if asset.id in ids}

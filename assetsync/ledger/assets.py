@@ -1,0 +1,97 @@
+"""Assets with a known id on their way to `verified`: what is to be read back, indexed and shown as wrong."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from assetsync.core.states import Event
+from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row
+from assetsync.ledger.store import Store
+
+
+class Assets:
+    """The ledger's side of verifying and indexing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def to_verify(self, now: float, limit: int = 100) -> list[FileRow]:
+        """Give stored assets whose next reading back is due."""
+        rows = self._store.rows(
+            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + 900)"
+            " ORDER BY due_at, id LIMIT ?2",
+            now,
+            limit,
+        )
+        return [file_row(row) for row in rows]
+
+    def next_verify(self) -> float | None:
+        """Give when the next reading back is due."""
+        row = self._store.rows("SELECT MIN(due_at) FROM files WHERE state = 'stored'")[0]
+        return None if row[0] is None else float(row[0])
+
+    def to_index(self, uploaded_before: float, asked_before: float, limit: int = 500) -> list[FileRow]:
+        """Give assets that are seen in the database but not findable, long enough after upload and last request."""
+        rows = self._store.rows(
+            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND findable_at IS NULL"
+            " AND seen_at IS NOT NULL AND COALESCE(uploaded_at, queued_at) <= ?"
+            " AND (index_asked_at IS NULL OR index_asked_at <= ?) ORDER BY id LIMIT ?",
+            uploaded_before,
+            asked_before,
+            limit,
+        )
+        return [file_row(row) for row in rows]
+
+    def next_index(self) -> float | None:
+        """Give the earliest time from which an asset has waited to be indexed."""
+        row = self._store.rows(
+            "SELECT MIN(COALESCE(index_asked_at, uploaded_at, queued_at)) FROM files"
+            " WHERE state = 'stored' AND findable_at IS NULL AND seen_at IS NOT NULL"
+        )[0]
+        return None if row[0] is None else float(row[0])
+
+    def findable_sample(self, limit: int) -> list[str]:
+        """Give ids of assets that were findable when last looked at, the latest first."""
+        rows = self._store.rows(
+            "SELECT assetid FROM files WHERE state = 'verified' AND findable_at IS NOT NULL ORDER BY id DESC LIMIT ?",
+            limit,
+        )
+        return [str(row[0]) for row in rows]
+
+    def asked(self, ids: Sequence[int], now: float) -> None:
+        """Record that the service was asked to index these."""
+        self._store.write(
+            lambda conn: conn.executemany("UPDATE files SET index_asked_at = ? WHERE id = ?", [(now, i) for i in ids])
+        )
+
+    def apply_all(self, events: Sequence[tuple[int, Event | None, dict[str, Any]]], now: float) -> None:
+        """Record what readings back showed, in one commit: (row, event or None, columns)."""
+
+        def work(conn: Any) -> None:
+            for file_id, event, changes in events:
+                if event is not None:
+                    apply(conn, file_id, event, now, **changes)
+                elif changes:
+                    names = ", ".join(f"{name} = ?" for name in changes)
+                    conn.execute(f"UPDATE files SET {names} WHERE id = ?", (*changes.values(), file_id))
+
+        if events:
+            self._store.write(work)
+
+    def unseen(self, file_id: int, detail: str, now: float) -> None:
+        """Put a row in doubt whose id the service does not show; its last attempt is open again."""
+
+        def work(conn: Any) -> None:
+            row = conn.execute(
+                "SELECT MAX(id), assetid FROM attempts, files WHERE file_id = ? AND files.id = ?", (file_id, file_id)
+            ).fetchone()
+            if row[0] is not None:
+                conn.execute(
+                    "UPDATE attempts SET closed_at = NULL, result = NULL, parked = 1, accepted_id = ?, why = 'unseen',"
+                    " look_at = ?, grace_boot = NULL WHERE id = ?",
+                    (row[1], now, row[0]),
+                )
+                apply(conn, file_id, Event.UNSEEN, now, reason="unseen", detail=detail)
+            else:
+                apply(conn, file_id, Event.MISSING, now, reason="unseen", detail=detail)
+
+        self._store.write(work)

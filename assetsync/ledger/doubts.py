@@ -1,0 +1,219 @@
+"""Open doubts: what is to be looked up, what a look-up showed, and how a doubt ends."""
+
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from assetsync.core.doubt import Grace, Judgement, Verdict
+from assetsync.core.states import Event
+from assetsync.ledger.rows import ATTEMPT_COLUMNS, FILE_COLUMNS, AttemptRow, FileRow, apply, attempt_row, file_row
+from assetsync.ledger.store import Store
+from assetsync.model import Asset
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDoubt:
+    """A file version in doubt and the attempt that the doubt is about."""
+
+    file: FileRow
+    attempt: AttemptRow
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another open attempt into the same folder, which may be what made an asset."""
+
+    attempt_id: int
+    sent_name: str
+    size: int
+    md5: str | None
+    in_flight: bool
+
+
+class Doubts:
+    """The ledger's side of resolving."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def count(self) -> int:
+        """Give how many versions are in doubt."""
+        return int(self._store.rows("SELECT COUNT(*) FROM files WHERE state = 'in_doubt'")[0][0])
+
+    def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:
+        """Give doubts whose next look-up is due, those of one folder together."""
+        rows = self._store.rows(
+            f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE closed_at IS NULL AND ended_at IS NOT NULL"
+            " AND (look_at <= ?1 OR look_at > ?1 + 900)"
+            " AND (SELECT state FROM files WHERE id = a.file_id) = 'in_doubt'"
+            " ORDER BY destfolderid, id LIMIT ?2",
+            now,
+            limit,
+        )
+        return [OpenDoubt(self._file(row["file_id"]), attempt_row(row)) for row in rows]
+
+    def of(self, file_id: int) -> AttemptRow | None:
+        """Give the open attempt of a version."""
+        sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE file_id = ? AND closed_at IS NULL ORDER BY id DESC"
+        rows = self._store.rows(sql, file_id)
+        return attempt_row(rows[0]) if rows else None
+
+    def next_look(self) -> float | None:
+        """Give when the next look-up is due."""
+        row = self._store.rows(
+            "SELECT MIN(look_at) FROM attempts a WHERE closed_at IS NULL AND ended_at IS NOT NULL"
+            " AND (SELECT state FROM files WHERE id = a.file_id) = 'in_doubt'"
+        )[0]
+        return None if row[0] is None else float(row[0])
+
+    def rivals(self, attempt: AttemptRow) -> list[Rival]:
+        """Give the other open attempts into the folder of this one."""
+        rows = self._store.rows(
+            "SELECT id, sent_name, size, md5, ended_at IS NULL FROM attempts"
+            " WHERE destfolderid = ? AND id <> ? AND closed_at IS NULL",
+            attempt.destfolderid,
+            attempt.id,
+        )
+        return [Rival(row[0], row[1], row[2], row[3], bool(row[4])) for row in rows]
+
+    def owned(self, assetids: Collection[str]) -> set[str]:
+        """Tell which of the ids belong to live rows."""
+        return self._known(
+            "SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid IN", assetids
+        )
+
+    def recorded(self, assetids: Collection[str]) -> set[str]:
+        """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
+        return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
+
+    def newest_attempt(self) -> int:
+        """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""
+        return int(self._store.rows("SELECT COALESCE(MAX(id), 0) FROM attempts")[0][0])
+
+    def first_seen(self, assetids: Collection[str]) -> dict[str, tuple[int, int]]:
+        """Give, for assets seen before, the newest attempts when the first look-up that showed them began and ended."""
+        found: dict[str, tuple[int, int]] = {}
+        for part in _parts(list(assetids)):
+            marks = ", ".join("?" * len(part))
+            sql = f"SELECT assetid, seen_from, seen_to FROM sightings WHERE assetid IN ({marks})"
+            found |= {row[0]: (row[1], row[2]) for row in self._store.rows(sql, *part)}
+        return found
+
+    def sight(self, assets: Iterable[Asset], span: tuple[int, int], now: float, *, why: str = "") -> None:
+        """Remember assets that no live row owns; the order of the first sight stays.
+
+        `span` is the newest attempt when the look-up began and when it ended.
+        """
+        values = [
+            (a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, *span, why) for a in assets
+        ]
+        if values:
+            self._store.write(lambda conn: _sight(conn, values))
+
+    def looked(self, looks: Sequence[tuple[int, Grace, float]]) -> None:
+        """Record answered look-ups: (attempt, its grace after them, when to look again)."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            conn.executemany(
+                "UPDATE attempts SET grace_boot = ?, grace_first = ?, grace_last = ?, look_at = ?, looks = looks + 1"
+                " WHERE id = ?",
+                [(g.boot, g.first, g.last, at, attempt) for attempt, g, at in looks],
+            )
+
+        if looks:
+            self._store.write(work)
+
+    def unanswered(self, attempt_ids: Sequence[int], look_at: float) -> None:
+        """Put look-ups off that got no answer; the grace is not touched, so that its gap shows."""
+        self._store.write(
+            lambda conn: conn.executemany(
+                "UPDATE attempts SET look_at = ? WHERE id = ?", [(look_at, attempt) for attempt in attempt_ids]
+            )
+        )
+
+    def hashed(self, attempt_id: int, file_id: int, md5: str) -> None:
+        """Record the digest of what was sent, read again after an unclean stop."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            conn.execute("UPDATE attempts SET md5 = ? WHERE id = ?", (md5, attempt_id))
+            conn.execute("UPDATE files SET md5 = ? WHERE id = ?", (md5, file_id))
+
+        self._store.write(work)
+
+    def decide(self, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
+        """End a doubt as the verdict says, and list what it brought to light."""
+        file, attempt = doubt.file, doubt.attempt
+
+        def work(conn: sqlite3.Connection) -> None:
+            for assetid in verdict.suspected:
+                _explain(conn, assetid, "suspected", file)
+            for assetid in verdict.doubled:
+                _explain(conn, assetid, "doubled", file)
+            if verdict.judgement is Judgement.WAIT:
+                conn.execute("UPDATE files SET detail = ? WHERE id = ?", (verdict.reason, file.id))
+                return
+            if verdict.judgement is Judgement.UNDECIDABLE:
+                # The attempt stays open, so that `retry` looks again, but no longer holds its name back.
+                conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (attempt.id,))
+                word = "refused_as_duplicate" if attempt.is_duplicate else "undecidable"
+                detail = f"{verdict.reason}; look in the service, then `assetsync doubt resolve PATH`"
+                apply(conn, file.id, Event.UNDECIDABLE, now, reason=word, detail=detail)
+                if verdict.assetid is not None and not attempt.is_duplicate:
+                    _explain(conn, verdict.assetid, "damaged", file)
+                return
+            conn.execute(
+                "UPDATE attempts SET closed_at = ?, result = ? WHERE id = ?", (now, str(verdict.judgement), attempt.id)
+            )
+            if verdict.judgement is Judgement.FOUND:
+                _found(conn, file, verdict, now)
+                return
+            if verdict.assetid is not None:
+                _explain(conn, verdict.assetid, "damaged", file)
+            event = Event.DAMAGED if verdict.judgement is Judgement.DAMAGED else Event.ABSENT
+            apply(
+                conn, file.id, event, now,
+                absences=file.absences + 1, reason=str(verdict.judgement), detail=verdict.reason, due_at=now,
+                assetid=None, id_from=None, asset_folder=None,
+            )  # fmt: skip
+
+        self._store.write(work)
+
+    def _file(self, file_id: int) -> FileRow:
+        return file_row(self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", file_id)[0])
+
+    def _known(self, sql: str, assetids: Collection[str]) -> set[str]:
+        known: set[str] = set()
+        for part in _parts(list(assetids)):
+            known |= {row[0] for row in self._store.rows(f"{sql} ({', '.join('?' * len(part))})", *part)}
+        return known
+
+
+def _parts(ids: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
+    return (ids[i : i + size] for i in range(0, len(ids), size))
+
+
+def _found(conn: sqlite3.Connection, file: FileRow, verdict: Verdict, now: float) -> None:
+    conn.execute("DELETE FROM sightings WHERE assetid = ?", (verdict.assetid,))
+    apply(
+        conn, file.id, Event.FOUND, now,
+        assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id, uploaded_at=now, seen_at=now,
+        findable_at=None, index_asked_at=None, verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
+    )  # fmt: skip
+
+
+def _sight(conn: sqlite3.Connection, values: Sequence[tuple[object, ...]]) -> None:
+    conn.executemany(
+        "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_from, seen_to, why)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (assetid) DO UPDATE SET folder_id = excluded.folder_id, size = excluded.size,"
+        " md5 = excluded.md5, why = CASE WHEN why = '' THEN excluded.why ELSE why END",
+        values,
+    )
+
+
+def _explain(conn: sqlite3.Connection, assetid: str, why: str, file: FileRow) -> None:
+    """Say of a sighted asset what it is; proof is not taken back by a later suspicion."""
+    conn.execute(
+        "UPDATE sightings SET why = ?, file_id = ?, path = ? WHERE assetid = ? AND why <> 'damaged'",
+        (why, file.id, file.path, assetid),
+    )

@@ -1,0 +1,178 @@
+"""What the tree says, written down: new versions, replaced, vanished, unmapped and revived ones, sidecars."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from assetsync.core.states import Event
+from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row
+from assetsync.ledger.store import Store
+from assetsync.model import FileStat, State, Wanted
+
+_PAGE = 5000
+
+
+class Known(NamedTuple):
+    """The current row of a path, as the scan compares it."""
+
+    path: bytes
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    destfolderid: str
+    id: int
+    state: str
+
+
+class NewVersion(NamedTuple):
+    """A version to be queued; `replaces` is the row that was current for its path."""
+
+    path: bytes
+    stat: FileStat
+    destfolderid: str
+    folded_name: str
+    replaces: int | None
+
+
+class SidecarChange(NamedTuple):
+    """A sidecar as it is now (None: gone), and the one path, or the range of paths, that it speaks of."""
+
+    path: bytes
+    stat: FileStat | None
+    below: bytes | tuple[bytes, bytes]
+
+
+class Intake:
+    """The ledger's side of scanning and watching."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def current(self, after: bytes = b"") -> Iterator[Known]:
+        """Give the current row of every path in byte order, in pages."""
+        sql = (
+            "SELECT path, size, mtime_ns, ctime_ns, inode, destfolderid, id, state FROM files"
+            " WHERE wanted = 'yes' AND path > ? ORDER BY path LIMIT ?"
+        )
+        while True:
+            page = self._store.rows(sql, after, _PAGE)
+            yield from (Known._make(row) for row in page)
+            if len(page) < _PAGE:
+                return
+            after = page[-1][0]
+
+    def current_of(self, path: bytes) -> FileRow | None:
+        """Give the current row of one path."""
+        rows = self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE path = ? AND wanted = 'yes'", path)
+        return file_row(rows[0]) if rows else None
+
+    def enqueue(self, versions: Sequence[NewVersion], now: float, *, due_at: float | None = None) -> int:
+        """Queue new versions, each replacing the current one of its path; gives how many there are now to send.
+
+        A version that is the very one of a row put aside as unmapped revives that row instead.
+        """
+        due = now if due_at is None else due_at
+        return self._store.write(lambda conn: sum(_enqueue(conn, version, now, due) for version in versions))
+
+    def unwanted(self, ids: Iterable[int], event: Event, now: float) -> None:
+        """Record that paths are gone (VANISHED) or no longer mapped (UNMAPPED)."""
+        known = list(ids)
+        if known:
+            self._store.write(lambda conn: [apply(conn, file_id, event, now) for file_id in known])
+
+    def remap(self, file_id: int, destfolderid: str) -> None:
+        """Point a row that was never sent to another folder, after its mapping changed."""
+        self._store.write(
+            lambda conn: conn.execute(
+                "UPDATE files SET destfolderid = ? WHERE id = ? AND state = 'queued' AND assetid IS NULL",
+                (destfolderid, file_id),
+            )
+        )
+
+    def drifted(self, file_id: int, what: str) -> None:
+        """Note what the tree or the configuration says of a file and the service does not."""
+        self._store.write(lambda conn: conn.execute("UPDATE files SET drift = ? WHERE id = ?", (what, file_id)))
+
+    def sidecars(self, after: bytes = b"") -> Iterator[tuple[bytes, FileStat]]:
+        """Give the known sidecars in byte order."""
+        sql = "SELECT path, size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path > ? ORDER BY path LIMIT ?"
+        while True:
+            page = self._store.rows(sql, after, _PAGE)
+            yield from ((row[0], FileStat(*row[1:])) for row in page)
+            if len(page) < _PAGE:
+                return
+            after = page[-1][0]
+
+    def sidecars_changed(self, changes: Sequence[SidecarChange], now: float) -> None:
+        """Record new, changed and vanished sidecars and what follows for the files that they speak of.
+
+        Files that a bad sidecar blocked are tried again; files that were sent have metadata that may differ now.
+        """
+
+        def work(conn: sqlite3.Connection) -> None:
+            for change in changes:
+                _sidecar_changed(conn, change, now)
+
+        if changes:
+            self._store.write(work)
+
+    def has_assets(self, mapping: bytes, destfolderid: str | None) -> bool:
+        """Whether files below a mapped folder have assets in that folder of the service."""
+        low, high = (mapping + b"/", mapping + b"0") if mapping else (b"", b"\xff" * 8)
+        rows = self._store.rows(
+            "SELECT EXISTS (SELECT 1 FROM files WHERE path >= ? AND path < ? AND wanted = 'yes'"
+            " AND destfolderid = ? AND assetid IS NOT NULL)",
+            low,
+            high,
+            destfolderid,
+        )
+        return bool(rows[0][0])
+
+    def size(self) -> int:
+        """Give how many paths are current."""
+        return int(self._store.rows("SELECT COUNT(*) FROM files WHERE wanted = 'yes'")[0][0])
+
+
+def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> int:
+    path, stat, destfolderid, folded_name, replaces = version
+    if replaces is not None:
+        apply(conn, replaces, Event.REPLACED, now)
+    aside = conn.execute(
+        "SELECT id FROM files WHERE path = ? AND wanted = ? AND destfolderid = ?"
+        " AND size = ? AND mtime_ns = ? AND ctime_ns = ? AND inode = ?",
+        (path, Wanted.UNMAPPED, destfolderid, *stat),
+    ).fetchone()
+    if aside is not None:
+        apply(conn, aside[0], Event.REVIVED, now)
+        return 0
+    conn.execute(
+        "INSERT INTO files (path, size, mtime_ns, ctime_ns, inode, destfolderid, folded_name, state, wanted, queued_at,"
+        " due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (path, *stat, destfolderid, folded_name, State.QUEUED, Wanted.YES, now, due_at),
+    )
+    return 1
+
+
+def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float) -> None:
+    path, stat, below = change
+    if stat is None:
+        conn.execute("DELETE FROM sidecars WHERE path = ?", (path,))
+    else:
+        conn.execute(
+            "INSERT INTO sidecars (path, size, mtime_ns, ctime_ns, inode) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns,"
+            " ctime_ns = excluded.ctime_ns, inode = excluded.inode",
+            (path, *stat),
+        )
+    where, values = ("path = ?", (below,)) if isinstance(below, bytes) else ("path >= ? AND path < ?", below)
+    blocked = conn.execute(
+        f"SELECT id FROM files WHERE {where} AND wanted = 'yes' AND state = 'blocked' AND reason = 'sidecar'",
+        values,
+    ).fetchall()
+    for row in blocked:
+        apply(conn, row[0], Event.RETRIED, now, reason=None, detail=None, due_at=now)
+    conn.execute(
+        f"UPDATE files SET drift = 'unread' WHERE {where} AND wanted = 'yes' AND state IN ('stored', 'verified')",
+        values,
+    )

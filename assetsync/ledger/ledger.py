@@ -1,0 +1,173 @@
+"""The ledger as its users see it: the parts by what they are for, and the start and end of a holder's session."""
+
+import json
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from assetsync.errors import LedgerError
+from assetsync.ledger.assets import Assets
+from assetsync.ledger.doubts import Doubts
+from assetsync.ledger.intake import Intake
+from assetsync.ledger.outcomes import Outcomes
+from assetsync.ledger.queue import Queue
+from assetsync.ledger.repair import Repair
+from assetsync.ledger.reports import Reports
+from assetsync.ledger.store import Store, open_beside, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something that a command beside the holder of the lock asked for."""
+
+    id: int
+    verb: str
+    argument: dict[str, object]
+
+
+class Ledger:
+    """A ledger that this process sends for (`open_ledger`) or only looks at (`read_ledger`)."""
+
+    def __init__(self, store: Store, start_no: int = 0, *, restored: bool = False) -> None:
+        self.store = store
+        self.start_no = start_no
+        self.restored = restored
+        self.intake = Intake(store)
+        self.queue = Queue(store, start_no)
+        self.outcomes = Outcomes(store)
+        self.doubts = Doubts(store)
+        self.assets = Assets(store)
+        self.repair = Repair(store)
+        self.reports = Reports(store)
+
+    def set_fact(self, name: str, value: str | None) -> None:
+        """Write one of the facts that concern the whole ledger."""
+        self.store.write(lambda conn: _set_fact(conn, name, value))
+
+    def pull_brake(self, kind: str, subject: str, detail: str, amount: int, now: float) -> bool:
+        """Record a brake; False when it is pulled already."""
+
+        def work(conn: sqlite3.Connection) -> bool:
+            done = conn.execute(
+                "INSERT INTO brakes (kind, subject, detail, amount, pulled_at) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT (kind, subject) WHERE resumed_at IS NULL DO NOTHING",
+                (kind, subject, detail, amount, now),
+            )
+            return done.rowcount == 1
+
+        return self.store.write(work)
+
+    def resume(self, brake_id: int | None, now: float) -> int:
+        """Release one brake, or all; gives how many."""
+        where, values = ("", ()) if brake_id is None else (" AND id = ?", (brake_id,))
+        return self.store.write(
+            lambda conn: (
+                conn.execute(
+                    f"UPDATE brakes SET resumed_at = ? WHERE resumed_at IS NULL{where}",
+                    (now, *values),
+                ).rowcount
+            )
+        )
+
+    def resumed_amount(self, kind: str, subject: str, since: float) -> int | None:
+        """Give how much a person has allowed by releasing such a brake since then."""
+        rows = self.store.rows(
+            "SELECT MAX(amount) FROM brakes WHERE kind = ? AND subject = ? AND resumed_at >= ?", kind, subject, since
+        )
+        return None if rows[0][0] is None else int(rows[0][0])
+
+    def ask(self, verb: str, argument: dict[str, object], now: float) -> int:
+        """Leave a request for the holder of the lock; gives its number."""
+        return self.store.write(
+            lambda conn: int(
+                conn.execute(
+                    "INSERT INTO requests (verb, argument, asked_at) VALUES (?, ?, ?)",
+                    (verb, json.dumps(argument), now),
+                ).lastrowid
+                or 0
+            )
+        )
+
+    def asked(self) -> list[Request]:
+        """Give the requests that are not carried out yet."""
+        rows = self.store.rows("SELECT id, verb, argument FROM requests WHERE done_at IS NULL ORDER BY id LIMIT 100")
+        return [Request(row[0], row[1], json.loads(row[2])) for row in rows]
+
+    def answer(self, request_id: int, answer: str, now: float) -> None:
+        """Record that a request was carried out."""
+        self.store.write(
+            lambda conn: conn.execute(
+                "UPDATE requests SET done_at = ?, answer = ? WHERE id = ?", (now, answer, request_id)
+            )
+        )
+
+    def close(self) -> None:
+        """End the session."""
+        self.store.close()
+
+
+def open_ledger(path: Path, *, create: bool = True) -> Ledger:
+    """Take the lock, open the ledger for sending and count this start.
+
+    A counter that is behind its copy beside the ledger tells of a restored backup: every folder is then listed again
+    before anything is posted into it. Raises as `store.open_store` does.
+    """
+    store = open_store(path, create=create)
+    try:
+        epoch = _epoch_path(path)
+        copied = _read_epoch(epoch)
+
+        def work(conn: sqlite3.Connection) -> tuple[int, bool]:
+            row = conn.execute("SELECT value FROM facts WHERE name = 'start'").fetchone()
+            known = int(row[0]) if row else 0
+            start = max(known, copied) + 1
+            _set_fact(conn, "start", str(start))
+            if known < copied:
+                _set_fact(conn, "contact_from", str(start))
+            return start, known < copied
+
+        start_no, restored = store.write(work)
+        _write_epoch(epoch, start_no)
+    except BaseException:
+        store.close()
+        raise
+    return Ledger(store, start_no, restored=restored)
+
+
+def read_ledger(path: Path, *, writable: bool = False) -> Ledger:
+    """Open a ledger beside its holder, to read it or (writable) to leave requests; creates nothing."""
+    return Ledger(open_beside(path, writable=writable))
+
+
+def _set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:
+    conn.execute(
+        "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )
+
+
+def _epoch_path(path: Path) -> Path:
+    return path.with_name(path.name + ".epoch")
+
+
+def _read_epoch(path: Path) -> int:
+    try:
+        return int(path.read_text("ascii"))
+    except FileNotFoundError:
+        return 0
+    except ValueError as error:
+        raise LedgerError(
+            f"{path} does not hold a number", hint="remove it: every folder is then listed once"
+        ) from error
+
+
+def _write_epoch(path: Path, start_no: int) -> None:
+    temporary = path.with_name(path.name + ".new")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, str(start_no).encode("ascii"))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    temporary.replace(path)

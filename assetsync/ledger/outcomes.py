@@ -1,0 +1,149 @@
+"""What became of an attempt, written down: accepted, refused, unsent, lost; and what a crash left behind."""
+
+import sqlite3
+
+from assetsync.core.states import Event
+from assetsync.ledger.rows import apply
+from assetsync.ledger.store import Store
+from assetsync.model import Sent, State
+
+MAX_CRASHES = 5
+"""After so many unclean stops while one file was being sent, a person is asked to look."""
+
+
+class Outcomes:
+    """The ledger's side of the end of a POST."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def accepted(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> State:
+        """Record an accepted upload.
+
+        An id that another row had adopted belongs to this answer: the adopter is in doubt again. An id that another
+        answer gave before is not believed.
+        """
+        outcome = sent.outcome
+        assetid = outcome.assetid
+        assert assetid is not None, "an accepted upload has an id"
+
+        def work(conn: sqlite3.Connection) -> State:
+            owner = conn.execute(
+                "SELECT id, id_from FROM files WHERE assetid = ? AND id <> ? AND state NOT IN ('superseded', 'gone')",
+                (assetid, file_id),
+            ).fetchone()
+            if owner is not None and owner["id_from"] == "answer":
+                detail = f"the service answered with {assetid}, which is the id of another file"
+                _end(conn, attempt_id, sent, "id_taken", now)
+                return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
+            if owner is not None:
+                _dispute(conn, owner["id"], now)
+            _end(conn, attempt_id, sent, None, now, result="accepted")
+            conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
+            return apply(
+                conn, file_id, Event.ACCEPTED, now,
+                assetid=assetid, id_from="answer", filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,
+                asset_folder=_attempt_folder(conn, attempt_id), failures=0, reason=None, detail=None,
+                seen_at=None, findable_at=None, index_asked_at=None, verified_at=None, send_again=0,
+            )  # fmt: skip
+
+        return self._store.write(work)
+
+    def refused(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> None:
+        """Record an explicit refusal before anything was stored, which is this file's own matter."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            _end(conn, attempt_id, sent, sent.outcome.reason, now, result="refused")
+            apply(conn, file_id, Event.REFUSED, now, reason=sent.outcome.reason, detail=sent.outcome.detail)
+
+        self._store.write(work)
+
+    def unsent(self, attempt_id: int, file_id: int, sent: Sent, now: float, due_at: float) -> None:
+        """Record that nothing was stored and the file is to be sent later; a failure of the file itself is counted."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            _end(conn, attempt_id, sent, sent.outcome.reason, now, result="unsent")
+            apply(
+                conn, file_id, Event.UNSENT, now,
+                reason=sent.outcome.reason, detail=sent.outcome.detail, due_at=due_at,
+            )  # fmt: skip
+            conn.execute("UPDATE files SET failures = failures + 1 WHERE id = ?", (file_id,))
+
+        self._store.write(work)
+
+    def lost(self, attempt_id: int, file_id: int, sent: Sent, now: float, *, duplicate: bool = False) -> None:
+        """Record that the service may have stored the upload, or that it refuses it as a copy."""
+        event = Event.DUPLICATE if duplicate else Event.LOST
+        outcome = sent.outcome
+
+        def work(conn: sqlite3.Connection) -> None:
+            _end(conn, attempt_id, sent, outcome.reason, now)
+            conn.execute(
+                "UPDATE attempts SET is_duplicate = ?, look_at = ? WHERE id = ?", (int(duplicate), now, attempt_id)
+            )
+            changes: dict[str, object] = {"reason": outcome.reason, "detail": outcome.detail}
+            if sent.left == "all" and sent.md5:
+                changes["md5"] = sent.md5
+            apply(conn, file_id, event, now, **changes)
+
+        self._store.write(work)
+
+    def recover(self, now: float) -> int:
+        """After an unclean stop: put every attempt that was in flight in doubt. Gives how many there were."""
+
+        def work(conn: sqlite3.Connection) -> int:
+            flying = conn.execute(
+                "SELECT f.id, f.crashes, a.id AS attempt FROM files f JOIN attempts a"
+                " ON a.file_id = f.id AND a.closed_at IS NULL WHERE f.state = 'sending'"
+            ).fetchall()
+            for row in flying:
+                conn.execute(
+                    "UPDATE attempts SET ended_at = ?, why = 'unclean_stop', look_at = ? WHERE id = ?",
+                    (now, now, row["attempt"]),
+                )
+                detail = "assetsync was stopped while it was being sent"
+                apply(
+                    conn, row["id"], Event.LOST, now, reason="unclean_stop", detail=detail, crashes=row["crashes"] + 1
+                )
+                if row["crashes"] + 1 >= MAX_CRASHES:
+                    detail = (
+                        f"assetsync died {MAX_CRASHES} times while it was being sent: look into why, then `retry` it"
+                    )
+                    conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (row["attempt"],))
+                    apply(conn, row["id"], Event.UNDECIDABLE, now, reason="crashes", detail=detail)
+            return len(flying)
+
+        return self._store.write(work)
+
+
+def _attempt_folder(conn: sqlite3.Connection, attempt_id: int) -> str:
+    return str(conn.execute("SELECT destfolderid FROM attempts WHERE id = ?", (attempt_id,)).fetchone()[0])
+
+
+def _end(
+    conn: sqlite3.Connection, attempt_id: int, sent: Sent, why: str | None, now: float, *, result: str | None = None
+) -> None:
+    """Write down what is known when a POST is over; with a `result` the attempt is decided."""
+    conn.execute(
+        "UPDATE attempts SET ended_at = ?, left_part = ?, handed = ?, handed_md5 = ?, why = ?, closed_at = ?,"
+        " result = ? WHERE id = ?",
+        (now, sent.left, sent.handed, sent.md5 or None, why, now if result else None, result, attempt_id),
+    )
+
+
+def _dispute(conn: sqlite3.Connection, file_id: int, now: float) -> None:
+    """Put a row in doubt again whose adopted asset turned out to be another upload's."""
+    last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (file_id,)).fetchone()[0]
+    if last is not None:
+        # Parked: its name may have an open attempt by now, which must not be in the way.
+        conn.execute(
+            "UPDATE attempts SET closed_at = NULL, result = NULL, parked = 1, look_at = ?, grace_boot = NULL"
+            " WHERE id = ?",
+            (now, last),
+        )
+    detail = "the asset it was taken for belongs to another upload"
+    apply(
+        conn, file_id, Event.DISPUTED, now,
+        assetid=None, id_from=None, asset_folder=None, verified_at=None, seen_at=None, findable_at=None,
+        reason="disputed", detail=detail, due_at=now,
+    )  # fmt: skip

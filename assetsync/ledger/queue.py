@@ -1,0 +1,252 @@
+"""The queue: what is due, what need not be sent, what is held, and the intent committed before a body leaves."""
+
+import sqlite3
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from assetsync.core.states import Event
+from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, read_file
+from assetsync.ledger.store import Store
+from assetsync.model import FileStat, Outcome, State
+
+LONGEST_BACKOFF = 900.0
+"""Seconds; a due time further away than this was set by a clock that has since been set back, and is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What is committed of an attempt before its first byte leaves; `md5` where the file was read whole before."""
+
+    file_id: int
+    destfolderid: str
+    sent_name: str
+    boundary: str
+    stat: FileStat
+    md5: str | None
+    meta_digest: str
+
+
+class NameBusy(Exception):
+    """Another attempt of the same name into the same folder is open: not an error, the file waits for its turn."""
+
+
+class Queue:
+    """The ledger's side of sending. `start_no` numbers the start of the program that opened it."""
+
+    def __init__(self, store: Store, start_no: int) -> None:
+        self._store = store
+        self._start_no = start_no
+
+    def due(self, now: float, limit: int, skip: Collection[int] = ()) -> list[FileRow]:
+        """Give up to `limit` versions that may be sent now, oldest due first, without those in `skip`."""
+        rows = self._store.rows(
+            f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
+            " AND (due_at <= ?1 OR due_at > ?1 + ?2)"
+            " AND destfolderid NOT IN (SELECT destfolderid FROM folders WHERE hold_until > ?1)"
+            " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"
+            "   AND o.state IN ('sending', 'in_doubt'))"
+            " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
+            "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
+            " ORDER BY due_at, id LIMIT ?3",
+            now,
+            LONGEST_BACKOFF,
+            limit + len(skip),
+        )
+        return [file_row(row) for row in rows if row["id"] not in skip][:limit]
+
+    def next_due(self) -> float | None:
+        """Give the earliest due time of the queue."""
+        row = self._store.rows("SELECT MIN(due_at) FROM files WHERE state = 'queued' AND wanted = 'yes'")[0]
+        return None if row[0] is None else float(row[0])
+
+    def has_size(self, file_id: int, destfolderid: str, size: int) -> bool:
+        """Whether another version or a sighted asset of this size is known in the folder, so that hashing pays."""
+        rows = self._store.rows(
+            "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
+            "   AND (assetid IS NOT NULL OR state IN ('sending', 'in_doubt')))"
+            " OR EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)",
+            destfolderid,
+            size,
+            file_id,
+        )
+        return bool(rows[0][0])
+
+    def equals(self, row: FileRow, md5: str) -> list[FileRow]:
+        """Give versions of the same content in the folder that have an asset or may have one, same path first.
+
+        A version in doubt whose bytes were never hashed counts if it is the same inode, size and mtime.
+        """
+        rows = self._store.rows(
+            f"SELECT {FILE_COLUMNS} FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
+            " AND (assetid IS NOT NULL OR state IN ('sending', 'in_doubt'))"
+            " AND (md5 = ?4 OR md5 IS NULL AND inode = ?5 AND mtime_ns = ?6)"
+            " ORDER BY path = ?7 DESC, state IN ('verified', 'stored') DESC, id DESC LIMIT 100",
+            row.destfolderid,
+            row.size,
+            row.id,
+            md5,
+            row.inode,
+            row.mtime_ns,
+            row.path,
+        )
+        return [file_row(found) for found in rows]
+
+    def sighted(self, row: FileRow, md5: str) -> str | None:
+        """Give the id of an asset of the same MD5 in the folder that no row owns."""
+        rows = self._store.rows(
+            "SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 = ?"
+            " AND NOT EXISTS (SELECT 1 FROM files WHERE assetid = s.assetid AND state NOT IN ('superseded', 'gone'))"
+            " AND NOT EXISTS (SELECT 1 FROM attempts WHERE accepted_id = s.assetid AND closed_at IS NULL)"
+            " ORDER BY first_seen, assetid LIMIT 1",
+            row.destfolderid,
+            row.size,
+            md5,
+        )
+        return str(rows[0][0]) if rows else None
+
+    def take_over(self, row: FileRow, old: FileRow, md5: str, now: float) -> State:
+        """Let the older version stand for this one, asset, attempts and all; the new row is merged into it."""
+
+        def work(conn: sqlite3.Connection) -> State:
+            current = read_file(conn, old.id)
+            if (current.state, current.path, current.assetid) != (old.state, old.path, old.assetid):
+                return State.QUEUED
+            conn.execute("UPDATE attempts SET file_id = ? WHERE file_id = ?", (old.id, row.id))
+            conn.execute("DELETE FROM files WHERE id = ? AND state = 'queued'", (row.id,))
+            return apply(
+                conn, old.id, Event.MOVED, now,
+                path=row.path, size=row.size, mtime_ns=row.mtime_ns, ctime_ns=row.ctime_ns, inode=row.inode,
+                md5=md5, folded_name=row.folded_name, due_at=now, drift="unread",
+            )  # fmt: skip
+
+        return self._store.write(work)
+
+    def adopt(self, row: FileRow, assetid: str, md5: str, now: float) -> None:
+        """Record an asset of equal content that was in the folder before anything was sent."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            apply(
+                conn, row.id, Event.ADOPTED, now,
+                assetid=assetid, id_from="adopted", asset_folder=row.destfolderid, md5=md5, due_at=now,
+                reason=None, detail=None, uploaded_at=None,
+            )  # fmt: skip
+            conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
+
+        self._store.write(work)
+
+    def begin(self, intent: Intent, now: float) -> int:
+        """Commit the attempt; the body may leave when this has returned. Gives its id; raises NameBusy."""
+
+        def work(conn: sqlite3.Connection) -> int:
+            try:
+                cursor = conn.execute(
+                    "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
+                    " inode, md5, meta_digest, start_no, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        intent.file_id,
+                        intent.destfolderid,
+                        intent.sent_name,
+                        intent.sent_name.casefold(),
+                        intent.boundary,
+                        intent.stat.size,
+                        intent.stat.mtime_ns,
+                        intent.stat.inode,
+                        intent.md5,
+                        intent.meta_digest,
+                        self._start_no,
+                        now,
+                    ),
+                )
+            except sqlite3.IntegrityError as error:
+                raise NameBusy from error
+            apply(
+                conn, intent.file_id, Event.CLAIMED, now,
+                md5=intent.md5, meta_digest=intent.meta_digest, drift=None, reason=None, detail=None,
+            )  # fmt: skip
+            conn.execute("UPDATE files SET attempts = attempts + 1 WHERE id = ?", (intent.file_id,))
+            return int(cursor.lastrowid or 0)
+
+        return self._store.write(work)
+
+    def hold(self, file_id: int, reason: str, detail: str, now: float) -> None:
+        """Block a version that must not be sent as it is."""
+        self._store.write(lambda conn: apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail))
+
+    def postpone(self, file_id: int, due_at: float) -> None:
+        """Let a version wait without counting it as a failure."""
+        self._store.write(lambda conn: conn.execute("UPDATE files SET due_at = ? WHERE id = ?", (due_at, file_id)))
+
+    def vanished(self, file_id: int, now: float) -> None:
+        """Record that a path was found empty when it was to be sent."""
+        self._store.write(lambda conn: apply(conn, file_id, Event.VANISHED, now))
+
+    def retry_blocked(self, reason: str, now: float) -> int:
+        """Let all files blocked for one reason be tried again; gives how many."""
+
+        def work(conn: sqlite3.Connection) -> int:
+            rows = conn.execute("SELECT id FROM files WHERE state = 'blocked' AND reason = ?", (reason,)).fetchall()
+            for row in rows:
+                apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
+            return len(rows)
+
+        return self._store.write(work)
+
+    def counts(self, now: float) -> tuple[int, int]:
+        """Give how many wanted files wait to be sent, and how many of these wait for a held folder."""
+        row = self._store.rows(
+            "SELECT COUNT(*), SUM(destfolderid IN (SELECT destfolderid FROM folders WHERE hold_until > ?))"
+            " FROM files WHERE state = 'queued' AND wanted = 'yes'",
+            now,
+        )[0]
+        return int(row[0]), int(row[1] or 0)
+
+    def needs_contact(self, destfolderid: str) -> bool:
+        """Whether the folder must be listed before anything is posted into it.
+
+        So it is before the first POST into a folder of which no row is verified, and after a restored backup.
+        """
+        rows = self._store.rows(
+            "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start >="
+            "   (SELECT COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'contact_from'), 0)))"
+            " OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = 'contact_from') AND EXISTS"
+            "   (SELECT 1 FROM files WHERE destfolderid = ?1 AND verified_at IS NOT NULL))",
+            destfolderid,
+        )
+        return not rows[0][0]
+
+    def contacted(self, destfolderid: str) -> None:
+        """Record that the folder was listed completely in this start."""
+        self._store.write(
+            lambda conn: conn.execute(
+                "INSERT INTO folders (destfolderid, contact_start) VALUES (?, ?)"
+                " ON CONFLICT (destfolderid) DO UPDATE SET contact_start = excluded.contact_start",
+                (destfolderid, self._start_no),
+            )
+        )
+
+    def hold_folder(self, destfolderid: str, outcome: Outcome, until: float) -> None:
+        """Hold a whole folder back: what is wrong with it is not the matter of its files."""
+        self._store.write(
+            lambda conn: conn.execute(
+                "INSERT INTO folders (destfolderid, hold_reason, hold_detail, hold_until) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (destfolderid) DO UPDATE SET hold_reason = excluded.hold_reason,"
+                " hold_detail = excluded.hold_detail, hold_until = excluded.hold_until",
+                (destfolderid, outcome.reason, outcome.detail, until),
+            )
+        )
+
+    def release_folders(self, now: float) -> None:
+        """Let held folders be tried again, with the files that their trouble blocked."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            held = conn.execute("SELECT destfolderid, hold_reason FROM folders WHERE hold_until IS NOT NULL").fetchall()
+            for folder in held:
+                blocked = conn.execute(
+                    "SELECT id FROM files WHERE state = 'blocked' AND destfolderid = ? AND reason = ?",
+                    (folder["destfolderid"], folder["hold_reason"]),
+                ).fetchall()
+                for row in blocked:
+                    apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
+            conn.execute("UPDATE folders SET hold_reason = NULL, hold_detail = NULL, hold_until = NULL")
+
+        self._store.write(work)

@@ -1,0 +1,94 @@
+"""What a person decides about a file: try it again, send it again, say what became of it."""
+
+import sqlite3
+
+from assetsync.core.states import Event, allowed
+from assetsync.ledger.rows import FileRow, apply, read_file
+from assetsync.ledger.store import Store
+from assetsync.model import Asset, State
+
+
+class Repair:
+    """The ledger's side of `retry` and `doubt resolve`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def retry(self, row: FileRow, now: float) -> State:
+        """Let a blocked file go on where its facts put it, and look at a doubt at once."""
+
+        def work(conn: sqlite3.Connection) -> State:
+            current = read_file(conn, row.id)
+            if current.state is State.IN_DOUBT:
+                conn.execute("UPDATE attempts SET look_at = ? WHERE file_id = ? AND closed_at IS NULL", (now, row.id))
+                return current.state
+            if not allowed(current.state, Event.RETRIED):
+                return current.state
+            conn.execute("UPDATE attempts SET look_at = ? WHERE file_id = ? AND closed_at IS NULL", (now, row.id))
+            return apply(
+                conn, row.id, Event.RETRIED, now,
+                reason=None, detail=None, due_at=now, failures=0, absences=0, crashes=0,
+                unseen_boot=None, seen_at=None, findable_at=None,
+            )  # fmt: skip
+
+        return self._store.write(work)
+
+    def send_again(self, row: FileRow, now: float) -> State:
+        """Queue a file although an asset of it is known or may exist; the known one is listed as replaced."""
+
+        def work(conn: sqlite3.Connection) -> State:
+            current = read_file(conn, row.id)
+            conn.execute(
+                "UPDATE attempts SET closed_at = ?, result = 'sent_again' WHERE file_id = ? AND closed_at IS NULL",
+                (now, row.id),
+            )
+            if current.assetid is not None:
+                conn.execute(
+                    "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_from, seen_to, why,"
+                    " file_id, path) SELECT ?, ?, ?, ?, ?, ?, 0, 0, 'replaced', ?, ?"
+                    " ON CONFLICT (assetid) DO UPDATE SET why = 'replaced'",
+                    (
+                        current.assetid, current.asset_folder or current.destfolderid, current.folded_name,
+                        current.size, current.md5, now, current.id, current.path,
+                    ),
+                )  # fmt: skip
+            return apply(
+                conn, row.id, Event.SENT_AGAIN, now,
+                assetid=None, id_from=None, asset_folder=None, send_again=1, due_at=now,
+                reason=None, detail=None, failures=0, absences=0, crashes=0,
+                uploaded_at=None, seen_at=None, findable_at=None, index_asked_at=None, verified_at=None,
+            )  # fmt: skip
+
+        return self._store.write(work)
+
+    def is_asset(self, row: FileRow, asset: Asset, now: float) -> State:
+        """Record a person's word that this asset, just seen in the service, is the file; it is read back next."""
+
+        def work(conn: sqlite3.Connection) -> State:
+            _close(conn, row.id, "resolved", now)
+            conn.execute("DELETE FROM sightings WHERE assetid = ?", (asset.id,))
+            return apply(
+                conn, row.id, Event.SETTLED_BY_HAND, now,
+                assetid=asset.id, id_from="adopted", asset_folder=asset.folder_id, reason=None, detail=None,
+                due_at=now, uploaded_at=now, seen_at=None, findable_at=None, verified_at=None,
+            )  # fmt: skip
+
+        return self._store.write(work)
+
+    def is_absent(self, row: FileRow, now: float) -> State:
+        """Record a person's word that nothing of the file is in the service: it is sent again."""
+
+        def work(conn: sqlite3.Connection) -> State:
+            _close(conn, row.id, "resolved", now)
+            return apply(
+                conn, row.id, Event.SETTLED_BY_HAND, now,
+                assetid=None, id_from=None, asset_folder=None, reason=None, detail=None, due_at=now, absences=0,
+            )  # fmt: skip
+
+        return self._store.write(work)
+
+
+def _close(conn: sqlite3.Connection, file_id: int, result: str, now: float) -> None:
+    conn.execute(
+        "UPDATE attempts SET closed_at = ?, result = ? WHERE file_id = ? AND closed_at IS NULL", (now, result, file_id)
+    )

@@ -1,0 +1,148 @@
+"""What the ledger tells people and machines: counts, files, orphans. Reads only."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
+from assetsync.ledger.store import Store
+from assetsync.model import State
+
+_NOT_OWNED = (
+    "NOT EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0}.assetid AND l.state NOT IN ('superseded', 'gone'))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many current files stand in each state, and what else keeps a site from being in sync."""
+
+    states: dict[State, int]
+    bytes_verified: int = 0
+    held: int = 0
+    unresolved_history: int = 0
+
+    def of(self, *states: State) -> int:
+        """Add up some states."""
+        return sum(self.states.get(state, 0) for state in states)
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """An asset in the service that no live file stands behind, and why."""
+
+    assetid: str
+    path: bytes | None
+    destfolderid: str
+    size: int | None
+    md5: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Brake:
+    """A pause that waits for a person."""
+
+    id: int
+    kind: str
+    subject: str
+    detail: str
+    amount: int
+    pulled_at: float
+
+
+class Reports:
+    """Views of the ledger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def counts(self, now: float) -> Counts:
+        """Count the current files by state."""
+        rows = self._store.rows("SELECT state, COUNT(*), SUM(size) FROM files WHERE wanted = 'yes' GROUP BY state")
+        held = self._store.rows(
+            "SELECT COUNT(*) FROM files WHERE state = 'queued' AND wanted = 'yes'"
+            " AND destfolderid IN (SELECT destfolderid FROM folders WHERE hold_until > ?)",
+            now,
+        )
+        history = self._store.rows(
+            "SELECT COUNT(*) FROM files WHERE wanted IN ('replaced', 'gone') AND state IN ('sending', 'in_doubt')"
+        )
+        return Counts(
+            {State(row[0]): int(row[1]) for row in rows},
+            sum(int(row[2]) for row in rows if row[0] == State.VERIFIED),
+            int(held[0][0]),
+            int(history[0][0]),
+        )
+
+    def files(self, state: State | None = None, *, history: bool = False) -> Iterator[FileRow]:
+        """Give the current row of every path in byte order, or all rows with `history`."""
+        where = ["(path, id) > (?, ?)"]
+        values: list[object] = []
+        if not history:
+            where.insert(0, "wanted = 'yes'")
+        if state is not None:
+            where.insert(0, "state = ?")
+            values.append(state)
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {' AND '.join(where)} ORDER BY path, id LIMIT ?"
+        return (file_row(row) for row in self._store.pages(sql, "path, id", (b"", 0), *values))
+
+    def of_path(self, path: bytes) -> list[FileRow]:
+        """Give all versions of one path, the current one first."""
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE path = ? ORDER BY wanted = 'yes' DESC, id DESC"
+        return [file_row(row) for row in self._store.rows(sql, path)]
+
+    def blocked(self, limit: int) -> list[FileRow]:
+        """Give some of the blocked files, the first by id."""
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'blocked' AND wanted = 'yes' ORDER BY id LIMIT ?"
+        return [file_row(row) for row in self._store.rows(sql, limit)]
+
+    def holds(self, now: float) -> dict[str, str]:
+        """Give the folders that are held back, with the sentence that says why."""
+        rows = self._store.rows("SELECT destfolderid, hold_detail FROM folders WHERE hold_until > ?", now)
+        return {row[0]: row[1] for row in rows}
+
+    def brakes(self) -> list[Brake]:
+        """Give the brakes that wait for a person."""
+        rows = self._store.rows(
+            "SELECT id, kind, subject, detail, amount, pulled_at FROM brakes WHERE resumed_at IS NULL ORDER BY id"
+        )
+        return [Brake(*row) for row in rows]
+
+    def orphans(self, gone_before: float) -> Iterator[Orphan]:
+        """Give assets without a live file: history (deleted ones only if gone before then) and unexplained sightings.
+
+        Never one that a live row owns, or that a doubt which is still open may turn out to need.
+        """
+        history = self._store.pages(
+            "SELECT id, assetid, path, asset_folder, destfolderid, size, md5, state FROM files f"
+            " WHERE state IN ('superseded', 'gone') AND assetid IS NOT NULL"
+            " AND (state = 'superseded' OR rested_at < ?)"
+            # Until its successor is stored, the old asset is the only one that the DAM has of the file.
+            " AND NOT EXISTS (SELECT 1 FROM files n WHERE n.path = f.path AND n.wanted = 'yes'"
+            "   AND n.state NOT IN ('stored', 'verified'))"
+            f" AND {_NOT_OWNED.format('f')}"
+            " AND id > ? ORDER BY id LIMIT ?",
+            "id",
+            (0,),
+            gone_before,
+        )
+        for row in history:
+            why = "replaced" if row["state"] == State.SUPERSEDED else "deleted"
+            folder = row["asset_folder"] or row["destfolderid"]
+            yield Orphan(row["assetid"], row["path"], folder, row["size"], row["md5"], why)
+        sightings = self._store.pages(
+            "SELECT assetid, path, folder_id, size, md5, why FROM sightings s WHERE why <> ''"
+            f" AND {_NOT_OWNED.format('s')}"
+            " AND NOT (why <> 'damaged' AND EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL"
+            "   AND a.destfolderid = s.folder_id AND (a.md5 = s.md5 OR s.md5 IS NULL AND a.size = s.size)))"
+            " AND assetid > ? ORDER BY assetid LIMIT ?",
+            "assetid",
+            ("",),
+        )
+        for row in sightings:
+            yield Orphan(row["assetid"], row["path"], row["folder_id"], row["size"], row["md5"], row["why"])
+
+    def fact(self, name: str) -> str | None:
+        """Give one of the facts that concern the whole ledger."""
+        rows = self._store.rows("SELECT value FROM facts WHERE name = ?", name)
+        return None if not rows else rows[0][0]

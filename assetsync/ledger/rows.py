@@ -1,0 +1,147 @@
+"""The rows of the ledger as values, and the one function through which a row changes its state."""
+
+import sqlite3
+from dataclasses import dataclass, fields
+from typing import Any
+
+from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
+from assetsync.errors import LedgerError
+from assetsync.model import FileStat, State, Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One version of one path; see the schema for each column."""
+
+    id: int
+    path: bytes
+    destfolderid: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    md5: str | None
+    state: State
+    wanted: Wanted
+    reason: str | None
+    detail: str | None
+    folded_name: str
+    assetid: str | None
+    id_from: str | None
+    asset_folder: str | None
+    filetype: str | None
+    meta_digest: str | None
+    drift: str | None
+    failures: int
+    attempts: int
+    absences: int
+    crashes: int
+    send_again: int
+    due_at: float
+    queued_at: float
+    uploaded_at: float | None
+    seen_at: float | None
+    findable_at: float | None
+    index_asked_at: float | None
+    verified_at: float | None
+    rested_at: float | None
+    unseen_boot: str | None
+    unseen_first: float | None
+    unseen_last: float | None
+
+    @property
+    def stat(self) -> FileStat:
+        """The facts of the file on disk that make this version."""
+        return FileStat(self.size, self.mtime_ns, self.ctime_ns, self.inode)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One POST that was begun; see the schema for each column."""
+
+    id: int
+    file_id: int
+    destfolderid: str
+    sent_name: str
+    folded_name: str
+    boundary: str
+    size: int
+    mtime_ns: int
+    inode: int
+    md5: str | None
+    meta_digest: str | None
+    start_no: int
+    started_at: float
+    ended_at: float | None
+    left_part: str | None
+    handed: int | None
+    handed_md5: str | None
+    accepted_id: str | None
+    is_duplicate: int
+    why: str | None
+    parked: int
+    closed_at: float | None
+    result: str | None
+    grace_boot: str | None
+    grace_first: float | None
+    grace_last: float | None
+    look_at: float
+    looks: int
+
+
+FILE_COLUMNS = ", ".join(f.name for f in fields(FileRow))
+ATTEMPT_COLUMNS = ", ".join(f.name for f in fields(AttemptRow))
+
+
+def file_row(row: sqlite3.Row) -> FileRow:
+    """Make the value of a `SELECT FILE_COLUMNS`."""
+    values = dict(row)
+    return FileRow(**{**values, "state": State(values["state"]), "wanted": Wanted(values["wanted"])})
+
+
+def attempt_row(row: sqlite3.Row) -> AttemptRow:
+    """Make the value of a `SELECT ATTEMPT_COLUMNS`."""
+    return AttemptRow(**dict(row))
+
+
+def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
+    """Read one row that must exist."""
+    row = conn.execute(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", (file_id,)).fetchone()
+    if row is None:
+        raise LedgerError(f"row {file_id} of the ledger is not there any more")
+    return file_row(row)
+
+
+def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **changes: Any) -> State:
+    """Let `event` happen to a row, with the columns it changes; gives the state after it.
+
+    Attempts must have been opened or closed before, as the event says. Raises IllegalTransition and changes nothing
+    where the table of states does not allow it.
+    """
+    row = conn.execute(
+        "SELECT state, wanted, assetid, verified_at, rested_at,"
+        " EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL) AS open"
+        " FROM files WHERE id = ?",
+        (file_id,),
+    ).fetchone()
+    if row is None:
+        raise LedgerError(f"row {file_id} of the ledger is not there any more")
+    before = State(row["state"])
+    wanted = WANTED_AFTER.get(event, Wanted(row["wanted"]))
+    facts = Facts(
+        wanted=wanted,
+        has_id=changes.get("assetid", row["assetid"]) is not None,
+        open_attempt=bool(row["open"]),
+        was_verified=changes.get("verified_at", row["verified_at"]) is not None,
+    )
+    after = transition(before, event, facts)
+    resting = after in (State.SUPERSEDED, State.GONE)
+    columns = {"state": after, "wanted": wanted, "rested_at": (row["rested_at"] or now) if resting else None} | changes
+    assignments = ", ".join(f"{name} = ?" for name in columns)
+    done = conn.execute(
+        f"UPDATE files SET {assignments} WHERE id = ? AND state = ?",
+        (*columns.values(), file_id, before),
+    )
+    if done.rowcount != 1:
+        raise LedgerError(f"row {file_id} of the ledger changed while it was written")
+    return after

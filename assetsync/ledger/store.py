@@ -1,0 +1,306 @@
+"""The ledger's file: opening, locking, migrating, and the one way to write to it.
+
+Writers hand in small pieces of work; those that wait at the same moment are committed together, so that many workers
+pay for one fsync. What is written, and what it means, is left to the modules beside this one.
+"""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import sqlite_utils
+
+from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerNewer
+from assetsync.ledger import schema
+
+T = TypeVar("T")
+
+_BUSY_SECONDS = 10.0
+_CORRUPT = ("malformed", "not a database", "corrupt")
+
+
+class _Slot(Generic[T]):
+    """One piece of work on its way through a commit."""
+
+    __slots__ = ("done", "error", "result", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
+        self.work = work
+        self.done = False
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+class Store:
+    """An open ledger. `write` is for any thread; `reader` gives each thread a connection of its own."""
+
+    def __init__(self, path: Path, *, read_only: bool, lock_fd: int | None = None) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._lock_fd = lock_fd
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._commit_lock = threading.Lock()
+        self._queue_lock = threading.Lock()
+        self._queue: list[_Slot[Any]] = []
+        self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
+
+    @property
+    def holds_lock(self) -> bool:
+        """Whether this process is the one that sends for the ledger."""
+        return self._lock_fd is not None
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in a transaction and return after it is on the disk (synchronous=FULL).
+
+        Work of other threads may share the commit; each piece stands in a savepoint of its own, so that its failure
+        undoes only itself. Raises what `work` raises, or LedgerError when the commit failed, and then nothing is kept.
+        """
+        slot = _Slot(work)
+        with self._queue_lock:
+            self._queue.append(slot)
+        with self._commit_lock:
+            if not slot.done:
+                self._commit_waiting()
+        if slot.error is not None:
+            raise slot.error
+        return slot.result  # type: ignore[return-value]
+
+    def _commit_waiting(self) -> None:
+        with self._queue_lock:
+            batch, self._queue = self._queue, []
+        conn = self._writer
+        assert conn is not None, "a ledger that was opened for reading is not written"
+        try:
+            conn.execute("BEGIN IMMEDIATE")
+            for slot in batch:
+                self._run_in_savepoint(conn, slot)
+            conn.execute("COMMIT")
+        except BaseException as error:
+            with contextlib.suppress(sqlite3.Error):
+                conn.execute("ROLLBACK")
+            failure = self.translate(error) if isinstance(error, sqlite3.Error) else error
+            for slot in batch:
+                slot.error = slot.error or failure
+            if not isinstance(error, sqlite3.Error):
+                raise
+        finally:
+            for slot in batch:
+                slot.done = True
+
+    def _run_in_savepoint(self, conn: sqlite3.Connection, slot: _Slot[Any]) -> None:
+        conn.execute("SAVEPOINT piece")
+        try:
+            slot.result = slot.work(conn)
+        except sqlite3.OperationalError:
+            # A full disk or an I/O error concerns the whole transaction, not this piece.
+            raise
+        except Exception as error:  # noqa: BLE001 - carried to the thread that asked, which raises it
+            conn.execute("ROLLBACK TO piece")
+            slot.error = self.translate(error) if isinstance(error, sqlite3.DatabaseError) else error
+        finally:
+            if conn.in_transaction:
+                conn.execute("RELEASE piece")
+
+    def reader(self) -> sqlite3.Connection:
+        """Give the calling thread's own read connection; no statement may be left unfinished on it."""
+        conn: sqlite3.Connection | None = getattr(self._local, "conn", None)
+        if conn is None:
+            conn = self._local.conn = _connect(self.path, read_only=True, alone=self._writer is None)
+            with self._queue_lock:
+                self._readers.append(conn)
+        return conn
+
+    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
+        """Read all rows of a bounded query."""
+        try:
+            return self.reader().execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self.translate(error) from error
+
+    def pages(
+        self, sql: str, key: str, start: tuple[Any, ...], *values: Any, size: int = 1000
+    ) -> Iterator[sqlite3.Row]:
+        """Read any number of rows by keyset: `sql` ends in `… > (?, …) ORDER BY … LIMIT ?` over the columns of `key`.
+
+        No cursor stays open between pages, so that the write-ahead log can be taken back while a long list is read.
+        """
+        columns = key.split(",")
+        while True:
+            page = self.rows(sql, *values, *start, size)
+            yield from page
+            if len(page) < size:
+                return
+            start = tuple(page[-1][column.strip()] for column in columns)
+
+    def translate(self, error: sqlite3.Error) -> LedgerError:
+        """Turn an error of SQLite into one of ours, keeping its words."""
+        text = str(error)
+        if any(word in text for word in _CORRUPT):
+            return LedgerDamaged(
+                f"the ledger {self.path} is damaged ({text})",
+                hint="move it aside and run `assetsync reconcile --adopt`: it is rebuilt from the tree and the service",
+            )
+        return LedgerError(f"the ledger {self.path} cannot be used ({text})", hint="check the disk it lies on")
+
+    def close(self) -> None:
+        """Close all connections and give the lock back."""
+        with self._queue_lock:
+            readers, self._readers = self._readers, []
+        for conn in readers:
+            conn.close()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+
+def open_store(path: Path, *, create: bool) -> Store:
+    """Take the lock and open the ledger for sending, migrated to this release.
+
+    Raises LedgerBusy (another process sends for it), LedgerMissing (unless `create`), LedgerNewer and LedgerDamaged.
+    """
+    if not create and not path.exists():
+        raise missing(path)
+    lock_fd = _take_lock(path)
+    try:
+        _migrate(path)
+        return Store(path, read_only=False, lock_fd=lock_fd)
+    except BaseException:
+        os.close(lock_fd)
+        raise
+
+
+def open_beside(path: Path, *, writable: bool = False) -> Store:
+    """Open a ledger that another process may be using, for reading or for leaving requests; creates nothing.
+
+    Raises LedgerMissing, LedgerNewer and LedgerDamaged.
+    """
+    if not path.exists():
+        raise missing(path)
+    store = Store(path, read_only=not writable)
+    try:
+        _check_release(store)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock of the ledger; creates nothing."""
+    try:
+        fd = os.open(_lock_path(path), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def missing(path: Path) -> LedgerMissing:
+    """Say that there is no ledger, and what makes one."""
+    return LedgerMissing(
+        f"there is no ledger at {path}",
+        hint="`assetsync reconcile` or `assetsync run` makes it; is this the right --config?",
+    )
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _take_lock(path: Path) -> int:
+    try:
+        fd = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise LedgerError(
+            f"the folder of the ledger {path} cannot be written ({error.strerror})",
+            hint="make the folder, or run as the user that owns it",
+        ) from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(fd)
+        raise LedgerBusy(
+            f"another assetsync process sends for the ledger {path}", hint="stop it first, or let it do the work"
+        ) from error
+    return fd
+
+
+def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Connection:
+    try:
+        if not read_only:
+            # Created with the mode it keeps: SQLite gives its side files the mode of the main file.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        uri = f"file:{quote(os.fsencode(path))}?mode={'ro' if read_only else 'rw'}"
+        if alone and not path.with_name(path.name + "-wal").exists():
+            # Without a writer there is no log to honour, and reading must not leave one behind.
+            uri += "&immutable=1"
+        conn = sqlite3.connect(
+            uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        conn.row_factory = sqlite3.Row
+        if not read_only:
+            conn.execute("PRAGMA journal_mode=WAL")
+            conn.execute("PRAGMA synchronous=FULL")
+        else:
+            conn.execute("PRAGMA query_only=ON")
+    except OSError as error:
+        raise LedgerError(f"the ledger {path} cannot be opened ({error.strerror})") from error
+    except sqlite3.Error as error:
+        if any(word in str(error) for word in _CORRUPT):
+            raise LedgerDamaged(f"{path} is no ledger or is damaged ({error})", hint="is the path right?") from error
+        raise LedgerError(
+            f"the ledger {path} cannot be opened ({error})", hint="run as the user that owns it"
+        ) from error
+    return conn
+
+
+def _migrate(path: Path) -> None:
+    conn = _connect(path, read_only=False)
+    try:
+        db = sqlite_utils.Database(conn, execute_plugins=False)
+        _refuse_newer(path, {m.name for m in schema.migrations.applied(db)})
+        schema.migrations.apply(db)
+    except sqlite3.Error as error:
+        raise LedgerDamaged(f"{path} is no ledger or is damaged ({error})", hint="is the path right?") from error
+    finally:
+        conn.close()
+
+
+def _check_release(store: Store) -> None:
+    conn = store.reader()
+    try:
+        applied = {
+            row[0] for row in conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set='assetsync'")
+        }
+    except sqlite3.Error as error:
+        raise LedgerDamaged(f"{store.path} is no ledger ({error})", hint="is the path right?") from error
+    _refuse_newer(store.path, applied)
+    if schema.known() - applied:
+        raise LedgerError(
+            f"the ledger {store.path} was written by an older release",
+            hint="run `assetsync reconcile` once to bring it up",
+        )
+
+
+def _refuse_newer(path: Path, applied: set[str]) -> None:
+    unknown = applied - schema.known()
+    if unknown:
+        raise LedgerNewer(
+            f"the ledger {path} was written by a newer release ({', '.join(sorted(unknown))})",
+            hint="install that release",
+        )

@@ -1,0 +1,285 @@
+"""`reconcile`: one shot over the whole way of the files, by the same parts that the daemon runs.
+
+Scan, send, resolve, index and verify until the site is in sync, or nothing left depends on time, or the wait is over.
+What to print and which exit code follows is the command's.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from assetsync.errors import KeyRefused, RootMissing, ServiceError
+from assetsync.flow.intake import ScanResult
+from assetsync.flow.requests import take_requests
+from assetsync.flow.send import Step
+from assetsync.flow.trouble import describe
+from assetsync.ledger.reports import Counts
+from assetsync.model import State
+from assetsync.site import Site
+
+log = structlog.get_logger()
+
+_TICK = 0.1
+_KEY_PROBES = 2
+_STOP_PATIENCE = 10.0
+
+
+class Progress(Protocol):
+    """Where a run tells how far it is."""
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        """Begin a phase: scan, upload, verify; `total` is in files where it is known."""
+
+    def at(self, done: int, bytes_done: int = 0) -> None:
+        """Tell how much of the phase is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of a run: what it did, how the site stands at its end, and what keeps it from being in sync."""
+
+    site: str
+    scanned: int
+    unchanged: int
+    uploaded: int
+    adopted: int
+    bytes_uploaded: int
+    seconds: float
+    verified: int
+    pending: int
+    in_doubt: int
+    blocked: int
+    in_sync: bool
+    unreadable: int = 0
+    braked: int = 0
+    trouble: str | None = None
+    interrupted: bool = False
+
+
+class Reconciler:
+    """One run over one site; `wait` in seconds counts from the last answered POST or the beginning of an outage."""
+
+    def __init__(self, site: Site, *, wait: float, adopt: bool, progress: Progress) -> None:
+        self._site = site
+        self._clock = site.edges.clock
+        self._ledger = site.edges.ledger
+        self._wait = wait
+        self._adopt = adopt
+        self._progress = progress
+        self._failure: BaseException | None = None
+        self._done = threading.Event()
+        self._passes = 0
+        self._idle_since: float | None = None
+
+    def run(self) -> Report:
+        """Do it all; raises RootMissing for a site that is not known yet, LedgerError, and whatever a worker met."""
+        started = self._clock.steady()
+        now = self._clock.now()
+        lost = self._ledger.outcomes.recover(now)
+        if lost:
+            log.warning("in doubt after an unclean stop", files=lost)
+        self._ledger.queue.release_folders(now)
+        self._ledger.queue.retry_blocked("unreadable", now)
+        self._site.brakes.check_mappings()
+        self._progress.phase("scan")
+        result = self._scan()
+        if self._adopt and not self._stopped():
+            self._list_folders()
+        with self._workers():
+            self._drive()
+        if self._failure is not None:
+            raise self._failure
+        return self._report(result, self._clock.steady() - started)
+
+    def _scan(self) -> ScanResult | None:
+        try:
+            return self._site.scan()
+        except RootMissing as error:
+            if self._ledger.intake.size() == 0:
+                raise
+            self._site.brakes.check_root(str(error))
+            return None
+
+    def _list_folders(self) -> None:
+        for destfolderid in sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all}):
+            try:
+                self._site.contact.list_folder(destfolderid)
+            except ServiceError as error:
+                self._trouble(error)
+                return
+
+    @contextlib.contextmanager
+    def _workers(self) -> Iterator[None]:
+        threads = [
+            threading.Thread(target=self._work, name=f"send-{number}", daemon=True)
+            for number in range(self._site.config.upload.workers)
+        ]
+        if not self._site.brakes.pulled():
+            for thread in threads:
+                thread.start()
+        try:
+            yield
+        finally:
+            # Bodies on their way get a moment to end.
+            self._done.set()
+            until = self._clock.steady() + _STOP_PATIENCE
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join(max(0.0, until - self._clock.steady()))
+            if any(thread.is_alive() for thread in threads):
+                # What is still on its way is cut, and recorded as cut: the next start need not guess.
+                self._site.edges.service.close()
+                for thread in threads:
+                    thread.join(_STOP_PATIENCE)
+
+    def _work(self) -> None:
+        try:
+            while not self._done.is_set() and not self._stopped():
+                if self._site.sender.step() is not Step.WORKED:
+                    self._done.wait(_TICK)
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
+            self._failure = self._failure or error
+            self._done.set()
+
+    def _drive(self) -> None:
+        """Resolve, index and verify beside the workers until the run is over."""
+        total = self._ledger.queue.counts(self._clock.now())[0]
+        self._progress.phase("upload", total)
+        sending = True
+        while not self._done.is_set() and not self._stopped():
+            counted = self._site.edges.tally.read()
+            idle = self._site.feed.idle()
+            if sending and idle:
+                sending = False
+                self._ledger.set_fact("queue_was_empty", "1")
+                self._progress.phase("verify", self._counts().of(*State) - self._counts().of(State.BLOCKED))
+            if sending:
+                self._progress.at(counted.handled, counted.bytes_uploaded)
+            else:
+                self._progress.at(self._counts().of(State.VERIFIED))
+            self._pass(counts=not sending)
+            if self._is_over(idle=self._site.feed.idle()):
+                return
+            self._clock.wait(_TICK)
+
+    def _pass(self, *, counts: bool) -> None:
+        """Take each step that is due once; trouble with the service shuts the gate and is probed for."""
+        site = self._site
+        if site.gate.pause is not None:
+            if site.gate.probe_due() and site.probe():
+                log.info("the service answers again")
+            return
+        site.intake.look_again()
+        try:
+            if take_requests(site.edges):
+                site.feed.clear()
+            site.resolver.step()
+            site.indexer.step()
+            while site.verifier.step().confirmed and not self._stopped():
+                pass
+        except ServiceError as error:
+            self._trouble(error)
+        self._passes += counts
+
+    def _is_over(self, *, idle: bool) -> bool:
+        """Whether the site is in sync, or nothing left depends on time, or it was waited long enough."""
+        site = self._site
+        pause = site.gate.pause
+        if pause is not None and pause.reason == "key_refused" and pause.probes >= _KEY_PROBES:
+            return True
+        now = self._clock.steady()
+        if pause is not None:
+            return now - pause.since >= self._wait and (self._wait > 0 or pause.probes > 0)
+        braked = site.brakes.pulled()
+        if not (idle or braked or site.sender.too_doubtful()):
+            return False
+        counts = self._counts()
+        waiting = (
+            counts.of(State.STORED, State.IN_DOUBT, State.SENDING) + counts.unresolved_history + len(site.settling)
+        )
+        if not braked:
+            waiting += counts.of(State.QUEUED) - counts.held
+        if not waiting:
+            return True
+        since = max(site.sender.last_answer or 0.0, self._first_idle(now))
+        return now - since >= self._wait and self._passes > 0
+
+    def _first_idle(self, now: float) -> float:
+        """Give when there was first nothing to send: a run without a POST waits from there."""
+        if self._idle_since is None:
+            self._idle_since = now
+        return self._idle_since
+
+    def _trouble(self, error: ServiceError) -> None:
+        reason, retry_after = describe(error)
+        if self._site.gate.trouble(reason, str(error), retry_after):
+            log.warning("paused", reason=reason, detail=str(error), key=isinstance(error, KeyRefused))
+
+    def _stopped(self) -> bool:
+        return self._clock.wait(0)
+
+    def _counts(self) -> Counts:
+        return self._ledger.reports.counts(self._clock.now())
+
+    def _report(self, result: ScanResult | None, seconds: float) -> Report:
+        counts = self._counts()
+        counted = self._site.edges.tally.read()
+        pending = counts.of(State.QUEUED, State.SENDING, State.STORED) + len(self._site.settling)
+        in_doubt = counts.of(State.IN_DOUBT) + counts.unresolved_history
+        blocked = counts.of(State.BLOCKED)
+        brakes = self._ledger.reports.brakes()
+        complete = result is not None and result.report.complete and not self._site.settling.overflowed
+        pause = self._site.gate.pause
+        return Report(
+            site=self._site.config.site,
+            scanned=result.scanned if result else 0,
+            unchanged=result.unchanged if result else 0,
+            uploaded=counted.uploaded,
+            adopted=counted.adopted,
+            bytes_uploaded=counted.bytes_uploaded,
+            seconds=round(seconds, 3),
+            verified=counts.of(State.VERIFIED),
+            pending=pending,
+            in_doubt=in_doubt,
+            blocked=blocked,
+            in_sync=complete and not (pending or in_doubt or blocked or brakes),
+            unreadable=result.report.unreadable_count if result else 0,
+            braked=len(brakes),
+            trouble=None if pause is None else pause.detail,
+            interrupted=self._stopped(),
+        )
+
+
+def dry_run(site: Site) -> Report:
+    """Count what a run would do; changes nothing and may run beside a daemon. Raises RootMissing.
+
+    A renamed or touched file counts as one that would be uploaded: telling needs its digest, and that is not read.
+    """
+    started = site.edges.clock.steady()
+    result = site.scan(dry_run=True)
+    counts = site.edges.ledger.reports.counts(site.edges.clock.now())
+    waiting = counts.of(State.QUEUED)
+    pending = counts.of(State.QUEUED, State.SENDING, State.STORED) + result.unsettled
+    in_doubt, blocked = counts.of(State.IN_DOUBT) + counts.unresolved_history, counts.of(State.BLOCKED)
+    brakes = site.edges.ledger.reports.brakes()
+    would = result.to_send + result.unsettled + waiting
+    return Report(
+        site=site.config.site,
+        scanned=result.scanned,
+        unchanged=result.unchanged,
+        uploaded=would,
+        adopted=0,
+        bytes_uploaded=result.bytes_to_send,
+        seconds=round(site.edges.clock.steady() - started, 3),
+        verified=counts.of(State.VERIFIED),
+        pending=pending,
+        in_doubt=in_doubt,
+        blocked=blocked,
+        in_sync=result.report.complete and not (would or pending or in_doubt or blocked or brakes),
+        unreadable=result.report.unreadable_count,
+        braked=len(brakes),
+    )

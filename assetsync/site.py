@@ -1,0 +1,182 @@
+"""One site put together: every part of the flow, built from a configuration and the edges.
+
+Who drives them, in which order and for how long, is left to `reconcile`, the daemon and the simulation of the tests.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+from pydantic import SecretStr
+
+from assetsync.config.models import SiteConfig, mappings
+from assetsync.config.schedule import Interval
+from assetsync.core.mapping import Mappings
+from assetsync.errors import ServiceError
+from assetsync.flow.brake import Brakes, Limits
+from assetsync.flow.contact import Contact
+from assetsync.flow.edges import Edges
+from assetsync.flow.gate import Gate
+from assetsync.flow.index import Indexer
+from assetsync.flow.intake import Intake, ScanResult
+from assetsync.flow.plan import Plan
+from assetsync.flow.prepare import Preparer
+from assetsync.flow.resolve import Resolver
+from assetsync.flow.send import Feed, Sender
+from assetsync.flow.settle import Settling
+from assetsync.flow.told import Sidecars
+from assetsync.flow.trouble import describe
+from assetsync.flow.verify import Verifier
+from assetsync.ledger.ledger import Ledger
+from assetsync.model import Clock, SearchRequest, Service
+from assetsync.service.client import HttpService, ServiceSettings
+from assetsync.tree.opening import Tree
+from assetsync.tree.place import is_network_filesystem, network_mounts
+from assetsync.tree.report import ScanReport
+from assetsync.tree.scan import scan
+
+_NETWORK_SETTLE = 60.0
+_DOUBTS_PER_WORKER = 4
+
+
+@dataclass(slots=True)
+class Site:
+    """The parts of one site that act, ready to be driven."""
+
+    config: SiteConfig
+    edges: Edges
+    plan: Plan
+    settling: Settling
+    intake: Intake
+    brakes: Brakes
+    contact: Contact
+    gate: Gate
+    feed: Feed
+    sender: Sender
+    resolver: Resolver
+    verifier: Verifier
+    indexer: Indexer
+    sidecars: Sidecars = field(repr=False)
+
+    def scan(self, *, dry_run: bool = False) -> ScanResult:
+        """Look at the whole tree once and write down what it says; a brake may keep what is missing undecided.
+
+        Raises RootMissing.
+        """
+        report = ScanReport()
+        clock = self.edges.clock
+        # Beside the ledger and not where temporary files go: that may be in memory, or in the tree.
+        beside = str(self.config.ledger.parent) if self.config.ledger.parent.is_dir() else None
+        entries = scan(self.edges.tree, self.plan, report, stop=lambda: clock.wait(0), spill_folder=beside)
+        result = self.intake.scan(entries, report, dry_run=dry_run)
+        if dry_run:
+            return result
+        self.brakes.check_new(result)
+        if report.finished and self.brakes.allows_vanished(result):
+            self.intake.decide_missing(result)
+        return result
+
+    def probe(self) -> bool:
+        """Ask the service for next to nothing, to see whether it answers; during a pause this ends or prolongs it."""
+        # A name that no asset has: the database is asked, and the answer is short.
+        request = SearchRequest(searchfor="assetsync-probe", folderid=self._some_folder(), dbdirect=True)
+        try:
+            with self.edges.service.search(request) as assets:
+                for _asset in assets:
+                    pass
+        except ServiceError as error:
+            reason, retry_after = describe(error)
+            self.gate.trouble(reason, str(error), retry_after)
+            return False
+        self.gate.answered()
+        return True
+
+    def _some_folder(self) -> str:
+        return self.plan.mappings.all[0].destfolderid
+
+
+def make_service(config: SiteConfig, key: SecretStr) -> HttpService:
+    """Make the client for a configuration."""
+    service = config.service
+    return HttpService(
+        ServiceSettings(
+            base_url=service.base_url,
+            upload_url=service.upload_url,
+            api_key=key,
+            credential=service.credential,
+            ca_file=str(service.ca_file) if service.ca_file else None,
+            proxy=service.proxy,
+            connect_timeout=service.connect_timeout,
+            read_timeout=service.read_timeout,
+            connections=config.upload.workers,
+        )
+    )
+
+
+def make_tree(config: SiteConfig) -> Tree:
+    """Make the tree of a configuration; the root need not be there."""
+    return Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
+
+
+def make_plan(config: SiteConfig) -> Plan:
+    """Make the plan of what is mapped and ignored."""
+    return Plan(Mappings(mappings(config)), config.ignore)
+
+
+def settle_of(config: SiteConfig) -> float:
+    """Give the seconds for which a file must rest; more on network file systems, whose times and events lag."""
+    settle = config.watch.settle
+    root = bytes(config.root)
+    remote = is_network_filesystem(root) or bool(network_mounts(root))
+    return max(settle, _NETWORK_SETTLE) if settle and remote else settle
+
+
+def build(config: SiteConfig, ledger: Ledger, service: Service, clock: Clock, chance: random.Random) -> Site:
+    """Put a site together."""
+    edges = Edges(ledger, service, make_tree(config), clock, chance)
+    plan = make_plan(config)
+    settle = settle_of(config)
+    settling = Settling(settle)
+    gate = Gate(clock.steady, chance.random)
+    feed = Feed(ledger, clock)
+    contact = Contact(edges)
+    sidecars = Sidecars(edges.tree, clock, config.service.metadata_fields.table())
+    preparer = Preparer(
+        edges,
+        plan.mappings,
+        sidecars,
+        contact,
+        settle=settle,
+        max_file_size=config.upload.max_file_size,
+        resend_changed=config.policy.on_change == "upload",
+    )
+    index, verify = config.schedule.index, config.schedule.verify
+    indexes = index is not None and config.policy.verified_when == "findable"
+    # A cron line says when the daemon's job runs; what is due by then has waited a minute at least.
+    indexer = Indexer(edges, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
+    return Site(
+        config=config,
+        edges=edges,
+        plan=plan,
+        settling=settling,
+        intake=Intake(
+            edges,
+            plan,
+            settling,
+            settle=settle,
+            resend_moved=config.policy.on_move == "upload",
+            most_missing=config.brake.max_vanished,
+        ),
+        brakes=Brakes(edges, plan, Limits(config.brake.max_new_files, config.brake.max_vanished)),
+        contact=contact,
+        gate=gate,
+        feed=feed,
+        sender=Sender(edges, preparer, gate, feed, max_doubts=_DOUBTS_PER_WORKER * config.upload.workers),
+        resolver=Resolver(edges, grace=config.upload.doubt_grace),
+        verifier=Verifier(
+            edges,
+            longest=verify.seconds if isinstance(verify, Interval) else 300.0,
+            needs_index=lambda: indexes and not indexer.stopped,
+        ),
+        indexer=indexer,
+        sidecars=sidecars,
+    )
