@@ -1,0 +1,209 @@
+"""The application: which address is which operation, how its parameters are read, and what every answer has in common.
+
+The addresses are those of a live installation: base address `/razuna`, upload `/razuna/raz1/dam/index.cfm`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl
+
+from python_multipart.exceptions import FormParserError
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from assetsync.sandbox import forms
+from assetsync.sandbox.answers import html_answer, json_answer, json_stream, upload_answer
+from assetsync.sandbox.connection import read_chunk
+from assetsync.sandbox.control import Control
+from assetsync.sandbox.faults import Active, FaultBoard, FaultKind, Operation
+from assetsync.sandbox.multipart import FormReader, boundary_of
+from assetsync.sandbox.operation import Disturbances
+from assetsync.sandbox.search import search
+from assetsync.sandbox.settings import SandboxSettings
+from assetsync.sandbox.store import Store, new_id
+from assetsync.sandbox.upload import LOGIN_NOT_VALID, Kind, Received, Uploads, is_archive, key_is_valid
+
+BASE: Final = "/razuna"
+UPLOAD: Final = "/razuna/raz1/dam/index.cfm"
+_SEARCH: Final = f"{BASE}/global/api2/search.cfc"
+_LONGEST_HEAD: Final = 8192
+_LONGEST_FORM: Final = 16 * 1024 * 1024
+_REQUIRED: Final = {"searchassets": ("api_key", "searchfor"), "searchindex": ("api_key",)}
+_TRIGGERED: Final = "Indexing successfully triggered"
+
+
+class Service:
+    """The three operations as HTTP sees them."""
+
+    def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard) -> None:
+        self._settings = settings
+        self._store = store
+        self._uploads = Uploads(store, settings)
+        self.disturbances = Disturbances(board, settings.latency)
+
+    async def upload(self, request: Request) -> Response:
+        """Answer an upload (interface section 4.3)."""
+        active = self.disturbances.take(Operation.UPLOAD)
+        received = await self._receive(request, active)
+
+        async def work() -> Response:
+            if FaultKind.DATABASE_DOWN in active:
+                return html_answer(forms.UPLOAD_DATABASE_DOWN)
+            file = received.form.file if received.form else None
+            if file is not None and is_archive(file.sent_name):
+                result = await asyncio.to_thread(self._uploads.accept, received, active)
+            else:
+                result = self._uploads.accept(received, active)
+            if result.kind is Kind.LOGIN_PAGE:
+                return html_answer(forms.LOGIN_PAGE)
+            return upload_answer(
+                result,
+                referer=request.headers.get("referer", ""),
+                redirectto=received.parameters.get("redirectto", ""),
+                parameters=received.parameters.get("redirecttoparams", ""),
+                documented=self._settings.documented,
+            )
+
+        try:
+            return await self.disturbances.answer(active, work)
+        finally:
+            received.discard()
+
+    async def _receive(self, request: Request, active: Active) -> Received:
+        """Read a body to its end, or to where it was cut; the parameters may stand in the URL (section 4.3)."""
+        in_url = dict(parse_qsl(request.url.query, keep_blank_values=True))
+        limit = self._settings.max_content_length
+        announced = int(request.headers.get("content-length", "0"))
+
+        def wanted(fields: Mapping[str, str]) -> bool:
+            # The key is checked before the file is accepted (section 5); so is the size that was announced.
+            return key_is_valid(in_url | dict(fields), self._settings, active) and not (limit and announced > limit)
+
+        boundary = boundary_of(request.headers.get("content-type"))
+        try:
+            form = FormReader(boundary, self._store.incoming / new_id(), wanted) if boundary else None
+        except FormParserError:
+            form = None
+        try:
+            came = await _feed(request, form)
+        except BaseException:
+            # The sandbox stops while the body comes in.
+            Received({}, form, 0).discard()
+            raise
+        return Received(in_url | (form.fields if form else {}), form, max(came, announced))
+
+    async def search_or_index(self, request: Request) -> Response:
+        """Answer searchassets or searchIndex (interface sections 4.1 and 4.2), as GET or with a form body."""
+        given = {name.lower(): value for name, value in parse_qsl(request.url.query, keep_blank_values=True)}
+        if request.method == "POST":
+            body = bytearray()
+            more = True
+            while more:
+                data, more = await read_chunk(request.scope, request.receive)
+                body += data[: _LONGEST_FORM - len(body)]
+            form = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+            given |= {name.lower(): value for name, value in form}
+        method = given.get("method", "").lower()
+        active = self.disturbances.take(Operation.INDEX if method == "searchindex" else Operation.SEARCH)
+
+        async def work() -> Response:
+            return self._called(method, given, active, f"{request.url.scheme}://{request.url.netloc}")
+
+        return await self.disturbances.answer(active, work)
+
+    def _called(self, method: str, given: Mapping[str, str], active: Active, origin: str) -> Response:
+        documented = self._settings.documented
+        if not method:
+            return json_answer(forms.NO_METHOD, documented=documented, status=500)
+        if method not in _REQUIRED:
+            return json_answer(forms.invalid_request(), documented=documented)
+        missing = next((name for name in _REQUIRED[method] if name not in given), None)
+        if missing:
+            text = f"Value not provided for required argument {missing.upper()} of function {given['method']}()"
+            return json_answer(forms.runtime_error(text), documented=documented)
+        if method == "searchindex":
+            return self._index(given, active)
+        return self._search(given, active, origin)
+
+    def _index(self, given: Mapping[str, str], active: Active) -> Response:
+        documented = self._settings.documented
+        if FaultKind.DATABASE_DOWN not in active:
+            if not key_is_valid(given, self._settings, active):
+                return json_answer(forms.index_result(1, LOGIN_NOT_VALID, documented=documented), documented=documented)
+            wipes = FaultKind.INDEX_WIPES in active or self._settings.index_mode == "wipes"
+            if wipes or self._settings.index_mode == "adds":
+                ids = [each.strip().upper() for each in given.get("assetid", "").split(",")]
+                self._store.index(None if ids == ["ALL"] else ids, wipe=wipes)
+        # Success says nothing: it comes for unknown ids and even with the database down (observed).
+        return json_answer(forms.index_result(0, _TRIGGERED, documented=documented), documented=documented)
+
+    def _search(self, given: Mapping[str, str], active: Active, origin: str) -> Response:
+        documented = self._settings.documented
+        if FaultKind.DATABASE_DOWN in active:
+            return json_answer(forms.SEARCH_DATABASE_DOWN, documented=documented)
+        if not key_is_valid(given, self._settings, active):
+            return json_answer(forms.message_set(LOGIN_NOT_VALID, documented=documented), documented=documented)
+        if FaultKind.SEARCH_DOWN in active and given.get("dbdirect", "").lower() != "true":
+            return json_answer(forms.SEARCH_SERVER_DOWN, documented=documented)
+        found = search(self._store, given, origin=origin, documented=documented)
+        output = forms.Output.asked(given, documented=documented)
+        return json_stream(
+            forms.record_set(found.columns, found.rows, output, documented=documented), documented=documented
+        )
+
+
+async def _feed(request: Request, form: FormReader | None) -> int:
+    """Read the body to its end, or to where it was cut; gives how many bytes came."""
+    came = 0
+    more = True
+    while more:
+        data, more = await read_chunk(request.scope, request.receive)
+        came += len(data)
+        if form is not None:
+            form.feed(data)
+    if form is not None:
+        form.finish()
+    return came
+
+
+class Gate:
+    """What holds for every request: the longest head, and connections closed after each answer (observed)."""
+
+    def __init__(self, app: ASGIApp, *, keep_alive: bool) -> None:
+        self._app = app
+        self._keep_alive = keep_alive
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a head that is too long with 400 and no body (`index-url-too-long`), else pass the request on."""
+
+        async def closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and not self._keep_alive:
+                MutableHeaders(scope=message)["Connection"] = "close"
+            await send(message)
+
+        answer = Response(b"", 400) if _head_length(scope) > _LONGEST_HEAD else self._app
+        await answer(scope, receive, closing)
+
+
+def _head_length(scope: Scope) -> int:
+    """Bytes of request line and headers, as they came."""
+    target = len(scope["raw_path"]) + len(scope["query_string"]) + bool(scope["query_string"])
+    line = len(scope["method"]) + target + len("  HTTP/1.1\r\n")
+    return line + sum(len(name) + len(value) + len(": \r\n") for name, value in scope["headers"]) + len("\r\n")
+
+
+def make_app(settings: SandboxSettings, store: Store, board: FaultBoard) -> ASGIApp:
+    """Put the application together."""
+    service = Service(settings, store, board)
+    control = Control(settings, store, board, service.disturbances.log)
+    routes = [
+        Route(UPLOAD, service.upload, methods=["POST", "GET"]),
+        Route(_SEARCH, service.search_or_index, methods=["GET", "POST"]),
+        *control.routes(),
+    ]
+    return Gate(Starlette(routes=routes), keep_alive=settings.keep_alive)

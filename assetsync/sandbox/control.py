@@ -1,0 +1,129 @@
+"""What the sandbox offers beside the interface: faults, folders, the log, everything stored, and the page.
+
+None of this exists on a live service; all of it lies below `/_sandbox` but the page at `/`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from assetsync.errors import UsageError
+from assetsync.sandbox.faults import FaultBoard, fault_rule
+from assetsync.sandbox.page import PAGE_SIZE, PageView, page
+from assetsync.sandbox.settings import SandboxSettings
+from assetsync.sandbox.store import Store
+
+_PICTURES: Final = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "bmp": "image/bmp",
+}
+# What was uploaded is shown as pictures only and never run, whatever it holds.
+_SHUT: Final = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
+_PAGE_POLICY: Final = {"Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'"}
+
+
+class Control:
+    """The endpoints for whoever runs the sandbox."""
+
+    def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard, log: Counter[str]) -> None:
+        self._settings = settings
+        self._store = store
+        self._board = board
+        self._log = log
+
+    def routes(self) -> list[Route]:
+        """Give the addresses."""
+        return [
+            Route("/", self.page),
+            Route("/_sandbox/faults", self.faults),
+            Route("/_sandbox/faults", self.set_faults, methods=["POST"]),
+            Route("/_sandbox/folders", self.folders),
+            Route("/_sandbox/folders", self.create_folder, methods=["POST"]),
+            Route("/_sandbox/assets", self.assets),
+            Route("/_sandbox/log", self.log),
+            Route("/_sandbox/file/{assetid}", self.file),
+        ]
+
+    async def faults(self, _: Request) -> Response:
+        """Show the faults that are on."""
+        return JSONResponse({"faults": self._board.listing()})
+
+    async def set_faults(self, request: Request) -> Response:
+        """Switch on exactly the faults of `{"faults": [{"kind": …}], "seed": …}`; an empty list switches all off."""
+
+        def switch(given: Mapping[str, object]) -> Response:
+            rules = given.get("faults")
+            if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+                raise UsageError("The faults are missing", hint='send {"faults": [{"kind": "status", "times": 1}]}')
+            seed = given.get("seed")
+            self._board.replace([fault_rule(rule) for rule in rules], seed if isinstance(seed, int) else None)
+            return JSONResponse({"faults": self._board.listing()})
+
+        return await _with_json(request, switch)
+
+    async def folders(self, _: Request) -> Response:
+        """List the folders."""
+        return JSONResponse([{"id": key, "name": name} for key, name in self._store.folders().items()])
+
+    async def create_folder(self, request: Request) -> Response:
+        """Create the folder of `{"name": …, "id": …}`; without an id it gets one."""
+
+        def create(given: Mapping[str, object]) -> Response:
+            name, identifier = given.get("name"), given.get("id")
+            if not isinstance(name, str) or not name or not isinstance(identifier, str | None):
+                raise UsageError(
+                    "The folder has no name", hint='send {"name": "photos"}, and an "id" where you want one'
+                )
+            return JSONResponse({"id": self._store.create_folder(name, identifier), "name": name}, 201)
+
+        return await _with_json(request, create)
+
+    async def assets(self, _: Request) -> Response:
+        """List everything stored, whatever a search would show."""
+        return JSONResponse([asdict(asset) for asset in self._store.assets()])
+
+    async def log(self, _: Request) -> Response:
+        """Count the requests by operation."""
+        return JSONResponse({name: self._log[name] for name in ("upload", "search", "index")})
+
+    async def file(self, request: Request) -> Response:
+        """Give the bytes of an asset."""
+        asset = self._store.asset(request.path_params["assetid"])
+        if asset is None:
+            return Response(b"", 404)
+        picture = _PICTURES.get(asset.extension)
+        place = None if picture else asset.filename
+        media_type = picture or "application/octet-stream"
+        return FileResponse(self._store.content(asset.id), headers=_SHUT, media_type=media_type, filename=place)
+
+    async def page(self, request: Request) -> Response:
+        """Show what is stored, newest first."""
+        start = request.query_params.get("start", "0")
+        offset = int(start) if start.isascii() and start.isdigit() and len(start) < 10 else 0  # noqa: PLR2004
+        assets = self._store.assets(newest_first=True, limit=PAGE_SIZE + 1, offset=offset)
+        view = PageView(tuple(assets), offset, dict(self._log), self._board.listing(), self._settings.dialect)
+        return HTMLResponse(page(view), headers=_PAGE_POLICY)
+
+
+async def _with_json(request: Request, act: Callable[[Mapping[str, object]], Response]) -> Response:
+    """Act on a JSON object; what is wrong with it is answered with 400 and one sentence."""
+    try:
+        given = await request.json()
+    except (json.JSONDecodeError, UnicodeDecodeError) as exc:
+        return JSONResponse({"error": f"This is not JSON: {exc}"}, 400)
+    if not isinstance(given, dict):
+        return JSONResponse({"error": "This is no JSON object: send one in curly brackets"}, 400)
+    try:
+        return act(given)
+    except UsageError as exc:
+        return JSONResponse({"error": str(exc)}, 400)

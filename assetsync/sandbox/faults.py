@@ -1,0 +1,120 @@
+"""What can go wrong on request: which faults exist, and which of them hits the next request.
+
+Nothing is carried out here; `operation` and the operations themselves act on what `FaultBoard.take` hands them.
+"""
+
+import random
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+
+from assetsync.errors import UsageError
+
+
+class Operation(StrEnum):
+    """The three operations of the interface (section 4)."""
+
+    UPLOAD = "upload"
+    SEARCH = "search"
+    INDEX = "index"
+
+
+class FaultKind(StrEnum):
+    """Everything that can be switched on; `seconds`, `status` and `stored` are fields of the rule."""
+
+    LATENCY = "latency"  # every answer comes `seconds` later
+    HANG = "hang"  # the request is read, then nothing happens for `seconds`; an upload is stored after that
+    STATUS = "status"  # `status` (503) before or, with `stored`, after the upload is stored
+    HTML = "html"  # an HTML page with 200 instead of the answer; `stored` as above
+    TOO_MANY = "too_many"  # 429 with Retry-After: `seconds`, before anything is stored
+    ANSWER_LOST = "answer_lost"  # the work is done, then the connection is closed without an answer
+    ANSWER_CUT = "answer_cut"  # the work is done, the answer ends in its middle
+    KEY_REFUSED = "key_refused"  # the valid key is answered as a wrong one
+    SEARCH_DOWN = "search_down"  # the search server: HTML with 200 for what goes through the index
+    DATABASE_DOWN = "database_down"  # uploads and searches fail in their own ways, searchIndex says success
+    INDEX_WIPES = "index_wipes"  # searchIndex deletes the whole index before it adds
+    NAMES_LOST = "names_lost"  # the upload is stored under its own id instead of the name sent
+    INVISIBLE = "invisible"  # the upload is stored, no search shows it for `seconds`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRule:
+    """One fault: what, for which operation (None: all), how often (None: until switched off), how likely."""
+
+    kind: FaultKind
+    operation: Operation | None = None
+    times: int | None = None
+    probability: float = 1.0
+    seconds: float = 1.0
+    status: int = 503
+    stored: bool = False
+
+
+Active = Mapping[FaultKind, FaultRule]
+
+
+class FaultBoard:
+    """The rules that are on, shared between the server's thread and whoever switches them.
+
+    The random numbers for probabilities come from one generator with a given seed, so that a run can be repeated.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._lock = threading.Lock()
+        self._random = random.Random(seed)  # noqa: S311 - a repeatable sequence is the purpose
+        self._rules: list[FaultRule] = []
+        self._left: list[int | None] = []
+
+    def replace(self, rules: Iterable[FaultRule], seed: int | None = None) -> None:
+        """Switch on exactly these rules; a seed begins the random numbers anew."""
+        with self._lock:
+            self._rules = list(rules)
+            self._left = [rule.times for rule in self._rules]
+            if seed is not None:
+                self._random.seed(seed)
+
+    def take(self, operation: Operation) -> Active:
+        """Give the faults that hit this request, and count them down."""
+        active: dict[FaultKind, FaultRule] = {}
+        with self._lock:
+            for position, rule in enumerate(self._rules):
+                left = self._left[position]
+                if left == 0 or rule.operation not in (None, operation):
+                    continue
+                if rule.probability < 1 and self._random.random() >= rule.probability:
+                    continue
+                if left is not None:
+                    self._left[position] = left - 1
+                active[rule.kind] = rule
+        return active
+
+    def listing(self) -> list[dict[str, object]]:
+        """Give the rules that can still hit a request, as JSON values; `times` is what is left of it."""
+        with self._lock:
+            return [
+                {**asdict(rule), "times": left} for rule, left in zip(self._rules, self._left, strict=True) if left != 0
+            ]
+
+
+def fault_rule(given: Mapping[str, object]) -> FaultRule:
+    """Build a rule from JSON values; raises UsageError that names what is wrong."""
+    known = {each.name for each in fields(FaultRule)}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise UsageError(f"A fault has no field {unknown[0]!r}", hint=f"it has {', '.join(sorted(known))}")
+    try:
+        operation = given.get("operation")
+        times = given.get("times")
+        return FaultRule(
+            kind=FaultKind(str(given.get("kind"))),
+            operation=None if operation is None else Operation(str(operation)),
+            times=None if times is None else int(str(times)),
+            probability=float(str(given.get("probability", 1.0))),
+            seconds=float(str(given.get("seconds", 1.0))),
+            status=int(str(given.get("status", 503))),
+            stored=given.get("stored", False) is True,
+        )
+    except ValueError as exc:
+        kinds = ", ".join(FaultKind)
+        raise UsageError(f"This is no fault: {exc}", hint=f"the kinds are {kinds}") from exc

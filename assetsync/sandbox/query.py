@@ -1,0 +1,224 @@
+r"""The search syntax of the interface (section 4.1.1) and SQL LIKE of dbdirect, turned into conditions of SQL.
+
+Pure: text in, a condition with its values out. Terms that stand side by side must all match; AND, OR, NOT, brackets and
+quotes work as usual; `\` takes the meaning from the next character. Identifiers separated by commas or blanks are
+alternatives (observed). A syntax error is QuerySyntaxError; the service answers it with no rows, silently (observed).
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from assetsync.sandbox.terms import custom_mark, label_mark
+
+_MOST_TOKENS: Final = 100_000
+_MOST_CLAUSES: Final = 400  # below SQLite's limit on the depth of an expression
+_IDS: Final = re.compile(r"[0-9A-F]{32}(?:[,\s]+[0-9A-F]{32})*[,\s]*", re.IGNORECASE)
+_TOKEN: Final = re.compile(
+    r"""\s*(?:
+        (?P<labels>labels:\s*\([^)]*\)(?:\s*,\s*\([^)]*\))*)
+      | (?P<custom>customfieldvalue:\s*\([^)]*\))
+      | "(?P<phrase>[^"]*)"
+      | (?P<mark>[():])
+      | (?P<word>(?:\\.|[^\s():"\\])+)
+    )""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+_TEXT_FIELDS: Final = {"filename": "t_name", "description": "t_description", "keywords": "t_keywords"}
+_VALUE_FIELDS: Final = {
+    "extension": "extension",
+    "folder": "folder_id",
+    "folder_id": "folder_id",
+    "kind": "kind",
+    "md5hash": "md5",
+}
+
+
+class QuerySyntaxError(Exception):
+    """The search entry cannot be read."""
+
+
+class Condition(NamedTuple):
+    """A condition of SQL and its values; `ids` where it does nothing but name assets."""
+
+    sql: str
+    values: tuple[str | float, ...]
+    ids: tuple[str, ...] = ()
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+
+def like(pattern: str) -> Condition:
+    r"""Compare the name with a LIKE pattern: `%`, `_`, and `\` as escape, case-insensitive (observed)."""
+    return Condition("name_key LIKE ? ESCAPE '\\'", (pattern.lower(),))
+
+
+def only_ids(searchfor: str) -> bool:
+    """Whether the entry is nothing but identifiers, separated by commas or blanks."""
+    return _IDS.fullmatch(searchfor.strip()) is not None
+
+
+def condition(searchfor: str) -> Condition:
+    """Turn a search entry of the index into a condition; raises QuerySyntaxError."""
+    if only_ids(searchfor):
+        return _ids(tuple(re.split(r"[,\s]+", searchfor.strip().rstrip(",").strip())))
+    parser = _Parser(_tokens(searchfor))
+    return parser.whole()
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    at = 0
+    text = text.strip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None or match.lastgroup is None:
+            raise QuerySyntaxError(text[at:])
+        tokens.append(_Token(match.lastgroup, match[match.lastgroup]))
+        at = match.end()
+    if not tokens or len(tokens) > _MOST_TOKENS:
+        raise QuerySyntaxError(text)
+    return tokens
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\%_])", r"\\\1", text)
+
+
+def _ids(ids: tuple[str, ...]) -> Condition:
+    upper = tuple(each.upper() for each in ids)
+    return Condition(f"id IN ({', '.join('?' * len(upper))})", upper, upper)
+
+
+def _text(column: str, word: str) -> Condition:
+    if word in ("*", ""):
+        return Condition("1", ())
+    prefix = word.endswith("*") and not word.endswith("\\*")
+    plain = re.sub(r"\\(.)", r"\1", word.removesuffix("*") if prefix else word).lower()
+    if plain.startswith("*"):
+        raise QuerySyntaxError(word)
+    return Condition(f"{column} LIKE ? ESCAPE '\\'", (f"% {_escaped(plain)}%" if prefix else f"% {_escaped(plain)} %",))
+
+
+def _field(name: str, word: str) -> Condition:
+    name = name.lower()
+    if name == "id":
+        return _ids((word,))
+    if name in _TEXT_FIELDS:
+        return _text(_TEXT_FIELDS[name], word)
+    if name in _VALUE_FIELDS:
+        return Condition(f"{_VALUE_FIELDS[name]} = ? COLLATE NOCASE", (word,))
+    if name == "labels":
+        return _labels(f"({word})")
+    return Condition("0", ())
+
+
+def _labels(text: str) -> Condition:
+    groups = [group.replace("+", " ") for group in re.findall(r"\(([^)]*)\)", text)]
+    return _joined(" AND ", [_contains("t_labels", label_mark(group)) for group in groups])
+
+
+def _custom(text: str) -> Condition:
+    # The `+` of `(+id +value)` arrives as a blank where it was not encoded.
+    parts = [part for part in re.split(r"[+\s]+", text.partition("(")[2].rstrip(")")) if part]
+    if len(parts) < 2:  # noqa: PLR2004 - the field's identifier and at least one value
+        raise QuerySyntaxError(text)
+    return _joined(" AND ", [_contains("t_custom", custom_mark(parts[0], value)) for value in parts[1:]])
+
+
+def _contains(column: str, text: str) -> Condition:
+    return Condition(f"instr({column}, ?)", (text,))
+
+
+def _joined(word: str, parts: list[Condition]) -> Condition:
+    if len(parts) == 1:
+        return parts[0]
+    if word == " OR " and all(part.ids for part in parts):
+        return _ids(tuple(each for part in parts for each in part.ids))
+    if len(parts) > _MOST_CLAUSES:
+        raise QuerySyntaxError(f"{len(parts)} clauses")
+    return Condition(
+        f"({word.join(part.sql for part in parts)})", tuple(value for part in parts for value in part.values)
+    )
+
+
+class _Parser:
+    """Recursive descent over the tokens; `of` makes a condition of one word, by the field before it."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> Condition:
+        found = self._alternatives(lambda word: _text("t_any", word))
+        if self._at != len(self._tokens):
+            raise QuerySyntaxError(self._tokens[self._at].text)
+        return found
+
+    def _peek(self) -> _Token | None:
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
+
+    def _skip(self, kind: str, text: str) -> bool:
+        if self._peek() == _Token(kind, text):
+            self._at += 1
+            return True
+        return False
+
+    def _alternatives(self, of: Callable[[str], Condition]) -> Condition:
+        parts = [self._all(of)]
+        while self._skip("word", "OR"):
+            parts.append(self._all(of))
+        return _joined(" OR ", parts)
+
+    def _all(self, of: Callable[[str], Condition]) -> Condition:
+        parts = [self._one(of)]
+        while (token := self._peek()) is not None and token not in (_Token("word", "OR"), _Token("mark", ")")):
+            self._skip("word", "AND")
+            parts.append(self._one(of))
+        return _joined(" AND ", parts)
+
+    def _one(self, of: Callable[[str], Condition]) -> Condition:
+        if self._skip("word", "NOT"):
+            negated = self._one(of)
+            return Condition(f"NOT {negated.sql}", negated.values)
+        token = self._peek()
+        if token is None:
+            raise QuerySyntaxError("the entry ends too early")
+        self._at += 1
+        match token.kind:
+            case "labels":
+                return _labels(token.text)
+            case "custom":
+                return _custom(token.text)
+            case "phrase":
+                return of(token.text)
+            case "word" if token.text not in ("AND", "OR"):
+                return self._word(token.text, of)
+            case "mark" if token.text == "(":
+                return self._group(of)
+        raise QuerySyntaxError(token.text)
+
+    def _word(self, word: str, of: Callable[[str], Condition]) -> Condition:
+        if self._skip("mark", ":"):
+            if word == "*":
+                self._skip("word", "*")
+                return Condition("1", ())
+            return self._one(lambda value: _field(word, value))
+        parts = [part for part in word.split(",") if part]
+        if not parts:
+            raise QuerySyntaxError(word)
+        return _joined(" AND ", [of(part) for part in parts])
+
+    def _group(self, of: Callable[[str], Condition]) -> Condition:
+        self._depth += 1
+        if self._depth > 50:  # noqa: PLR2004 - far more brackets than anyone writes
+            raise QuerySyntaxError("too many brackets")
+        found = self._alternatives(of)
+        if not self._skip("mark", ")"):
+            raise QuerySyntaxError("a bracket is not closed")
+        self._depth -= 1
+        return found

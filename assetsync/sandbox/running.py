@@ -1,0 +1,109 @@
+"""uvicorn as the sandbox runs it: in a thread of its own, without signal handlers, without logs, stopping at once.
+
+Imported only when a sandbox starts, so that everything else does without the `sandbox` extra.
+"""
+
+import asyncio
+import logging
+import socket
+import threading
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from assetsync.errors import UsageError
+from assetsync.sandbox.connection import SandboxProtocol
+
+_LAST_ANSWERS = 0.2
+_START = 10.0
+
+
+class _Server(uvicorn.Server):
+    """A server that tells when it accepts connections and waits for a word to stop instead of looking for it."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
+        self.ready.set()
+
+    async def main_loop(self) -> None:
+        await self._stop.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for listening in sockets or []:
+            listening.close()
+        # A request that hangs on purpose is ended; uvicorn would log that as an error of the application.
+        running = set(self.server_state.tasks)
+        if running:
+            await asyncio.wait(running, timeout=_LAST_ANSWERS)
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
+        # In this order the connections are gone when the tasks end: none answers 500, none takes its body for cut.
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(asyncio.sleep(0), *running, return_exceptions=True)
+
+    def ask_to_stop(self) -> None:
+        """Begin to stop; may be called from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+
+class Running:
+    """An application that is served until `stop`."""
+
+    def __init__(self, app: ASGIApp, listening: socket.socket) -> None:
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                http=SandboxProtocol,
+                ws="none",
+                lifespan="off",
+                loop="asyncio",
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+            )
+        )
+        self._thread = threading.Thread(target=self._run, args=(listening,), name="sandbox", daemon=True)
+        self._thread.start()
+        if not self._server.ready.wait(_START) or not self._server.started:
+            raise UsageError("The sandbox did not start", hint="see the log for the reason")
+
+    def _run(self, listening: socket.socket) -> None:
+        try:
+            asyncio.run(self._server.serve(sockets=[listening]))
+        finally:
+            self._server.ready.set()
+
+    def stop(self) -> None:
+        """Stop answering; requests that run longer than a moment are ended where they are."""
+        self._server.ask_to_stop()
+        self._thread.join()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port, 0 for a free one; raises UsageError when it cannot be had."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=256)
+    except OSError as exc:
+        raise UsageError(
+            f"The sandbox cannot listen on {host}:{port}: {exc.strerror}", hint="choose another port"
+        ) from exc
+    # uvicorn writes headers and body apart; without this each answer on a kept connection waits 40 ms for an ACK.
+    # asyncio sets it only for sockets that name their protocol; on Linux the accepted ones inherit it from this one.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening

@@ -1,0 +1,275 @@
+"""What the sandbox keeps: folders and assets in SQLite, the bytes of each asset in one file below the data folder.
+
+Whether an asset is processed or indexed follows from times on its row, compared with the time of the question: there is
+no background work. What a query means is in `query` and `search`, what an answer looks like in `rows` and `forms`.
+"""
+
+import json
+import shutil
+import sqlite3
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from assetsync.sandbox.names import extension_of, filetype_of, picture_size, rewritten
+from assetsync.sandbox.settings import SandboxSettings
+from assetsync.sandbox.terms import indexed_text, said_of
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS folders (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, parent TEXT
+);
+CREATE TABLE IF NOT EXISTS assets (
+    seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, folder_id TEXT NOT NULL, folder_name TEXT NOT NULL,
+    filename TEXT NOT NULL, name_key TEXT NOT NULL, filename_org TEXT NOT NULL, extension TEXT NOT NULL,
+    kind TEXT NOT NULL, filetype TEXT NOT NULL, size INTEGER NOT NULL, md5 TEXT NOT NULL,
+    width INTEGER NOT NULL, height INTEGER NOT NULL, description TEXT, keywords TEXT, fields TEXT NOT NULL,
+    damaged INTEGER NOT NULL, stored_at REAL NOT NULL, visible_at REAL NOT NULL, processed_at REAL NOT NULL,
+    indexed_at REAL, t_any TEXT NOT NULL, t_name TEXT NOT NULL, t_description TEXT NOT NULL,
+    t_keywords TEXT NOT NULL, t_labels TEXT NOT NULL, t_custom TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS assets_folder ON assets (folder_id, name_key);
+CREATE INDEX IF NOT EXISTS assets_md5 ON assets (md5);
+"""
+
+_INSERT = """
+INSERT INTO assets (id, folder_id, folder_name, filename, name_key, filename_org, extension, kind, filetype, size, md5,
+    width, height, description, keywords, fields, damaged, stored_at, visible_at, processed_at, indexed_at,
+    t_any, t_name, t_description, t_keywords, t_labels, t_custom)
+VALUES (:id, :folder_id, (SELECT name FROM folders WHERE id = :folder_id), :filename, :name_key, :filename_org,
+    :extension, :kind, :filetype, :size, :md5, :width, :height, :description, :keywords, :fields, :damaged, :stored_at,
+    :visible_at, :processed_at, :indexed_at, :t_any, :t_name, :t_description, :t_keywords, :t_labels, :t_custom)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAsset:
+    """An asset about to be stored: its bytes lie at `content` and are moved from there, `head` holds the first of them.
+
+    `fields` are the form fields of its upload by name, without the credential; `hidden_for` seconds no search shows it.
+    """
+
+    id: str
+    folder_id: str
+    filename: str
+    content: Path
+    size: int
+    md5: str
+    head: bytes
+    fields: Mapping[str, str]
+    damaged: bool = False
+    hidden_for: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAsset:
+    """One asset as the sandbox knows it, whatever a search would show; times are seconds since the epoch.
+
+    `md5` is upper-case hex, `metadata` the form fields that came with the upload, without the credential.
+    """
+
+    id: str
+    folder_id: str
+    folder_name: str
+    filename: str
+    filename_org: str
+    extension: str
+    filetype: str
+    size: int
+    md5: str
+    metadata: dict[str, str]
+    damaged: bool
+    processed: bool
+    indexed: bool
+    visible: bool
+    stored_at: float
+
+
+def new_id() -> str:
+    """Give a fresh identifier: 32 upper-case hex digits, as the service makes them (observed)."""
+    return uuid.uuid4().hex.upper()
+
+
+class Store:
+    """The assets and folders of one data folder; every method may be called from any thread."""
+
+    def __init__(self, data_dir: Path, settings: SandboxSettings, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._files = data_dir / "files"
+        self.incoming = data_dir / "incoming"
+        self._files.mkdir(parents=True, exist_ok=True)
+        # Nothing in here was ever answered for: bodies that were coming in when the last sandbox ended.
+        shutil.rmtree(self.incoming, ignore_errors=True)
+        self.incoming.mkdir()
+        self._database = data_dir / "sandbox.db"
+        self._lock = threading.RLock()
+        self._writer = self._connect()
+        self._writer.execute("PRAGMA journal_mode = WAL")
+        self._writer.executescript(_SCHEMA)
+        for identifier, name in settings.folders.items():
+            self.create_folder(name, identifier)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._database, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.row_factory = sqlite3.Row
+        return connection
+
+    def close(self) -> None:
+        """Close the database; what is stored stays."""
+        with self._lock:
+            self._writer.close()
+
+    @property
+    def now(self) -> float:
+        """The time by which assets become processed, indexed and visible."""
+        return self._clock()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+            except BaseException:
+                self._writer.execute("ROLLBACK")
+                raise
+            self._writer.execute("COMMIT")
+
+    def create_folder(self, name: str, identifier: str | None = None, parent: str | None = None) -> str:
+        """Create a folder, or leave it as it is where the identifier exists; gives the identifier."""
+        identifier = identifier or new_id()
+        with self._lock:
+            self._writer.execute("INSERT OR IGNORE INTO folders VALUES (?, ?, ?)", (identifier, name, parent))
+        return identifier
+
+    def subfolder(self, parent: str, name: str) -> str:
+        """Give the folder of that name below another, created where it is missing."""
+        with self._lock:
+            found = self._writer.execute(
+                "SELECT id FROM folders WHERE parent = ? AND name = ?", (parent, name)
+            ).fetchone()
+            return str(found["id"]) if found else self.create_folder(name, parent=parent)
+
+    def folders(self) -> dict[str, str]:
+        """Give the names of all folders by identifier."""
+        with self._lock:
+            return {row["id"]: row["name"] for row in self._writer.execute("SELECT id, name FROM folders")}
+
+    def has_folder(self, identifier: str) -> bool:
+        """Whether an upload into this folder is taken; creates it where every identifier is."""
+        with self._lock:
+            if self._writer.execute("SELECT 1 FROM folders WHERE id = ?", (identifier,)).fetchone():
+                return True
+        if self._settings.auto_folders and identifier:
+            self.create_folder(identifier, identifier)
+            return True
+        return False
+
+    def content(self, assetid: str) -> Path:
+        """Give where the bytes of an asset lie."""
+        return self._files / assetid
+
+    def has_content(self, md5: str) -> bool:
+        """Whether the duplicate check sees equal content: over the whole host, only processed assets (observed)."""
+        with self._lock:
+            query = "SELECT 1 FROM assets WHERE md5 = ? AND processed_at <= ?"
+            return self._writer.execute(query, (md5, self.now)).fetchone() is not None
+
+    def add(self, asset: NewAsset) -> None:
+        """Store an asset and move its bytes into place."""
+        now = self.now
+        processed_at = now + self._settings.processing_delay
+        extension = extension_of(asset.filename)
+        filetype = filetype_of(extension)
+        width, height = picture_size(asset.head) if filetype == "img" else (0, 0)
+        description, keywords = said_of(filetype, asset.fields)
+        asset.content.replace(self.content(asset.id))
+        values = {
+            "id": asset.id,
+            "folder_id": asset.folder_id,
+            "filename": asset.filename,
+            "name_key": asset.filename.lower(),
+            "filename_org": rewritten(asset.filename),
+            "extension": extension,
+            # The search shows `other` as kind doc (observed); the upload's own word is kept beside it.
+            "kind": "doc" if filetype == "other" else filetype,
+            "filetype": filetype,
+            "size": asset.size,
+            "md5": asset.md5,
+            "width": width,
+            "height": height,
+            "description": description,
+            "keywords": keywords,
+            "fields": json.dumps(dict(asset.fields), ensure_ascii=False),
+            "damaged": asset.damaged,
+            "stored_at": now,
+            "visible_at": now + asset.hidden_for,
+            "processed_at": processed_at,
+            "indexed_at": processed_at + self._settings.index_delay if self._settings.self_index else None,
+            **indexed_text(asset.filename, description, keywords, asset.fields)._asdict(),
+        }
+        with self._lock:
+            self._writer.execute(_INSERT, values)
+
+    def index(self, assetids: Sequence[str] | None, *, wipe: bool) -> None:
+        """Put assets (None: all) into the index `index_delay` from now; with `wipe`, empty the index first."""
+        now = self.now
+        due = now + self._settings.index_delay
+        with self._transaction() as connection:
+            if wipe:
+                # What the installation has not come to index by itself yet, it still will.
+                connection.execute("UPDATE assets SET indexed_at = NULL WHERE indexed_at <= ?", (now,))
+            update = "UPDATE assets SET indexed_at = ? WHERE (indexed_at IS NULL OR indexed_at > ?)"
+            if assetids is None:
+                connection.execute(update, (due, due))
+            else:
+                connection.executemany(f"{update} AND id = ?", [(due, due, each) for each in assetids])
+
+    def counts(self, where: str, values: Sequence[object]) -> dict[str, int]:
+        """Count the assets for which a condition of SQL holds, by kind."""
+        query = f"SELECT kind, count(*) AS number FROM assets WHERE {where} GROUP BY kind"  # noqa: S608 - built by `search` only
+        with self._lock:
+            return {row["kind"]: row["number"] for row in self._writer.execute(query, values)}
+
+    def select(self, where: str, values: Sequence[object], tail: str = "") -> Iterator[sqlite3.Row]:
+        """Yield the assets for which a condition of SQL holds, as one consistent view, without holding the lock."""
+        with closing(self._connect()) as connection:
+            yield from connection.execute(f"SELECT * FROM assets WHERE {where} {tail}", values)  # noqa: S608 - as above
+
+    def assets(self, *, newest_first: bool = False, limit: int = -1, offset: int = 0) -> list[StoredAsset]:
+        """Give what is stored, whatever a search would show, in the order of arrival."""
+        now = self.now
+        order = "DESC" if newest_first else "ASC"
+        rows = self.select("1", (limit, offset), f"ORDER BY seq {order} LIMIT ? OFFSET ?")
+        return [_stored_asset(row, now) for row in rows]
+
+    def asset(self, assetid: str) -> StoredAsset | None:
+        """Give one asset by its identifier."""
+        now = self.now
+        return next((_stored_asset(row, now) for row in self.select("id = ?", (assetid,))), None)
+
+
+def _stored_asset(row: sqlite3.Row, now: float) -> StoredAsset:
+    processed = row["processed_at"] <= now
+    return StoredAsset(
+        id=row["id"],
+        folder_id=row["folder_id"],
+        folder_name=row["folder_name"],
+        filename=row["filename"],
+        filename_org=row["filename_org"],
+        extension=row["extension"],
+        filetype=row["filetype"],
+        size=row["size"],
+        md5=row["md5"],
+        metadata=json.loads(row["fields"]),
+        damaged=bool(row["damaged"]),
+        processed=processed,
+        indexed=processed and row["indexed_at"] is not None and row["indexed_at"] <= now,
+        visible=row["visible_at"] <= now,
+        stored_at=row["stored_at"],
+    )

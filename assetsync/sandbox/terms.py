@@ -1,0 +1,78 @@
+"""The text under which the index finds an asset: how names and metadata are cut into words.
+
+How a query is read is in `query`; both meet in the shape given here: words in lower case, a blank around each.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_CUSTOM_FIELD: Final = "metacf_"
+
+
+class IndexedText(NamedTuple):
+    """The columns that the index searches."""
+
+    t_any: str
+    t_name: str
+    t_description: str
+    t_keywords: str
+    t_labels: str
+    t_custom: str
+
+
+def words(text: str) -> str:
+    """Give the words in order, then the whole tokens that hold more than one word (`note.txt` is found as such)."""
+    lowered = text.lower()
+    tokens = [token for token in lowered.split() if not _WORD.fullmatch(token)]
+    found = _WORD.findall(lowered)
+    return f" {' '.join(found)} {' '.join(tokens)} "
+
+
+def label_mark(label: str) -> str:
+    """Give a label as it stands among an asset's labels."""
+    return f"|{' '.join(label.lower().split())}|"
+
+
+def custom_mark(field_id: str, value: str) -> str:
+    """Give one value of a custom field as it stands among an asset's values."""
+    return f"|{field_id.lower()}={value.strip().lower()}|"
+
+
+def said_of(filetype: str, fields: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Give description and keywords as an upload set them: with metadata=1, in the columns of its kind (observed)."""
+    if fields.get("metadata", "").lower() not in ("1", "true", "yes"):
+        return None, None
+    description, keywords = (
+        (f"meta_{filetype}_description", f"meta_{filetype}_keywords")
+        if filetype in ("img", "vid", "aud")
+        else ("meta_file_desc", "meta_file_keywords")
+    )
+    return fields.get(description), fields.get(keywords)
+
+
+def indexed_text(
+    filename: str, description: str | None, keywords: str | None, fields: Mapping[str, str]
+) -> IndexedText:
+    """Derive all searched text of an asset.
+
+    Custom fields come as `metacf_<id>` (observed), several values separated by commas. Labels cannot be set through the
+    interface; here they come as `meta_labels`, separated by commas, so that label queries can be tried.
+    """
+    metadata = " ".join(value for name, value in fields.items() if "meta_" in name or name.startswith(_CUSTOM_FIELD))
+    custom = "".join(
+        custom_mark(name.removeprefix(_CUSTOM_FIELD), each)
+        for name, value in fields.items()
+        if name.startswith(_CUSTOM_FIELD)
+        for each in value.split(",")
+    )
+    labels = "".join(label_mark(each) for each in fields.get("meta_labels", "").split(",") if each.strip())
+    return IndexedText(
+        t_any=words(f"{filename} {metadata}"),
+        t_name=words(filename),
+        t_description=words(description or ""),
+        t_keywords=words(keywords or ""),
+        t_labels=labels,
+        t_custom=custom,
+    )

@@ -1,0 +1,82 @@
+"""A cut request is stored as a damaged asset with exactly the bytes that came (observed)."""
+
+import socket
+import struct
+
+import pytest
+
+CONTENT = b"0123456789" * 30_000
+
+
+def stored(caller):
+    return [(caller.sandbox.content(asset.id), asset.damaged) for asset in caller.sandbox.assets()]
+
+
+@pytest.mark.parametrize("came", [1, 1000, 65_536, 250_000, len(CONTENT)])
+def test_a_client_that_closes_in_the_file_leaves_what_came(caller, eventually, came):
+    before = caller.fields() + caller.file_header()
+    with caller.connect() as connection:
+        connection.sendall(caller.head(len(before) + len(CONTENT) + 100) + before + CONTENT[:came])
+    eventually(lambda: stored(caller) == [(CONTENT[:came], True)])
+
+
+def test_a_client_that_resets_in_the_file_leaves_what_came(caller, eventually):
+    before = caller.fields() + caller.file_header()
+    connection = caller.connect()
+    connection.sendall(caller.head(len(before) + len(CONTENT)) + before + CONTENT[:5000])
+    eventually(lambda: caller.http.get(f"{caller.sandbox.address}/_sandbox/log").json()["upload"] == 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+    eventually(lambda: stored(caller) == [(CONTENT[:5000], True)])
+
+
+def test_a_client_that_closes_its_half_in_the_file_is_told_of_success(caller):
+    body = caller.fields() + caller.file_header() + CONTENT[:777]
+    assert b"<message>success</message>" in caller.raw(body, len(body) + 1000)
+    assert stored(caller) == [(CONTENT[:777], True)]
+
+
+def test_a_content_length_that_ends_in_the_file_is_a_success_with_what_came(caller):
+    body = caller.fields() + caller.file_header() + CONTENT[:777]
+    assert b"<message>success</message>" in caller.raw(body)
+    assert stored(caller) == [(CONTENT[:777], True)]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3, 10, 30, 41, 42])
+def test_a_closing_boundary_that_is_not_whole_is_kept_as_part_of_the_file(caller, kept):
+    body = caller.fields() + caller.file_header() + b"the file" + caller.closing[:kept]
+    assert b"<message>success</message>" in caller.raw(body)
+    assert stored(caller) == [(b"the file" + caller.closing[:kept], True)]
+
+
+def test_a_body_without_its_very_last_line_end_is_whole(caller):
+    body = caller.fields() + caller.file_header() + b"the file" + caller.closing.removesuffix(b"\r\n")
+    assert b"<message>success</message>" in caller.raw(body)
+    assert stored(caller) == [(b"the file", False)]
+
+
+def test_a_client_that_goes_away_after_the_whole_body_leaves_a_whole_asset(caller, eventually):
+    body = caller.fields() + caller.file_header() + CONTENT + caller.closing
+    with caller.connect() as connection:
+        connection.sendall(caller.head(len(body)) + body)
+    eventually(lambda: stored(caller) == [(CONTENT, False)])
+
+
+@pytest.mark.parametrize(
+    "end", ["in a field's value", "in a field's header", "in the file's header", "before the first byte of the file"]
+)
+def test_a_body_that_ends_before_the_file_stores_nothing(caller, end):
+    body = {
+        "in a field's value": caller.fields()[:-10],
+        "in a field's header": caller.fields().rpartition(b"name=")[0],
+        "in the file's header": caller.fields() + caller.file_header()[:-20],
+        "before the first byte of the file": caller.fields() + caller.file_header(),
+    }[end]
+    assert b"<responsecode>1</responsecode>" in caller.raw(body)
+    assert stored(caller) == []
+
+
+def test_nothing_is_left_of_a_cut_body_with_a_wrong_key(caller, eventually):
+    body = caller.fields(api_key="no") + caller.file_header() + CONTENT
+    assert b"Login not valid" in caller.raw(body, len(body) + 10)
+    assert stored(caller) == []

@@ -1,0 +1,176 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from assetsync.errors import UsageError
+from assetsync.sandbox import FaultKind, FaultRule, Sandbox, SandboxSettings, serve
+
+
+def test_sixteen_parallel_uploads_are_all_stored_whole(caller):
+    contents = {f"file {number}.bin": bytes([number]) * (40_000 + number) for number in range(64)}
+    with ThreadPoolExecutor(16) as pool:
+        ids = list(pool.map(lambda item: caller.uploaded(*item), contents.items()))
+    assert len(set(ids)) == 64
+    assert {asset.filename: caller.sandbox.content(asset.id) for asset in caller.sandbox.assets()} == contents
+
+
+def test_uploads_and_listings_run_side_by_side(caller):
+    with ThreadPoolExecutor(16) as pool:
+        uploads = [pool.submit(caller.uploaded, f"{number}.txt", b"x") for number in range(48)]
+        counts = [pool.submit(lambda: len(caller.names("%", dbdirect="true"))) for _ in range(16)]
+        assert all(0 <= count.result() <= 48 for count in counts)
+        assert len({upload.result() for upload in uploads}) == 48
+
+
+def test_a_sandbox_started_again_on_its_folder_has_everything(make_caller, tmp_path):
+    first = make_caller(data_dir=tmp_path)
+    assetid = first.uploaded("kept.txt", b"kept")
+    before = first.sandbox.assets()
+    made = first.sandbox.create_folder("later")
+    first.sandbox.stop()
+    second = make_caller(data_dir=tmp_path)
+    assert second.sandbox.assets() == before
+    assert second.sandbox.content(assetid) == b"kept"
+    assert second.names("kept") == ["kept.txt"]
+    assert "success" in second.upload(destfolderid=made).text
+
+
+def test_the_same_object_can_be_stopped_and_started_on_the_same_port(tmp_path):
+    sandbox = Sandbox(SandboxSettings(data_dir=tmp_path))
+    with sandbox:
+        port = sandbox.port
+    with sandbox:
+        assert (sandbox.port, httpx.get(sandbox.address, trust_env=False).status_code) == (port, 200)
+
+
+def test_bodies_that_were_coming_in_at_the_end_leave_nothing_behind(make_caller, tmp_path, eventually):
+    caller = make_caller(data_dir=tmp_path)
+    body = caller.fields() + caller.file_header() + b"x" * 1000
+    with caller.connect() as connection:
+        connection.sendall(caller.head(len(body) + 1000) + body)
+        eventually(lambda: len(list((tmp_path / "incoming").iterdir())) == 1)
+        caller.sandbox.stop()
+    assert make_caller(data_dir=tmp_path).sandbox.assets() == []
+    assert list((tmp_path / "incoming").iterdir()) == []
+
+
+def test_data_without_a_folder_is_gone_after_the_stop(make_caller):
+    caller = make_caller()
+    folder = caller.sandbox._data_dir
+    assert folder.is_dir()
+    caller.sandbox.stop()
+    assert not folder.exists()
+
+
+def test_it_stops_within_a_second_while_requests_hang(caller, eventually):
+    caller.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, seconds=60))
+    outcome = []
+
+    def hang():
+        try:
+            caller.upload()
+        except httpx.HTTPError as error:
+            outcome.append(type(error).__name__)
+
+    waiting = threading.Thread(target=hang)
+    waiting.start()
+    eventually(lambda: caller.http.get(f"{caller.sandbox.address}/_sandbox/log").json()["upload"] == 1)
+    before = time.monotonic()
+    caller.sandbox.stop()
+    assert time.monotonic() - before < 1
+    waiting.join(5)
+    assert len(outcome) == 1
+
+
+def test_connections_are_closed_after_each_answer(caller):
+    with caller.connect() as connection:
+        connection.sendall(b"GET /_sandbox/log HTTP/1.1\r\nHost: sandbox\r\n\r\n")
+        assert b"connection: close\r\n" in caller.read_all(connection)
+
+
+def test_connections_are_kept_where_the_settings_say_so(make_caller):
+    caller = make_caller(keep_alive=True)
+    request = b"GET /_sandbox/log HTTP/1.1\r\nHost: sandbox\r\n\r\n"
+    with caller.connect() as connection:
+        for _ in range(2):
+            connection.sendall(request)
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += connection.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_what_is_no_http_is_answered_with_400_and_no_body(caller):
+    with caller.connect() as connection:
+        connection.sendall(b"this is not HTTP\r\n\r\n")
+        head, _, body = caller.read_all(connection).partition(b"\r\n\r\n")
+    assert (head.split(b"\r\n")[0], body) == (b"HTTP/1.1 400 Bad Request", b"")
+
+
+def test_a_port_that_is_taken_is_one_clear_sentence(caller):
+    with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{caller.sandbox.port}: .* choose another port"):
+        Sandbox(SandboxSettings(port=caller.sandbox.port)).start()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"dialect": "klingon"}, "no dialect 'klingon'"),
+        ({"index_mode": "sometimes"}, "no index_mode 'sometimes'"),
+        ({"latency": -1}, "give latency as 0 or more"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(settings, said):
+    with pytest.raises(UsageError, match=said):
+        SandboxSettings(**settings)
+
+
+def test_the_key_is_not_in_the_repr_of_the_settings():
+    assert "very-secret" not in repr(SandboxSettings(api_key="very-secret"))
+
+
+def run(code: str) -> str:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True, timeout=30
+    )
+    return done.stdout.strip()
+
+
+def test_importing_the_package_imports_none_of_the_extras_libraries():
+    libraries = ("uvicorn", "starlette", "python_multipart", "httpx")
+    code = f"import sys, assetsync.sandbox; print([each for each in {libraries} if each in sys.modules])"
+    assert run(code) == "[]"
+
+
+@pytest.mark.parametrize("library", ["uvicorn", "starlette", "python_multipart"])
+def test_without_the_extra_the_start_says_what_to_install(library):
+    code = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        "from assetsync.sandbox import Sandbox, SandboxSettings\n"
+        "try: Sandbox(SandboxSettings()).start()\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    assert run(code).startswith("UsageError The sandbox needs the library " + library)
+    assert run(code).endswith("which is not installed: install assetsync[sandbox]")
+
+
+def test_serve_answers_until_sigterm_and_puts_the_handlers_back():
+    before = signal.getsignal(signal.SIGTERM)
+    statuses = []
+
+    def started(sandbox):
+        statuses.append(httpx.get(sandbox.address, trust_env=False).status_code)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    serve(SandboxSettings(), started=started)
+    assert statuses == [200]
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,163 @@
+import hashlib
+import re
+
+import pytest
+
+
+def test_what_is_stored_are_the_bytes_that_were_sent(caller):
+    content = bytes(range(256)) * 1000
+    assetid = caller.uploaded("all bytes.bin", content)
+    (asset,) = caller.sandbox.assets()
+    assert caller.sandbox.content(assetid) == content
+    assert (asset.id, asset.size, asset.damaged) == (assetid, len(content), False)
+    assert asset.md5 == hashlib.md5(content).hexdigest().upper()
+
+
+def test_metadata_is_kept_as_received_and_without_the_credential(caller):
+    caller.upload("t.png", metadata="1", meta_lang_id_r="1", meta_img_description="Grüße\n東京", meta_location="Köln")
+    (asset,) = caller.sandbox.assets()
+    assert asset.metadata == {
+        "fa": "c.apiupload",
+        "destfolderid": asset.folder_id,
+        "metadata": "1",
+        "meta_lang_id_r": "1",
+        "meta_img_description": "Grüße\n東京",
+        "meta_location": "Köln",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "metadata", "shown"),
+    [
+        ("a.png", "meta_img_description", "1", "dawn"),
+        ("a.mp4", "meta_vid_description", "1", "dawn"),
+        ("a.mp3", "meta_aud_description", "1", "dawn"),
+        ("a.pdf", "meta_file_desc", "1", "dawn"),
+        ("a.zip", "meta_file_desc", "1", "dawn"),
+        ("a.png", "meta_img_description", "0", ""),
+        ("a.pdf", "meta_img_description", "1", ""),
+    ],
+)
+def test_a_description_shows_in_the_column_of_its_kind_when_metadata_is_1(caller, name, field, metadata, shown):
+    caller.upload(name, **{"zip_extract": "0", "metadata": metadata, field: "dawn"})
+    (row,) = caller.found(name, dbdirect="true")
+    assert (row["description"] or "") == shown
+
+
+@pytest.mark.parametrize(
+    ("sent", "filename", "filename_org"),
+    [
+        ("Grüße 東京.jpg", "Grüße 東京.jpg", "Grue_.jpg"),
+        ("日本語.jpg", "日本語.jpg", ".jpg"),
+        ("say %22hi%22.txt", "say %22hi%22.txt", "say_22hi22.txt"),
+        ("C:/tmp/a.txt", "a.txt", "a.txt"),
+    ],
+)
+def test_a_name_is_kept_as_sent_and_rewritten_beside_it(caller, sent, filename, filename_org):
+    caller.raw(caller.fields() + caller.file_header(sent) + b"x" + caller.closing)
+    (asset,) = caller.sandbox.assets()
+    assert (asset.filename, asset.filename_org) == (filename, filename_org)
+
+
+@pytest.mark.parametrize("name", ['a\\"b.txt', "n" * 300 + ".txt"])
+def test_a_name_that_the_service_cannot_take_makes_the_upload_fail(caller, name):
+    answer = caller.raw(caller.fields() + caller.file_header(name) + b"x" + caller.closing)
+    assert b"<responsecode>1</responsecode>\n<message>Upload failed Error at line" in answer
+    assert caller.sandbox.assets() == []
+
+
+def test_a_name_beyond_the_basic_plane_gets_success_and_an_id_and_is_never_stored(caller):
+    answer = caller.upload("smile 😀.txt")
+    assert re.search("<responsecode>0</responsecode>.*<assetid>[0-9A-F]{32}</assetid>", answer.text, re.DOTALL)
+    assert caller.sandbox.assets() == []
+
+
+def test_the_parameters_may_stand_in_the_url_with_the_key_as_sessiontoken(caller, folder):
+    url = f"?fa=c.apiupload&sessiontoken=a-test-key&destfolderid={folder}&zip_extract=0"
+    body = caller.file_header() + b"from the url" + caller.closing
+    content_type = re.search(rb"Content-Type: (.*)\r\n", caller.head(0))[1]
+    answer = caller.http.post(
+        caller.sandbox.upload_url + url, content=body, headers={"Content-Type": content_type.decode()}
+    )
+    assert "<message>success</message>" in answer.text
+    (asset,) = caller.sandbox.assets()
+    assert caller.sandbox.content(asset.id) == b"from the url"
+    assert "sessiontoken" not in asset.metadata
+
+
+def test_without_fa_a_login_page_comes_with_200(caller):
+    answer = caller.upload(fa=None)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html;charset=ISO-8859-1")
+    assert caller.sandbox.assets() == []
+
+
+@pytest.mark.parametrize("late", ["api_key", "meta_img_description"])
+def test_a_field_after_the_file_is_answered_with_an_error_and_nothing_is_stored(caller, late):
+    first = {"api_key": "no"} if late == "api_key" else {}
+    after = caller.fields().partition(b'name="destfolderid"')[0].rpartition(b"--")[0]  # fa and api_key
+    body = caller.fields(**first) + caller.file_header() + b"x\r\n" + after + caller.closing.lstrip(b"\r\n")
+    assert b"<responsecode>1</responsecode>" in caller.raw(body)
+    assert caller.sandbox.assets() == []
+
+
+@pytest.mark.parametrize(("length", "code"), [(10_000, "10001"), (100, "0")])
+def test_content_over_the_limit_is_error_10001(make_caller, length, code):
+    caller = make_caller(max_content_length=5_000)
+    answer = caller.upload(content=bytes(length))
+    assert f"<responsecode>{code}</responsecode>" in answer.text
+    assert len(caller.sandbox.assets()) == (code == "0")
+
+
+def test_a_redirect_carries_the_given_parameters_after_the_asset(caller):
+    answer = caller.upload("t.png", redirectto="http://example.com/done", redirecttoparams="a=1&b=2")
+    (asset,) = caller.sandbox.assets()
+    assert re.fullmatch(
+        r"http://example\.com/done;jsessionid=[0-9A-F]{32}"
+        rf"\?responsecode=0&message=success&assetid={asset.id}&filetype=img&a=1&b=2",
+        answer.headers["location"],
+    )
+
+
+def test_a_duplicate_ignores_the_redirect(make_caller):
+    caller = make_caller(duplicate_check=True)
+    caller.upload()
+    answer = caller.upload(redirectto="http://example.com/done")
+    assert (answer.status_code, "File already exists" in answer.text) == (200, True)
+
+
+def test_the_duplicate_check_sees_every_folder_but_only_processed_assets(make_caller, clock):
+    caller = make_caller(duplicate_check=True, processing_delay=5, clock=clock)
+    other = caller.sandbox.create_folder("other")
+    caller.upload()
+    assert "success" in caller.upload().text
+    clock.seconds += 5
+    assert "File already exists" in caller.upload(destfolderid=other).text
+
+
+def test_without_the_setting_the_same_file_is_stored_twice(caller):
+    assert caller.uploaded() != caller.uploaded()
+    assert len(caller.sandbox.assets()) == 2
+
+
+def test_a_folder_that_does_not_exist_is_made_where_every_one_is_taken(make_caller):
+    caller = make_caller(auto_folders=True)
+    caller.upload(destfolderid="brand-new")
+    assert [asset.folder_id for asset in caller.sandbox.assets()] == ["brand-new"]
+
+
+def test_the_referrer_comes_back_as_comingfrom(caller):
+    answer = caller.upload(headers={"Referer": "http://example.com/a?b=1&c=]]>"})
+    assert "<comingfrom><![CDATA[http://example.com/a?b=1&c=]]]]><![CDATA[>]]></comingfrom>" in answer.text
+
+
+def test_a_body_in_small_pieces_is_one_upload(caller):
+    body = caller.fields() + caller.file_header() + b"\r\n--not the boundary\r\n" * 3 + caller.closing
+    with caller.connect() as connection:
+        message = caller.head(len(body)) + body
+        for at in range(0, len(message), 7):
+            connection.sendall(message[at : at + 7])
+        answer = caller.read_all(connection)
+    assert b"success" in answer
+    (asset,) = caller.sandbox.assets()
+    assert caller.sandbox.content(asset.id) == b"\r\n--not the boundary\r\n" * 3
+    assert not asset.damaged
