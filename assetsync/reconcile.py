@@ -20,6 +20,7 @@ from assetsync.flow.trouble import describe
 from assetsync.ledger.reports import Counts
 from assetsync.model import State
 from assetsync.site import Site
+from assetsync.tree.report import ScanReport
 
 log = structlog.get_logger()
 
@@ -73,6 +74,7 @@ class Reconciler:
         self._failure: BaseException | None = None
         self._done = threading.Event()
         self._passes = 0
+        self._braked = False
         self._idle_since: float | None = None
 
     def run(self) -> Report:
@@ -85,6 +87,7 @@ class Reconciler:
         self._ledger.queue.release_folders(now)
         self._ledger.queue.retry_blocked("unreadable", now)
         self._site.brakes.check_mappings()
+        take_requests(self._site.edges)
         self._progress.phase("scan")
         result = self._scan()
         if self._adopt and not self._stopped():
@@ -118,9 +121,9 @@ class Reconciler:
             threading.Thread(target=self._work, name=f"send-{number}", daemon=True)
             for number in range(self._site.config.upload.workers)
         ]
-        if not self._site.brakes.pulled():
-            for thread in threads:
-                thread.start()
+        self._braked = self._site.brakes.pulled()
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
@@ -128,8 +131,7 @@ class Reconciler:
             self._done.set()
             until = self._clock.steady() + _STOP_PATIENCE
             for thread in threads:
-                if thread.ident is not None:
-                    thread.join(max(0.0, until - self._clock.steady()))
+                thread.join(max(0.0, until - self._clock.steady()))
             if any(thread.is_alive() for thread in threads):
                 # What is still on its way is cut, and recorded as cut: the next start need not guess.
                 self._site.edges.service.close()
@@ -139,7 +141,7 @@ class Reconciler:
     def _work(self) -> None:
         try:
             while not self._done.is_set() and not self._stopped():
-                if self._site.sender.step() is not Step.WORKED:
+                if self._braked or self._site.sender.step() is not Step.WORKED:
                     self._done.wait(_TICK)
         except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
             self._failure = self._failure or error
@@ -151,20 +153,25 @@ class Reconciler:
         self._progress.phase("upload", total)
         sending = True
         while not self._done.is_set() and not self._stopped():
-            counted = self._site.edges.tally.read()
             idle = self._site.feed.idle()
+            self._tell(sending=sending)
             if sending and idle:
                 sending = False
                 self._ledger.set_fact("queue_was_empty", "1")
                 self._progress.phase("verify", self._counts().of(*State) - self._counts().of(State.BLOCKED))
-            if sending:
-                self._progress.at(counted.handled, counted.bytes_uploaded)
-            else:
-                self._progress.at(self._counts().of(State.VERIFIED))
-            self._pass(counts=not sending)
+            self._braked = self._site.brakes.pulled()
+            self._pass(counts=not sending or self._braked or self._site.sender.too_doubtful())
             if self._is_over(idle=self._site.feed.idle()):
+                self._tell(sending=sending)
                 return
             self._clock.wait(_TICK)
+
+    def _tell(self, *, sending: bool) -> None:
+        if sending:
+            counted = self._site.edges.tally.read()
+            self._progress.at(counted.handled, counted.bytes_uploaded)
+        else:
+            self._progress.at(self._counts().of(State.VERIFIED))
 
     def _pass(self, *, counts: bool) -> None:
         """Take each step that is due once; trouble with the service shuts the gate and is probed for."""
@@ -194,14 +201,14 @@ class Reconciler:
         now = self._clock.steady()
         if pause is not None:
             return now - pause.since >= self._wait and (self._wait > 0 or pause.probes > 0)
-        braked = site.brakes.pulled()
-        if not (idle or braked or site.sender.too_doubtful()):
+        shut = self._braked or not site.sender.may_send()
+        if not (idle or shut or site.sender.too_doubtful()):
             return False
         counts = self._counts()
         waiting = (
             counts.of(State.STORED, State.IN_DOUBT, State.SENDING) + counts.unresolved_history + len(site.settling)
         )
-        if not braked:
+        if not shut:
             waiting += counts.of(State.QUEUED) - counts.held
         if not waiting:
             return True
@@ -255,12 +262,19 @@ class Reconciler:
 
 
 def dry_run(site: Site) -> Report:
-    """Count what a run would do; changes nothing and may run beside a daemon. Raises RootMissing.
+    """Count what a run would do; changes nothing and may run beside a daemon. Raises RootMissing for a new site.
 
     A renamed or touched file counts as one that would be uploaded: telling needs its digest, and that is not read.
     """
     started = site.edges.clock.steady()
-    result = site.scan(dry_run=True)
+    try:
+        result = site.scan(dry_run=True)
+    except RootMissing as error:
+        if site.edges.ledger.intake.size() == 0:
+            raise
+        # A run would pull the brake: nothing is known of the tree, and nothing would be sent.
+        log.warning("the root is missing", detail=str(error))
+        result = ScanResult(ScanReport())
     counts = site.edges.ledger.reports.counts(site.edges.clock.now())
     waiting = counts.of(State.QUEUED)
     pending = counts.of(State.QUEUED, State.SENDING, State.STORED) + result.unsettled
@@ -282,4 +296,5 @@ def dry_run(site: Site) -> Report:
         in_sync=result.report.complete and not (would or pending or in_doubt or blocked or brakes),
         unreadable=result.report.unreadable_count,
         braked=len(brakes),
+        interrupted=site.edges.clock.wait(0),
     )

@@ -3,8 +3,10 @@
 Who drives them, in which order and for how long, is left to `reconcile`, the daemon and the simulation of the tests.
 """
 
+import json
 import random
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from pydantic import SecretStr
 
@@ -18,6 +20,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.gate import Gate
 from assetsync.flow.index import Indexer
 from assetsync.flow.intake import Intake, ScanResult
+from assetsync.flow.pace import Throttle
 from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer
 from assetsync.flow.resolve import Resolver
@@ -36,6 +39,7 @@ from assetsync.tree.scan import scan
 
 _NETWORK_SETTLE = 60.0
 _DOUBTS_PER_WORKER = 4
+_MISSING_KEPT = 10_000
 
 
 @dataclass(slots=True)
@@ -73,6 +77,8 @@ class Site:
         self.brakes.check_new(result)
         if report.finished and self.brakes.allows_vanished(result):
             self.intake.decide_missing(result)
+        said = {"at": clock.now(), "complete": report.complete, "unreadable": report.unreadable_count}
+        self.edges.ledger.set_fact("last_scan", json.dumps(said))
         return result
 
     def probe(self) -> bool:
@@ -85,7 +91,7 @@ class Site:
                     pass
         except ServiceError as error:
             reason, retry_after = describe(error)
-            self.gate.trouble(reason, str(error), retry_after)
+            self.gate.trouble(reason, str(error), retry_after, probed=True)
             return False
         self.gate.answered()
         return True
@@ -151,6 +157,8 @@ def build(config: SiteConfig, ledger: Ledger, service: Service, clock: Clock, ch
     )
     index, verify = config.schedule.index, config.schedule.verify
     indexes = index is not None and config.policy.verified_when == "findable"
+    # The hours of a window are the server's own, as its administrator reads them off the wall.
+    window = config.upload.window
     # A cron line says when the daemon's job runs; what is due by then has waited a minute at least.
     indexer = Indexer(edges, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
     return Site(
@@ -164,13 +172,22 @@ def build(config: SiteConfig, ledger: Ledger, service: Service, clock: Clock, ch
             settling,
             settle=settle,
             resend_moved=config.policy.on_move == "upload",
-            most_missing=config.brake.max_vanished,
+            # Above the limit too: after `resume` they are to be recorded.
+            most_missing=max(config.brake.max_vanished, _MISSING_KEPT),
         ),
         brakes=Brakes(edges, plan, Limits(config.brake.max_new_files, config.brake.max_vanished)),
         contact=contact,
         gate=gate,
         feed=feed,
-        sender=Sender(edges, preparer, gate, feed, max_doubts=_DOUBTS_PER_WORKER * config.upload.workers),
+        sender=Sender(
+            edges,
+            preparer,
+            gate,
+            feed,
+            max_doubts=_DOUBTS_PER_WORKER * config.upload.workers,
+            throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock),
+            may_send=lambda: window is None or window.holds(datetime.fromtimestamp(clock.now()).time()),  # noqa: DTZ006
+        ),
         resolver=Resolver(edges, grace=config.upload.doubt_grace),
         verifier=Verifier(
             edges,

@@ -11,15 +11,23 @@ from functools import lru_cache
 @lru_cache(maxsize=4096)
 def _matcher(sent: str) -> re.Pattern[str]:
     """Match what `like_pattern` of the name would match in the service's database."""
-    parts: list[str] = []
+    pieces = [""]
+    gap = False
     for character in sent:
-        if character.isascii() and (character.isalnum() or character in ".-"):
-            parts.append(re.escape(character))
-        elif character.isascii():
-            parts.append(".")
-        elif parts[-1:] != [".*"]:
-            parts.append(".*")
-    return re.compile("".join(parts), re.IGNORECASE | re.DOTALL)
+        if not character.isascii():
+            gap = True
+            continue
+        if gap:
+            pieces.append("")
+            gap = False
+        pieces[-1] += re.escape(character) if character.isalnum() or character in ".-" else "."
+    if gap:
+        pieces.append("")
+    first, *between = pieces
+    # Each piece is taken where it stands first and never elsewhere: it loses no match, and a name of many gaps would
+    # else be tried in more ways than there is time for.
+    last = f".*{between.pop()}" if between else ""
+    return re.compile(first + "".join(f"(?>.*?{piece})" for piece in between) + last, re.IGNORECASE | re.DOTALL)
 
 
 def may_be(sent: str, shown: str) -> bool:

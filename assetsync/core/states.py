@@ -48,6 +48,7 @@ class Next(StrEnum):
 
     SAME = "same state"
     RESUMED = "stored if an id is known, in_doubt if an attempt is open, else queued"
+    REOPENED = "in_doubt if an attempt is open, else queued"
     RETURNED = "verified if it was, else stored, in_doubt or queued"
 
 
@@ -86,7 +87,7 @@ TABLE: Mapping[Event, Mapping[State, State | Next]] = {
     Event.DIFFERENT: _from((State.STORED, State.VERIFIED), State.BLOCKED),
     Event.UNSEEN: {State.STORED: State.IN_DOUBT},
     # An adopted asset whose real owner turns up, wherever the adopter stands by then.
-    Event.DISPUTED: _from((State.STORED, State.VERIFIED, State.BLOCKED), Next.RESUMED) | _from(_REST, Next.SAME),
+    Event.DISPUTED: _from((State.STORED, State.VERIFIED, State.BLOCKED), Next.REOPENED) | _from(_REST, Next.SAME),
     Event.MISSING: _from((State.STORED, State.VERIFIED), State.BLOCKED),
     Event.REPLENISHED: {State.VERIFIED: State.QUEUED},
     Event.RETRIED: {State.BLOCKED: Next.RESUMED},
@@ -116,7 +117,7 @@ def transition(state: State, event: Event, facts: Facts) -> State:
         raise IllegalTransition(f"“{event}” cannot happen to a file that is {state}")
     if to is Next.SAME:
         after = state
-    elif to is Next.RESUMED:
+    elif to in (Next.RESUMED, Next.REOPENED):
         after = _resumed(facts)
     elif to is Next.RETURNED:
         after = State.VERIFIED if facts.has_id and facts.was_verified else _resumed(facts)
@@ -147,6 +148,12 @@ def _rest(state: State, facts: Facts) -> State:
     return state
 
 
+_TARGETS: Mapping[Next, tuple[State, ...]] = {
+    Next.RESUMED: (State.STORED, State.IN_DOUBT, State.QUEUED),
+    Next.REOPENED: (State.IN_DOUBT, State.QUEUED),
+}
+
+
 def diagram() -> str:
     """Draw the life of a wanted file version as a Mermaid state diagram, from the table alone."""
     edges: dict[tuple[State, State], list[str]] = {}
@@ -156,8 +163,7 @@ def diagram() -> str:
         for state, to in row.items():
             if to is Next.SAME or state in _REST:
                 continue
-            targets = (State.STORED, State.IN_DOUBT, State.QUEUED) if to is Next.RESUMED else (State(to),)
-            for target in targets:
+            for target in _TARGETS[to] if isinstance(to, Next) else (to,):
                 edges.setdefault((state, target), []).append(str(event))
     lines = ["stateDiagram-v2", "    [*] --> queued"]
     lines += [f"    {a} --> {b}: {' · '.join(events)}" for (a, b), events in edges.items() if a != b]

@@ -9,6 +9,9 @@ from assetsync.ledger.intake import SidecarChange
 from assetsync.model import FileStat, Seen
 from assetsync.tree.report import ScanReport
 
+_MOST_GONE = 10_000
+"""So many vanished sidecars are kept in mind to the end of a scan; the next one finds the others."""
+
 
 class SidecarMerge:
     """One scan's merge; `see` takes sidecars in the order of the scan."""
@@ -20,6 +23,7 @@ class SidecarMerge:
         self._known = self._ledger.intake.sidecars()
         self._next = next(self._known, None)
         self._changes: list[SidecarChange] = []
+        self._gone: list[bytes] = []
 
     def see(self, seen: Seen) -> None:
         """Compare one sidecar with what is known of it."""
@@ -33,9 +37,11 @@ class SidecarMerge:
         self._changes.append(SidecarChange(seen.path, FileStat(*seen[1:5]), spoken_of(seen.path)))
 
     def finish(self) -> None:
-        """Take what is left for missing; for the end of the scan."""
+        """Take what is left for missing; for the end of the scan, which tells what it covered."""
         while self._next is not None:
             self._missing(self._next[0])
+        covered = filter(self._report.covers, self._gone)
+        self._changes += [SidecarChange(path, None, spoken_of(path)) for path in covered]
 
     def flush(self, *, dry_run: bool) -> None:
         """Write the changes so far down, or forget them."""
@@ -45,8 +51,15 @@ class SidecarMerge:
 
     def _missing(self, path: bytes) -> None:
         self._next = next(self._known, None)
-        if self._report.covers(path):
-            self._changes.append(SidecarChange(path, None, spoken_of(path)))
+        if len(self._gone) < _MOST_GONE:
+            self._gone.append(path)
+
+
+def look_at_sidecar(edges: Edges, path: bytes, stat: FileStat) -> None:
+    """Compare one sidecar, as a hint led to it, with what is known of it; that one is gone is left to the scan."""
+    intake = edges.ledger.intake
+    if intake.sidecar(path) != stat:
+        intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], edges.clock.now())
 
 
 def spoken_of(sidecar: bytes) -> bytes | tuple[bytes, bytes]:

@@ -8,6 +8,7 @@ import threading
 
 from assetsync.flow.edges import Edges
 from assetsync.model import Asset, SearchRequest
+from assetsync.service.paging import every
 
 _BATCH = 1000
 
@@ -33,24 +34,22 @@ class Contact:
 
     def list_folder(self, destfolderid: str) -> int:
         """List the folder and remember every asset that no row owns; gives how many the folder holds."""
-        began = self._ledger.doubts.newest_attempt()
         count = 0
         batch: list[Asset] = []
         request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True)
-        with self._service.search(request) as assets:
-            for asset in assets:
-                count += 1
-                if asset.folder_id == destfolderid:
-                    batch.append(asset)
-                if len(batch) >= _BATCH:
-                    self._remember(batch, began)
-                    batch = []
-        self._remember(batch, began)
+        for asset in every(self._service.search, request):
+            count += 1
+            if asset.folder_id == destfolderid:
+                batch.append(asset)
+            if len(batch) >= _BATCH:
+                self._remember(batch)
+                batch = []
+        self._remember(batch)
         self._ledger.queue.contacted(destfolderid)
         return count
 
-    def _remember(self, batch: list[Asset], began: int) -> None:
+    def _remember(self, batch: list[Asset]) -> None:
         doubts = self._ledger.doubts
         owned = doubts.owned([asset.id for asset in batch])
         strangers = [asset for asset in batch if asset.id not in owned]
-        doubts.sight(strangers, (began, doubts.newest_attempt()), self._clock.now())
+        doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())

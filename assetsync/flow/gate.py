@@ -1,7 +1,8 @@
 """The gate before every POST: open, half open after trouble, or shut while the service is down.
 
 One failure shuts it for all workers, so that an outage costs one probe at a time and not one failure per file. The
-probe is a look-up, never an upload; after it the gate lets one POST through and opens when that one was answered.
+probe is a look-up, never an upload; after it the gate lets one POST through and opens when that one was answered. A
+service that answers look-ups and no POST is asked less and less often, as one that answers nothing.
 Who probes and when the program gives up is the caller's.
 """
 
@@ -14,7 +15,7 @@ from assetsync.core.backoff import delay
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Why and since when (steady seconds) nothing is sent; `probes` counts the look-ups that failed meanwhile."""
+    """Why and since when (steady seconds) nothing is sent; `probes` counts what was tried since and failed."""
 
     reason: str
     detail: str
@@ -34,6 +35,9 @@ class Gate:
         self._pause: Pause | None = None
         self._half_open = False
         self._inside = 0
+        self._since: float | None = None
+        self._failed = 0
+        self._answered = 0.0
 
     @property
     def pause(self) -> Pause | None:
@@ -53,15 +57,26 @@ class Gate:
         with self._lock:
             self._inside -= 1
 
-    def trouble(self, reason: str, detail: str, retry_after: float | None = None) -> bool:
-        """Shut the gate; True when it was not shut before, so that the beginning is reported once."""
+    def trouble(self, reason: str, detail: str, retry_after: float | None = None, *, probed: bool = False) -> bool:
+        """Shut the gate; True when the trouble is new, so that its beginning is reported once.
+
+        What counts as a failure to get through is a probe (`probed`) and the one POST after it: the many that were on
+        their way when the trouble began are one failure.
+        """
         with self._lock:
             now = self._steady()
-            began = self._pause is None
-            probes = self._pause.probes + 1 if self._pause is not None else 0
-            wait = delay(probes, self._chance(), longest=self._longest) if probes else 0.0
-            since = now if self._pause is None else self._pause.since
-            self._pause = Pause(reason, detail, since, now + max(wait, retry_after or 0.0), probes)
+            was_open = self._pause is None
+            if was_open and now - self._answered > 2 * self._longest:
+                # It answered for so long that this is another trouble.
+                self._since, self._failed = None, 0
+            began = self._since is None
+            self._since = now if self._since is None else self._since
+            self._failed += probed or (was_open and not began)
+            wait = delay(self._failed, self._chance(), longest=self._longest) if self._failed else 0.0
+            due = now + max(wait, retry_after or 0.0)
+            if self._pause is not None and not probed:
+                due = max(self._pause.next_probe, now + (retry_after or 0.0))
+            self._pause = Pause(reason, detail, self._since, due, self._failed)
             self._half_open = True
             return began
 
@@ -74,10 +89,13 @@ class Gate:
         """Say that a look-up was answered: one POST may go. Gives the pause that ended."""
         with self._lock:
             ended, self._pause = self._pause, None
+            self._answered = self._steady()
             return ended
 
     def worked(self) -> None:
         """Say that a POST was answered in the interface's form: all may go."""
         if self._half_open:
             with self._lock:
-                self._half_open = False
+                self._half_open = self._pause is not None
+                if self._pause is None:
+                    self._since, self._failed = None, 0

@@ -29,6 +29,8 @@ class Indexer:
         self._service = edges.service
         self._clock = edges.clock
         self._interval = interval
+        # The sample of a call that another process made before it died is looked at in the first step.
+        self._look_again_at: float | None = 0.0
 
     @property
     def stopped(self) -> bool:
@@ -44,12 +46,14 @@ class Indexer:
 
     def step(self) -> int:
         """Ask for the indexing of what is due; gives how many ids were sent. Raises ServiceError."""
-        if self._interval is None or self.stopped or self._was_wiped():
+        if self._interval is None or self.stopped:
             return 0
         now = self._clock.now()
+        if self._look_again_at is not None and self._clock.steady() >= self._look_again_at and self._was_wiped():
+            return 0
         rows = self._ledger.assets.to_index(now - self._interval, now - _AGAIN_AFTER * self._interval, _BATCH)
         ids = [row.assetid for row in rows if row.assetid is not None]
-        if not ids:
+        if not ids or self._was_wiped():
             return 0
         sample = self._sample(set(ids))
         # Written before the call: should the process die in it, the next start still looks at the sample.
@@ -57,7 +61,9 @@ class Indexer:
         self._service.index(ids)
         self._ledger.assets.asked([row.id for row in rows], now)
         log.info("asked for indexing", assets=len(ids))
-        self._was_wiped()
+        if not self._was_wiped():
+            # Once more after a while: what the call began may not have been over.
+            self._look_again_at = self._clock.steady() + self._interval
         return len(ids)
 
     def _sample(self, sent: set[str]) -> list[str]:
@@ -74,9 +80,11 @@ class Indexer:
         """Look at the sample of the last call; stop for good when it is gone. Raises ServiceError: no verdict."""
         kept = self._ledger.reports.fact(SUSPECT)
         if not kept:
+            self._look_again_at = None
             return False
         sample = kept.split(",")
         found = self._findable(sample)
+        self._look_again_at = None
         if len(found) * 2 < len(sample):
             detail = (
                 f"after searchIndex {len(sample) - len(found)} of {len(sample)} other assets were not findable:"

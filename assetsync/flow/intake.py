@@ -12,9 +12,10 @@ import structlog
 
 from assetsync.core.decide import Change, compare, is_settled
 from assetsync.core.names import printable, sent_name
+from assetsync.core.sidecar import is_sidecar_name
 from assetsync.core.states import Event
-from assetsync.errors import FileUnreadable
-from assetsync.flow.beside import SidecarMerge
+from assetsync.errors import FileUnreadable, RootMissing
+from assetsync.flow.beside import SidecarMerge, look_at_sidecar
 from assetsync.flow.edges import Edges
 from assetsync.flow.plan import Plan
 from assetsync.flow.settle import Settling
@@ -115,18 +116,18 @@ class Intake:
 
     def decide_missing(self, result: ScanResult) -> int:
         """After a complete scan: record what is gone and what is no longer mapped; gives how many are gone."""
-        gone: list[int] = []
-        unmapped: list[int] = []
+        gone: list[tuple[int, bytes]] = []
+        unmapped: list[tuple[int, bytes]] = []
         for missing in result.missing:
             if not result.report.covers(missing.path):
                 continue
             if missing.mapping is None:
-                unmapped.append(missing.id)
+                unmapped.append((missing.id, missing.path))
                 continue
             try:
                 if self._tree.lstat(missing.path) is None:
-                    gone.append(missing.id)
-            except FileUnreadable as error:
+                    gone.append((missing.id, missing.path))
+            except (FileUnreadable, RootMissing) as error:
                 log.warning("cannot be told", path=printable(missing.path), why=str(error))
         now = self._clock.now()
         for start in range(0, len(gone), _BATCH):
@@ -144,18 +145,22 @@ class Intake:
 
     def look(self, path: bytes) -> int:
         """Look at one path, for a hint or a second look; gives how many versions were queued (0 or 1)."""
+        self._dry_run = False
         mapping = self._plan.covers(path)
         if mapping is None:
             self._settling.forget(path)
             return 0
         try:
             stat = self._tree.lstat(path)
-        except FileUnreadable as error:
+        except (FileUnreadable, RootMissing) as error:
             log.warning("cannot be looked at", path=printable(path), why=str(error))
             stat = None
         if stat is None:
             # Whether it is gone is decided by a complete scan.
             self._settling.forget(path)
+            return 0
+        if self._plan.sidecars_on(mapping) and is_sidecar_name(path):
+            look_at_sidecar(self._edges, path, stat)
             return 0
         current = self._ledger.intake.current_of(path)
         known = None

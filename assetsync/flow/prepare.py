@@ -10,7 +10,7 @@ import structlog
 
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
-from assetsync.errors import FileChanged, FileUnreadable, NotRegular, SidecarError
+from assetsync.errors import FileChanged, FileUnreadable, NotRegular, RootMissing, SidecarError
 from assetsync.flow.contact import Contact
 from assetsync.flow.edges import Edges
 from assetsync.flow.told import Sidecars
@@ -22,6 +22,9 @@ from assetsync.tree.body import FileBody, difference, digest
 from assetsync.tree.opening import OpenFile
 
 log = structlog.get_logger()
+
+_LATER = 60.0
+"""Seconds until a file is tried again whose place the next scan has to tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,13 @@ class Preparer:
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
         if position is None or self._mappings.all[position].destfolderid != row.destfolderid:
             # The configuration changed since it was queued: the next scan says where it belongs.
-            self._ledger.queue.postpone(row.id, self._clock.now() + 60)
+            self._ledger.queue.postpone(row.id, self._clock.now() + _LATER)
             return None
         mapping = self._mappings.all[position]
         self._contact.ensure(row.destfolderid)
         try:
             file = self._tree.open(row.path)
-        except (FileUnreadable, NotRegular) as error:
+        except (FileUnreadable, NotRegular, RootMissing) as error:
             self._not_there(row, error)
             return None
         try:
@@ -138,18 +141,23 @@ class Preparer:
         """Take over an equal version whose path is no longer its own, or an equal asset that nobody owns."""
         now = self._clock.now()
         for old in self._ledger.queue.equals(row, md5):
-            if old.wanted in (Wanted.YES, Wanted.UNMAPPED) and self._still_holds(old):
+            # Of its own path an older version is the past, whatever it says of itself (unmapped, then touched).
+            elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
+            if elsewhere and self._still_holds(old):
                 continue
             state = self._ledger.queue.take_over(row, old, md5, now)
-            self._edges.tally.adopted()
-            log.info("taken over", path=printable(row.path), was=printable(old.path), assetid=old.assetid, state=state)
+            if state is not None:
+                self._edges.tally.adopted()
+                was = printable(old.path)
+                log.info("taken over", path=printable(row.path), was=was, assetid=old.assetid, state=state)
+            # None: something changed while it was looked at, and what is still queued is looked at again.
             return True
         assetid = self._ledger.queue.sighted(row, md5)
         if assetid is None:
             return False
-        self._ledger.queue.adopt(row, assetid, md5, now)
-        self._edges.tally.adopted()
-        log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
+        if self._ledger.queue.adopt(row, assetid, md5, now):
+            self._edges.tally.adopted()
+            log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
         return True
 
     def _replaces_an_asset(self, row: FileRow) -> bool:
@@ -167,13 +175,17 @@ class Preparer:
         """Whether the older version's path still holds it: then it is a copy or a hard link, a file of its own."""
         try:
             found = self._tree.lstat(old.path)
-        except FileUnreadable:
+        except (FileUnreadable, RootMissing):
             # What cannot be told is no reason to take an asset away from a path.
             return True
         return found is not None and not difference(old.stat, found)
 
-    def _not_there(self, row: FileRow, error: FileUnreadable | NotRegular) -> None:
-        if isinstance(error, NotRegular) or error.vanished:
+    def _not_there(self, row: FileRow, error: FileUnreadable | NotRegular | RootMissing) -> None:
+        if isinstance(error, RootMissing):
+            # Perhaps a disk was unmounted: the next scan and the brake decide.
+            self._ledger.queue.postpone(row.id, self._clock.now() + _LATER)
+            log.info("not there, with its root", path=printable(row.path))
+        elif isinstance(error, NotRegular) or error.vanished:
             self._ledger.queue.vanished(row.id, self._clock.now())
             log.info("gone before it was sent", path=printable(row.path))
         else:

@@ -14,6 +14,7 @@ from assetsync.flow.edges import Edges
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Clock, SearchRequest, Service, State
+from assetsync.service.paging import every
 from assetsync.service.query import ids_query
 
 log = structlog.get_logger()
@@ -38,8 +39,8 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
     """Do what is asked and say in a sentence what was done. Paths in `argument` are hex of their bytes.
 
     retry: {"paths": [...], "send_again": bool}, no paths for all blocked files · resume: {"id": int | None} ·
-    doubt: {"path": ..., "asset": ID | None}, None for absent. Raises UsageError for what cannot be done, ServiceError
-    where the service had to be asked.
+    doubt: {"path": ..., "asset": ID | None}, None for absent · sighted: what `sighted` gives. Raises UsageError for
+    what cannot be done, ServiceError where the service had to be asked.
     """
     now = clock.now()
     if verb == "retry":
@@ -55,7 +56,23 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
         path = bytes.fromhex(str(argument["path"]))
         asset = argument.get("asset")
         return _resolve(ledger, service, path, None if asset is None else str(asset), now)
+    if verb == "sighted":
+        assetid, folder, name, md5 = (str(argument[key]) for key in ("id", "folder_id", "filename", "md5"))
+        note_asset(ledger, Asset(assetid, folder, name, int(str(argument["size"])), md5, ""), now)
+        return f"the asset {assetid} is known now"
     raise UsageError(f"there is no request {verb}")
+
+
+def sighted(asset: Asset) -> dict[str, object]:
+    """Give the argument by which the holder of the ledger is told of an asset that was uploaded by hand."""
+    return {
+        "id": asset.id, "folder_id": asset.folder_id, "filename": asset.filename, "md5": asset.md5, "size": asset.size,
+    }  # fmt: skip
+
+
+def note_asset(ledger: Ledger, asset: Asset, now: float) -> None:
+    """Remember an asset that was uploaded by hand, so that the same file in the tree adopts it."""
+    ledger.doubts.sight([asset], ledger.doubts.newest_attempt(), now)
 
 
 def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: float) -> str:
@@ -89,10 +106,9 @@ def find_asset(service: Service, row: FileRow, assetid: str) -> Asset:
     by_id = SearchRequest(searchfor=ids_query([assetid]))
     in_folder = SearchRequest(searchfor="%", folderid=row.asset_folder or row.destfolderid, dbdirect=True)
     for request in (by_id, in_folder):
-        with service.search(request) as assets:
-            for asset in assets:
-                if asset.id == assetid:
-                    return asset
+        for asset in every(service.search, request):
+            if asset.id == assetid:
+                return asset
     raise UsageError(f"the service shows no asset {assetid}", hint="copy the id from the service, or use --absent")
 
 

@@ -19,6 +19,7 @@ from assetsync.flow.edges import Edges
 from assetsync.ledger.doubts import OpenDoubt, Rival
 from assetsync.model import Asset, FileStat, SearchRequest
 from assetsync.service.multipart import closing
+from assetsync.service.paging import every
 from assetsync.service.query import like_pattern
 from assetsync.tree.body import difference, digest, prefix_digests
 
@@ -65,7 +66,6 @@ class Resolver:
         return done
 
     def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> int:
-        began = self._ledger.doubts.newest_attempt()
         looking = [_Looking(doubt, self._facts(doubt)) for doubt in doubts]
         if len(looking) <= _BY_NAME_AT_MOST:
             for one in looking:
@@ -77,15 +77,14 @@ class Resolver:
         elsewhere = [one for one in unseen if one.facts.refused_as_duplicate and not self._has_equal(one)]
         if elsewhere:
             self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True))
-        order = (began, self._ledger.doubts.newest_attempt())
+        newest = self._ledger.doubts.newest_attempt()
         for one in looking:
-            self._judge(one, order)
+            self._judge(one, newest)
         return len(looking)
 
     def _look(self, looking: Sequence[_Looking], request: SearchRequest) -> None:
         started = self._clock.steady()
-        with self._service.search(request) as assets:
-            self._keep(looking, assets)
+        self._keep(looking, every(self._service.search, request))
         ended = self._clock.steady()
         for one in looking:
             # The first look-up of a round opens its span, the last closes it: every part of the answer lies within.
@@ -135,12 +134,12 @@ class Resolver:
         self._ledger.doubts.hashed(attempt.id, doubt.file.id, md5)
         return md5
 
-    def _judge(self, one: _Looking, order: tuple[int, int]) -> None:
+    def _judge(self, one: _Looking, newest: int) -> None:
         ledger, attempt = self._ledger.doubts, one.doubt.attempt
         now = self._clock.now()
         self._read_prefixes(one)
-        sights = self._sights(one, order)
-        ledger.sight([s.asset for s in sights if not s.owned], order, now)
+        sights = self._sights(one, newest)
+        ledger.sight([s.asset for s in sights if not s.owned], newest, now)
         kept = Grace(attempt.grace_boot or "", attempt.grace_first or 0.0, attempt.grace_last or 0.0)
         grace = kept.answered(*one.span, self._clock.boot(), self._grace)
         verdict = judge(one.facts, sights, grace, self._grace, now)
@@ -154,7 +153,7 @@ class Resolver:
         """Look soon at first, for an answer that was only slow; then often enough that the grace has no gap."""
         return min(max(0.25, self._grace / 4), 0.5 * 2.0 ** min(looks, 10), _SLOWEST)
 
-    def _sights(self, one: _Looking, order: tuple[int, int]) -> list[Sight]:
+    def _sights(self, one: _Looking, newest: int) -> list[Sight]:
         attempt = one.doubt.attempt
         ids = list(one.assets)
         owned = self._ledger.doubts.owned(ids)
@@ -163,12 +162,13 @@ class Resolver:
         rivals = self._ledger.doubts.rivals(attempt)
         sights = []
         for assetid, asset in sorted(one.assets.items()):
-            seen_from, seen_to = seen.get(assetid, order)
+            seen_to = seen.get(assetid, newest)
             sights.append(
                 Sight(
                     asset,
                     owned=assetid in owned and assetid != one.facts.accepted_id,
-                    before=seen_from < attempt.id or assetid in explained,
+                    # Only what a look-up showed that ended before the attempt began was there before it.
+                    before=seen_to < attempt.id or assetid in explained,
                     claimed=any(_claims(rival, asset, seen_to, attempt.sent_name) for rival in rivals),
                     named=may_be(attempt.sent_name, asset.filename),
                     prefix=one.prefixes.get(asset.size or 0),

@@ -7,18 +7,21 @@ gate or holds the folder.
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from enum import StrEnum
 
 import structlog
 
+from assetsync.core.backoff import delay
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.gate import Gate
+from assetsync.flow.pace import PacedBody, Throttle
 from assetsync.flow.prepare import Preparer, Ready
 from assetsync.flow.trouble import describe
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.queue import NameBusy
+from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Clock, Fault, Left, Sent
 
@@ -28,6 +31,7 @@ FOLDER_HOLD = 600.0
 """Seconds until one file tries again whether a folder exists by now."""
 
 _BATCH = 64
+_BAD_FORM = "bad_form"
 
 
 class Step(StrEnum):
@@ -98,6 +102,8 @@ class Sender:
         feed: Feed,
         *,
         max_doubts: int,
+        throttle: Throttle | None = None,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         self._ledger = edges.ledger
         self._service = edges.service
@@ -106,7 +112,10 @@ class Sender:
         self._gate = gate
         self._feed = feed
         self._max_doubts = max_doubts
+        self._throttle = throttle
+        self.may_send = may_send
         self._tally = edges.tally
+        self._chance = edges.chance.random
         self.last_answer: float | None = None
 
     def too_doubtful(self) -> bool:
@@ -118,7 +127,7 @@ class Sender:
         if not self._gate.enter():
             return Step.PAUSED
         try:
-            if self.too_doubtful():
+            if self.too_doubtful() or not self.may_send():
                 return Step.PAUSED
             row = self._feed.take()
             if row is None:
@@ -144,9 +153,10 @@ class Sender:
         with ready.file:
             try:
                 attempt = self._ledger.queue.begin(ready.intent, self._clock.now())
-            except NameBusy:
+            except (NameBusy, Outdated):
                 return
-            sent = self._service.upload(ready.request, ready.body)
+            body = ready.body if self._throttle is None else PacedBody(ready.body, self._throttle)
+            sent = self._service.upload(ready.request, body)
         self.last_answer = self._clock.steady()
         self._record(attempt, ready, sent)
 
@@ -180,14 +190,26 @@ class Sender:
                 self._gate.worked()
                 bound.warning("refused", reason=outcome.reason, detail=outcome.detail)
             case Answer.UNSENT:
-                outcomes.unsent(attempt, row.id, sent, now, now + (2.0 if outcome.fault is Fault.FILE else 0.0))
-                if outcome.fault is not Fault.FILE:
-                    self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
+                self._unsent(attempt, row, sent, now)
             case Answer.DOUBT:
                 outcomes.lost(attempt, row.id, sent, now)
                 bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
                 if outcome.fault is not Fault.FILE or sent.left is Left.ALL:
                     self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
+
+    def _unsent(self, attempt: int, row: FileRow, sent: Sent, now: float) -> None:
+        outcome, outcomes = sent.outcome, self._ledger.outcomes
+        if outcome.fault is not Fault.FILE:
+            outcomes.unsent(attempt, row.id, sent, now, now)
+            self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
+        elif outcome.reason == _BAD_FORM:
+            # Nothing that time mends: the name, or what is said of the file, fits no form.
+            outcomes.refused(attempt, row.id, sent, now)
+            log.warning("blocked", path=printable(row.path), reason=outcome.reason, detail=outcome.detail)
+        else:
+            due = now + delay(row.failures + 1, self._chance(), first=2.0)
+            outcomes.unsent(attempt, row.id, sent, now, due, counts=True)
+            log.info("not sent", path=printable(row.path), reason=outcome.reason, detail=outcome.detail)
 
     def _trouble(self, reason: str, detail: str, retry_after: float | None) -> None:
         if self._gate.trouble(reason, detail, retry_after):

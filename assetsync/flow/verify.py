@@ -17,6 +17,7 @@ from assetsync.core.verdict import UNSEEN_PATIENCE, Expected, Reading, compare, 
 from assetsync.flow.edges import Edges
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
+from assetsync.service.paging import every
 from assetsync.service.query import ids_query, like_pattern
 
 log = structlog.get_logger()
@@ -24,7 +25,7 @@ log = structlog.get_logger()
 _BATCH = 100
 _BY_NAME_AT_MOST = 5
 
-Change = tuple[int, Event | None, dict[str, Any]]
+Change = tuple[FileRow, Event | None, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,7 @@ class Verifier:
 
     def _look(self, folder: str, pattern: str, ids: set[str]) -> dict[str, Asset]:
         request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True)
-        with self._service.search(request) as assets:
-            return _wanted(assets, ids)
+        return _wanted(every(self._service.search, request), ids)
 
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool, needs_index: bool) -> Change:
         expected = Expected(row.asset_folder or row.destfolderid, row.size, row.md5)
@@ -108,17 +108,17 @@ class Verifier:
                 " look at it in the service, then `assetsync retry PATH`, with --send-again for a new upload"
             )
             log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
-            return row.id, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}
+            return row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}
         if reading is Reading.EQUAL and (findable or not needs_index):
             log.info("verified", path=printable(row.path), assetid=row.assetid)
             columns |= {"verified_at": now, "reason": None, "detail": None}
-            return row.id, Event.CONFIRMED, columns
+            return row, Event.CONFIRMED, columns
         columns["due_at"] = now + next_look(now - (row.uploaded_at or row.queued_at), self._longest)
         if reading is Reading.EQUAL:
             columns["detail"] = "stored, and not findable through the index yet"
         else:
             columns["detail"] = difference
-        return row.id, None, columns
+        return row, None, columns
 
     def _not_shown(self, row: FileRow, now: float) -> None:
         """Count the answered look-ups that did not show an id; after ten minutes of them it is doubted."""
@@ -129,7 +129,7 @@ class Verifier:
             detail = (
                 f"the service gave the id {row.assetid} but has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"
             )
-            self._ledger.assets.unseen(row.id, detail, now)
+            self._ledger.assets.unseen(row, detail, now)
             log.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=detail)
             return
         due = now + min(next_look(now - (row.uploaded_at or row.queued_at), self._longest), UNSEEN_PATIENCE / 4)
@@ -137,7 +137,7 @@ class Verifier:
             "unseen_boot": grace.boot, "unseen_first": grace.first, "unseen_last": grace.last,
             "due_at": due, "detail": "the service does not show it yet",
         }  # fmt: skip
-        self._ledger.assets.apply_all([(row.id, None, columns)], now)
+        self._ledger.assets.apply_all([(row, None, columns)], now)
 
 
 def _wanted(assets: Iterable[Asset], ids: set[str]) -> dict[str, Asset]:

@@ -1,10 +1,11 @@
 """Assets with a known id on their way to `verified`: what is to be read back, indexed and shown as wrong."""
 
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
 from assetsync.core.states import Event
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row
+from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, reopen
 from assetsync.ledger.store import Store
 
 
@@ -34,7 +35,7 @@ class Assets:
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND findable_at IS NULL"
             " AND seen_at IS NOT NULL AND COALESCE(uploaded_at, queued_at) <= ?"
-            " AND (index_asked_at IS NULL OR index_asked_at <= ?) ORDER BY id LIMIT ?",
+            " AND (index_asked_at IS NULL OR index_asked_at <= ?) ORDER BY due_at, id LIMIT ?",
             uploaded_before,
             asked_before,
             limit,
@@ -63,35 +64,41 @@ class Assets:
             lambda conn: conn.executemany("UPDATE files SET index_asked_at = ? WHERE id = ?", [(now, i) for i in ids])
         )
 
-    def apply_all(self, events: Sequence[tuple[int, Event | None, dict[str, Any]]], now: float) -> None:
-        """Record what readings back showed, in one commit: (row, event or None, columns)."""
+    def apply_all(self, events: Sequence[tuple[FileRow, Event | None, dict[str, Any]]], now: float) -> None:
+        """Record what readings back showed, in one commit: (row as it was read, event or None, columns).
 
-        def work(conn: Any) -> None:
-            for file_id, event, changes in events:
+        A row that was replaced, disputed or decided by hand while the service answered is left alone.
+        """
+
+        def work(conn: sqlite3.Connection) -> None:
+            for row, event, changes in events:
+                if not _is_as_read(conn, row):
+                    continue
                 if event is not None:
-                    apply(conn, file_id, event, now, **changes)
+                    apply(conn, row.id, event, now, **changes)
                 elif changes:
                     names = ", ".join(f"{name} = ?" for name in changes)
-                    conn.execute(f"UPDATE files SET {names} WHERE id = ?", (*changes.values(), file_id))
+                    conn.execute(f"UPDATE files SET {names} WHERE id = ?", (*changes.values(), row.id))
 
         if events:
             self._store.write(work)
 
-    def unseen(self, file_id: int, detail: str, now: float) -> None:
+    def unseen(self, row: FileRow, detail: str, now: float) -> None:
         """Put a row in doubt whose id the service does not show; its last attempt is open again."""
 
-        def work(conn: Any) -> None:
-            row = conn.execute(
-                "SELECT MAX(id), assetid FROM attempts, files WHERE file_id = ? AND files.id = ?", (file_id, file_id)
-            ).fetchone()
-            if row[0] is not None:
-                conn.execute(
-                    "UPDATE attempts SET closed_at = NULL, result = NULL, parked = 1, accepted_id = ?, why = 'unseen',"
-                    " look_at = ?, grace_boot = NULL WHERE id = ?",
-                    (row[1], now, row[0]),
-                )
-                apply(conn, file_id, Event.UNSEEN, now, reason="unseen", detail=detail)
+        def work(conn: sqlite3.Connection) -> None:
+            if not _is_as_read(conn, row):
+                return
+            last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (row.id,)).fetchone()[0]
+            if last is not None:
+                reopen(conn, last, now, why="unseen", accepted_id=row.assetid)
+                apply(conn, row.id, Event.UNSEEN, now, reason="unseen", detail=detail)
             else:
-                apply(conn, file_id, Event.MISSING, now, reason="unseen", detail=detail)
+                apply(conn, row.id, Event.MISSING, now, reason="unseen", detail=detail)
 
         self._store.write(work)
+
+
+def _is_as_read(conn: sqlite3.Connection, row: FileRow) -> bool:
+    found = conn.execute("SELECT state, assetid FROM files WHERE id = ?", (row.id,)).fetchone()
+    return found is not None and (found["state"], found["assetid"]) == (row.state, row.assetid)

@@ -90,22 +90,22 @@ class Doubts:
         """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""
         return int(self._store.rows("SELECT COALESCE(MAX(id), 0) FROM attempts")[0][0])
 
-    def first_seen(self, assetids: Collection[str]) -> dict[str, tuple[int, int]]:
-        """Give, for assets seen before, the newest attempts when the first look-up that showed them began and ended."""
-        found: dict[str, tuple[int, int]] = {}
+    def first_seen(self, assetids: Collection[str]) -> dict[str, int]:
+        """Give, for assets seen before, the newest attempt at the end of the look-up that first showed them."""
+        found: dict[str, int] = {}
         for part in _parts(list(assetids)):
             marks = ", ".join("?" * len(part))
-            sql = f"SELECT assetid, seen_from, seen_to FROM sightings WHERE assetid IN ({marks})"
-            found |= {row[0]: (row[1], row[2]) for row in self._store.rows(sql, *part)}
+            sql = f"SELECT assetid, seen_to FROM sightings WHERE assetid IN ({marks})"
+            found |= {row[0]: row[1] for row in self._store.rows(sql, *part)}
         return found
 
-    def sight(self, assets: Iterable[Asset], span: tuple[int, int], now: float, *, why: str = "") -> None:
+    def sight(self, assets: Iterable[Asset], newest: int, now: float, *, why: str = "") -> None:
         """Remember assets that no live row owns; the order of the first sight stays.
 
-        `span` is the newest attempt when the look-up began and when it ended.
+        `newest` is the newest attempt when the look-up ended.
         """
         values = [
-            (a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, *span, why) for a in assets
+            (a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, newest, why) for a in assets
         ]
         if values:
             self._store.write(lambda conn: _sight(conn, values))
@@ -141,10 +141,16 @@ class Doubts:
         self._store.write(work)
 
     def decide(self, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
-        """End a doubt as the verdict says, and list what it brought to light."""
+        """End a doubt as the verdict says, and list what it brought to light.
+
+        A doubt that was decided otherwise while the service answered, or whose asset another file took meanwhile, is
+        left as it is.
+        """
         file, attempt = doubt.file, doubt.attempt
 
         def work(conn: sqlite3.Connection) -> None:
+            if not _may_be_decided(conn, doubt, verdict):
+                return
             for assetid in verdict.suspected:
                 _explain(conn, assetid, "suspected", file)
             for assetid in verdict.doubled:
@@ -165,6 +171,13 @@ class Doubts:
                 "UPDATE attempts SET closed_at = ?, result = ? WHERE id = ?", (now, str(verdict.judgement), attempt.id)
             )
             if verdict.judgement is Judgement.FOUND:
+                # Where names come back alike, the asset may have been an equal doubt's: what is still to come of that
+                # one, or of this, is waited for anew.
+                conn.execute(
+                    "UPDATE attempts SET grace_boot = NULL WHERE destfolderid = ? AND closed_at IS NULL AND size = ?"
+                    " AND (md5 = ? OR md5 IS NULL OR ? IS NULL)",
+                    (attempt.destfolderid, attempt.size, attempt.md5, attempt.md5),
+                )
                 _found(conn, file, verdict, now)
                 return
             if verdict.assetid is not None:
@@ -192,6 +205,17 @@ def _parts(ids: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
     return (ids[i : i + size] for i in range(0, len(ids), size))
 
 
+def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict) -> bool:
+    still = (
+        "SELECT 1 FROM files f, attempts a WHERE f.id = ? AND f.state = 'in_doubt' AND a.id = ? AND a.closed_at IS NULL"
+    )
+    if conn.execute(still, (doubt.file.id, doubt.attempt.id)).fetchone() is None:
+        return False
+    taken = "SELECT 1 FROM files WHERE assetid = ? AND id <> ? AND state NOT IN ('superseded', 'gone')"
+    found = verdict.judgement is Judgement.FOUND
+    return not found or conn.execute(taken, (verdict.assetid, doubt.file.id)).fetchone() is None
+
+
 def _found(conn: sqlite3.Connection, file: FileRow, verdict: Verdict, now: float) -> None:
     conn.execute("DELETE FROM sightings WHERE assetid = ?", (verdict.assetid,))
     apply(
@@ -203,8 +227,8 @@ def _found(conn: sqlite3.Connection, file: FileRow, verdict: Verdict, now: float
 
 def _sight(conn: sqlite3.Connection, values: Sequence[tuple[object, ...]]) -> None:
     conn.executemany(
-        "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_from, seen_to, why)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (assetid) DO UPDATE SET folder_id = excluded.folder_id, size = excluded.size,"
         " md5 = excluded.md5, why = CASE WHEN why = '' THEN excluded.why ELSE why END",
         values,

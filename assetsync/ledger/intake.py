@@ -70,16 +70,26 @@ class Intake:
     def enqueue(self, versions: Sequence[NewVersion], now: float, *, due_at: float | None = None) -> int:
         """Queue new versions, each replacing the current one of its path; gives how many there are now to send.
 
-        A version that is the very one of a row put aside as unmapped revives that row instead.
+        A version that is the very one of a row put aside as unmapped revives that row instead. One whose path has
+        another current version by now than `replaces` says comes of a look that is out of date, and is left out.
         """
         due = now if due_at is None else due_at
         return self._store.write(lambda conn: sum(_enqueue(conn, version, now, due) for version in versions))
 
-    def unwanted(self, ids: Iterable[int], event: Event, now: float) -> None:
-        """Record that paths are gone (VANISHED) or no longer mapped (UNMAPPED)."""
-        known = list(ids)
+    def unwanted(self, rows: Iterable[tuple[int, bytes]], event: Event, now: float) -> None:
+        """Record of (row, path) that the path is gone (VANISHED) or no longer mapped (UNMAPPED).
+
+        A row that has come to stand for another path meanwhile, because its file was moved, is left alone.
+        """
+        known = list(rows)
+
+        def work(conn: sqlite3.Connection) -> None:
+            for file_id, path in known:
+                if _current_id(conn, path) == file_id:
+                    apply(conn, file_id, event, now)
+
         if known:
-            self._store.write(lambda conn: [apply(conn, file_id, event, now) for file_id in known])
+            self._store.write(work)
 
     def remap(self, file_id: int, destfolderid: str) -> None:
         """Point a row that was never sent to another folder, after its mapping changed."""
@@ -103,6 +113,11 @@ class Intake:
             if len(page) < _PAGE:
                 return
             after = page[-1][0]
+
+    def sidecar(self, path: bytes) -> FileStat | None:
+        """Give one sidecar as it is known."""
+        rows = self._store.rows("SELECT size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path = ?", path)
+        return FileStat(*rows[0]) if rows else None
 
     def sidecars_changed(self, changes: Sequence[SidecarChange], now: float) -> None:
         """Record new, changed and vanished sidecars and what follows for the files that they speak of.
@@ -136,6 +151,8 @@ class Intake:
 
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> int:
     path, stat, destfolderid, folded_name, replaces = version
+    if _current_id(conn, path) != replaces:
+        return 0
     if replaces is not None:
         apply(conn, replaces, Event.REPLACED, now)
     aside = conn.execute(
@@ -152,6 +169,11 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
         (path, *stat, destfolderid, folded_name, State.QUEUED, Wanted.YES, now, due_at),
     )
     return 1
+
+
+def _current_id(conn: sqlite3.Connection, path: bytes) -> int | None:
+    row = conn.execute("SELECT id FROM files WHERE path = ? AND wanted = 'yes'", (path,)).fetchone()
+    return None if row is None else int(row[0])
 
 
 def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float) -> None:

@@ -1,11 +1,12 @@
 """What became of an attempt, written down: accepted, refused, unsent, lost; and what a crash left behind."""
 
+import json
 import sqlite3
 
 from assetsync.core.states import Event
-from assetsync.ledger.rows import apply
+from assetsync.ledger.rows import apply, reopen
 from assetsync.ledger.store import Store
-from assetsync.model import Sent, State
+from assetsync.model import Outcome, Sent, State
 
 MAX_CRASHES = 5
 """After so many unclean stops while one file was being sent, a person is asked to look."""
@@ -36,9 +37,9 @@ class Outcomes:
                 detail = f"the service answered with {assetid}, which is the id of another file"
                 _end(conn, attempt_id, sent, "id_taken", now)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
+            _end(conn, attempt_id, sent, None, now, result="accepted")
             if owner is not None:
                 _dispute(conn, owner["id"], now)
-            _end(conn, attempt_id, sent, None, now, result="accepted")
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
             return apply(
                 conn, file_id, Event.ACCEPTED, now,
@@ -58,8 +59,10 @@ class Outcomes:
 
         self._store.write(work)
 
-    def unsent(self, attempt_id: int, file_id: int, sent: Sent, now: float, due_at: float) -> None:
-        """Record that nothing was stored and the file is to be sent later; a failure of the file itself is counted."""
+    def unsent(
+        self, attempt_id: int, file_id: int, sent: Sent, now: float, due_at: float, *, counts: bool = False
+    ) -> None:
+        """Record that nothing was stored and the file is to be sent later; a failure of the file itself `counts`."""
 
         def work(conn: sqlite3.Connection) -> None:
             _end(conn, attempt_id, sent, sent.outcome.reason, now, result="unsent")
@@ -67,7 +70,7 @@ class Outcomes:
                 conn, file_id, Event.UNSENT, now,
                 reason=sent.outcome.reason, detail=sent.outcome.detail, due_at=due_at,
             )  # fmt: skip
-            conn.execute("UPDATE files SET failures = failures + 1 WHERE id = ?", (file_id,))
+            conn.execute("UPDATE files SET failures = failures + ? WHERE id = ?", (int(counts), file_id))
 
         self._store.write(work)
 
@@ -126,22 +129,34 @@ def _end(
     """Write down what is known when a POST is over; with a `result` the attempt is decided."""
     conn.execute(
         "UPDATE attempts SET ended_at = ?, left_part = ?, handed = ?, handed_md5 = ?, why = ?, closed_at = ?,"
-        " result = ? WHERE id = ?",
-        (now, sent.left, sent.handed, sent.md5 or None, why, now if result else None, result, attempt_id),
+        " result = ?, answer = ? WHERE id = ?",
+        (
+            *(now, sent.left, sent.handed, sent.md5 or None, why),
+            *(now if result else None, result, _answer(sent.outcome), attempt_id),
+        ),
     )
+
+
+def _answer(outcome: Outcome) -> str | None:
+    """Keep what the service said beside the id: a workflow's rename and the referrer among it (interface 4.3)."""
+    names = ("responsecode", "message", "filetype", "renamefilebody", "comingfrom")
+    said = {name: getattr(outcome, name) for name in names if getattr(outcome, name) is not None}
+    return json.dumps(said) if said else None
 
 
 def _dispute(conn: sqlite3.Connection, file_id: int, now: float) -> None:
     """Put a row in doubt again whose adopted asset turned out to be another upload's."""
     last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (file_id,)).fetchone()[0]
     if last is not None:
-        # Parked: its name may have an open attempt by now, which must not be in the way.
-        conn.execute(
-            "UPDATE attempts SET closed_at = NULL, result = NULL, parked = 1, look_at = ?, grace_boot = NULL"
-            " WHERE id = ?",
-            (now, last),
-        )
+        reopen(conn, last, now, why="disputed", accepted_id=None)
     detail = "the asset it was taken for belongs to another upload"
+    if conn.execute("SELECT state FROM files WHERE id = ?", (file_id,)).fetchone()[0] == State.IN_DOUBT:
+        # Its id was doubted already (unseen): it goes on being looked for, without the id.
+        conn.execute(
+            "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, detail = ? WHERE id = ?",
+            (detail, file_id),
+        )
+        return
     apply(
         conn, file_id, Event.DISPUTED, now,
         assetid=None, id_from=None, asset_folder=None, verified_at=None, seen_at=None, findable_at=None,

@@ -30,6 +30,18 @@ class NameBusy(Exception):
     """Another attempt of the same name into the same folder is open: not an error, the file waits for its turn."""
 
 
+class Outdated(Exception):
+    """The version was replaced, moved or decided since it was read: not an error, there is nothing to send."""
+
+
+# An attempt that is open although its row is neither sending nor in doubt: blocked, and perhaps stored.
+_MAY_HAVE_ASSET = (
+    "(assetid IS NOT NULL OR state IN ('sending', 'in_doubt')"
+    " OR EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL))"
+)
+_OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN ('superseded', 'gone'))"
+
+
 class Queue:
     """The ledger's side of sending. `start_no` numbers the start of the program that opened it."""
 
@@ -63,7 +75,7 @@ class Queue:
         """Whether another version or a sighted asset of this size is known in the folder, so that hashing pays."""
         rows = self._store.rows(
             "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
-            "   AND (assetid IS NOT NULL OR state IN ('sending', 'in_doubt')))"
+            f"   AND {_MAY_HAVE_ASSET})"
             " OR EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)",
             destfolderid,
             size,
@@ -72,15 +84,19 @@ class Queue:
         return bool(rows[0][0])
 
     def equals(self, row: FileRow, md5: str) -> list[FileRow]:
-        """Give versions of the same content in the folder that have an asset or may have one, same path first.
+        """Give versions of the same content in the folder that have an asset or may have one, likeliest first.
 
-        A version in doubt whose bytes were never hashed counts if it is the same inode, size and mtime.
+        A version in doubt whose bytes were never hashed counts if it is the same inode, size and mtime. A version at
+        rest whose asset a live row owns by now has nothing left to hand on.
         """
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
-            " AND (assetid IS NOT NULL OR state IN ('sending', 'in_doubt'))"
+            f" AND {_MAY_HAVE_ASSET}"
             " AND (md5 = ?4 OR md5 IS NULL AND inode = ?5 AND mtime_ns = ?6)"
-            " ORDER BY path = ?7 DESC, state IN ('verified', 'stored') DESC, id DESC LIMIT 100",
+            f" AND (state NOT IN ('superseded', 'gone') OR assetid IS NULL OR NOT {_OWNED.format('files.assetid')})"
+            # A renamed file keeps its inode; what is at rest needs no look at the disk.
+            " ORDER BY path = ?7 DESC, inode = ?5 DESC, wanted IN ('replaced', 'gone') DESC,"
+            " state IN ('verified', 'stored') DESC, id DESC LIMIT 100",
             row.destfolderid,
             row.size,
             row.id,
@@ -95,8 +111,11 @@ class Queue:
         """Give the id of an asset of the same MD5 in the folder that no row owns."""
         rows = self._store.rows(
             "SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 = ?"
-            " AND NOT EXISTS (SELECT 1 FROM files WHERE assetid = s.assetid AND state NOT IN ('superseded', 'gone'))"
+            f" AND NOT {_OWNED.format('s.assetid')}"
             " AND NOT EXISTS (SELECT 1 FROM attempts WHERE accepted_id = s.assetid AND closed_at IS NULL)"
+            # While an equal upload is undecided, the asset is likelier what that one stored.
+            " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = s.folder_id"
+            "   AND a.size = s.size AND (a.md5 = s.md5 OR a.md5 IS NULL))"
             " ORDER BY first_seen, assetid LIMIT 1",
             row.destfolderid,
             row.size,
@@ -104,15 +123,20 @@ class Queue:
         )
         return str(rows[0][0]) if rows else None
 
-    def take_over(self, row: FileRow, old: FileRow, md5: str, now: float) -> State:
-        """Let the older version stand for this one, asset, attempts and all; the new row is merged into it."""
+    def take_over(self, row: FileRow, old: FileRow, md5: str, now: float) -> State | None:
+        """Let the older version stand for this one, asset, attempts and all; the new row is merged into it.
 
-        def work(conn: sqlite3.Connection) -> State:
+        Gives None, and changes nothing, when either is not what it was when it was read.
+        """
+
+        def work(conn: sqlite3.Connection) -> State | None:
             current = read_file(conn, old.id)
             if (current.state, current.path, current.assetid) != (old.state, old.path, old.assetid):
-                return State.QUEUED
+                return None
+            if not _is_queued(conn, row.id) or (_rests(old) and _is_owned(conn, old.assetid)):
+                return None
             conn.execute("UPDATE attempts SET file_id = ? WHERE file_id = ?", (old.id, row.id))
-            conn.execute("DELETE FROM files WHERE id = ? AND state = 'queued'", (row.id,))
+            conn.execute("DELETE FROM files WHERE id = ?", (row.id,))
             return apply(
                 conn, old.id, Event.MOVED, now,
                 path=row.path, size=row.size, mtime_ns=row.mtime_ns, ctime_ns=row.ctime_ns, inode=row.inode,
@@ -121,23 +145,31 @@ class Queue:
 
         return self._store.write(work)
 
-    def adopt(self, row: FileRow, assetid: str, md5: str, now: float) -> None:
-        """Record an asset of equal content that was in the folder before anything was sent."""
+    def adopt(self, row: FileRow, assetid: str, md5: str, now: float) -> bool:
+        """Record an asset of equal content that was in the folder before anything was sent.
 
-        def work(conn: sqlite3.Connection) -> None:
+        False, and nothing is changed, when another file was quicker or the version is no longer queued.
+        """
+
+        def work(conn: sqlite3.Connection) -> bool:
+            if not _is_queued(conn, row.id) or _is_owned(conn, assetid):
+                return False
             apply(
                 conn, row.id, Event.ADOPTED, now,
                 assetid=assetid, id_from="adopted", asset_folder=row.destfolderid, md5=md5, due_at=now,
                 reason=None, detail=None, uploaded_at=None,
             )  # fmt: skip
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
+            return True
 
-        self._store.write(work)
+        return self._store.write(work)
 
     def begin(self, intent: Intent, now: float) -> int:
-        """Commit the attempt; the body may leave when this has returned. Gives its id; raises NameBusy."""
+        """Commit the attempt; the body may leave when this has returned. Gives its id; raises NameBusy, Outdated."""
 
         def work(conn: sqlite3.Connection) -> int:
+            if not _is_queued(conn, intent.file_id):
+                raise Outdated
             try:
                 cursor = conn.execute(
                     "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
@@ -169,8 +201,13 @@ class Queue:
         return self._store.write(work)
 
     def hold(self, file_id: int, reason: str, detail: str, now: float) -> None:
-        """Block a version that must not be sent as it is."""
-        self._store.write(lambda conn: apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail))
+        """Block a version that must not be sent as it is; one that is no longer queued is left alone."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            if _is_queued(conn, file_id):
+                apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail)
+
+        self._store.write(work)
 
     def postpone(self, file_id: int, due_at: float) -> None:
         """Let a version wait without counting it as a failure."""
@@ -178,7 +215,12 @@ class Queue:
 
     def vanished(self, file_id: int, now: float) -> None:
         """Record that a path was found empty when it was to be sent."""
-        self._store.write(lambda conn: apply(conn, file_id, Event.VANISHED, now))
+
+        def work(conn: sqlite3.Connection) -> None:
+            if _is_queued(conn, file_id):
+                apply(conn, file_id, Event.VANISHED, now)
+
+        self._store.write(work)
 
     def retry_blocked(self, reason: str, now: float) -> int:
         """Let all files blocked for one reason be tried again; gives how many."""
@@ -250,3 +292,17 @@ class Queue:
             conn.execute("UPDATE folders SET hold_reason = NULL, hold_detail = NULL, hold_until = NULL")
 
         self._store.write(work)
+
+
+def _is_queued(conn: sqlite3.Connection, file_id: int) -> bool:
+    """Whether a row that was read a while ago is still to be sent: it may have been replaced or merged meanwhile."""
+    sql = "SELECT 1 FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
+    return conn.execute(sql, (file_id,)).fetchone() is not None
+
+
+def _rests(row: FileRow) -> bool:
+    return row.state in (State.SUPERSEDED, State.GONE)
+
+
+def _is_owned(conn: sqlite3.Connection, assetid: str | None) -> bool:
+    return bool(conn.execute(f"SELECT {_OWNED.format('?')}", (assetid,)).fetchone()[0])

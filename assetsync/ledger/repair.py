@@ -3,7 +3,7 @@
 import sqlite3
 
 from assetsync.core.states import Event, allowed
-from assetsync.ledger.rows import FileRow, apply, read_file
+from assetsync.ledger.rows import FileRow, apply, hold_name, read_file
 from assetsync.ledger.store import Store
 from assetsync.model import Asset, State
 
@@ -25,6 +25,8 @@ class Repair:
             if not allowed(current.state, Event.RETRIED):
                 return current.state
             conn.execute("UPDATE attempts SET look_at = ? WHERE file_id = ? AND closed_at IS NULL", (now, row.id))
+            for attempt in conn.execute("SELECT id FROM attempts WHERE file_id = ? AND closed_at IS NULL", (row.id,)):
+                hold_name(conn, attempt["id"])
             return apply(
                 conn, row.id, Event.RETRIED, now,
                 reason=None, detail=None, due_at=now, failures=0, absences=0, crashes=0,
@@ -44,8 +46,8 @@ class Repair:
             )
             if current.assetid is not None:
                 conn.execute(
-                    "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_from, seen_to, why,"
-                    " file_id, path) SELECT ?, ?, ?, ?, ?, ?, 0, 0, 'replaced', ?, ?"
+                    "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why,"
+                    " file_id, path) SELECT ?, ?, ?, ?, ?, ?, 0, 'replaced', ?, ?"
                     " ON CONFLICT (assetid) DO UPDATE SET why = 'replaced'",
                     (
                         current.assetid, current.asset_folder or current.destfolderid, current.folded_name,

@@ -10,6 +10,11 @@ from assetsync.model import State
 _NOT_OWNED = (
     "NOT EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0}.assetid AND l.state NOT IN ('superseded', 'gone'))"
 )
+# An open attempt of the same content, or of the same size where a digest is missing.
+_DOUBTED = (
+    "EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = {0}"
+    " AND (a.md5 = {1}.md5 OR (a.md5 IS NULL OR {1}.md5 IS NULL) AND a.size = {1}.size))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,8 @@ class Reports:
             now,
         )
         history = self._store.rows(
-            "SELECT COUNT(*) FROM files WHERE wanted IN ('replaced', 'gone') AND state IN ('sending', 'in_doubt')"
+            "SELECT (SELECT COUNT(*) FROM files WHERE state = 'sending' AND wanted IN ('replaced', 'gone'))"
+            " + (SELECT COUNT(*) FROM files WHERE state = 'in_doubt' AND wanted IN ('replaced', 'gone'))"
         )
         return Counts(
             {State(row[0]): int(row[1]) for row in rows},
@@ -120,7 +126,10 @@ class Reports:
             # Until its successor is stored, the old asset is the only one that the DAM has of the file.
             " AND NOT EXISTS (SELECT 1 FROM files n WHERE n.path = f.path AND n.wanted = 'yes'"
             "   AND n.state NOT IN ('stored', 'verified'))"
+            # While a brake is pulled, what was replaced or is gone may be the mistake that it was pulled for.
+            " AND NOT EXISTS (SELECT 1 FROM brakes WHERE resumed_at IS NULL)"
             f" AND {_NOT_OWNED.format('f')}"
+            f" AND NOT {_DOUBTED.format('COALESCE(f.asset_folder, f.destfolderid)', 'f')}"
             " AND id > ? ORDER BY id LIMIT ?",
             "id",
             (0,),
@@ -133,8 +142,7 @@ class Reports:
         sightings = self._store.pages(
             "SELECT assetid, path, folder_id, size, md5, why FROM sightings s WHERE why <> ''"
             f" AND {_NOT_OWNED.format('s')}"
-            " AND NOT (why <> 'damaged' AND EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL"
-            "   AND a.destfolderid = s.folder_id AND (a.md5 = s.md5 OR s.md5 IS NULL AND a.size = s.size)))"
+            f" AND NOT (why <> 'damaged' AND {_DOUBTED.format('s.folder_id', 's')})"
             " AND assetid > ? ORDER BY assetid LIMIT ?",
             "assetid",
             ("",),

@@ -79,6 +79,7 @@ class AttemptRow:
     accepted_id: str | None
     is_duplicate: int
     why: str | None
+    answer: str | None
     parked: int
     closed_at: float | None
     result: str | None
@@ -110,6 +111,24 @@ def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
     if row is None:
         raise LedgerError(f"row {file_id} of the ledger is not there any more")
     return file_row(row)
+
+
+def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, accepted_id: str | None) -> None:
+    """Open a decided attempt again, to be looked for from the start.
+
+    It holds its name again, so that no other file's asset is taken for its own; unless one of the name is on its way.
+    """
+    conn.execute(
+        "UPDATE attempts SET closed_at = NULL, result = NULL, parked = 1, why = ?, accepted_id = ?, look_at = ?,"
+        " grace_boot = NULL WHERE id = ?",
+        (why, accepted_id, now, attempt_id),
+    )
+    hold_name(conn, attempt_id)
+
+
+def hold_name(conn: sqlite3.Connection, attempt_id: int) -> None:
+    """Let an open attempt hold its name back for others again, if none of them is on its way."""
+    conn.execute("UPDATE OR IGNORE attempts SET parked = 0 WHERE id = ? AND closed_at IS NULL", (attempt_id,))
 
 
 def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **changes: Any) -> State:

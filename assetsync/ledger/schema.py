@@ -50,7 +50,11 @@ CREATE UNIQUE INDEX files_current ON files (path) WHERE wanted = 'yes';
 CREATE INDEX files_path ON files (path, id);
 CREATE INDEX files_due ON files (due_at, id) WHERE state = 'queued' AND wanted = 'yes';
 CREATE INDEX files_by_content ON files (destfolderid, size, md5);
-CREATE INDEX files_open ON files (state, due_at) WHERE state IN ('sending', 'in_doubt', 'stored', 'blocked');
+-- One for each state: of a list of states SQLite does not see that it holds the one that is asked for.
+CREATE INDEX files_sending ON files (id) WHERE state = 'sending';
+CREATE INDEX files_in_doubt ON files (id) WHERE state = 'in_doubt';
+CREATE INDEX files_stored ON files (due_at, id) WHERE state = 'stored';
+CREATE INDEX files_blocked ON files (reason, id) WHERE state = 'blocked';
 CREATE UNIQUE INDEX files_asset ON files (assetid)
     WHERE assetid IS NOT NULL AND state NOT IN ('superseded', 'gone');
 CREATE INDEX files_history ON files (assetid) WHERE assetid IS NOT NULL;
@@ -77,6 +81,7 @@ CREATE TABLE attempts (
     accepted_id TEXT,
     is_duplicate INTEGER NOT NULL DEFAULT 0,
     why TEXT,
+    answer TEXT,              -- JSON: what the service said, word for word where it matters
     parked INTEGER NOT NULL DEFAULT 0,  -- open, but a person's matter: does not hold its name back for others
     closed_at REAL,
     result TEXT,
@@ -96,8 +101,7 @@ CREATE TABLE sightings (
     size INTEGER,
     md5 TEXT,
     first_seen REAL NOT NULL,
-    seen_from INTEGER NOT NULL,     -- the newest attempt when the look-up that first showed it began,
-    seen_to INTEGER NOT NULL,       -- and when it ended: an order that no clock can upset
+    seen_to INTEGER NOT NULL,       -- the newest attempt when the look-up that first showed it ended
     why TEXT NOT NULL DEFAULT '',   -- damaged, suspected, doubled, unknown, or nothing
     file_id INTEGER,
     path BLOB

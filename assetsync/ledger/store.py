@@ -9,6 +9,7 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -22,7 +23,10 @@ from assetsync.ledger import schema
 T = TypeVar("T")
 
 _BUSY_SECONDS = 10.0
-_CORRUPT = ("malformed", "not a database", "corrupt")
+_CORRUPT = ("malformed", "corrupt")
+_NO_LEDGER = ("not a database", "already exists", "no such table", "no such column")
+_LOCK_TRIES = 5
+_LOCK_PAUSE = 0.02
 
 
 class _Slot(Generic[T]):
@@ -141,13 +145,7 @@ class Store:
 
     def translate(self, error: sqlite3.Error) -> LedgerError:
         """Turn an error of SQLite into one of ours, keeping its words."""
-        text = str(error)
-        if any(word in text for word in _CORRUPT):
-            return LedgerDamaged(
-                f"the ledger {self.path} is damaged ({text})",
-                hint="move it aside and run `assetsync reconcile --adopt`: it is rebuilt from the tree and the service",
-            )
-        return LedgerError(f"the ledger {self.path} cannot be used ({text})", hint="check the disk it lies on")
+        return _translated(self.path, error)
 
     def close(self) -> None:
         """Close all connections and give the lock back."""
@@ -196,11 +194,15 @@ def open_beside(path: Path, *, writable: bool = False) -> Store:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock of the ledger; creates nothing."""
+    """Whether a process holds the lock of the ledger; creates nothing. Raises LedgerError when it cannot be told."""
     try:
         fd = os.open(_lock_path(path), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise LedgerError(
+            f"the lock of the ledger {path} cannot be read ({error.strerror})", hint="run as the user that owns it"
+        ) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -230,14 +232,16 @@ def _take_lock(path: Path) -> int:
             f"the folder of the ledger {path} cannot be written ({error.strerror})",
             hint="make the folder, or run as the user that owns it",
         ) from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(fd)
-        raise LedgerBusy(
-            f"another assetsync process sends for the ledger {path}", hint="stop it first, or let it do the work"
-        ) from error
-    return fd
+    for _ in range(_LOCK_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        # `is_held` takes the lock for a moment, which is no reason not to start.
+        time.sleep(_LOCK_PAUSE)
+    os.close(fd)
+    raise LedgerBusy(
+        f"another assetsync process sends for the ledger {path}", hint="stop it first, or let it do the work"
+    )
 
 
 def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Connection:
@@ -261,12 +265,26 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
     except OSError as error:
         raise LedgerError(f"the ledger {path} cannot be opened ({error.strerror})") from error
     except sqlite3.Error as error:
-        if any(word in str(error) for word in _CORRUPT):
-            raise LedgerDamaged(f"{path} is no ledger or is damaged ({error})", hint="is the path right?") from error
-        raise LedgerError(
-            f"the ledger {path} cannot be opened ({error})", hint="run as the user that owns it"
-        ) from error
+        if "unable to open" in str(error) or "readonly" in str(error):
+            raise LedgerError(
+                f"the ledger {path} cannot be opened ({error})", hint="run as the user that owns it"
+            ) from error
+        raise _translated(path, error) from error
     return conn
+
+
+def _translated(path: Path, error: sqlite3.Error) -> LedgerError:
+    text = str(error)
+    if "no such table" in text and is_held(path):
+        return LedgerMissing(f"the ledger {path} is being made", hint="try again in a moment")
+    if any(word in text for word in _NO_LEDGER):
+        return LedgerDamaged(f"{path} is no ledger ({text})", hint="is the path right?")
+    if any(word in text for word in _CORRUPT):
+        return LedgerDamaged(
+            f"the ledger {path} is damaged ({text})",
+            hint="move it aside and run `assetsync reconcile --adopt`: it is rebuilt from the tree and the service",
+        )
+    return LedgerError(f"the ledger {path} cannot be used ({text})", hint="check the disk it lies on")
 
 
 def _migrate(path: Path) -> None:
@@ -276,7 +294,7 @@ def _migrate(path: Path) -> None:
         _refuse_newer(path, {m.name for m in schema.migrations.applied(db)})
         schema.migrations.apply(db)
     except sqlite3.Error as error:
-        raise LedgerDamaged(f"{path} is no ledger or is damaged ({error})", hint="is the path right?") from error
+        raise _translated(path, error) from error
     finally:
         conn.close()
 
@@ -288,7 +306,7 @@ def _check_release(store: Store) -> None:
             row[0] for row in conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set='assetsync'")
         }
     except sqlite3.Error as error:
-        raise LedgerDamaged(f"{store.path} is no ledger ({error})", hint="is the path right?") from error
+        raise _translated(store.path, error) from error
     _refuse_newer(store.path, applied)
     if schema.known() - applied:
         raise LedgerError(

@@ -23,6 +23,8 @@ WAYPOINT = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LISTABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READABLE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
+LARGEST = 2**63 - 1
+
 # A component that became a file or a link is as gone as one that was removed; a name that is too long never was.
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 # ELOOP: a link where none may be, or links in a circle; EXDEV: they lead out of the root; ENXIO: a dead device.
@@ -35,8 +37,13 @@ def shown(path: bytes) -> str:
 
 
 def facts(status: os.stat_result) -> FileStat:
-    """Keep of a stat what tells one version of a file from another."""
-    return FileStat(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    """Keep of a stat what tells one version of a file from another, as numbers of 64 bits with a sign.
+
+    An inode may have the highest bit set (network file systems make such numbers), a time may lie beyond 2262.
+    """
+    inode = status.st_ino if status.st_ino <= LARGEST else status.st_ino - 2**64
+    mtime, ctime = (max(-LARGEST, min(time, LARGEST)) for time in (status.st_mtime_ns, status.st_ctime_ns))
+    return FileStat(status.st_size, mtime, ctime, inode)
 
 
 def open_unmarked(name: bytes, flags: int, dir_fd: int | None = None) -> int:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from assetsync.model import Seen
 from assetsync.tree.listing import NOTHING, Kind, Lister, Spool
-from assetsync.tree.opening import ABSENT, IRREGULAR, LISTABLE, Tree, open_unmarked
+from assetsync.tree.opening import ABSENT, IRREGULAR, LARGEST, LISTABLE, Tree, facts, open_unmarked
 from assetsync.tree.report import ScanReport
 
 # Names held in memory, by all folders on the way down together, before one of them is sorted on disk.
@@ -164,11 +164,12 @@ class _Walk:
                     beside += 1
                 else:
                     files += 1
+                mtime, inode = status.st_mtime_ns, status.st_ino
+                said = (path, status.st_size, mtime, status.st_ctime_ns, inode, mapping, is_sidecar)
+                if inode > LARGEST or not -LARGEST <= mtime <= LARGEST:
+                    said = (path, *facts(status), mapping, is_sidecar)
                 # Calling Seen itself costs twice as much.
-                yield new(
-                    Seen,
-                    (path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, mapping, is_sidecar),
-                )
+                yield new(Seen, said)
         except OSError as exc:
             # Only the sorted runs on disk can fail here.
             self._report.mark_unreadable(prefix[:-1], reason(exc))

@@ -1,0 +1,88 @@
+"""Carrying out what a person decides: by this process if nobody holds the ledger, else as a request to the holder.
+
+What the decisions mean is `flow.requests`'s. Looking at a ledger is here too, as every command does it the same way.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+
+from assetsync.clock import SystemClock
+from assetsync.config import SiteConfig, read_api_key
+from assetsync.errors import LedgerBusy, UsageError
+from assetsync.flow.requests import carry_out
+from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
+from assetsync.log import configure_logging, register_secret
+from assetsync.model import Asset, Body, SearchRequest, Sent, Service, UploadRequest
+from assetsync.service.client import HttpService
+from assetsync.shown import printable
+from assetsync.site import make_service
+
+
+@contextmanager
+def open_service(config: SiteConfig) -> Iterator[HttpService]:
+    """Read the key, keep it out of the log, and give the client; raises ConfigError."""
+    key = read_api_key(config, os.environ)
+    register_secret(key)
+    with closing(make_service(config, key)) as service:
+        yield service
+
+
+class ServiceWhenAsked:
+    """The service of `model.Service`, its key read when the first call is made: most decisions need none."""
+
+    def __init__(self, config: SiteConfig) -> None:
+        self._config = config
+        self._opened: AbstractContextManager[HttpService] | None = None
+        self._service: HttpService | None = None
+
+    def upload(self, request: UploadRequest, body: Body) -> Sent:
+        """Post one file."""
+        return self._made().upload(request, body)
+
+    def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
+        """Open one search."""
+        return self._made().search(request)
+
+    def index(self, assetids: Sequence[str]) -> str:
+        """Ask for indexing."""
+        return self._made().index(assetids)
+
+    def close(self) -> None:
+        """Close the client if there is one."""
+        if self._opened is not None:
+            self._opened.__exit__(None, None, None)
+            self._opened = self._service = None
+
+    def _made(self) -> Service:
+        if self._service is None:
+            self._opened = open_service(self._config)
+            self._service = self._opened.__enter__()
+        return self._service
+
+
+def act(config: SiteConfig, verb: str, argument: dict[str, object], paths: Sequence[bytes] = ()) -> str:
+    """Carry a decision out, or leave it for the holder of the ledger; gives the sentence that says which.
+
+    `paths` must be known to the ledger. Raises as `flow.requests.carry_out` and `open_ledger` do, LedgerBusy excepted.
+    """
+    configure_logging(config.log.format, "warning")
+    clock = SystemClock()
+    try:
+        ledger = open_ledger(config.ledger, create=False)
+    except LedgerBusy:
+        with closing(read_ledger(config.ledger, writable=True)) as beside:
+            for path in paths:
+                expect_known(beside, path)
+            number = beside.ask(verb, argument, clock.now())
+        return f"another process holds the ledger: it will do that (request {number})"
+    with closing(ledger), closing(ServiceWhenAsked(config)) as service:
+        return carry_out(ledger, service, clock, verb, argument)
+
+
+def expect_known(ledger: Ledger, path: bytes) -> None:
+    """Raise UsageError when the ledger has no file at this path."""
+    if not ledger.reports.of_path(path):
+        raise UsageError(
+            f"the ledger knows no file {printable(path)}", hint="give it relative to the root, or absolute"
+        )

@@ -1,0 +1,53 @@
+"""`assetsync check`: prints the findings and sets the exit code. What is looked at is `findings`'s."""
+
+from pathlib import Path
+
+import click
+
+from assetsync.cli.entry import NO_SERVICE, OK, USAGE
+from assetsync.cli.findings import Level, Where, look
+from assetsync.cli.given import CONFIG_HELP, with_json
+from assetsync.cli.output import write, write_json
+from assetsync.log import redact
+from assetsync.shown import printable
+
+_SIGNS = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
+
+
+@click.command("check")
+@click.option(
+    "--config", "-c", "path", required=True, metavar="FILE", type=click.Path(path_type=Path), help=CONFIG_HELP
+)
+@with_json("Print one object.")
+def command(path: Path, *, as_json: bool) -> int:
+    """Try everything that a run needs, and say for each finding what mends it; changes nothing.
+
+    Looks at the configuration, the API key, the tree and its folders, the limits of the watcher, the ledger, and asks
+    the service for a name that no asset has in each mapped folder. Exit 0 when a run can begin, 2 or 3 when not.
+
+    \b
+    Examples:
+      assetsync check --config /etc/assetsync/hq.yaml
+      assetsync check --config hq.yaml --json | jq '.findings[] | select(.level != "ok")'
+    """
+    found = list(look(path))
+    errors = {finding.where for finding in found if finding.level is Level.ERROR}
+    if as_json:
+        findings = [
+            {
+                "what": finding.what,
+                "level": str(finding.level),
+                "message": redact(finding.message),
+                "fix": finding.fix and redact(finding.fix),
+            }
+            for finding in found
+        ]
+        write_json({"ok": not errors, "findings": findings})
+    else:
+        for finding in found:
+            write(f"{_SIGNS[finding.level]}  {finding.what}: {printable(redact(finding.message))}")
+            if finding.fix is not None:
+                write(f"         fix: {printable(redact(finding.fix))}")
+    if Where.HERE in errors:
+        return USAGE
+    return NO_SERVICE if errors else OK

@@ -1,0 +1,101 @@
+"""`assetsync demo`: tells what a demonstration does while it runs. The run itself is `demo`'s."""
+
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from assetsync.cli.entry import NOT_IN_SYNC, OK
+from assetsync.cli.output import files, note, table, write
+from assetsync.cli.progress import Bar, Events
+from assetsync.errors import UsageError
+from assetsync.ledger.rows import FileRow
+from assetsync.log import configure_logging
+from assetsync.reconcile import Report
+from assetsync.shown import printable
+
+try:
+    from assetsync.demo import Stage
+except ModuleNotFoundError as error:
+    raise UsageError(
+        f"the demo needs the library {error.name}, which is not installed", hint="install assetsync[sandbox]"
+    ) from error
+
+
+@click.command("demo")
+@click.option("--keep", is_flag=True, help="Leave the service running until Ctrl-C, to look at its page.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Work here, and leave everything there.",
+)
+def command(*, keep: bool, directory: Path | None) -> int:
+    """Show a whole run: a sample tree, a local service, an upload of all, some changes, and a second run.
+
+    Nothing but a temporary folder is touched, and no network. Takes some seconds.
+
+    \b
+    Examples:
+      assetsync demo
+      assetsync demo --keep
+      assetsync demo --dir /tmp/assetsync-demo
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stays = keep or directory is not None
+    with ExitStack() as stack:
+        if directory is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assetsync-demo-")))
+        stage = stack.enter_context(Stage(directory))
+        write(f"A sample tree in {stage.tree}, a service at {stage.address}")
+        write()
+        first = _run(stage)
+        write(f"First run: {_done(first)}")
+        _write_table(stage.files())
+        for change in stage.change():
+            write(f"  {change}")
+        write()
+        second = _run(stage)
+        write(f"Second run: {_done(second)}")
+        _write_table(stage.files())
+        fine = first.in_sync and second.in_sync
+        write("Everything is verified: read back from the service as it was sent." if fine else "Not all is verified.")
+        if stays:
+            write(f"configuration  {stage.config_file}")
+            write(f"ledger         {stage.ledger_file}")
+        else:
+            write("The folder is removed now: with --keep it stays a while, with the service and its page of pictures.")
+        if keep:
+            write(f"the pictures   {stage.address}")
+            sys.stdout.flush()
+            note("Ctrl-C ends it")
+            with suppress(KeyboardInterrupt):
+                threading.Event().wait()
+    return OK if fine else NOT_IN_SYNC
+
+
+def _run(stage: Stage) -> Report:
+    console = Console(stderr=True)
+    with Bar(console) if console.is_terminal else Events() as progress:
+        configure_logging("auto", "warning", stream=sys.stderr)
+        return stage.reconcile(progress)
+
+
+def _done(report: Report) -> str:
+    return (
+        f"{report.uploaded} uploaded, {report.adopted} taken over without an upload, {report.unchanged} unchanged,"
+        f" {files(report.verified)} verified, {report.seconds:.1f} s"
+    )
+
+
+def _write_table(rows: Iterable[FileRow]) -> None:
+    shown = [(printable(row.path), row.assetid or "-", str(row.state)) for row in rows]
+    for line in table(("path", "asset id", "state"), shown):
+        write(f"  {line}")
+    write()

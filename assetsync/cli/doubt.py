@@ -1,0 +1,107 @@
+"""`assetsync doubt`: the uploads whose answer was lost, and a person's word on one of them."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import click
+
+from assetsync.cli.acting import act
+from assetsync.cli.given import site_path, with_config, with_json
+from assetsync.cli.output import amount, moment, write, write_json
+from assetsync.config import SiteConfig
+from assetsync.errors import UsageError
+from assetsync.ledger.ledger import Ledger, read_ledger
+from assetsync.ledger.rows import AttemptRow, FileRow
+from assetsync.model import State
+from assetsync.shown import printable, relative_text
+
+
+@click.group("doubt")
+def command() -> None:
+    """List the uploads whose answer was lost, or say what became of one.
+
+    \b
+    Examples:
+      assetsync doubt list --config hq.yaml
+      assetsync doubt resolve --config hq.yaml photos/harbour.jpg --absent
+    """
+
+
+@command.command("list")
+@with_config
+@with_json("Print one object a line.")
+def list_doubts(config: SiteConfig, *, as_json: bool) -> None:
+    """List every version that the service may have without our knowing.
+
+    \b
+    Example:
+      assetsync doubt list --config hq.yaml --json
+    """
+    with closing(read_ledger(config.ledger)) as ledger:
+        none = True
+        for row, attempt in _doubts(ledger):
+            none = False
+            if as_json:
+                write_json(_as_object(row, attempt))
+                continue
+            write(f"{printable(row.path)}: {row.state.replace('_', ' ')}, {printable(row.detail or row.reason or '')}")
+            if attempt is not None:
+                handed = "an unknown part" if attempt.handed is None else amount(attempt.handed)
+                write(
+                    f"    sent {moment(attempt.started_at)} as {printable(attempt.sent_name)} into"
+                    f" {attempt.destfolderid}, {handed} of {amount(attempt.size)} left, {attempt.looks} look-ups since"
+                )
+        if none and not as_json:
+            write("nothing is in doubt")
+
+
+def _doubts(ledger: Ledger) -> Iterator[tuple[FileRow, AttemptRow | None]]:
+    for row in ledger.reports.files(State.IN_DOUBT, history=True):
+        yield row, ledger.doubts.of(row.id)
+    for row in ledger.reports.files(State.BLOCKED):
+        attempt = ledger.doubts.of(row.id)
+        if attempt is not None:
+            yield row, attempt
+
+
+def _as_object(row: FileRow, attempt: AttemptRow | None) -> dict[str, object]:
+    path, encoded = relative_text(row.path)
+    shown: dict[str, object] = {
+        "path": path,
+        "state": str(row.state),
+        "wanted": str(row.wanted),
+        "destfolderid": row.destfolderid,
+        "size": row.size,
+        "md5": row.md5,
+        "reason": row.reason,
+        "detail": row.detail,
+        "sent_name": attempt.sent_name if attempt else None,
+        "sent_at": moment(attempt.started_at) if attempt else None,
+        "bytes_left": attempt.handed if attempt else None,
+        "looks": attempt.looks if attempt else 0,
+        "next_look": moment(attempt.look_at) if attempt else None,
+    }
+    return shown if encoded is None else shown | {"path_base64": encoded}
+
+
+@command.command("resolve")
+@with_config
+@click.argument("path")
+@click.option("--asset", "assetid", metavar="ID", help="This asset is the file: it is read back and taken over.")
+@click.option("--absent", is_flag=True, help="The service does not have the file: it is sent again.")
+def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool) -> None:
+    """Say what became of an upload whose answer was lost, after a look in the service.
+
+    Beside a daemon the request is left for it. PATH is relative to the root, or absolute.
+
+    \b
+    Examples:
+      assetsync doubt resolve --config hq.yaml photos/harbour.jpg --asset 5D1C61E5A4E24E4E8F2D62B2E1A1B0C9
+      assetsync doubt resolve --config hq.yaml photos/harbour.jpg --absent
+    """
+    if (assetid is None) is not absent:
+        raise UsageError(
+            "doubt resolve needs either --asset ID or --absent", hint="look in the service, then say which"
+        )
+    wanted = site_path(config, path)
+    write(act(config, "doubt", {"path": wanted.hex(), "asset": assetid}, [wanted]))

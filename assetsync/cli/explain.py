@@ -1,0 +1,118 @@
+"""`assetsync explain`: why a file is where it is, from the ledger, the configuration and one look at the tree."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import click
+
+from assetsync.cli.fileview import as_object, error_of
+from assetsync.cli.given import site_path, with_config, with_json
+from assetsync.cli.output import amount, moment, write, write_json
+from assetsync.cli.standing import next_step
+from assetsync.config import SiteConfig, mappings
+from assetsync.core.mapping import IgnoreRules, Mappings
+from assetsync.core.sidecar import is_sidecar_name
+from assetsync.errors import FileUnreadable, RootMissing
+from assetsync.ledger.ledger import Ledger, read_ledger
+from assetsync.ledger.rows import FileRow
+from assetsync.model import State, Wanted
+from assetsync.shown import printable, relative_text
+from assetsync.tree.opening import Tree
+
+_MEANS = {
+    State.QUEUED: "it waits to be sent",
+    State.SENDING: "it is on its way",
+    State.IN_DOUBT: "its upload got no sound answer: it is looked up until it is clear whether it arrived",
+    State.STORED: "the service gave an id; it is not read back yet",
+    State.VERIFIED: "it was read back from the service as it was sent",
+    State.BLOCKED: "a person must act",
+    State.SUPERSEDED: "a newer version has taken its place",
+    State.GONE: "it is no longer in the tree",
+}
+
+
+@click.command("explain")
+@with_config
+@with_json("Print one object.")
+@click.argument("path")
+def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
+    """Tell why a file is where it is: its versions, what became of each, and what helps.
+
+    PATH is relative to the root, or absolute.
+
+    \b
+    Examples:
+      assetsync explain --config hq.yaml photos/harbour.jpg
+      assetsync explain --config hq.yaml /srv/media/photos/harbour.jpg
+    """
+    wanted = site_path(config, path)
+    on_disk = _on_disk(config, wanted)
+    covered = _covered(config, wanted)
+    with closing(read_ledger(config.ledger)) as ledger:
+        rows = ledger.reports.of_path(wanted)
+        holds = ledger.reports.holds(time.time())
+        if as_json:
+            text, encoded = relative_text(wanted)
+            shown: dict[str, object] = {
+                "path": text,
+                "on_disk": on_disk,
+                "mapping": covered,
+                "versions": [as_object(row, holds) | {"wanted": str(row.wanted)} for row in rows],
+            }
+            write_json(shown if encoded is None else shown | {"path_base64": encoded})
+            return
+        write(printable(wanted))
+        write(f"  on disk: {on_disk}")
+        write(f"  mapping: {covered}")
+        for row in rows:
+            for line in _version(ledger, row, holds):
+                write(f"  {line}")
+        if not rows:
+            write("  the ledger knows no such file: the next scan decides")
+
+
+def _on_disk(config: SiteConfig, path: bytes) -> str:
+    try:
+        found = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks).lstat(path)
+    except (FileUnreadable, RootMissing) as error:
+        return printable(str(error))
+    return "no file" if found is None else f"{amount(found.size)}, written {moment(found.mtime_ns / 1e9)}"
+
+
+def _covered(config: SiteConfig, path: bytes) -> str:
+    known = Mappings(mappings(config))
+    position = known.for_directory(path.rpartition(b"/")[0])
+    if position is None:
+        return "no entry of `folders` covers it, so it is not uploaded"
+    mapping = known.all[position]
+    shown = printable(mapping.path) or "."
+    ignored = IgnoreRules(known, config.ignore).why(path)
+    if ignored is not None:
+        return f"{shown}, but it is left out: {ignored}"
+    if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
+        return f"{shown}, where *.yaml are sidecars: it is read, not uploaded"
+    return f"{shown} → folder {mapping.destfolderid}"
+
+
+def _version(ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[str]:
+    current = "" if row.wanted is Wanted.YES else f" ({row.wanted} on disk)"
+    yield f"{row.state.replace('_', ' ')}{current}: {_MEANS[row.state]}"
+    yield f"    {amount(row.size)}, MD5 {row.md5 or 'not known yet'}, written {moment(row.mtime_ns / 1e9)}"
+    if row.assetid is not None:
+        how = "found there and taken over" if row.id_from == "adopted" else "given by the service"
+        yield f"    asset {row.assetid} in folder {row.asset_folder or row.destfolderid}, {how}"
+    times = (("queued", row.queued_at), ("uploaded", row.uploaded_at), ("verified", row.verified_at))
+    yield "    " + ", ".join(f"{name} {moment(at)}" for name, at in times if at is not None)
+    error = error_of(row, holds)
+    if error is not None:
+        yield f"    why: {printable(error)}"
+    elif row.detail is not None and row.state is State.STORED:
+        yield f"    {printable(row.detail)}"
+    if row.drift not in (None, "unread"):
+        yield f"    metadata: {printable(row.drift or '')}"
+    attempt = ledger.doubts.of(row.id)
+    if attempt is not None:
+        yield f"    sent {moment(attempt.started_at)} as {printable(attempt.sent_name)}, {attempt.looks} look-ups since"
+    if row.state is State.BLOCKED and row.wanted is Wanted.YES:
+        yield f"    what helps: {next_step(row)}"

@@ -1,0 +1,52 @@
+"""One file version of the ledger as the commands show it: as an object of JSON, and why it is not fine."""
+
+from assetsync.cli.output import moment
+from assetsync.ledger.rows import FileRow
+from assetsync.model import State
+from assetsync.shown import relative_text
+
+FILE_KEYS = (
+    "path",
+    "state",
+    "assetid",
+    "destfolderid",
+    "size",
+    "md5",
+    "error",
+    "attempts",
+    "uploaded_at",
+    "verified_at",
+)
+
+
+def error_of(row: FileRow, holds: dict[str, str]) -> str | None:
+    """Say what is wrong with a version; None for one that is fine or only waits for its turn.
+
+    `holds` are the folders that are held back, with the reason.
+    """
+    if row.state in (State.BLOCKED, State.IN_DOUBT):
+        return row.detail or row.reason or str(row.state)
+    if row.state is State.QUEUED:
+        if row.destfolderid in holds:
+            return f"the folder {row.destfolderid} is held back: {holds[row.destfolderid]}"
+        return row.detail or row.reason
+    return None
+
+
+def as_object(row: FileRow, holds: dict[str, str]) -> dict[str, object]:
+    """Give a version by the keys of `files --json`."""
+    path, encoded = relative_text(row.path)
+    shown: dict[str, object] = {
+        "path": path,
+        "state": str(row.state),
+        "assetid": row.assetid,
+        # Where the asset is, else where it is to go.
+        "destfolderid": row.asset_folder or row.destfolderid,
+        "size": row.size,
+        "md5": row.md5,
+        "error": error_of(row, holds),
+        "attempts": row.attempts,
+        "uploaded_at": moment(row.uploaded_at),
+        "verified_at": moment(row.verified_at),
+    }
+    return shown if encoded is None else shown | {"path_base64": encoded}

@@ -1,0 +1,216 @@
+"""What `assetsync check` looks at: configuration, key, tree, watch limits, ledger and service. Changes nothing."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from assetsync.cli.acting import open_service
+from assetsync.config import SiteConfig, key_file_warning, load_config, mappings, read_api_key
+from assetsync.core.sidecar import MAX_BYTES, parse_sidecar
+from assetsync.errors import (
+    AssetsyncError,
+    BadAnswer,
+    ConfigError,
+    FileUnreadable,
+    LedgerError,
+    LedgerMissing,
+    NotRegular,
+    RootMissing,
+    ServiceError,
+    SidecarError,
+)
+from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.store import is_held
+from assetsync.model import SearchRequest
+from assetsync.shown import printable
+from assetsync.site import make_plan, make_tree
+from assetsync.tree.opening import Tree
+from assetsync.tree.place import network_mounts
+from assetsync.tree.report import ScanReport
+from assetsync.tree.scan import scan
+
+_WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
+_NAMED = 10
+_PROBE = "assetsync-probe"
+
+
+class Level(StrEnum):
+    """How bad a finding is; with an error a run cannot begin."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Where(StrEnum):
+    """On which side a finding is to be mended: here, or at the service."""
+
+    HERE = "here"
+    SERVICE = "service"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: `what` in a word, the sentence, and what mends it where something is wrong."""
+
+    what: str
+    level: Level
+    message: str
+    fix: str | None = None
+    where: Where = Where.HERE
+
+
+def look(path: Path) -> Iterator[Finding]:
+    """Look at everything, the cheap things first; raises nothing that a configuration can cause."""
+    try:
+        config = load_config(path, os.environ)
+    except ConfigError as error:
+        for mistake in error.mistakes:
+            yield Finding("configuration", Level.ERROR, mistake, f"correct {path} as the message says")
+        return
+    count = len(config.folders)
+    yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {count} folder{'s' * (count != 1)} mapped")
+    key = _key(config)
+    yield from key
+    yield from _tree(config)
+    yield _ledger(config)
+    if all(finding.level is not Level.ERROR for finding in key):
+        yield from _service(config)
+
+
+def _error(what: str, error: AssetsyncError, level: Level = Level.ERROR, where: Where = Where.HERE) -> Finding:
+    return Finding(what, level, error.message, error.hint or "see the message", where)
+
+
+def _key(config: SiteConfig) -> list[Finding]:
+    try:
+        read_api_key(config, os.environ)
+    except ConfigError as error:
+        return [Finding("key", Level.ERROR, mistake, "as the message says") for mistake in error.mistakes]
+    file = config.service.api_key_file
+    if file is None:
+        return [Finding("key", Level.OK, "the API key comes from the environment or systemd")]
+    problem = key_file_warning(file)
+    if problem is not None:
+        return [Finding("key", Level.WARNING, problem, f"chmod 600 {file}")]
+    return [Finding("key", Level.OK, f"{file} holds a key and only its owner can read it")]
+
+
+def _tree(config: SiteConfig) -> Iterator[Finding]:
+    """Scan the tree once: what a run would read, and what it could not."""
+    report = ScanReport()
+    plan = make_plan(config)
+    tree = make_tree(config)
+    sidecars = 0
+    bad: list[SidecarError] = []
+    try:
+        for seen in scan(tree, plan, report):
+            if seen.is_sidecar:
+                sidecars += 1
+                bad += _bad_sidecar(tree, seen.path) if len(bad) < _NAMED else []
+    except RootMissing as error:
+        yield _error("root", error)
+        return
+    yield Finding(
+        "tree",
+        Level.OK,
+        f"{config.root}: {report.files:,} files and {sidecars:,} sidecars in {report.folders:,} folders,"
+        f" {report.ignored:,} left out by rules, {report.special:,} links and devices skipped",
+    )
+    for position in report.missing_mappings:
+        folder = printable(plan.mappings.all[position].path)
+        yield Finding("folders", Level.WARNING, f"the mapped folder {folder} is not there", "create or mount it")
+    for path, reason in report.unreadable[:_NAMED]:
+        yield Finding(
+            "tree", Level.WARNING, f"{printable(path) or '.'} cannot be read: {reason}", "let assetsync's user read it"
+        )
+    if report.unreadable_count > _NAMED:
+        more = report.unreadable_count - _NAMED
+        yield Finding("tree", Level.WARNING, f"{more:,} more cannot be read", "mend those above first")
+    for mistake in bad:
+        yield _error("sidecar", mistake, Level.WARNING)
+    yield from _watching(config, report.folders)
+
+
+def _bad_sidecar(tree: Tree, path: bytes) -> list[SidecarError]:
+    try:
+        parse_sidecar(tree.read_small(path, MAX_BYTES), printable(path))
+    except SidecarError as error:
+        return [error]
+    except (FileUnreadable, NotRegular) as error:
+        return [SidecarError(printable(path), "it cannot be read", hint=error.message)]
+    return []
+
+
+def _watching(config: SiteConfig, folders: int) -> Iterator[Finding]:
+    mode = config.watch.mode
+    network = network_mounts(bytes(config.root))
+    if network and mode in ("auto", "inotify"):
+        shown = ", ".join(printable(point) or "the root" for point in network[:_NAMED])
+        yield Finding(
+            "watch",
+            Level.WARNING,
+            f"on a network file system, where changes by others give no events: {shown}",
+            "set watch.mode: polling, and schedule.rescan as short as you need",
+        )
+    if mode not in ("auto", "inotify"):
+        return
+    try:
+        allowed = int(_WATCHES.read_text("ascii"))
+    except (OSError, ValueError):
+        yield Finding(
+            "watch", Level.WARNING, f"{_WATCHES} cannot be read", "is inotify available? set watch.mode: polling"
+        )
+        return
+    if folders > allowed:
+        wanted = 2 ** (2 * folders - 1).bit_length()
+        yield Finding(
+            "watch",
+            Level.WARNING,
+            f"{folders:,} folders need as many watches, and fs.inotify.max_user_watches is {allowed:,}",
+            f"echo fs.inotify.max_user_watches={wanted} > /etc/sysctl.d/60-assetsync.conf && sysctl --system",
+        )
+    else:
+        yield Finding("watch", Level.OK, f"{folders:,} folders to watch, {allowed:,} watches allowed")
+
+
+def _ledger(config: SiteConfig) -> Finding:
+    path = config.ledger
+    try:
+        with closing(read_ledger(path)) as ledger:
+            known = ledger.intake.size()
+    except LedgerMissing:
+        if not path.parent.is_dir():
+            return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
+        if not os.access(path.parent, os.W_OK):
+            fix = "run as the user that owns it, or let assetsync's user write there"
+            return Finding("ledger", Level.ERROR, f"the folder {path.parent} cannot be written", fix)
+        return Finding("ledger", Level.OK, f"there is none yet; the first run makes {path}")
+    except LedgerError as error:
+        return _error("ledger", error)
+    holder = ", and a process sends for it now" if is_held(path) else ""
+    return Finding("ledger", Level.OK, f"{path} knows {known:,} files{holder}")
+
+
+def _service(config: SiteConfig) -> Iterator[Finding]:
+    """Ask for a name that no asset has, in each mapped folder: the database answers fast, and the answer is short."""
+    try:
+        with open_service(config) as service:
+            for folder in dict.fromkeys(mapping.destfolderid for mapping in mappings(config)):
+                request = SearchRequest(searchfor=_PROBE, folderid=folder, dbdirect=True)
+                with service.search(request) as assets:
+                    for _asset in assets:
+                        pass
+                yield Finding("service", Level.OK, f"{config.service.base_url} answers a search in folder {folder}")
+    except ConfigError as error:
+        for mistake in error.mistakes:
+            yield Finding("service", Level.ERROR, mistake, "as the message says")
+    except BadAnswer as error:
+        message = f"{error.message}: what answers at {config.service.base_url} is not the service"
+        yield Finding("service", Level.ERROR, message, error.hint or "correct service.base_url", Where.SERVICE)
+    except ServiceError as error:
+        fix = error.hint or "see that the service runs and that service.base_url is its address"
+        yield Finding("service", Level.ERROR, error.message, fix, Where.SERVICE)

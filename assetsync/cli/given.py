@@ -1,0 +1,75 @@
+"""What most commands are given: the configuration, whether to print JSON, and paths of the site.
+
+Reading and checking the configuration is left to `config`.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assetsync.config import SiteConfig, duration, load_config
+from assetsync.errors import UsageError
+from assetsync.shown import printable
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _load(_ctx: click.Context, _param: click.Parameter, value: Path) -> SiteConfig:
+    return load_config(value, os.environ)
+
+
+CONFIG_HELP = "The configuration of the site."
+
+with_config: Decorator = click.option(
+    "--config",
+    "-c",
+    "config",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    callback=_load,
+    help=CONFIG_HELP,
+)
+
+
+def with_json(help_text: str) -> Decorator:
+    """Make the option `--json` with a help text of its own."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
+    """Read a duration of the command line; a callback for an option."""
+    try:
+        return duration(value)
+    except ValueError as error:
+        raise click.BadParameter("write a number and its unit, such as 0s, 200ms, 30s, 5m or 1h") from error
+
+
+def site_path(config: SiteConfig, given: str) -> bytes:
+    """Give a path of the command line relative to the root; raises UsageError for one that lies outside it."""
+    path = os.fsencode(given)
+    root = bytes(config.root)
+    if path.startswith(b"/"):
+        path = _below(os.path.normpath(path), root) or _below(_resolved(path), os.path.realpath(root)) or b""
+    elif path:
+        path = os.path.normpath(path)
+    if path in {b"", b".", b".."} or path.startswith(b"../"):
+        raise UsageError(
+            f"{printable(given)!r} names no file below the root {printable(root)}",
+            hint="give a path relative to the root, or an absolute one",
+        )
+    return path
+
+
+def _below(path: bytes, root: bytes) -> bytes | None:
+    prefix = root.rstrip(b"/") + b"/"
+    return path.removeprefix(prefix) if path.startswith(prefix) else None
+
+
+def _resolved(path: bytes) -> bytes:
+    """Resolve the folder of a path: the root may be reached through links, but the file itself may be one."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - names are bytes here

@@ -1,0 +1,43 @@
+"""`assetsync orphans`: the assets in the service that no file stands behind."""
+
+import time
+from contextlib import closing
+
+import click
+
+from assetsync.cli.given import with_config, with_json
+from assetsync.cli.output import write, write_json
+from assetsync.config import SiteConfig
+from assetsync.ledger.ledger import read_ledger
+from assetsync.shown import printable, relative_text
+
+KEYS = ("assetid", "path", "destfolderid", "size", "md5", "why")
+_GONE_FOR = 7 * 24 * 3600.0
+
+
+@click.command("orphans")
+@with_config
+@with_json("Print one object a line.")
+def command(config: SiteConfig, *, as_json: bool) -> None:
+    """List assets in the service that no file stands behind, for its administrator: assetsync cannot delete.
+
+    WHY is replaced (a newer version was sent), deleted (the file is gone for a week), damaged (a cut upload, proven),
+    suspected (perhaps one), doubled (a copy) or unknown (never sent by this ledger).
+
+    \b
+    Examples:
+      assetsync orphans --config hq.yaml
+      assetsync orphans --config hq.yaml --json | jq -r 'select(.why == "damaged") | .assetid'
+    """
+    with closing(read_ledger(config.ledger)) as ledger:
+        none = True
+        for orphan in ledger.reports.orphans(time.time() - _GONE_FOR):
+            none = False
+            path = None if orphan.path is None else relative_text(orphan.path)[0]
+            if as_json:
+                values = (orphan.assetid, path, orphan.destfolderid, orphan.size, orphan.md5, orphan.why)
+                write_json(dict(zip(KEYS, values, strict=True)))
+            else:
+                write(f"{orphan.why:<9}  {orphan.assetid:<32}  {printable(path) if path is not None else '-'}")
+        if none and not as_json:
+            write("no orphans")

@@ -1,0 +1,88 @@
+"""How values and texts are written: JSON lines, times, tables of plain text, sentences on stderr.
+
+Results go to stdout, everything else to stderr. Whatever comes from outside is written so that it does nothing to a
+terminal; which values a command prints is its own.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import click
+
+from assetsync.shown import ACTIVE, printable
+
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_json(value: Mapping[str, object]) -> None:
+    """Write one object as one line of JSON, UTF-8, what is active in a terminal escaped."""
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    # Only inside strings can these stand, where JSON reads the escape as the same character.
+    click.echo(ACTIVE.sub(lambda found: f"\\u{ord(found.group()):04x}", line))
+
+
+def write(text: str = "") -> None:
+    """Write a line of a result."""
+    click.echo(text)
+
+
+def note(text: str) -> None:
+    """Write a line that is no result to stderr."""
+    click.echo(printable(text), err=True)
+
+
+def complain(sentence: str) -> None:
+    """Write an error to stderr, without the secrets that are known."""
+    log = sys.modules.get("assetsync.log")
+    # Nothing is registered before the module that keeps the secrets is loaded.
+    text = log.redact(sentence) if log is not None else sentence
+    for line in text.split("\n"):
+        click.echo(f"Error: {printable(line)}", err=True)
+
+
+def warn(sentence: str) -> None:
+    """Write a warning to stderr."""
+    click.echo(f"Warning: {printable(sentence)}", err=True)
+
+
+def moment(seconds: float | None) -> str | None:
+    """Give a time as RFC 3339 in UTC, to the millisecond; None stays None."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def amount(size: float) -> str:
+    """Give a number of bytes for a person: `3.4 MB`."""
+    for unit in _UNITS:
+        if size < 1000 or unit == _UNITS[-1]:  # noqa: PLR2004 - as the configuration counts: 1 MB is 10^6 bytes
+            return f"{size:,.0f} {unit}" if unit == _UNITS[0] else f"{size:,.1f} {unit}"
+        size /= 1000
+    raise AssertionError("the last unit takes all")
+
+
+def files(count: int) -> str:
+    """Give a number of files in words."""
+    return f"{count:,} file{'' if count == 1 else 's'}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
+    """Lay rows out in columns as wide as their widest cell, the last one free; for a bounded number of rows."""
+    all_rows = [head, *rows]
+    widths = [max(len(row[column]) for row in all_rows) for column in range(len(head))]
+    for row in all_rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def csv_cell(value: object) -> str:
+    """Give a value for a CSV file: no control characters, and nothing that a spreadsheet takes for a formula."""
+    if value is None:
+        return ""
+    if isinstance(value, bool | int | float):
+        return str(value)
+    text = str(value)
+    # By its first character as it comes: escaping turns a tab into a backslash.
+    return f"'{printable(text)}" if text.lstrip(" ").startswith(_FORMULA) else printable(text)

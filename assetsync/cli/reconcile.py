@@ -1,0 +1,181 @@
+"""`assetsync reconcile`: one run of the whole way, its summary and its exit code. The run itself is `reconcile`'s."""
+
+import os
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+from rich.console import Console
+
+from assetsync.cli.acting import open_service
+from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK
+from assetsync.cli.given import seconds, with_config, with_json
+from assetsync.cli.output import amount, files, warn, write, write_json
+from assetsync.cli.progress import Bar, Events, Silent
+from assetsync.cli.standing import leftovers
+from assetsync.clock import SystemClock
+from assetsync.config import SiteConfig, key_file_warning
+from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
+from assetsync.log import configure_logging, log_uncaught
+from assetsync.reconcile import Reconciler, Report, dry_run
+from assetsync.shown import printable
+from assetsync.site import Site, build, make_tree
+
+KEYS = (
+    "site",
+    "scanned",
+    "unchanged",
+    "uploaded",
+    "adopted",
+    "bytes_uploaded",
+    "seconds",
+    "verified",
+    "pending",
+    "in_doubt",
+    "blocked",
+    "in_sync",
+)
+
+
+@click.command("reconcile")
+@with_config
+@click.option("--dry-run", "only_look", is_flag=True, help="Only count what would be done; works beside a daemon.")
+@with_json("Print one object, whatever the exit code.")
+@click.option(
+    "--wait",
+    default="5m",
+    show_default=True,
+    metavar="TIME",
+    callback=seconds,
+    help="How long to wait, after the last answered upload or from the start of an outage, for what depends on time;"
+    " 0s is one pass each.",
+)
+@click.option("--adopt", is_flag=True, help="List the service's folders first and take over equal assets found there.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr, and only warnings in the log.")
+def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, adopt: bool, quiet: bool) -> int:
+    """Bring the service in line with the tree, once.
+
+    Scans the tree, uploads what is missing, finds out about uploads whose answer was lost, asks for indexing and reads
+    back what was stored. Ends when all is in sync, when nothing that is left depends on time, or after --wait.
+
+    \b
+    Examples:
+      assetsync reconcile --config /etc/assetsync/hq.yaml
+      assetsync reconcile --config hq.yaml --dry-run
+      assetsync reconcile --config hq.yaml --json --wait 30s
+      assetsync reconcile --config hq.yaml --adopt     # a folder that was filled by hand
+    """
+    console = Console(stderr=True)
+    with_bar = console.is_terminal and not quiet and not only_look and config.log.level != "debug"
+    level = "warning" if (quiet or with_bar) and config.log.level in ("debug", "info") else config.log.level
+    if config.service.api_key_file is not None:
+        problem = key_file_warning(config.service.api_key_file)
+        if problem is not None:
+            warn(problem)
+    with ExitStack() as stack:
+        clock = SystemClock()
+        stack.enter_context(_stopping(clock))
+        service = stack.enter_context(open_service(config))
+        ledger = stack.enter_context(_looked_at(config) if only_look else _held(config))
+        progress = Bar(console) if with_bar else Silent() if quiet or only_look else Events()
+        with progress:
+            # After the bar began: it stands in for stderr, so that what is logged does not break it.
+            configure_logging(config.log.format, level, stream=sys.stderr)
+            log_uncaught()
+            site = build(config, ledger, service, clock, random.SystemRandom())
+            report = dry_run(site) if only_look else Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
+        if as_json:
+            write_json({key: getattr(report, key) for key in KEYS})
+        else:
+            _tell(report, site, only_look=only_look)
+    return _code(report)
+
+
+@contextmanager
+def _held(config: SiteConfig) -> Iterator[Ledger]:
+    """Open the ledger for sending; of a new site whose root is missing none is made."""
+    if not config.ledger.exists():
+        os.close(make_tree(config).open_folder(b""))
+    with closing(open_ledger(config.ledger)) as ledger:
+        yield ledger
+
+
+@contextmanager
+def _looked_at(config: SiteConfig) -> Iterator[Ledger]:
+    """Open the ledger for reading, or an empty one that is thrown away."""
+    if config.ledger.exists():
+        with closing(read_ledger(config.ledger)) as ledger:
+            yield ledger
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="assetsync-") as folder,
+        closing(open_ledger(Path(folder) / "empty.db")) as ledger,
+    ):
+        yield ledger
+
+
+@contextmanager
+def _stopping(clock: SystemClock) -> Iterator[None]:
+    """End the run at a safe point when a signal comes, and at once when a second one does."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        if clock.stop.is_set():
+            os._exit(INTERRUPTED)
+        clock.stop.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _code(report: Report) -> int:
+    if report.interrupted:
+        return INTERRUPTED
+    if report.trouble is not None:
+        return NO_SERVICE
+    return OK if report.in_sync else NOT_IN_SYNC
+
+
+def _tell(report: Report, site: Site, *, only_look: bool) -> None:
+    """Print the verdict in one line, then what is left and how to go on."""
+    ledger = site.edges.ledger
+    counts = ledger.reports.counts(site.edges.clock.now())
+    write(_verdict(report, only_look=only_look))
+    if report.trouble is not None:
+        write(f"the service: {printable(report.trouble)}")
+        write("    assetsync check shows what answers; the next run goes on where this one stopped")
+    if report.unreadable:
+        write(f"unreadable: {report.unreadable:,} files or folders; nothing is concluded about them")
+        write("    assetsync check names them")
+    for line in leftovers(ledger, site.edges.clock.now(), counts):
+        write(line)
+    if report.pending and not only_look and not report.interrupted:
+        write(f"pending: {files(report.pending)}; another run goes on with them")
+
+
+def _verdict(report: Report, *, only_look: bool) -> str:
+    seen = f"{report.scanned:,} scanned, {report.unchanged:,} unchanged"
+    if only_look:
+        would = f"would upload {files(report.uploaded)} ({amount(report.bytes_uploaded)})" if report.uploaded else ""
+        cut = "" if report.scanned or report.in_sync else "; the tree could not be read"
+        return f"{report.site}: {would or 'nothing to upload'}; {seen}{cut}"
+    done = f"{report.uploaded:,} uploaded ({amount(report.bytes_uploaded)}), {report.adopted:,} taken over"
+    if report.interrupted:
+        verdict = "interrupted"
+    elif report.in_sync:
+        verdict = f"in sync, {files(report.verified)} verified"
+    else:
+        left = (("pending", report.pending), ("in doubt", report.in_doubt), ("blocked", report.blocked))
+        named = [f"{count:,} {name}" for name, count in left if count]
+        named += [f"{report.braked} brake{'s' * (report.braked != 1)}"] * bool(report.braked)
+        verdict = f"not in sync: {', '.join(named) or 'the tree could not be read completely'}"
+    return f"{report.site}: {verdict}; {done}; {seen}; {report.seconds:.1f} s"

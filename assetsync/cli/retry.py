@@ -1,0 +1,33 @@
+"""`assetsync retry`: let blocked files go on, or send some again on a person's word."""
+
+import click
+
+from assetsync.cli.acting import act
+from assetsync.cli.given import site_path, with_config
+from assetsync.cli.output import write
+from assetsync.config import SiteConfig
+
+
+@click.command("retry")
+@with_config
+@click.option(
+    "--send-again",
+    is_flag=True,
+    help="Upload the given files anew, even if an asset is known: the service cannot delete, so the old one stays.",
+)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool) -> None:
+    """Let blocked files go on where they stand: the given ones, or all.
+
+    A file with a known asset is read back again, one in doubt is looked up again, others are sent. Beside a daemon the
+    request is left for it. PATH is relative to the root, or absolute.
+
+    \b
+    Examples:
+      assetsync retry --config hq.yaml
+      assetsync retry --config hq.yaml photos/harbour.jpg
+      assetsync retry --config hq.yaml --send-again photos/harbour.jpg
+    """
+    wanted = [site_path(config, path) for path in paths]
+    argument: dict[str, object] = {"paths": [path.hex() for path in wanted], "send_again": send_again}
+    write(act(config, "retry", argument, wanted))

@@ -1,0 +1,73 @@
+"""The list of commands, each loaded from its module when it is called.
+
+What a command says of itself in the overview stands here too, because reading it from the commands would load them all.
+"""
+
+from importlib import import_module
+from typing import NamedTuple, cast
+
+import click
+
+from assetsync import __version__
+
+
+class Entry(NamedTuple):
+    """Where a command is, and what it does in a few words."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "reconcile": Entry("reconcile", "One shot: scan, upload what is missing, resolve doubts, index, verify."),
+    "check": Entry("check", "Try the configuration, the tree and the service; changes nothing."),
+    "status": Entry("status", "How the site stands, from the ledger alone."),
+    "files": Entry("files", "List the files and what became of each."),
+    "explain": Entry("explain", "Why a file is where it is."),
+    "retry": Entry("retry", "Let blocked files go on."),
+    "resume": Entry("resume", "Release a brake after a look."),
+    "doubt": Entry("doubt", "Uploads whose answer was lost: list them, decide one."),
+    "orphans": Entry("orphans", "List assets in the service that no file stands behind."),
+    "export": Entry("export", "Hand the ledger on as CSV or JSON lines."),
+    "search": Entry("search", "searchassets by hand."),
+    "index": Entry("index", "searchIndex by hand."),
+    "upload": Entry("upload", "Upload one file by hand."),
+    "sandbox": Entry("sandbox", "A local service that implements the interface, to try things with."),
+    "demo": Entry("demo", "A whole run against a sandbox on a sample tree."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and loads the one that is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Give the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Load one command."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        return cast("click.Command", import_module(f"assetsync.cli.{entry.module}").command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Begin with `assetsync demo`, which needs nothing; then copy config.example.yaml and `assetsync check` it.",
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def root() -> None:
+    """Mirror a folder tree, one way, into a digital asset management service.
+
+    \b
+    Exit codes: 0 all in sync · 1 finished, not all in sync · 2 usage or configuration ·
+    3 the service cannot be reached or refuses the key · 4 another instance holds the
+    ledger · 70 a mistake in assetsync itself · 130 interrupted
+    """

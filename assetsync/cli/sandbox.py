@@ -1,0 +1,101 @@
+"""`assetsync sandbox`: the local service in the foreground. What it answers is `sandbox`'s."""
+
+import json
+from pathlib import Path
+
+import click
+
+from assetsync.cli.given import Decorator, seconds
+from assetsync.cli.output import note, write, write_json
+from assetsync.errors import UsageError
+from assetsync.sandbox import Sandbox, SandboxSettings, serve
+from assetsync.sandbox.settings import DIALECTS, INDEX_MODES
+
+_KEY = "sandbox-key"
+_FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF0123456789ABCDEF=documents")
+
+
+def _time(name: str, meaning: str) -> Decorator:
+    return click.option(name, default="0s", show_default=True, metavar="TIME", callback=seconds, help=meaning)
+
+
+@click.command("sandbox")
+@click.option(
+    "--listen", default="127.0.0.1:8790", show_default=True, metavar="HOST:PORT", help="Port 0 takes a free one."
+)
+@click.option("--dir", "directory", type=click.Path(path_type=Path, file_okay=False), help="Keep the data here.")
+@click.option("--key", default=_KEY, show_default=True, help="The API key that it accepts.")
+@click.option("--folder", "folders", multiple=True, metavar="ID=NAME", help="A folder that exists; may be repeated.")
+@click.option("--auto-folders", is_flag=True, help="Accept any folder id.")
+@_time("--processing-delay", "Until an upload is processed.")
+@_time("--index-delay", "Until it is found through the index.")
+@_time("--latency", "Before every answer.")
+@click.option(
+    "--dialect",
+    type=click.Choice(DIALECTS),
+    default="observed",
+    show_default=True,
+    help="As a live installation, or as documented.",
+)
+@click.option(
+    "--index-mode", type=click.Choice(INDEX_MODES), default="noop", show_default=True, help="What searchIndex does."
+)
+@click.option("--no-self-index", is_flag=True, help="Index only when asked.")
+@click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")
+@click.option("--max-content-length", type=int, metavar="BYTES", help="Answer error 10001 to longer uploads.")
+@click.option("--json", "as_json", is_flag=True, help="Print the addresses as one object.")
+def command(
+    listen: str,
+    directory: Path | None,
+    *,
+    key: str,
+    folders: tuple[str, ...],
+    no_self_index: bool,
+    as_json: bool,
+    **settings: object,
+) -> None:
+    """Run a local service that implements the interface, until Ctrl-C; its page shows what is stored.
+
+    \b
+    Examples:
+      assetsync sandbox
+      assetsync sandbox --listen 127.0.0.1:0 --dir /tmp/sandbox --index-delay 30s
+      assetsync sandbox --dialect documented --index-mode adds --no-self-index
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise UsageError(f"{listen!r} is no address to listen on", hint="write it such as 127.0.0.1:8790")
+    given = dict(pair.partition("=")[::2] for pair in folders or _FOLDERS)
+    made = SandboxSettings(
+        api_key=key,
+        folders={identifier: name or identifier for identifier, name in given.items()},
+        host=host.strip("[]"),
+        port=int(port),
+        data_dir=directory,
+        self_index=not no_self_index,
+        **settings,  # type: ignore[arg-type]
+    )
+
+    def started(sandbox: Sandbox) -> None:
+        _tell(sandbox, given, as_json=as_json)
+
+    serve(made, started=started)
+
+
+def _tell(sandbox: Sandbox, folders: dict[str, str], *, as_json: bool) -> None:
+    if as_json:
+        addresses = {"address": sandbox.address, "base_url": sandbox.base_url, "upload_url": sandbox.upload_url}
+        write_json({**addresses, "folders": folders})
+        return
+    write(f"# page: {sandbox.address}")
+    write("# the API key, for $ASSETSYNC_API_KEY or a file of its own: " + sandbox.settings.api_key)
+    write("site: sandbox")
+    write("root: /srv/media")
+    write("service:")
+    write(f"  base_url: {sandbox.base_url}")
+    write(f"  upload_url: {sandbox.upload_url}")
+    write("folders:")
+    for identifier, name in folders.items():
+        write(f"  - path: {json.dumps(name or identifier)}")
+        write(f"    destfolderid: {json.dumps(identifier)}")
+    note("Ctrl-C ends it")

@@ -1,0 +1,136 @@
+"""`assetsync search`: searchassets by hand, every parameter of interface section 4.1 an option of its name.
+
+What the parameters may hold is checked by `service.search`; reading the answers is left to the client.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import click
+
+from assetsync.cli.acting import open_service
+from assetsync.cli.export import csv_line
+from assetsync.cli.given import with_config, with_json
+from assetsync.cli.output import write, write_json
+from assetsync.config import SiteConfig
+from assetsync.errors import UsageError
+from assetsync.model import Asset, SearchRequest, Service
+from assetsync.service.client import Wire
+from assetsync.service.paging import PAGE, every
+from assetsync.shown import printable
+
+# Name, what it takes, what it means; the words of interface section 4.1.
+_PARAMETERS: tuple[tuple[str, str, type, str], ...] = (
+    ("show", "KIND", str, "all, img, vid, doc or aud."),
+    ("doctype", "TYPE", str, "pdf, xls, doc or other; only with --show doc."),
+    ("datecreate", "DAY", str, "Created on this day: yyyy-mm-dd or yyyymmdd."),
+    ("datechange", "DAY", str, "Changed on this day."),
+    ("datecreaterange", "RANGE", str, "Created within: 'yyyymmdd TO yyyymmdd'."),
+    ("datechangerange", "RANGE", str, "Changed within."),
+    ("folderid", "ID", str, "Only in this folder."),
+    ("sortby", "ORDER", str, "name, sizedesc, sizeasc, dateadd or datechanged."),
+    ("available", "0|1", str, "1 = processed, 0 = not processed."),
+    ("startrow", "N", int, "The first row, from 1."),
+    ("maxrows", "N", int, "The most rows; the service's default is 25."),
+    ("showrenditions", "BOOL", bool, "Whether renditions are included."),
+    ("datecreateparam", "OP", str, "With --dbdirect: >, <, =>, =< or between."),
+    ("datecreatestart", "TIME", str, "With --dbdirect: 'yyyy-mm-dd hh:mm:ss'."),
+    ("datecreatestop", "TIME", str, "With --dbdirect, for between."),
+    ("datechangeparam", "OP", str, "With --dbdirect: as --datecreateparam."),
+    ("datechangestart", "TIME", str, "With --dbdirect."),
+    ("datechangestop", "TIME", str, "With --dbdirect, for between."),
+)
+
+
+def _with_parameters(command_function: Callable[..., Any]) -> Callable[..., Any]:
+    for name, takes, kind, meaning in reversed(_PARAMETERS):
+        option = click.option(f"--{name}", name, metavar=takes, type=kind, help=meaning)
+        command_function = option(command_function)
+    return command_function
+
+
+@click.command("search")
+@with_config
+@_with_parameters
+@click.option("--dbdirect", is_flag=True, help="Ask the database: TERM is a file name with % and _ as in LIKE.")
+@click.option("--all-pages", is_flag=True, help="Every asset, page by page; --maxrows is the size of a page.")
+@click.option("--wire", type=click.Choice(["row", "column", "jsonp", "wddx"]), help="Print the answer as it comes.")
+@with_json("Print one asset a line, with every column of the answer.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with every column of the answer.")
+@click.argument("term")
+def command(
+    config: SiteConfig,
+    term: str,
+    *,
+    all_pages: bool,
+    wire: Wire | None,
+    as_json: bool,
+    as_csv: bool,
+    **parameters: Any,
+) -> None:
+    """Search the service (interface section 4.1); needs no ledger.
+
+    \b
+    Examples:
+      assetsync search --config hq.yaml harbour
+      assetsync search --config hq.yaml 'keywords:dawn' --show img --sortby sizedesc --all-pages --json
+      assetsync search --config hq.yaml 'harbour%' --dbdirect --folderid A6CE649FAA5F434EB513CA15656AB5AA
+      assetsync search --config hq.yaml '%' --dbdirect --datecreateparam '>' --datecreatestart '2026-01-01 00:00:00'
+      assetsync search --config hq.yaml harbour --wire wddx
+    """
+    forms = [name for name, said in (("--wire", wire), ("--json", as_json), ("--csv", as_csv)) if said]
+    if len(forms) > 1 or (wire and all_pages):
+        raise UsageError(f"{' and '.join(forms) if len(forms) > 1 else '--wire and --all-pages'} exclude each other")
+    request = SearchRequest(searchfor=term, **parameters)
+    with open_service(config) as service:
+        if wire is not None:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(service.search_raw(request, wire).body)
+            sys.stdout.buffer.flush()
+            return
+        found = pages(service, request) if all_pages else _one_page(service, request)
+        if as_json:
+            for asset in found:
+                write_json(asset.columns)
+        elif as_csv:
+            _write_csv(found)
+        else:
+            _write_table(found)
+
+
+def _one_page(service: Service, request: SearchRequest) -> Iterator[Asset]:
+    with service.search(request) as assets:
+        yield from assets
+
+
+def pages(service: Service, request: SearchRequest) -> Iterator[Asset]:
+    """Yield every asset of a search once; `maxrows` is how many are asked for at a time."""
+    seen: set[str] = set()
+    for asset in every(service.search, replace(request, maxrows=None), size=request.maxrows or PAGE):
+        if asset.id not in seen:
+            seen.add(asset.id)
+            yield asset
+
+
+def _write_csv(found: Iterator[Asset]) -> None:
+    first = next(found, None)
+    if first is None:
+        return
+    names = list(first.columns)
+    write(csv_line(names))
+    for asset in chain([first], found):
+        write(csv_line([asset.columns.get(name) for name in names]))
+
+
+def _write_table(found: Iterator[Asset]) -> None:
+    count = 0
+    for asset in found:
+        size = "?" if asset.size is None else f"{asset.size:,}"
+        name = printable(asset.filename)
+        write(f"{asset.id:<32}  {printable(asset.kind):<5}  {size:>14}  {printable(asset.folder_id):<32}  {name}")
+        count += 1
+    if not count:
+        write("nothing found")

@@ -1,0 +1,139 @@
+"""`assetsync upload`: one upload by hand, every parameter of interface section 4.3 an option of its name.
+
+What the answer means is `core.outcome`'s. A ledger that nobody holds is told of the new asset, so that a later run
+takes it over where the same file lies in the tree.
+"""
+
+import os
+import random
+import time
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from assetsync.cli.acting import open_service
+from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK, USAGE
+from assetsync.cli.given import with_config, with_json
+from assetsync.cli.output import complain, note, warn, write, write_json
+from assetsync.config import SiteConfig
+from assetsync.core.names import sent_name
+from assetsync.errors import LedgerBusy, LedgerError
+from assetsync.flow.requests import note_asset, sighted
+from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.model import Answer, Asset, Fault, Sent, UploadOptions, UploadRequest
+from assetsync.shown import printable
+from assetsync.tree.body import FileBody
+from assetsync.tree.opening import Tree
+
+_LOOK = (
+    "the service may have stored the file: before it is sent again, look with"
+    " `assetsync search --dbdirect --folderid {folder} NAME`, because an upload cannot be taken back"
+)
+
+
+def _meta(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(value.partition("=") for value in values)
+    if not all(name and equals for name, equals, _text in pairs):
+        raise click.BadParameter("write it as name=value, such as img_description='The harbour'")
+    return tuple((name.removeprefix("meta_"), text) for name, _equals, text in pairs)
+
+
+@click.command("upload")
+@with_config
+@click.option("--folder", "--destfolderid", "folder", required=True, metavar="ID", help="The folder to store it in.")
+@click.option("--name", metavar="NAME", help="The name to send; by default the file's own.")
+@click.option("--meta", multiple=True, callback=_meta, metavar="NAME=VALUE", help="A metadata field; may be repeated.")
+@click.option("--meta_lang_id_r", "--language", "language", default="1", show_default=True, help="1 = English.")
+@click.option("--zip_extract", "--zip-extract", type=bool, default=False, show_default=True, help="Unpack a ZIP there.")
+@click.option("--skip_event", "--skip-event", multiple=True, metavar="EVENT", help="An event to skip; may be repeated.")
+@click.option("--upl_template", "--upl-template", metavar="ID", help="The upload template to execute.")
+@click.option("--debug", type=bool, default=False, show_default=True, help="Mail what was passed, the key included.")
+@click.option("--emailto", metavar="ADDRESS", help="The recipient of that mail.")
+@click.option("--redirectto", metavar="URL", help="Where the answer is redirected to; it is read, not followed.")
+@click.option("--redirecttoparams", metavar="QUERY", help="Appended to that address.")
+@with_json("Print one object: assetid, responsecode, message and filetype.")
+@click.argument("file", type=click.Path(path_type=Path))
+def command(
+    config: SiteConfig,
+    file: Path,
+    *,
+    folder: str,
+    name: str | None,
+    meta: tuple[tuple[str, str], ...],
+    language: str,
+    as_json: bool,
+    **options: object,
+) -> int:
+    """Upload one file by hand (interface section 4.3); needs no ledger.
+
+    Exit 0 when the service accepted it, 1 when it refused, 3 when nothing or nothing sound was answered: then look in
+    the service before sending again, because an upload sent twice is two assets.
+
+    \b
+    Examples:
+      assetsync upload --config hq.yaml --folder A6CE649FAA5F434EB513CA15656AB5AA harbour.jpg
+      assetsync upload --config hq.yaml --folder A6CE649FAA5F434EB513CA15656AB5AA \\
+        --meta img_description='The old harbour' --meta img_keywords=harbour,dawn --json harbour.jpg
+    """
+    request = UploadRequest(
+        destfolderid=folder,
+        filename=sent_name(os.fsencode(name if name is not None else file.name)),
+        boundary=f"assetsync{random.SystemRandom().getrandbits(128):032x}",
+        meta=meta,
+        language=language,
+        options=UploadOptions(**options),  # type: ignore[arg-type]
+    )
+    place = Path(os.path.realpath(file))
+    with open_service(config) as service, Tree(bytes(place.parent)).open(os.fsencode(place.name)) as opened:
+        body = FileBody(opened, opened.stat)
+        sent = service.upload(request, body)
+    if sent.outcome.answer is Answer.ACCEPTED:
+        _remember(config, request, sent, opened.stat.size)
+    _tell(sent, as_json=as_json)
+    return _code(sent, folder)
+
+
+def _tell(sent: Sent, *, as_json: bool) -> None:
+    outcome = sent.outcome
+    if as_json:
+        write_json(
+            {
+                "assetid": outcome.assetid,
+                "responsecode": outcome.responsecode,
+                "message": outcome.message,
+                "filetype": outcome.filetype,
+            }
+        )
+    elif outcome.answer is Answer.ACCEPTED:
+        write(f"{outcome.assetid}  {outcome.filetype or '-'}  {printable(outcome.message or '')}")
+
+
+def _code(sent: Sent, folder: str) -> int:
+    outcome = sent.outcome
+    if outcome.answer is Answer.ACCEPTED:
+        return OK
+    complain(outcome.detail)
+    if outcome.answer is Answer.DOUBT:
+        note(_LOOK.format(folder=folder))
+        return NO_SERVICE
+    if outcome.fault in (Fault.KEY, Fault.SERVICE):
+        return NO_SERVICE
+    return USAGE if outcome.answer is Answer.UNSENT else NOT_IN_SYNC
+
+
+def _remember(config: SiteConfig, request: UploadRequest, sent: Sent, size: int) -> None:
+    """Tell the ledger of the new asset, so that the same file in the tree is not sent once more."""
+    if not config.ledger.exists():
+        return
+    asset = Asset(sent.outcome.assetid or "", request.destfolderid, request.filename, size, sent.md5, "")
+    try:
+        try:
+            with closing(open_ledger(config.ledger, create=False)) as ledger:
+                note_asset(ledger, asset, time.time())
+        except LedgerBusy:
+            with closing(read_ledger(config.ledger, writable=True)) as ledger:
+                ledger.ask("sighted", sighted(asset), time.time())
+    except LedgerError as error:
+        # The upload is done whatever the ledger is; its exit code must not say otherwise.
+        warn(f"the ledger was not told of this asset: {error}")

@@ -1,0 +1,116 @@
+"""Everything that a demonstration needs in one folder: tree, configuration, key, ledger and a running sandbox.
+
+It acts through the same parts as a site's run. What is printed in between is the command's.
+"""
+
+import os
+import random
+import secrets
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from assetsync.clock import SystemClock
+from assetsync.config import SiteConfig, load_config, read_api_key
+from assetsync.demo.sample import change_tree, make_tree
+from assetsync.errors import UsageError
+from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.ledger.rows import FileRow
+from assetsync.log import register_secret
+from assetsync.reconcile import Progress, Reconciler, Report
+from assetsync.sandbox import Sandbox, SandboxSettings
+from assetsync.site import build, make_service
+
+_PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
+_DOCUMENTS = "0123456789ABCDEF0123456789ABCDEF"
+_LONGEST_WAIT = 15.0
+
+_CONFIG = """\
+# Written by `assetsync demo`.
+site: demo
+root: {root}
+ledger: {ledger}
+service:
+  base_url: {base_url}
+  upload_url: {upload_url}
+  api_key_file: {key}
+folders:
+  - path: photos
+    destfolderid: "{photos}"
+    metadata: {{keywords: [photo, "{{dirs}}"]}}
+  - path: documents
+    destfolderid: "{documents}"
+watch: {{settle: 200ms}}
+"""
+
+
+class Stage:
+    """A folder for one demonstration; the sandbox runs inside the `with` block."""
+
+    def __init__(self, folder: Path) -> None:
+        """Choose the folder, which must be empty or not there yet; raises UsageError."""
+        self.folder = folder.absolute()
+        if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+            raise UsageError(f"{folder} is not an empty folder", hint="choose one that is not there yet")
+        self.tree = self.folder / "tree"
+        self.config_file = self.folder / "demo.yaml"
+        self.ledger_file = self.folder / "demo.db"
+        self._key_file = self.folder / "demo.key"
+        self._key = secrets.token_hex(16)
+        self._sandbox = Sandbox(
+            SandboxSettings(
+                api_key=self._key,
+                folders={_PHOTOS: "photos", _DOCUMENTS: "documents"},
+                data_dir=self.folder / "service",
+                processing_delay=0.3,
+                index_delay=0.6,
+            )
+        )
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        make_tree(self.tree)
+        self._sandbox.start()
+        self._key_file.touch(mode=0o600)
+        self._key_file.write_text(self._key, "ascii")
+        text = _CONFIG.format(
+            root=self.tree,
+            ledger=self.ledger_file,
+            base_url=self._sandbox.base_url,
+            upload_url=self._sandbox.upload_url,
+            key=self._key_file,
+            photos=_PHOTOS,
+            documents=_DOCUMENTS,
+        )
+        self.config_file.write_text(text, "utf-8")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._sandbox.stop()
+
+    @property
+    def address(self) -> str:
+        """The page of the sandbox, with the pictures."""
+        return self._sandbox.address
+
+    def reconcile(self, progress: Progress) -> Report:
+        """Run over the tree once, as `assetsync reconcile` does."""
+        config = self._config()
+        key = read_api_key(config, {})
+        register_secret(key)
+        with closing(make_service(config, key)) as service, closing(open_ledger(config.ledger)) as ledger:
+            site = build(config, ledger, service, SystemClock(), random.SystemRandom())
+            return Reconciler(site, wait=_LONGEST_WAIT, adopt=False, progress=progress).run()
+
+    def change(self) -> list[str]:
+        """Change the tree; gives a sentence for each change."""
+        return change_tree(self.tree)
+
+    def files(self) -> list[FileRow]:
+        """Give what the ledger says of every path."""
+        with closing(read_ledger(self.ledger_file)) as ledger:
+            return list(ledger.reports.files())
+
+    def _config(self) -> SiteConfig:
+        return load_config(self.config_file, os.environ)

@@ -1,0 +1,37 @@
+"""Run every check, as CI does: `python -m tests`; arguments go to pytest (`--long` for the long randomized runs)."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def tool(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+CHECKS = (
+    ("ruff check", [tool("ruff"), "check", "."]),
+    ("ruff format", [tool("ruff"), "format", "--check", "."]),
+    ("mypy --strict", [tool("mypy")]),
+    ("import-linter", [tool("lint-imports")]),
+    ("pytest", [sys.executable, "-m", "pytest", "-q", *sys.argv[1:]]),
+)
+
+
+def main() -> int:
+    failed = []
+    for name, command in CHECKS:
+        print(f"== {name}", flush=True)
+        started = time.monotonic()
+        if subprocess.run(command, cwd=ROOT, check=False).returncode:
+            failed.append(name)
+        print(f"== {name}: {time.monotonic() - started:.0f} s", flush=True)
+    print(f"failed: {', '.join(failed)}" if failed else "all checks passed", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import structlog
+
+import assetsync.log as log_module
+from assetsync.cli import run
+from assetsync.sandbox import Sandbox, SandboxSettings
+
+KEY = "a-key-that-no-one-may-see"
+PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
+PAPERS = "0123456789ABCDEF0123456789ABCDEF"
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def only(self) -> dict[str, object]:
+        (line,) = self.out.splitlines()
+        return json.loads(line)
+
+    @property
+    def objects(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Site:
+    """A tree, a configuration and a key in one folder, for a sandbox."""
+
+    def __init__(self, folder: Path, sandbox: Sandbox, capture: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.sandbox = sandbox
+        self._capture = capture
+        self._started: list[subprocess.Popen[str]] = []
+        self.tree = folder / "tree"
+        self.photos = self.tree / "photos"
+        self.photos.mkdir(parents=True)
+        self.ledger = folder / "site.db"
+        self.key_file = folder / "key"
+        self.key_file.touch(0o600)
+        self.key_file.write_text(KEY)
+        self.config = folder / "site.yaml"
+        self.configure()
+
+    def configure(self, *, base_url: str | None = None, upload_url: str | None = None, more: str = "") -> None:
+        text = f"""\
+site: hq
+root: {self.tree}
+ledger: {self.ledger}
+service:
+  base_url: {base_url or self.sandbox.base_url}
+  upload_url: {upload_url or self.sandbox.upload_url}
+  api_key_file: {self.key_file}
+  connect_timeout: 2s
+  read_timeout: 20s
+folders: [{{path: photos, destfolderid: "{PHOTOS}"}}]
+watch: {{settle: 0s}}
+{more}"""
+        self.config.write_text(text)
+
+    def nowhere(self) -> None:
+        """Point the configuration to a port that nothing listens on."""
+        self.configure(base_url="http://127.0.0.1:9/razuna", upload_url="http://127.0.0.1:9/index.cfm")
+
+    def write(self, name: str | bytes, content: bytes = b"some bytes") -> Path:
+        path = self.photos / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    def run(self, command: str, *arguments: str) -> Result:
+        """Run a command in this process."""
+        self._capture.readouterr()
+        words = command.split()
+        code = run([*words, "--config", str(self.config), *arguments])
+        out, err = self._capture.readouterr()
+        assert KEY not in out + err
+        return Result(code, out, err)
+
+    def start(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a command as a process of its own; it is ended with the test."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "assetsync", *command.split(), "--config", str(self.config), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    def files(self) -> dict[str, str]:
+        """What the ledger says: state by path."""
+        return {str(row["path"]): str(row["state"]) for row in self.run("files", "--json").objects}
+
+    def left_behind(self) -> set[str]:
+        return {path.name for path in self.folder.iterdir()}
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    folders = {PHOTOS: "photos", PAPERS: "papers"}
+    with Sandbox(SandboxSettings(api_key=KEY, folders=folders)) as running:
+        yield running
+
+
+@pytest.fixture
+def site(tmp_path: Path, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
+    made = Site(tmp_path / "site", sandbox, capsys)
+    yield made
+    made.end()
+
+
+@pytest.fixture(autouse=True)
+def _leave_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Commands set up logging, hooks and signals for a process of their own."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    showwarning = warnings.showwarning
+    monkeypatch.setattr(log_module, "_SECRETS", log_module._Secrets())
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+    logging.captureWarnings(capture=False)
+    warnings.showwarning = showwarning
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    def wait(happened: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 15
+        while not happened():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            time.sleep(0.02)
+
+    return wait

@@ -1,0 +1,158 @@
+from contextlib import closing
+
+import pytest
+
+from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+
+PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
+SMALL = "upload: {max_file_size: 50}\n"
+
+
+@pytest.fixture
+def blocked(site):
+    """A site whose one file was too large to be sent."""
+    site.configure(more=SMALL)
+    site.write("big.bin", b"x" * 100)
+    assert site.run("reconcile").code == 1
+    return site
+
+
+@pytest.fixture
+def doubtful(site):
+    """A site whose one file is in doubt: the service broke off without storing it."""
+    site.write("a.jpg", b"the content")
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
+    site.run("reconcile", "--wait", "0s")
+    site.sandbox.set_faults()
+    assert site.files() == {"photos/a.jpg": "in_doubt"}
+    return site
+
+
+class TestRetry:
+    @pytest.mark.parametrize("paths", [(), ("photos/big.bin",)])
+    def test_lets_blocked_files_go_on_without_the_service(self, blocked, paths):
+        blocked.nowhere()
+        result = blocked.run("retry", *paths)
+        assert (result.code, result.out) == (0, "1 queued\n")
+        assert blocked.files() == {"photos/big.bin": "queued"}
+
+    def test_send_again_makes_a_second_asset_and_lists_the_first(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        (first,) = site.sandbox.assets()
+        assert site.run("retry", "--send-again", "photos/a.jpg").code == 0
+        assert site.run("reconcile").code == 0
+        assert len(site.sandbox.assets()) == 2
+        assert [row["assetid"] for row in site.run("orphans", "--json").objects] == [first.id]
+
+    @pytest.mark.parametrize("arguments", [("photos/unknown.jpg",), ("--send-again",), ("/etc/passwd",)])
+    def test_what_cannot_be_is_exit_2(self, blocked, arguments):
+        assert blocked.run("retry", *arguments).code == 2
+        assert blocked.files() == {"photos/big.bin": "blocked"}
+
+    def test_beside_the_holder_a_request_is_left_that_the_next_run_carries_out(self, blocked):
+        with closing(open_ledger(blocked.ledger)) as holder:
+            result = blocked.run("retry", "photos/big.bin")
+            assert (result.code, "another process holds the ledger" in result.out) == (0, True)
+            assert [(request.verb, request.argument["paths"]) for request in holder.asked()] == [
+                ("retry", [b"photos/big.bin".hex()])
+            ]
+        assert blocked.files() == {"photos/big.bin": "blocked"}
+        blocked.configure()
+        assert blocked.run("reconcile").code == 0
+        assert blocked.files() == {"photos/big.bin": "verified"}
+
+    def test_beside_the_holder_an_unknown_path_is_exit_2_and_no_request(self, blocked):
+        with closing(open_ledger(blocked.ledger)) as holder:
+            assert blocked.run("retry", "photos/unknown.jpg").code == 2
+            assert holder.asked() == []
+
+
+class TestResume:
+    def test_releases_the_brake(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        site.tree.rename(site.folder / "elsewhere")
+        site.run("reconcile", "--wait", "0s")
+        (site.folder / "elsewhere").rename(site.tree)
+        assert site.run("reconcile").code == 1
+        result = site.run("resume", "1")
+        assert (result.code, result.out) == (0, "1 brake released\n")
+        assert site.run("reconcile").code == 0
+
+    @pytest.mark.parametrize("number", [(), ("7",)])
+    def test_without_a_brake_is_exit_2(self, site, number):
+        site.run("reconcile")
+        assert site.run("resume", *number).code == 2
+
+    def test_a_number_that_is_none_is_exit_2(self, site):
+        site.run("reconcile")
+        assert site.run("resume", "first").code == 2
+
+
+class TestDoubt:
+    def test_the_list_tells_what_was_sent_and_when(self, doubtful):
+        assert "photos/a.jpg: in doubt" in doubtful.run("doubt list").out
+        (row,) = doubtful.run("doubt list", "--json").objects
+        assert (row["path"], row["state"], row["sent_name"], row["size"]) == ("photos/a.jpg", "in_doubt", "a.jpg", 11)
+        assert row["sent_at"]
+
+    def test_the_list_is_empty_where_nothing_is_in_doubt(self, site):
+        site.run("reconcile")
+        assert site.run("doubt list").out == "nothing is in doubt\n"
+        assert site.run("doubt list", "--json").out == ""
+
+    def test_absent_lets_the_file_be_sent_again_without_asking_the_service(self, doubtful):
+        doubtful.nowhere()
+        assert doubtful.run("doubt resolve", "photos/a.jpg", "--absent").code == 0
+        assert doubtful.files() == {"photos/a.jpg": "queued"}
+        doubtful.configure()
+        assert doubtful.run("reconcile").code == 0
+        assert len(doubtful.sandbox.assets()) == 1
+
+    def test_asset_takes_over_what_a_person_found(self, doubtful):
+        copy = doubtful.folder / "a.jpg"
+        copy.write_bytes(b"the content")
+        uploaded = doubtful.run("upload", "--folder", PHOTOS, "--json", str(copy)).only["assetid"]
+        assert doubtful.run("doubt resolve", "photos/a.jpg", "--asset", str(uploaded)).code == 0
+        assert doubtful.run("reconcile").code == 0
+        (row,) = doubtful.run("files", "--json").objects
+        assert (row["assetid"], row["state"]) == (uploaded, "verified")
+        assert len(doubtful.sandbox.assets()) == 1
+
+    def test_an_asset_that_the_service_does_not_show_is_exit_2(self, doubtful):
+        result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32)
+        assert result.code == 2
+        assert "shows no asset" in result.err
+        assert doubtful.files() == {"photos/a.jpg": "in_doubt"}
+
+    def test_asset_without_the_service_is_exit_3(self, doubtful):
+        doubtful.nowhere()
+        assert doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32).code == 3
+
+    @pytest.mark.parametrize("options", [(), ("--absent", "--asset", "F" * 32)])
+    def test_either_absent_or_an_asset(self, doubtful, options):
+        assert doubtful.run("doubt resolve", "photos/a.jpg", *options).code == 2
+
+    def test_a_file_that_is_not_in_doubt_is_exit_2(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        assert site.run("doubt resolve", "photos/a.jpg", "--absent").code == 2
+
+    def test_beside_the_holder_a_request_is_left(self, doubtful):
+        with closing(open_ledger(doubtful.ledger)):
+            assert doubtful.run("doubt resolve", "photos/a.jpg", "--absent").code == 0
+        with closing(read_ledger(doubtful.ledger)) as ledger:
+            assert [request.verb for request in ledger.asked()] == ["doubt"]
+
+
+def test_a_change_that_is_only_reported_names_the_command_that_sends_it(site):
+    site.configure(more="policy: {on_change: report}\n")
+    site.write("a.jpg", b"one")
+    site.run("reconcile")
+    site.write("a.jpg", b"another")
+    assert "assetsync retry --send-again photos/a.jpg" in site.run("reconcile").out
+    assert site.run("retry", "--send-again", "photos/a.jpg").code == 0
+    assert site.run("reconcile").code == 0
+    assert len(site.sandbox.assets()) == 2

@@ -1,0 +1,112 @@
+import json
+
+import pytest
+
+from assetsync.sandbox import FaultKind, FaultRule
+
+KEYS = {"what", "level", "message", "fix"}
+
+
+def _levels(said) -> dict[str, set[str]]:
+    levels: dict[str, set[str]] = {}
+    for finding in said["findings"]:
+        levels.setdefault(finding["what"], set()).add(finding["level"])
+    return levels
+
+
+def test_a_sound_site_is_exit_0_and_one_object_of_findings(site):
+    site.write("a.jpg")
+    result = site.run("check", "--json")
+    assert (result.code, list(result.only)) == (0, ["ok", "findings"])
+    assert result.only["ok"] is True
+    assert all(set(finding) == KEYS for finding in result.only["findings"])
+    assert _levels(result.only) == {
+        what: {"ok"} for what in ("configuration", "key", "tree", "watch", "ledger", "service")
+    }
+
+
+def test_changes_nothing(site):
+    site.write("a.jpg")
+    before = site.left_behind()
+    site.run("check")
+    assert site.left_behind() == before
+    assert site.sandbox.assets() == []
+
+
+def test_mistakes_of_the_configuration_are_findings_each_and_exit_2(site):
+    site.configure(more="upload: {workers: many}\nbrake: {max_new_fils: 3}\n")
+    result = site.run("check", "--json")
+    assert result.code == 2
+    assert [finding["what"] for finding in result.only["findings"]] == ["configuration"] * 2
+
+
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_every_finding_that_is_not_fine_says_what_mends_it(site, option):
+    site.key_file.chmod(0o644)
+    site.photos.rename(site.tree / "elsewhere")
+    site.nowhere()
+    result = site.run("check", *option)
+    assert result.code == 3
+    if option:
+        wrong = [finding for finding in result.only["findings"] if finding["level"] != "ok"]
+        assert {finding["what"] for finding in wrong} == {"key", "folders", "service"}
+        assert all(finding["fix"] for finding in wrong)
+    else:
+        assert result.out.count("fix: ") == 3
+
+
+def test_a_missing_key_file_is_exit_2_and_the_service_is_not_asked(site):
+    site.key_file.unlink()
+    result = site.run("check", "--json")
+    assert result.code == 2
+    assert _levels(result.only)["key"] == {"error"}
+    assert "service" not in _levels(result.only)
+
+
+def test_a_refused_key_is_exit_3(site):
+    site.key_file.write_text("another-key")
+    result = site.run("check")
+    assert result.code == 3
+    assert "refuses the API key" in result.out
+    assert "another-key" not in result.out + result.err
+
+
+def test_something_else_that_answers_is_exit_3_and_named_as_such(site):
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.HTML))
+    result = site.run("check")
+    assert result.code == 3
+    assert "is not the service" in result.out
+
+
+def test_a_missing_root_is_exit_2_even_beside_a_dead_service(site):
+    site.tree.rename(site.folder / "elsewhere")
+    site.nowhere()
+    assert site.run("check").code == 2
+
+
+def test_a_bad_sidecar_is_named_with_its_line(site):
+    site.write("a.jpg")
+    site.write("a.jpg.yaml", b"description: x\ncolour: red\n")
+    result = site.run("check", "--json")
+    assert result.code == 0
+    (finding,) = [finding for finding in result.only["findings"] if finding["what"] == "sidecar"]
+    assert finding["level"] == "warning"
+    assert "photos/a.jpg.yaml, line 2" in finding["message"]
+
+
+def test_too_few_watches_give_the_sysctl_line(site, monkeypatch, tmp_path):
+    few = tmp_path / "max_user_watches"
+    few.write_text("1\n")
+    monkeypatch.setattr("assetsync.cli.findings._WATCHES", few)
+    site.write("below/a.jpg")
+    said = json.loads(site.run("check", "--json").out)
+    (finding,) = [finding for finding in said["findings"] if finding["what"] == "watch"]
+    assert finding["level"] == "warning"
+    assert "fs.inotify.max_user_watches=8 " in finding["fix"]
+
+
+def test_a_ledger_in_a_folder_that_is_missing_is_an_error(site):
+    site.ledger = site.folder / "nowhere" / "site.db"
+    site.configure()
+    result = site.run("check", "--json")
+    assert (result.code, _levels(result.only)["ledger"]) == (2, {"error"})

@@ -1,0 +1,184 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from importlib import import_module
+
+import click
+import pytest
+import yaml
+
+from assetsync import __version__
+from assetsync.cli import run
+from assetsync.cli.entry import exit_code
+from assetsync.cli.output import amount, moment
+from assetsync.cli.root import COMMANDS
+from assetsync.errors import (
+    BadAnswer,
+    ConfigError,
+    FileUnreadable,
+    KeyRefused,
+    LedgerBusy,
+    LedgerDamaged,
+    LedgerMissing,
+    RootMissing,
+    ServiceRefused,
+    ServiceUnreachable,
+    UsageError,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("f", ["m"]), 2),
+        (UsageError("m"), 2),
+        (LedgerMissing("m"), 2),
+        (LedgerDamaged("m"), 2),
+        (RootMissing("m"), 2),
+        (FileUnreadable("m"), 2),
+        (ServiceUnreachable("m"), 3),
+        (KeyRefused("m"), 3),
+        (BadAnswer("m"), 3),
+        (ServiceRefused("m"), 3),
+        (LedgerBusy("m"), 4),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_error_has_its_exit_code(error, code):
+    assert exit_code(error) == code
+
+
+def test_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"assetsync {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["unknown"], ["status"], ["status", "--no-such-option"], ["files", "extra"]])
+def test_usage_errors_are_exit_2_with_nothing_on_stdout(capsys, arguments):
+    assert run(arguments) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_a_configuration_that_is_missing_is_exit_2(capsys, tmp_path):
+    assert run(["status", "--config", str(tmp_path / "none.yaml")]) == 2
+    assert "name an existing file with --config" in capsys.readouterr().err
+
+
+def test_the_overview_names_every_command_without_loading_one():
+    code = "import sys; from assetsync.cli import run; run(['--help']); print(sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
+    assert not {f"'assetsync.cli.{entry.module}'" for entry in COMMANDS.values()} & set(done.stderr.split(", "))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_examples(capsys, name):
+    assert run([name, "--help"]) == 0
+    assert f"assetsync {name}" in capsys.readouterr().out.partition("Example")[2]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_goes_by_the_name_of_the_table(name):
+    command = import_module(f"assetsync.cli.{COMMANDS[name].module}").command
+    assert isinstance(command, click.Command)
+    assert command.name == name
+
+
+def test_status_loads_neither_http_nor_rich_nor_a_server(site):
+    site.run("reconcile")
+    code = (
+        "import sys; from assetsync.cli import run; assert run(sys.argv[1:]) == 0;"
+        "print([name for name in ('httpx', 'rich', 'starlette', 'uvicorn', 'PIL', 'structlog') if name in sys.modules],"
+        " file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "status", "--config", str(site.config)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "[]\n"
+
+
+def test_an_error_that_nobody_foresaw_is_exit_70_and_shows_no_key(site, monkeypatch):
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("the key is a-key-that-no-one-may-see")
+
+    monkeypatch.setattr("assetsync.cli.reconcile.dry_run", fails)
+    result = site.run("reconcile", "--dry-run")
+    assert (result.code, result.out) == (70, "")
+    assert "the key is [key]" in result.err
+    assert "did not foresee" in result.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(site):
+    for number in range(300):
+        site.write(f"{number:0200}.txt", b"%d" % number)
+    site.run("reconcile", "--wait", "0s")
+    command = f"{sys.executable} -m assetsync files --all --config {site.config} | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+def test_python_m_is_the_same_command():
+    done = subprocess.run([sys.executable, "-m", "assetsync", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"assetsync {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 KB"), (3_400_000, "3.4 MB")]
+)
+def test_sizes_are_shown_as_the_configuration_counts(size, text):
+    assert amount(size) == text
+
+
+def test_times_are_rfc_3339_in_utc():
+    assert moment(1_795_228_000.25) == "2026-11-21T02:26:40.250Z"
+    assert moment(None) is None
+
+
+class TestSandbox:
+    def test_prints_its_addresses_and_a_configuration_that_can_be_read(self, site, tmp_path):
+        command = [
+            sys.executable,
+            "-m",
+            "assetsync",
+            "sandbox",
+            "--listen",
+            "127.0.0.1:0",
+            "--key",
+            "k",
+            "--index-delay",
+            "1s",
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert process.stderr.readline() == "Ctrl-C ends it\n"
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=10)
+        finally:
+            process.kill()
+            process.communicate()
+        assert process.returncode == 0
+        said = yaml.safe_load(out)
+        assert said["service"]["base_url"].startswith("http://127.0.0.1:")
+        assert [folder["path"] for folder in said["folders"]] == ["photos", "documents"]
+
+    @pytest.mark.parametrize(
+        "options", [("--listen", "8790"), ("--dialect", "spoken"), ("--latency", "soon"), ("--listen", "192.0.2.1:1")]
+    )
+    def test_what_cannot_be_is_exit_2(self, capsys, options):
+        assert run(["sandbox", *options]) == 2
+        assert capsys.readouterr().out == ""
+
+
+def test_json_on_a_terminal_that_knows_no_unicode_is_still_read_back(site):
+    site.write("日本.txt")
+    site.run("reconcile")
+    done = subprocess.run(
+        [sys.executable, "-m", "assetsync", "files", "--json", "--config", str(site.config)],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+    )
+    assert json.loads(done.stdout)["path"] == "photos/日本.txt"

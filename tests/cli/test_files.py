@@ -1,0 +1,223 @@
+import base64
+import csv
+import io
+import re
+
+import pytest
+
+from assetsync.cli.fileview import FILE_KEYS
+from assetsync.cli.output import csv_cell
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+
+PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
+KEYS = ["path", "state", "assetid", "destfolderid", "size", "md5", "error", "attempts", "uploaded_at", "verified_at"]
+RFC_3339_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def test_a_verified_file_by_the_keys_of_the_contract(site):
+    site.write("a.jpg", b"hello\n")
+    site.run("reconcile")
+    (row,) = site.run("files", "--json").objects
+    assert list(row) == KEYS == list(FILE_KEYS)
+    (asset,) = site.sandbox.assets()
+    assert RFC_3339_UTC.fullmatch(row.pop("uploaded_at"))
+    assert RFC_3339_UTC.fullmatch(row.pop("verified_at"))
+    assert row == {
+        "path": "photos/a.jpg",
+        "state": "verified",
+        "assetid": asset.id,
+        "destfolderid": PHOTOS,
+        "size": 6,
+        "md5": "B1946AC92492D2347C6235B4D2611184",
+        "error": None,
+        "attempts": 1,
+    }
+
+
+def test_a_blocked_file_has_its_reason_as_error_and_null_for_what_is_absent(site):
+    site.write("empty.jpg", b"")
+    site.run("reconcile")
+    (row,) = site.run("files", "--json").objects
+    assert "empty" in row["error"]
+    assert [name for name in KEYS if row[name] is None] == ["assetid", "md5", "uploaded_at", "verified_at"]
+
+
+def test_a_file_that_waits_after_a_failure_says_why(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    site.write("b.jpg")
+    site.nowhere()
+    site.run("reconcile", "--wait", "0s")
+    fine, waiting = site.run("files", "--json").objects
+    assert (fine["state"], fine["error"]) == ("verified", None)
+    assert waiting["state"] == "queued"
+    assert "nothing had been sent" in waiting["error"]
+
+
+def test_a_file_whose_folder_is_held_says_so(site):
+    site.configure(more="")
+    site.config.write_text(site.config.read_text().replace(PHOTOS, "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"))
+    site.write("a.jpg")
+    site.write("b.jpg")
+    site.run("reconcile", "--wait", "0s")
+    errors = [str(row["error"]) for row in site.run("files", "--json").objects]
+    assert all("destfolderid" in error for error in errors)
+    assert site.run("status", "--json").only["holds"] != []
+
+
+def test_bad_bytes_come_as_replacement_characters_and_as_base64(site):
+    site.write(b"bad \xff.jpg")
+    site.write("good.jpg")
+    site.run("reconcile")
+    bad, good = site.run("files", "--json").objects
+    assert list(bad) == [*KEYS, "path_base64"]
+    assert bad["path"] == "photos/bad \ufffd.jpg"
+    assert base64.b64decode(bad["path_base64"]) == b"photos/bad \xff.jpg"
+    assert list(good) == KEYS
+
+
+def test_one_line_a_path_and_the_history_with_all(site):
+    site.write("a.jpg", b"one")
+    site.run("reconcile")
+    site.write("a.jpg", b"another")
+    site.run("reconcile")
+    assert [row["size"] for row in site.run("files", "--json").objects] == [7]
+    both = site.run("files", "--json", "--all").objects
+    assert sorted((row["size"], row["state"]) for row in both) == [(3, "superseded"), (7, "verified")]
+    assert len({row["assetid"] for row in both}) == 2
+
+
+def test_state_chooses_and_an_unknown_one_is_exit_2(site):
+    site.write("a.jpg")
+    site.write("empty.jpg", b"")
+    site.run("reconcile")
+    assert [row["path"] for row in site.run("files", "--json", "--state", "blocked").objects] == ["photos/empty.jpg"]
+    assert site.run("files", "--state", "lost").code == 2
+
+
+def test_a_newline_in_a_name_does_not_make_two_lines(site):
+    site.write("two\nlines.jpg")
+    site.run("reconcile")
+    (line,) = site.run("files").out.splitlines()
+    assert line.endswith("photos/two\\nlines.jpg")
+    assert site.run("files", "--json").objects[0]["path"] == "photos/two\nlines.jpg"
+
+
+class TestExport:
+    def test_csv_is_read_back_as_it_was_and_holds_no_formula(self, site):
+        site.write('say "a,b".jpg')
+        site.write("a.jpg")
+        site.run("reconcile")
+        result = site.run("export", "--format", "csv")
+        rows = list(csv.DictReader(io.StringIO(result.out)))
+        assert [row["path"] for row in rows] == ["photos/a.jpg", 'photos/say "a,b".jpg']
+        assert {row["state"] for row in rows} == {"verified"}
+
+    def test_jsonl_holds_the_keys_of_files_and_more(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        (row,) = site.run("export", "--format", "jsonl").objects
+        assert set(KEYS) < set(row)
+        assert row["wanted"] == "yes"
+
+    @pytest.mark.parametrize(
+        ("value", "cell"),
+        [
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\t=1", "'\\t=1"),
+            (" =1", "' =1"),
+            ("\r=1", "'\\r=1"),
+            ("a\nb", "a\\nb"),
+            ("\x1b[31m", "\\x1b[31m"),
+            (-1, "-1"),
+            (None, ""),
+            ("plain", "plain"),
+        ],
+    )
+    def test_a_cell_is_neither_formula_nor_control_character(self, value, cell):
+        assert csv_cell(value) == cell
+
+
+class TestExplain:
+    @pytest.mark.parametrize("absolute", [False, True])
+    def test_a_path_is_taken_relative_to_the_root_or_absolute(self, site, absolute):
+        path = site.write("a.jpg")
+        site.run("reconcile")
+        result = site.run("explain", str(path) if absolute else "photos/a.jpg")
+        assert result.code == 0
+        assert result.out.splitlines()[0] == "photos/a.jpg"
+        assert "asset " in result.out
+        said = site.run("explain", "--json", "photos/a.jpg").only
+        assert [version["state"] for version in said["versions"]] == ["verified"]
+
+    def test_an_absolute_path_through_a_link_to_the_root_is_found(self, site, tmp_path):
+        site.write("a.jpg")
+        site.run("reconcile")
+        (tmp_path / "link").symlink_to(site.tree)
+        assert site.run("explain", str(tmp_path / "link" / "photos" / "a.jpg")).code == 0
+
+    @pytest.mark.parametrize("path", ["../a.jpg", "/etc/passwd", ".", ""])
+    def test_a_path_outside_the_root_is_exit_2(self, site, path):
+        site.run("reconcile")
+        result = site.run("explain", path)
+        assert result.code == 2
+        assert "below the root" in result.err
+
+    @pytest.mark.parametrize(
+        ("name", "why"),
+        [
+            ("photos/a.tmp", "left out"),
+            ("elsewhere/a.jpg", "no entry of `folders` covers it"),
+            ("photos/a.jpg.yaml", "sidecars"),
+        ],
+    )
+    def test_a_file_that_is_not_uploaded_is_explained(self, site, name, why):
+        site.run("reconcile")
+        result = site.run("explain", name)
+        assert result.code == 0
+        assert why in result.out
+
+    def test_a_name_of_bad_bytes_is_found(self, site):
+        site.write(b"bad \xff.jpg")
+        site.run("reconcile")
+        assert "verified" in site.run("explain", "photos/bad \udcff.jpg").out
+
+
+class TestOrphans:
+    def test_a_replaced_version_is_listed_by_the_keys_of_the_contract(self, site):
+        site.write("a.jpg", b"one")
+        site.run("reconcile")
+        (old,) = site.sandbox.assets()
+        assert site.run("orphans").out == "no orphans\n"
+        assert site.run("orphans", "--json").out == ""
+        site.write("a.jpg", b"another")
+        site.run("reconcile")
+        (orphan,) = site.run("orphans", "--json").objects
+        assert list(orphan) == ["assetid", "path", "destfolderid", "size", "md5", "why"]
+        assert orphan == {
+            "assetid": old.id,
+            "path": "photos/a.jpg",
+            "destfolderid": PHOTOS,
+            "size": 3,
+            "md5": old.md5,
+            "why": "replaced",
+        }
+
+    def test_a_file_that_is_gone_is_no_orphan_for_a_week(self, site):
+        site.write("a.jpg")
+        site.write("b.jpg")
+        site.run("reconcile")
+        (site.photos / "a.jpg").unlink()
+        site.run("reconcile")
+        assert site.run("orphans", "--json").out == ""
+        assert [row["state"] for row in site.run("files", "--json", "--state", "gone").objects] == ["gone"]
+
+
+def test_search_faults_do_not_reach_what_reads_the_ledger_alone(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH))
+    assert site.run("files").code == 0

@@ -1,0 +1,266 @@
+import json
+import signal
+import subprocess
+from contextlib import closing
+
+import pytest
+
+from assetsync.cli.reconcile import KEYS
+from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.model import State
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+
+UPLOAD = Operation.UPLOAD
+
+
+def test_all_in_sync_is_exit_0_and_one_object_with_the_keys_of_the_contract(site):
+    site.write("a.jpg", b"one")
+    site.write("below/b.txt", b"three")
+    result = site.run("reconcile", "--json")
+    assert result.code == 0
+    said = result.only
+    assert list(said) == list(KEYS)
+    assert {name: said[name] for name in KEYS if name != "seconds"} == {
+        "site": "hq",
+        "scanned": 2,
+        "unchanged": 0,
+        "uploaded": 2,
+        "adopted": 0,
+        "bytes_uploaded": 8,
+        "verified": 2,
+        "pending": 0,
+        "in_doubt": 0,
+        "blocked": 0,
+        "in_sync": True,
+    }
+    assert {asset.filename for asset in site.sandbox.assets()} == {"a.jpg", "b.txt"}
+
+
+def test_a_second_run_uploads_nothing(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    said = site.run("reconcile", "--json").only
+    assert (said["scanned"], said["unchanged"], said["uploaded"], said["verified"]) == (1, 1, 0, 1)
+    assert len(site.sandbox.assets()) == 1
+
+
+def test_only_blocked_files_left_is_exit_1_with_the_object_and_the_reason(site):
+    site.write("a.jpg")
+    site.write("empty.jpg", b"")
+    result = site.run("reconcile", "--json")
+    assert (result.code, result.only["blocked"], result.only["in_sync"]) == (1, 1, False)
+    summary = site.run("reconcile")
+    assert summary.code == 1
+    first, *rest = summary.out.splitlines()
+    assert first.startswith("hq: not in sync: 1 blocked")
+    assert any("photos/empty.jpg" in line and "empty" in line for line in rest)
+
+
+def test_a_wrong_key_is_exit_3_with_the_object_and_says_so(site):
+    site.write("a.jpg")
+    site.key_file.write_text("another-key")
+    result = site.run("reconcile", "--json", "--wait", "0s")
+    assert (result.code, result.only["in_sync"], result.only["pending"]) == (3, False, 1)
+    summary = site.run("reconcile", "--wait", "0s")
+    assert summary.code == 3
+    assert "refuses the API key" in summary.out
+    assert "another-key" not in summary.out + summary.err + result.err
+    assert site.sandbox.assets() == []
+
+
+def test_a_dead_port_is_exit_3_with_the_object(site):
+    site.write("a.jpg")
+    site.nowhere()
+    result = site.run("reconcile", "--json", "--wait", "0s")
+    assert (result.code, result.only["pending"], result.only["uploaded"]) == (3, 1, 0)
+
+
+def test_a_ledger_that_is_held_is_exit_4_and_nothing_on_stdout(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    with closing(open_ledger(site.ledger)):
+        result = site.run("reconcile", "--json")
+    assert (result.code, result.out) == (4, "")
+    assert "another assetsync process" in result.err
+
+
+def test_the_exit_codes_are_those_of_a_process(site):
+    site.write("a.jpg")
+    site.write("empty.jpg", b"")
+    process = site.start("reconcile", "--json", "--quiet")
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, json.loads(out)["blocked"]) == (1, 1)
+    assert [json.loads(line)["level"] for line in err.splitlines()] == ["warning"]
+
+
+def test_an_interrupted_run_ends_at_a_safe_point_with_130_and_its_object(site, eventually):
+    for number in range(40):
+        site.write(f"{number}.txt", b"%d" % number)
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=UPLOAD, seconds=0.2))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = len(site.sandbox.assets())
+        process = site.start("reconcile", "--json", "--quiet")
+        eventually(lambda before=before: len(site.sandbox.assets()) > before + 2)
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert json.loads(out)["pending"] > 0
+        with closing(read_ledger(site.ledger)) as ledger:
+            assert ledger.reports.counts(0).of(State.SENDING, State.IN_DOUBT) == 0
+    site.sandbox.set_faults()
+    assert site.run("reconcile", "--json").only["verified"] == 40
+    assert len(site.sandbox.assets()) == 40
+
+
+def test_a_second_signal_ends_at_once(site, eventually):
+    site.run("reconcile")
+    site.write("a.jpg")
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, operation=UPLOAD, seconds=60))
+    process = site.start("reconcile")
+    eventually(lambda: "sending" in _states(site))
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=2)
+    assert process.returncode == 130
+
+
+def _states(site) -> set[str]:
+    with closing(read_ledger(site.ledger)) as ledger:
+        return {str(row.state) for row in ledger.reports.files()}
+
+
+class TestDryRun:
+    def test_counts_what_would_be_uploaded_and_creates_nothing(self, site):
+        site.write("a.jpg", b"four")
+        before = site.left_behind()
+        result = site.run("reconcile", "--dry-run", "--json")
+        assert (result.code, list(result.only)) == (1, list(KEYS))
+        assert (result.only["uploaded"], result.only["bytes_uploaded"], result.only["verified"]) == (1, 4, 0)
+        assert site.left_behind() == before
+        assert site.sandbox.assets() == []
+
+    def test_changes_nothing_of_a_ledger_and_works_beside_its_holder(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        content = site.ledger.read_bytes()
+        site.write("b.jpg")
+        result = site.run("reconcile", "--dry-run", "--json")
+        assert (result.code, result.only["unchanged"], result.only["uploaded"]) == (1, 1, 1)
+        assert site.ledger.read_bytes() == content
+        with closing(open_ledger(site.ledger)):
+            beside = site.run("reconcile", "--dry-run", "--json")
+        assert (beside.code, beside.only["uploaded"]) == (1, 1)
+
+    def test_of_a_site_in_sync_is_exit_0(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        assert site.run("reconcile", "--dry-run").code == 0
+
+    def test_does_not_ask_the_service(self, site):
+        site.write("a.jpg")
+        site.nowhere()
+        assert site.run("reconcile", "--dry-run").code == 1
+
+    def test_of_a_known_site_without_its_root_is_exit_1(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        site.tree.rename(site.folder / "elsewhere")
+        result = site.run("reconcile", "--dry-run", "--json")
+        assert (result.code, result.only["scanned"], result.only["in_sync"]) == (1, 0, False)
+
+
+class TestRoot:
+    @pytest.mark.parametrize("option", ["--json", "--dry-run"])
+    def test_missing_is_exit_2_for_a_new_site_and_nothing_is_created(self, site, option):
+        site.tree.rename(site.folder / "elsewhere")
+        before = site.left_behind()
+        result = site.run("reconcile", option)
+        assert (result.code, result.out) == (2, "")
+        assert "the root" in result.err
+        assert site.left_behind() == before
+
+    def test_missing_is_the_brake_for_a_known_one(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        site.tree.rename(site.folder / "elsewhere")
+        result = site.run("reconcile", "--wait", "0s")
+        assert result.code == 1
+        assert "brake 1" in result.out
+        assert "assetsync resume 1" in result.out
+        assert site.files() == {"photos/a.jpg": "verified"}
+
+
+def test_every_mistake_of_the_configuration_is_a_line_of_its_own_and_exit_2(site):
+    site.configure(more="upload: {workers: many}\nbrake: {max_new_fils: 3}\n")
+    result = site.run("reconcile", "--json")
+    assert (result.code, result.out) == (2, "")
+    lines = result.err.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(f"Error: {site.config}, line ") for line in lines)
+
+
+def test_a_ledger_in_a_folder_that_is_missing_is_exit_2(site):
+    site.ledger = site.folder / "nowhere" / "site.db"
+    site.configure()
+    result = site.run("reconcile")
+    assert result.code == 2
+    assert "folder of the ledger" in result.err
+
+
+def test_a_file_that_is_no_ledger_is_exit_2(site):
+    site.ledger.write_bytes(b"this is no database at all" * 100)
+    result = site.run("reconcile")
+    assert result.code == 2
+    assert "is no ledger" in result.err
+
+
+def test_a_key_file_that_others_can_read_is_warned_of(site):
+    site.key_file.chmod(0o644)
+    result = site.run("reconcile", "--json")
+    assert result.code == 0
+    assert f"Warning: {site.key_file}: everyone can read" in result.err
+
+
+@pytest.mark.parametrize("wait", ["soon", "5 apples", "-1s"])
+def test_a_wait_that_is_no_duration_is_exit_2(site, wait):
+    result = site.run("reconcile", f"--wait={wait}")
+    assert result.code == 2
+    assert "number and its unit" in result.err
+
+
+def test_progress_goes_to_stderr_by_phases_and_quiet_leaves_it_out(site):
+    site.write("a.jpg")
+    events = [json.loads(line) for line in site.run("reconcile", "--json").err.splitlines()]
+    phases = [(event["event"], event["phase"]) for event in events if "phase" in event]
+    assert phases == [
+        (event, phase) for phase in ("scan", "upload", "verify") for event in ("phase begins", "phase ends")
+    ]
+    ended = {event["phase"]: event["files"] for event in events if event["event"] == "phase ends"}
+    assert (ended["upload"], ended["verify"]) == (1, 1)
+    site.write("b.jpg")
+    assert site.run("reconcile", "--quiet").err == ""
+
+
+def test_adopt_takes_over_what_was_uploaded_by_hand(site):
+    path = site.write("a.jpg", b"the same bytes")
+    assert site.run("upload", "--folder", "A6CE649FAA5F434EB513CA15656AB5AA", str(path)).code == 0
+    said = site.run("reconcile", "--adopt", "--json").only
+    assert (said["uploaded"], said["adopted"], said["verified"]) == (0, 1, 1)
+    assert len(site.sandbox.assets()) == 1
+
+
+def test_names_that_no_terminal_should_see_arrive_and_stay_on_their_line(site):
+    names = [b"bad \xff byte.txt", b"new\nline.txt", b"\x1b[31mred.txt", b"-dash.txt", b"quote'\".txt"]
+    for number, name in enumerate(names):
+        site.write(name, b"%d bytes or so" % number)
+    site.write(b"empty\n\x1b[2J.txt", b"")
+    result = site.run("reconcile")
+    assert result.code == 1
+    assert "\x1b" not in result.out + result.err
+    assert len([line for line in result.out.splitlines() if "blocked: " in line]) == 1
+    rows = site.run("files", "--json")
+    assert "\x1b" not in rows.out
+    assert len(rows.objects) == 6
+    assert {row["state"] for row in rows.objects} == {"verified", "blocked"}

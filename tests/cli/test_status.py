@@ -1,0 +1,102 @@
+from contextlib import closing
+
+import pytest
+
+from assetsync.ledger.ledger import open_ledger
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+
+KEYS = {
+    "site",
+    "in_sync",
+    "verified",
+    "pending",
+    "in_doubt",
+    "blocked",
+    "bytes_verified",
+    "states",
+    "brakes",
+    "holds",
+    "blocked_files",
+    "index_stopped",
+    "last_scan",
+}
+
+
+def test_of_a_site_in_sync_says_so_first(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    result = site.run("status")
+    assert result.code == 0
+    assert result.out.splitlines()[0] == "hq: in sync: 1 file verified"
+
+
+def test_json_is_one_object_with_fixed_keys(site):
+    site.write("a.jpg", b"four")
+    site.write("empty.jpg", b"")
+    site.run("reconcile")
+    said = site.run("status", "--json").only
+    assert set(said) == KEYS
+    assert (said["in_sync"], said["verified"], said["blocked"], said["bytes_verified"]) == (False, 1, 1, 4)
+    assert said["states"] == {"verified": 1, "blocked": 1}
+    assert said["last_scan"]["complete"] is True
+    assert [(row["path"], row["reason"]) for row in said["blocked_files"]] == [("photos/empty.jpg", "empty_file")]
+
+
+def test_names_blocked_files_brakes_and_the_commands_that_help(site):
+    site.write("a.jpg")
+    site.write("big.bin", b"x" * 100)
+    site.configure(more="upload: {max_file_size: 50}\n")
+    site.run("reconcile")
+    site.tree.rename(site.folder / "elsewhere")
+    site.run("reconcile", "--wait", "0s")
+    result = site.run("status")
+    assert result.out.splitlines()[0] == "hq: needs you: 1 blocked, 1 brake"
+    assert "assetsync retry photos/big.bin" in result.out
+    assert "assetsync resume 1" in result.out
+
+
+def test_works_beside_the_holder_of_the_ledger_and_without_the_service(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    site.nowhere()
+    with closing(open_ledger(site.ledger)):
+        assert site.run("status").code == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "status",
+        "files",
+        "explain photos/a.jpg",
+        "retry",
+        "resume",
+        "doubt list",
+        "doubt resolve photos/a.jpg --absent",
+        "orphans",
+        "export --format csv",
+    ],
+)
+def test_without_a_ledger_is_exit_2_and_creates_none(site, command):
+    before = site.left_behind()
+    result = site.run(command)
+    assert (result.code, result.out) == (2, "")
+    assert "there is no ledger at" in result.err
+    assert site.left_behind() == before
+
+
+@pytest.mark.parametrize("command", ["status", "files", "explain photos/a.jpg", "doubt list", "orphans"])
+def test_reading_leaves_nothing_beside_the_ledger(site, command):
+    site.write("a.jpg")
+    site.run("reconcile")
+    before = site.left_behind()
+    site.run(command)
+    assert site.left_behind() == before
+
+
+def test_an_upload_without_an_answer_is_in_doubt_and_on_its_way(site):
+    site.write("a.jpg")
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
+    assert site.run("reconcile", "--wait", "0s").code == 1
+    assert site.run("status").out.splitlines()[0] == "hq: on its way: 1 in doubt"
+    assert site.run("status", "--json").only["in_doubt"] == 1

@@ -1,0 +1,121 @@
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+import zipfile
+
+import pytest
+from PIL import Image
+
+from assetsync.cli import run
+from assetsync.core.sidecar import parse_sidecar
+from assetsync.demo.sample import change_tree, make_tree
+from assetsync.sandbox import Sandbox, SandboxSettings
+
+DEMO = [sys.executable, "-m", "assetsync", "demo"]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """A whole demonstration in a folder of its own."""
+    folder = tmp_path_factory.mktemp("demo") / "stage"
+    done = subprocess.run([*DEMO, "--dir", str(folder)], capture_output=True, text=True, timeout=20, check=False)
+    return folder, done
+
+
+def test_ends_with_exit_0_and_everything_verified(told):
+    _, done = told
+    assert done.returncode == 0
+    assert "Everything is verified" in done.stdout
+
+
+def test_the_second_run_uploads_three_and_takes_over_the_moved_and_the_touched(told):
+    _, done = told
+    first, second = re.findall(r"run: (\d+) uploaded, (\d+) taken over", done.stdout)
+    assert (first, second) == (("8", "0"), ("3", "2"))
+
+
+def test_the_table_shows_every_path_with_its_asset_and_state(told):
+    _, done = told
+    rows = re.findall(r"^  (\S.*?)  +([0-9A-F]{32})  verified$", done.stdout, re.MULTILINE)
+    assert len(rows) == 8 + 10
+    assert "photos/2026/old town.png" in dict(rows)
+
+
+def test_a_folder_that_was_named_is_left_with_configuration_ledger_and_a_key_of_its_owner_alone(told, capsys):
+    folder, done = told
+    assert {"demo.yaml", "demo.db", "demo.key", "tree", "service"} <= {path.name for path in folder.iterdir()}
+    assert (folder / "demo.key").stat().st_mode & 0o777 == 0o600
+    assert str(folder / "demo.yaml") in done.stdout
+    assert (folder / "demo.key").read_text() not in done.stdout + done.stderr
+    assert run(["status", "--json", "--config", str(folder / "demo.yaml")]) == 0
+    assert json.loads(capsys.readouterr().out)["in_sync"] is True
+
+
+def test_the_texts_of_the_sidecars_arrived_as_they_were_written(told):
+    folder, _ = told
+    settings = SandboxSettings(data_dir=folder / "service")
+    with Sandbox(settings) as again:
+        harbour = next(asset for asset in again.assets() if asset.filename == "harbour.jpg")
+    said = harbour.metadata
+    assert (said["meta_img_country"], said["meta_img_roll"], said["meta_img_taken"]) == ("NO", "012", "12:30")
+    assert said["meta_img_keywords"] == "harbour,dawn,2026"
+
+
+def test_a_folder_that_is_not_empty_is_exit_2_and_left_alone(tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("mine")
+    assert run(["demo", "--dir", str(tmp_path)]) == 2
+    assert "is not an empty folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_keep_leaves_the_page_with_the_pictures_until_a_signal(tmp_path):
+    process = subprocess.Popen(
+        [*DEMO, "--keep", "--dir", str(tmp_path / "stage")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for line in process.stdout:
+            found = re.match(r"the pictures +(http://\S+)", line)
+            if found:
+                break
+        with urllib.request.urlopen(found[1], timeout=5) as page:
+            assert b"<img" in page.read()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 0
+
+
+class TestSample:
+    def test_pictures_documents_and_sidecars_are_what_they_seem(self, tmp_path):
+        make_tree(tmp_path)
+        for name in ("harbour.jpg", "mountains.jpg", "town.png", "2026/sunrise.jpg"):
+            with Image.open(tmp_path / "photos" / name) as picture:
+                assert picture.size == (960, 640)
+                assert len(picture.getcolors(maxcolors=2**20)) > 50
+        assert zipfile.ZipFile(io.BytesIO((tmp_path / "documents/archive.zip").read_bytes())).testzip() is None
+        for sidecar in tmp_path.rglob("*.yaml"):
+            parse_sidecar(sidecar.read_bytes(), sidecar.name)
+
+    def test_the_pdf_points_to_where_its_objects_are(self, tmp_path):
+        make_tree(tmp_path)
+        pdf = (tmp_path / "documents/report.pdf").read_bytes()
+        table = int(re.search(rb"startxref\n(\d+)\n%%EOF\n\Z", pdf)[1])
+        assert pdf[table : table + 4] == b"xref"
+        offsets = [int(found) for found in re.findall(rb"^(\d{10}) 00000 n $", pdf, re.MULTILINE)]
+        assert [pdf[offset : offset + 7] for offset in offsets] == [b"%d 0 obj" % number for number in range(1, 6)]
+
+    def test_five_changes_are_told(self, tmp_path):
+        make_tree(tmp_path)
+        assert [change.split()[0] for change in change_tree(tmp_path)] == [
+            "changed",
+            "moved",
+            "touched",
+            "added",
+            "added",
+        ]
