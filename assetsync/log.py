@@ -80,12 +80,23 @@ def redact(text: str) -> str:
     return _SECRETS.redact(text)
 
 
+def _naming(site: str) -> structlog.types.Processor:
+    """Put the site into every event, foreign ones included: many sites may share one journal."""
+
+    def name(_logger: Any, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+        event.setdefault("site", site)
+        return event
+
+    return name
+
+
 def configure_logging(
     format: str = "auto",  # noqa: A002 - the name of the key in the configuration
     level: str = "info",
     secrets: Iterable[SecretStr] = (),
     *,
     stream: TextIO | None = None,
+    site: str | None = None,
 ) -> None:
     """Send all events from `level` on to stderr, as `console`, `json`, or `auto`: JSON unless stderr is a terminal."""
     for secret in secrets:
@@ -99,6 +110,7 @@ def configure_logging(
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
+        *([] if site is None else [_naming(site)]),
     ]
     render: structlog.types.Processor = (
         structlog.processors.JSONRenderer(ensure_ascii=False)

@@ -27,6 +27,7 @@ log = structlog.get_logger()
 _TICK = 0.1
 _KEY_PROBES = 2
 _STOP_PATIENCE = 10.0
+_SPARING = 10
 
 
 class Progress(Protocol):
@@ -76,6 +77,8 @@ class Reconciler:
         self._passes = 0
         self._braked = False
         self._idle_since: float | None = None
+        self._counted: Counts | None = None
+        self._count_again = 0.0
 
     def run(self) -> Report:
         """Do it all; raises RootMissing for a site that is not known yet, LedgerError, and whatever a worker met."""
@@ -86,7 +89,6 @@ class Reconciler:
             log.warning("in doubt after an unclean stop", files=lost)
         self._ledger.queue.release_folders(now)
         self._ledger.queue.retry_blocked("unreadable", now)
-        self._site.brakes.check_mappings()
         take_requests(self._site.edges)
         self._progress.phase("scan")
         result = self._scan()
@@ -94,6 +96,8 @@ class Reconciler:
             self._list_folders()
         with self._workers():
             self._drive()
+        while self._site.drift.step() and not self._stopped():
+            pass
         if self._failure is not None:
             raise self._failure
         return self._report(result, self._clock.steady() - started)
@@ -229,11 +233,17 @@ class Reconciler:
     def _stopped(self) -> bool:
         return self._clock.wait(0)
 
-    def _counts(self) -> Counts:
-        return self._ledger.reports.counts(self._clock.now())
+    def _counts(self, *, fresh: bool = False) -> Counts:
+        """Count the files by state; where that is dear, what was counted is good for a while."""
+        now = self._clock.steady()
+        if fresh or self._counted is None or now >= self._count_again:
+            self._counted = self._ledger.reports.counts(self._clock.now())
+            ended = self._clock.steady()
+            self._count_again = ended + _SPARING * (ended - now)
+        return self._counted
 
     def _report(self, result: ScanResult | None, seconds: float) -> Report:
-        counts = self._counts()
+        counts = self._counts(fresh=True)
         counted = self._site.edges.tally.read()
         pending = counts.of(State.QUEUED, State.SENDING, State.STORED) + len(self._site.settling)
         in_doubt = counts.of(State.IN_DOUBT) + counts.unresolved_history

@@ -5,6 +5,7 @@ Who drives them, in which order and for how long, is left to `reconcile`, the da
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,15 +15,17 @@ from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Interval
 from assetsync.core.mapping import Mappings
 from assetsync.errors import ServiceError
+from assetsync.flow.audit import Auditor
 from assetsync.flow.brake import Brakes, Limits
 from assetsync.flow.contact import Contact
+from assetsync.flow.drift import Drift
 from assetsync.flow.edges import Edges
 from assetsync.flow.gate import Gate
 from assetsync.flow.index import Indexer
 from assetsync.flow.intake import Intake, ScanResult
 from assetsync.flow.pace import Throttle
 from assetsync.flow.plan import Plan
-from assetsync.flow.prepare import Preparer
+from assetsync.flow.prepare import Preparer, Rules
 from assetsync.flow.resolve import Resolver
 from assetsync.flow.send import Feed, Sender
 from assetsync.flow.settle import Settling
@@ -51,6 +54,7 @@ class Site:
     plan: Plan
     settling: Settling
     intake: Intake
+    looking: Intake
     brakes: Brakes
     contact: Contact
     gate: Gate
@@ -59,6 +63,8 @@ class Site:
     resolver: Resolver
     verifier: Verifier
     indexer: Indexer
+    auditor: Auditor
+    drift: Drift
     sidecars: Sidecars = field(repr=False)
 
     def scan(self, *, dry_run: bool = False) -> ScanResult:
@@ -66,11 +72,14 @@ class Site:
 
         Raises RootMissing.
         """
+        if not dry_run:
+            self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
         report = ScanReport()
         clock = self.edges.clock
         # Beside the ledger and not where temporary files go: that may be in memory, or in the tree.
         beside = str(self.config.ledger.parent) if self.config.ledger.parent.is_dir() else None
-        entries = scan(self.edges.tree, self.plan, report, stop=lambda: clock.wait(0), spill_folder=beside)
+        tick = self.edges.tick
+        entries = scan(self.edges.tree, self.plan, report, stop=lambda: tick() or clock.wait(0), spill_folder=beside)
         result = self.intake.scan(entries, report, dry_run=dry_run)
         if dry_run:
             return result
@@ -136,9 +145,17 @@ def settle_of(config: SiteConfig) -> float:
     return max(settle, _NETWORK_SETTLE) if settle and remote else settle
 
 
-def build(config: SiteConfig, ledger: Ledger, service: Service, clock: Clock, chance: random.Random) -> Site:
-    """Put a site together."""
-    edges = Edges(ledger, service, make_tree(config), clock, chance)
+def build(
+    config: SiteConfig,
+    ledger: Ledger,
+    service: Service,
+    clock: Clock,
+    chance: random.Random,
+    *,
+    tick: Callable[[], bool] = lambda: False,
+) -> Site:
+    """Put a site together; `tick` as in `Edges`."""
+    edges = Edges(ledger, service, make_tree(config), clock, chance, tick=tick)
     plan = make_plan(config)
     settle = settle_of(config)
     settling = Settling(settle)
@@ -151,10 +168,27 @@ def build(config: SiteConfig, ledger: Ledger, service: Service, clock: Clock, ch
         plan.mappings,
         sidecars,
         contact,
-        settle=settle,
-        max_file_size=config.upload.max_file_size,
-        resend_changed=config.policy.on_change == "upload",
+        Rules(
+            settle=settle,
+            sidecar_wait=config.watch.sidecar_wait,
+            max_file_size=config.upload.max_file_size,
+            resend_changed=config.policy.on_change == "upload",
+        ),
     )
+
+    brakes = Brakes(edges, plan, Limits(config.brake.max_new_files, config.brake.max_vanished))
+
+    def make_intake() -> Intake:
+        return Intake(
+            edges,
+            plan,
+            settling,
+            settle=settle,
+            resend_moved=config.policy.on_move == "upload",
+            # Above the limit too: after `resume` they are to be recorded.
+            most_missing=max(config.brake.max_vanished, _MISSING_KEPT),
+        )
+
     index, verify = config.schedule.index, config.schedule.verify
     indexes = index is not None and config.policy.verified_when == "findable"
     # The hours of a window are the server's own, as its administrator reads them off the wall.
@@ -166,16 +200,10 @@ def build(config: SiteConfig, ledger: Ledger, service: Service, clock: Clock, ch
         edges=edges,
         plan=plan,
         settling=settling,
-        intake=Intake(
-            edges,
-            plan,
-            settling,
-            settle=settle,
-            resend_moved=config.policy.on_move == "upload",
-            # Above the limit too: after `resume` they are to be recorded.
-            most_missing=max(config.brake.max_vanished, _MISSING_KEPT),
-        ),
-        brakes=Brakes(edges, plan, Limits(config.brake.max_new_files, config.brake.max_vanished)),
+        # One for scans and one for single looks: they go on side by side, and meet in the ledger.
+        intake=make_intake(),
+        looking=make_intake(),
+        brakes=brakes,
         contact=contact,
         gate=gate,
         feed=feed,
@@ -195,5 +223,7 @@ def build(config: SiteConfig, ledger: Ledger, service: Service, clock: Clock, ch
             needs_index=lambda: indexes and not indexer.stopped,
         ),
         indexer=indexer,
+        auditor=Auditor(edges, resend_missing=config.policy.on_remote_missing == "upload", brake=brakes.allows_missing),
+        drift=Drift(edges, plan, sidecars),
         sidecars=sidecars,
     )

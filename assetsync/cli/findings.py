@@ -73,6 +73,7 @@ def look(path: Path) -> Iterator[Finding]:
         return
     count = len(config.folders)
     yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {count} folder{'s' * (count != 1)} mapped")
+    yield from _mailing(config)
     key = _key(config)
     yield from key
     yield from _tree(config)
@@ -83,6 +84,15 @@ def look(path: Path) -> Iterator[Finding]:
 
 def _error(what: str, error: AssetsyncError, level: Level = Level.ERROR, where: Where = Where.HERE) -> Finding:
     return Finding(what, level, error.message, error.hint or "see the message", where)
+
+
+def _mailing(config: SiteConfig) -> Iterator[Finding]:
+    """Warn of mappings whose uploads the service mails about: the mail holds the values that were passed."""
+    for folder in config.folders:
+        if folder.upload.debug or folder.upload.emailto is not None:
+            message = f"for uploads from {folder.path}, the service mails what was passed, the API key included"
+            fix = "take upload.debug and upload.emailto out of this mapping once the fault is found"
+            yield Finding("folders", Level.WARNING, message, fix)
 
 
 def _key(config: SiteConfig) -> list[Finding]:

@@ -7,9 +7,11 @@ import click
 from assetsync.cli.acting import open_service
 from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import note, write, write_json
+from assetsync.cli.unsent import show_call, with_explain
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
-from assetsync.service.query import checked_id
+from assetsync.service.call import EVERYTHING, index_call
+from assetsync.service.indexing import batches
 from assetsync.shown import printable
 
 _COST = (
@@ -22,32 +24,45 @@ _COST = (
 @with_config
 @click.option("--yes", is_flag=True, help="Do not ask before `index all`.")
 @with_json("Print one object: responsecode and message.")
+@with_explain
 @click.argument("assetids", nargs=-1, required=True, metavar="ID...|all")
-def command(config: SiteConfig, assetids: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+def command(config: SiteConfig, assetids: tuple[str, ...], *, yes: bool, as_json: bool, explain: bool) -> None:
     """Ask the service to index these assets, or with the word `all` everything; needs no ledger.
 
-    A success says only that the call was taken (observed): `assetsync search` shows what can be found.
+    Ids may stand apart or in lists with commas; many are sent in several calls. A success says only that the call was
+    taken (observed): `assetsync search` shows what can be found.
 
     \b
     Examples:
       assetsync index --config hq.yaml 5D1C61E5A4E24E4E8F2D62B2E1A1B0C9
+      assetsync index --config hq.yaml $(jq -r .assetid files.json)
       assetsync index --config hq.yaml all --yes
     """
-    everything = any(assetid.lower() == "all" for assetid in assetids)
-    if everything and len(assetids) > 1:
+    ids = [assetid.strip() for given in assetids for assetid in given.split(",") if assetid.strip()]
+    everything = any(assetid.lower() == EVERYTHING for assetid in ids)
+    if everything and len(ids) > 1:
         raise UsageError("`all` stands alone", hint="give ids, or all")
-    for assetid in assetids:
-        checked_id(assetid)
-    if everything and not yes:
-        note(_COST)
-        if not sys.stdin.isatty():
-            raise UsageError(
-                "`index all` asks first, and there is no terminal to ask on", hint="say --yes if it is meant"
-            )
-        click.confirm("Go on?", abort=True, err=True)
+    calls = [[EVERYTHING]] if everything else list(batches(ids))
+    if not calls:
+        raise UsageError("no ids to index", hint="give at least one asset id")
+    if explain:
+        for batch in calls:
+            show_call(config, index_call(batch), as_json=as_json)
+        return
+    if everything:
+        _warn_of_all(yes=yes)
     with open_service(config) as service:
-        message = service.index(["all"] if everything else assetids)
+        messages = [service.index(batch) for batch in calls]
     if as_json:
-        write_json({"responsecode": "0", "message": message})
+        write_json({"responsecode": "0", "message": messages[-1]})
     else:
-        write(printable(message))
+        write(printable(messages[-1]))
+
+
+def _warn_of_all(*, yes: bool) -> None:
+    note(_COST)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("`index all` asks first, and there is no terminal to ask on", hint="say --yes if it is meant")
+    click.confirm("Go on?", abort=True, err=True)

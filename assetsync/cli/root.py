@@ -19,6 +19,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "run": Entry("run", "The daemon: mirror the site from now on."),
     "reconcile": Entry("reconcile", "One shot: scan, upload what is missing, resolve doubts, index, verify."),
     "check": Entry("check", "Try the configuration, the tree and the service; changes nothing."),
     "status": Entry("status", "How the site stands, from the ledger alone."),

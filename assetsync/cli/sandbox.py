@@ -9,7 +9,7 @@ from assetsync.cli.given import Decorator, seconds
 from assetsync.cli.output import note, write, write_json
 from assetsync.errors import UsageError
 from assetsync.sandbox import Sandbox, SandboxSettings, serve
-from assetsync.sandbox.settings import DIALECTS, INDEX_MODES
+from assetsync.sandbox.settings import DIALECTS, INDEX_MODES, STARTROWS
 
 _KEY = "sandbox-key"
 _FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF0123456789ABCDEF=documents")
@@ -40,6 +40,15 @@ def _time(name: str, meaning: str) -> Decorator:
 @click.option(
     "--index-mode", type=click.Choice(INDEX_MODES), default="noop", show_default=True, help="What searchIndex does."
 )
+@click.option(
+    "--startrow",
+    type=click.Choice(STARTROWS),
+    default="row",
+    show_default=True,
+    help="What startrow counts.",
+)
+@click.option("--twice", is_flag=True, help="Show every asset twice through the index.")
+@click.option("--renditions", is_flag=True, help="Show a rendition beside each picture.")
 @click.option("--no-self-index", is_flag=True, help="Index only when asked.")
 @click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")
 @click.option("--max-content-length", type=int, metavar="BYTES", help="Answer error 10001 to longer uploads.")

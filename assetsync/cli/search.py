@@ -1,13 +1,15 @@
 """`assetsync search`: searchassets by hand, every parameter of interface section 4.1 an option of its name.
 
-What the parameters may hold is checked by `service.search`; reading the answers is left to the client.
+What the parameters may hold is checked by `service.search`, the search syntax is written by `queries`; reading the
+answers is left to the client.
 """
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
@@ -15,10 +17,13 @@ from assetsync.cli.acting import open_service
 from assetsync.cli.export import csv_line
 from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import write, write_json
+from assetsync.cli.queries import entry_of, with_queries
+from assetsync.cli.unsent import show_call, with_explain
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
-from assetsync.model import Asset, SearchRequest, Service
-from assetsync.service.client import Wire
+from assetsync.model import Asset, SearchRequest
+from assetsync.service.call import Wire, search_call
+from assetsync.service.client import HttpService
 from assetsync.service.paging import PAGE, every
 from assetsync.shown import printable
 
@@ -34,7 +39,7 @@ _PARAMETERS: tuple[tuple[str, str, type, str], ...] = (
     ("sortby", "ORDER", str, "name, sizedesc, sizeasc, dateadd or datechanged."),
     ("available", "0|1", str, "1 = processed, 0 = not processed."),
     ("startrow", "N", int, "The first row, from 1."),
-    ("maxrows", "N", int, "The most rows; the service's default is 25."),
+    ("maxrows", "N", int, "The most rows; the service's default is 25, 0 is all."),
     ("showrenditions", "BOOL", bool, "Whether renditions are included."),
     ("datecreateparam", "OP", str, "With --dbdirect: >, <, =>, =< or between."),
     ("datecreatestart", "TIME", str, "With --dbdirect: 'yyyy-mm-dd hh:mm:ss'."),
@@ -54,65 +59,107 @@ def _with_parameters(command_function: Callable[..., Any]) -> Callable[..., Any]
 
 @click.command("search")
 @with_config
+@with_queries
 @_with_parameters
 @click.option("--dbdirect", is_flag=True, help="Ask the database: TERM is a file name with % and _ as in LIKE.")
 @click.option("--all-pages", is_flag=True, help="Every asset, page by page; --maxrows is the size of a page.")
-@click.option("--wire", type=click.Choice(["row", "column", "jsonp", "wddx"]), help="Print the answer as it comes.")
+@click.option(
+    "--wire",
+    type=click.Choice(["row", "column", "jsonp", "wddx"]),
+    help="Ask for this form; without --json and --csv, print the answer as it comes.",
+)
 @with_json("Print one asset a line, with every column of the answer.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with every column of the answer.")
-@click.argument("term")
+@with_explain
+@click.argument("term", required=False)
 def command(
     config: SiteConfig,
-    term: str,
+    term: str | None,
     *,
     all_pages: bool,
-    wire: Wire | None,
     as_json: bool,
     as_csv: bool,
-    **parameters: Any,
+    explain: bool,
+    **given: Any,
 ) -> None:
     """Search the service (interface section 4.1); needs no ledger.
+
+    TERM is in the search syntax of the interface (4.1.1). Labels, custom fields and fields are taken literally, may be
+    repeated, and all must hold; with them TERM may be left out.
 
     \b
     Examples:
       assetsync search --config hq.yaml harbour
       assetsync search --config hq.yaml 'keywords:dawn' --show img --sortby sizedesc --all-pages --json
+      assetsync search --config hq.yaml 'harb*' --label Ports/Oslo --label dawn --field keywords=pier
+      assetsync search --config hq.yaml --custom-field 7F3A=red --custom-field 7F3A=blue
       assetsync search --config hq.yaml 'harbour%' --dbdirect --folderid A6CE649FAA5F434EB513CA15656AB5AA
       assetsync search --config hq.yaml '%' --dbdirect --datecreateparam '>' --datecreatestart '2026-01-01 00:00:00'
       assetsync search --config hq.yaml harbour --wire wddx
+      assetsync search --config hq.yaml harbour --label dawn --explain
     """
-    forms = [name for name, said in (("--wire", wire), ("--json", as_json), ("--csv", as_csv)) if said]
-    if len(forms) > 1 or (wire and all_pages):
-        raise UsageError(f"{' and '.join(forms) if len(forms) > 1 else '--wire and --all-pages'} exclude each other")
-    request = SearchRequest(searchfor=term, **parameters)
+    wire: Wire | None = given.pop("wire")
+    as_it_comes = wire is not None and not (as_json or as_csv)
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other")
+    if all_pages and as_it_comes:
+        raise UsageError("--wire and --all-pages exclude each other", hint="add --json or --csv to have it read")
+    request = SearchRequest(searchfor=entry_of(term, given), **given)
+    if explain:
+        first = replace(request, startrow=1, maxrows=request.maxrows or PAGE) if all_pages else request
+        show_call(config, search_call(first, wire or "row"), as_json=as_json)
+        return
     with open_service(config) as service:
-        if wire is not None:
+        if wire is not None and as_it_comes:
             sys.stdout.flush()
             sys.stdout.buffer.write(service.search_raw(request, wire).body)
             sys.stdout.buffer.flush()
             return
-        found = pages(service, request) if all_pages else _one_page(service, request)
-        if as_json:
-            for asset in found:
-                write_json(asset.columns)
-        elif as_csv:
-            _write_csv(found)
-        else:
-            _write_table(found)
+        asked = _InForm(service, wire or "row")
+        found = pages(asked, request) if all_pages else _one_page(asked, request)
+        _write(found, as_json=as_json, as_csv=as_csv)
 
 
-def _one_page(service: Service, request: SearchRequest) -> Iterator[Asset]:
+class _InForm:
+    """The searches of a client, each asked for in one output format."""
+
+    def __init__(self, service: HttpService, wire: Wire) -> None:
+        self._service = service
+        self._wire = wire
+
+    def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
+        return self._service.search(request, self._wire)
+
+
+class _Searches(Protocol):
+    """What can be searched; narrower than `model.Service`."""
+
+    def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
+        """Open one search."""
+
+
+def _one_page(service: _Searches, request: SearchRequest) -> Iterator[Asset]:
     with service.search(request) as assets:
         yield from assets
 
 
-def pages(service: Service, request: SearchRequest) -> Iterator[Asset]:
+def pages(service: _Searches, request: SearchRequest) -> Iterator[Asset]:
     """Yield every asset of a search once; `maxrows` is how many are asked for at a time."""
     seen: set[str] = set()
     for asset in every(service.search, replace(request, maxrows=None), size=request.maxrows or PAGE):
         if asset.id not in seen:
             seen.add(asset.id)
             yield asset
+
+
+def _write(found: Iterator[Asset], *, as_json: bool, as_csv: bool) -> None:
+    if as_csv:
+        _write_csv(found)
+    elif as_json:
+        for asset in found:
+            write_json(asset.columns)
+    else:
+        _write_table(found)
 
 
 def _write_csv(found: Iterator[Asset]) -> None:

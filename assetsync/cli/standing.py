@@ -83,6 +83,8 @@ def leftovers(ledger: Ledger, now: float, counts: Counts) -> Iterator[str]:
     doubts = in_doubt(counts)
     if doubts:
         yield f"in doubt: {doubts:,}, looked up until it is clear whether they arrived: assetsync doubt list"
+    for row in ledger.reports.drifted(_NAMED):
+        yield f"metadata drift: {printable(row.path)}: {printable(row.drift or '')}"
     stopped = ledger.reports.fact("index_stopped")
     if stopped is not None:
         yield f"indexing stopped: {printable(stopped)}"

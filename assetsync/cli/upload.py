@@ -9,16 +9,20 @@ import random
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import click
+from pydantic import ValidationError
 
 from assetsync.cli.acting import open_service
 from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK, USAGE
 from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import complain, note, warn, write, write_json
+from assetsync.cli.unsent import show_upload, with_explain
 from assetsync.config import SiteConfig
+from assetsync.config.models import FolderUpload
 from assetsync.core.names import sent_name
-from assetsync.errors import LedgerBusy, LedgerError
+from assetsync.errors import LedgerBusy, LedgerError, UsageError
 from assetsync.flow.requests import note_asset, sighted
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import Answer, Asset, Fault, Sent, UploadOptions, UploadRequest
@@ -39,20 +43,37 @@ def _meta(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     return tuple((name.removeprefix("meta_"), text) for name, _equals, text in pairs)
 
 
+def _events(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """Take `--skip_event a --skip_event b,c` for one list, which the rules of the configuration read."""
+    return ",".join(values) or None
+
+
 @click.command("upload")
 @with_config
 @click.option("--folder", "--destfolderid", "folder", required=True, metavar="ID", help="The folder to store it in.")
 @click.option("--name", metavar="NAME", help="The name to send; by default the file's own.")
 @click.option("--meta", multiple=True, callback=_meta, metavar="NAME=VALUE", help="A metadata field; may be repeated.")
-@click.option("--meta_lang_id_r", "--language", "language", default="1", show_default=True, help="1 = English.")
+@click.option("--metadata", type=bool, help="Whether metadata is written; follows from --meta.")
+@click.option(
+    "--meta_lang_id_r",
+    "--language",
+    "language",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="The language of the metadata: 1 = English, 2 = German.",
+)
 @click.option("--zip_extract", "--zip-extract", type=bool, default=False, show_default=True, help="Unpack a ZIP there.")
-@click.option("--skip_event", "--skip-event", multiple=True, metavar="EVENT", help="An event to skip; may be repeated.")
+@click.option(
+    "--skip_event", "--skip-event", multiple=True, callback=_events, metavar="EVENT", help="To skip; may be repeated."
+)
 @click.option("--upl_template", "--upl-template", metavar="ID", help="The upload template to execute.")
 @click.option("--debug", type=bool, default=False, show_default=True, help="Mail what was passed, the key included.")
 @click.option("--emailto", metavar="ADDRESS", help="The recipient of that mail.")
 @click.option("--redirectto", metavar="URL", help="Where the answer is redirected to; it is read, not followed.")
 @click.option("--redirecttoparams", metavar="QUERY", help="Appended to that address.")
 @with_json("Print one object: assetid, responsecode, message and filetype.")
+@with_explain
 @click.argument("file", type=click.Path(path_type=Path))
 def command(
     config: SiteConfig,
@@ -60,10 +81,9 @@ def command(
     *,
     folder: str,
     name: str | None,
-    meta: tuple[tuple[str, str], ...],
-    language: str,
     as_json: bool,
-    **options: object,
+    explain: bool,
+    **given: Any,
 ) -> int:
     """Upload one file by hand (interface section 4.3); needs no ledger.
 
@@ -76,22 +96,46 @@ def command(
       assetsync upload --config hq.yaml --folder A6CE649FAA5F434EB513CA15656AB5AA \\
         --meta img_description='The old harbour' --meta img_keywords=harbour,dawn --json harbour.jpg
     """
-    request = UploadRequest(
-        destfolderid=folder,
-        filename=sent_name(os.fsencode(name if name is not None else file.name)),
-        boundary=f"assetsync{random.SystemRandom().getrandbits(128):032x}",
-        meta=meta,
-        language=language,
-        options=UploadOptions(**options),  # type: ignore[arg-type]
-    )
+    request = _request(sent_name(os.fsencode(name if name is not None else file.name)), folder, given)
     place = Path(os.path.realpath(file))
-    with open_service(config) as service, Tree(bytes(place.parent)).open(os.fsencode(place.name)) as opened:
-        body = FileBody(opened, opened.stat)
-        sent = service.upload(request, body)
+    with Tree(bytes(place.parent)).open(os.fsencode(place.name)) as opened:
+        if explain:
+            show_upload(config, request, opened.stat.size, as_json=as_json)
+            return OK
+        if request.options.debug or request.options.emailto:
+            warn("debug and emailto let the service mail what was passed, the API key included")
+        with open_service(config) as service:
+            sent = service.upload(request, FileBody(opened, opened.stat))
     if sent.outcome.answer is Answer.ACCEPTED:
         _remember(config, request, sent, opened.stat.size)
     _tell(sent, as_json=as_json)
     return _code(sent, folder)
+
+
+def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:
+    """Make the form of the upload; raises UsageError for options that cannot be."""
+    meta, metadata = given.pop("meta"), given.pop("metadata")
+    if metadata is not None and metadata != bool(meta):
+        raise UsageError(f"--metadata {int(metadata)} {'without' if metadata else 'with'} --meta", hint="leave it out")
+    return UploadRequest(
+        destfolderid=folder,
+        filename=name,
+        boundary=f"assetsync{random.SystemRandom().getrandbits(128):032x}",
+        meta=meta,
+        language=str(given.pop("language")),
+        options=_options(given),
+    )
+
+
+def _options(given: dict[str, object]) -> UploadOptions:
+    """Read the options by the rules of the configuration; raises UsageError for the first that breaks one."""
+    try:
+        return FolderUpload.model_validate(given).options()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        said = first.get("ctx", {})
+        problem = f"--{first['loc'][0]}: {said.get('problem', first['msg'])}"
+        raise UsageError(problem, hint=str(said.get("hint", ""))) from None
 
 
 def _tell(sent: Sent, *, as_json: bool) -> None:

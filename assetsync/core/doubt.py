@@ -67,14 +67,14 @@ class Grace:
     first: float = 0.0
     last: float = 0.0
 
-    def answered(self, started: float, ended: float, boot: str, grace: float) -> "Grace":
-        """Count one answered look-up; a gap longer than half the grace, or another boot, begins the span anew.
+    def answered(self, started: float, ended: float, boot: str, grace: float, *, gap: float | None = None) -> "Grace":
+        """Count one answered look-up; a gap (half the grace unless told), or another boot, begins the span anew.
 
         The span opens at the end of its first look-up and reaches to the start of its last: what the service did while
         an answer was on its way is not counted as seen. The gap reaches to the end of the new one: a look-up that waits
         while the service hangs must not bridge the hang.
         """
-        if self.boot != boot or started < self.last or ended - self.last > grace / 2:
+        if self.boot != boot or started < self.last or ended - self.last > (grace / 2 if gap is None else gap):
             return Grace(boot, ended, ended)
         return replace(self, last=max(self.last, started))
 

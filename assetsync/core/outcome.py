@@ -1,4 +1,4 @@
-"""What the answer to an upload means: one function, one table of known messages.
+"""What the answer to an upload means: one function over the table of known messages, which is `core.messages`.
 
 Pure: it takes what came back and what had left, and returns an Outcome. Sending the request and reading the answer are
 left to `service.client`, telling whether a doubtful upload was stored to `core.doubt`, and what to do to `flow`.
@@ -14,6 +14,7 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
+from assetsync.core.messages import known_message
 from assetsync.model import Answer, Fault, Left, Outcome
 
 ANSWER_LIMIT = 1024 * 1024
@@ -23,7 +24,6 @@ _SOUND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _CODE_NAMES = ("responsecode", "response")
 _FILETYPES = frozenset({"img", "vid", "aud", "doc", "other"})
 _TEXT_LIMIT = 500
-_DUPLICATE = re.compile(r"file already exists\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,69 +37,6 @@ class Reply:
     retry_after: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """A message that is known to come before anything is stored."""
-
-    reason: str
-    fault: Fault
-    pattern: re.Pattern[str]
-    detail: str
-    codes: frozenset[str] = frozenset()
-
-    def says(self, code: str, message: str) -> bool:
-        return code in self.codes or self.pattern.match(message) is not None
-
-
-def _starts(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
-
-
-_REFUSALS = (
-    # A wrong key: seen in the XML and for search and index alike; with `redirectto` the message is "nosession". A key
-    # that was refused once was still refused after it had been made valid (cached for up to a day).
-    _Refusal(
-        "key_refused",
-        Fault.KEY,
-        _starts(r"login not valid!|nosession\Z"),
-        "the service refuses the API key: check the key and the permissions of its user; a key that was refused once "
-        "may stay refused for a day",
-    ),
-    # Seen with an id of the right form that names no folder. Checked by the service before it looks at the file.
-    _Refusal(
-        "unknown_folder",
-        Fault.FOLDER,
-        _starts(r"specified folder '.*' does not exist\.?\Z"),
-        "the service knows no such folder: correct destfolderid in the configuration",
-    ),
-    # Seen when the part is missing or has another name; a proxy that drops the body looks the same.
-    _Refusal(
-        "no_filedata",
-        Fault.FILE,
-        _starts(r"missing 'filedata' parameter\.?\Z"),
-        "the service saw no file in the upload: check what stands between here and the service, then retry",
-    ),
-    # Seen for files of 0 bytes. Anchored to its end: other texts that begin "Upload failed" are doubtful.
-    _Refusal(
-        "empty_file",
-        Fault.FILE,
-        _starts(r"upload failed\s+there was no appropriate file found in the upload\.?\Z"),
-        "the service refuses empty files: it is sent once it has content",
-    ),
-    # Interface section 7. The number must stand as the error's number: "Error at line 10001" is something else.
-    _Refusal(
-        "too_large",
-        Fault.FILE,
-        _starts(
-            r"(?!.*\berror at line\b)(?:.*\berror(?: code| no\.?| number)?\s*[:#=]?\s*10001\b|10001\s*(?:\Z|[:;,.-]))"
-        ),
-        "the file is larger than the service accepts in one request (error 10001): raise its limit, or leave the file "
-        "out with max_file_size",
-        codes=frozenset({"10001"}),
-    ),
-)
-
-
 class _Unreadable(Exception):
     """The answer is not in a form of the interface; args are the reason word and the sentence."""
 
@@ -111,12 +48,16 @@ class _Unreadable(Exception):
 
 def refuses_key(message: str) -> bool:
     """Whether this message of any of the three operations says that the API key is not valid."""
-    return _REFUSALS[0].says("", " ".join(message.split()))
+    known = known_message("", message)
+    return known is not None and known.reason == "key_refused"
 
 
 def is_sound_id(text: str) -> bool:
-    """Whether this can be an asset's id: safe to keep and to put into a query."""
-    return _SOUND_ID.fullmatch(text) is not None
+    """Whether this can be an asset's id: safe to keep, to put into a query and into a call of searchIndex.
+
+    There the word `all` means every asset (interface section 4.2), so it is no id.
+    """
+    return _SOUND_ID.fullmatch(text) is not None and text.lower() != "all"
 
 
 def read_upload_answer(reply: Reply, left: Left, *, redirectto: str | None = None) -> Outcome:
@@ -163,8 +104,7 @@ def read_giving_up(left: Left, problem: str, *, changed: bool) -> Outcome:
 def _judge(fields: Mapping[str, str], left: Left, retry_after: float | None) -> Outcome:
     code = fields["responsecode"]
     message = " ".join(fields.get("message", "").split())
-    refusal = next((known for known in _REFUSALS if known.says(code, message)), None)
-    duplicate = _DUPLICATE.match(message) is not None
+    known = known_message(code, message)
     said = f'code {_short(code)}, "{_short(message)}"'
 
     def silence(reason: str, problem: str) -> Outcome:
@@ -173,7 +113,7 @@ def _judge(fields: Mapping[str, str], left: Left, retry_after: float | None) -> 
 
     if code == "0":
         assetid = fields.get("assetid", "")
-        if refusal is not None or duplicate:
+        if known is not None:
             return silence("contradiction", f"the service answered success and an error at once ({said})")
         if not is_sound_id(assetid):
             return silence("unsound_id", "the service answered success without a sound asset id")
@@ -182,24 +122,19 @@ def _judge(fields: Mapping[str, str], left: Left, retry_after: float | None) -> 
             return silence("success_of_part", f"the service answered success (asset {assetid}) before it had the file")
         accepted = Outcome(Answer.ACCEPTED, reason="accepted", assetid=assetid)
         return _with_answer(accepted, fields)
-    if refusal is not None:
-        refused = Outcome(
-            Answer.REFUSED,
-            reason=refusal.reason,
-            detail=refusal.detail,
-            fault=refusal.fault,
-            retry_after=retry_after,
-        )
-        return _with_answer(refused, fields)
-    if duplicate:
-        if left is not Left.ALL:
-            # Its comparison is by MD5: of a part it says nothing about the file.
-            return silence("duplicate_of_part", "the service says that it already has what it was given")
-        # <assetid> then holds a converted file name (observed), and is therefore not read.
-        detail = "the service says that it already has this content, and names no asset"
-        return _with_answer(Outcome(Answer.DUPLICATE, reason="duplicate", detail=detail, fault=Fault.FILE), fields)
-    # "Upload failed Error at line …" and every other failure: the error path may leave something behind (source).
-    return silence("unknown_message", f"the service answered with {said}, which does not say that nothing was stored")
+    if known is None:
+        # The error path of the service may leave something behind (source): only what is known says that it did not.
+        problem = f"the service answered with {said}, which does not say that nothing was stored"
+        return silence("unknown_message", problem)
+    if known.answer is Answer.DOUBT:
+        return silence(known.reason, f"{known.detail} ({said})")
+    if known.answer is Answer.DUPLICATE and left is not Left.ALL:
+        # Its comparison is by MD5: of a part it says nothing about the file.
+        return silence("duplicate_of_part", "the service says that it already has what it was given")
+    believed = Outcome(
+        known.answer, reason=known.reason, detail=known.detail, fault=known.fault, retry_after=retry_after
+    )
+    return _with_answer(believed, fields)
 
 
 def _with_answer(outcome: Outcome, fields: Mapping[str, str]) -> Outcome:

@@ -41,9 +41,13 @@ class Brakes:
         """Whether a brake waits for a person."""
         return bool(self._ledger.reports.brakes())
 
-    def check_mappings(self) -> None:
-        """Before a scan: a mapping that has assets must not point to another folder of the service unnoticed."""
-        for mapping in self._plan.mappings.all:
+    def check_mappings(self) -> frozenset[int]:
+        """Before a scan: a mapping that has assets must not point to another folder of the service unnoticed.
+
+        Gives the positions of those that do; until a person has looked, their files stay what they were.
+        """
+        frozen = set()
+        for position, mapping in enumerate(self._plan.mappings.all):
             name = "mapping:" + mapping.path.hex()
             before = self._ledger.reports.fact(name)
             shown = printable(mapping.path) or "."
@@ -54,9 +58,18 @@ class Brakes:
                 )
                 if not self._allowed("destfolderid", f"{shown} → {mapping.destfolderid}", 1):
                     self._pull("destfolderid", f"{shown} → {mapping.destfolderid}", detail, 1)
+                    frozen.add(position)
                     continue
             if before != mapping.destfolderid:
                 self._ledger.set_fact(name, mapping.destfolderid)
+        return frozenset(frozen)
+
+    def allows_missing(self, folder: str, detail: str, amount: int) -> bool:
+        """During an audit: whether so many assets may be taken for missing in a folder of the service."""
+        if self._allowed("missing", folder, amount):
+            return True
+        self._pull("missing", folder, detail, amount)
+        return False
 
     def check_root(self, problem: str) -> None:
         """Pull the brake because the root of a known site is not there; `problem` says how."""

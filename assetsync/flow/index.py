@@ -10,6 +10,7 @@ import structlog
 
 from assetsync.flow.edges import Edges
 from assetsync.model import SearchRequest
+from assetsync.service.indexing import BATCH_COUNT, batches
 from assetsync.service.query import ids_query
 
 log = structlog.get_logger()
@@ -17,7 +18,6 @@ log = structlog.get_logger()
 STOPPED = "index_stopped"
 SUSPECT = "index_suspect"
 _SAMPLE = 5
-_BATCH = 200
 _AGAIN_AFTER = 10
 
 
@@ -51,15 +51,16 @@ class Indexer:
         now = self._clock.now()
         if self._look_again_at is not None and self._clock.steady() >= self._look_again_at and self._was_wiped():
             return 0
-        rows = self._ledger.assets.to_index(now - self._interval, now - _AGAIN_AFTER * self._interval, _BATCH)
-        ids = [row.assetid for row in rows if row.assetid is not None]
+        rows = self._ledger.assets.to_index(now - self._interval, now - _AGAIN_AFTER * self._interval, BATCH_COUNT)
+        # One call a step, with its own look before and after; what does not fit is due again in the next.
+        ids = next(batches(row.assetid for row in rows if row.assetid is not None), [])
         if not ids or self._was_wiped():
             return 0
         sample = self._sample(set(ids))
         # Written before the call: should the process die in it, the next start still looks at the sample.
         self._ledger.set_fact(SUSPECT, ",".join(sample) or None)
         self._service.index(ids)
-        self._ledger.assets.asked([row.id for row in rows], now)
+        self._ledger.assets.asked([row.id for row in rows if row.assetid in ids], now)
         log.info("asked for indexing", assets=len(ids))
         if not self._was_wiped():
             # Once more after a while: what the call began may not have been over.

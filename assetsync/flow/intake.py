@@ -72,13 +72,14 @@ class Intake:
         self._tree = edges.tree
         self._clock = edges.clock
         self._plan = plan
-        self._settling = settling
+        self.settling = settling
         self._settle = settle
         self._resend_moved = resend_moved
         self._most_missing = most_missing
         self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
         self._batch: list[NewVersion] = []
         self._dry_run = False
+        self.frozen: frozenset[int] = frozenset()
 
     def scan(self, entries: Iterable[Seen], report: ScanReport, *, dry_run: bool = False) -> ScanResult:
         """Merge one scan into the ledger; with `dry_run` only count. What is missing is collected, not decided."""
@@ -139,7 +140,7 @@ class Intake:
     def look_again(self) -> int:
         """Take the second look at files that had not settled; gives how many were queued."""
         queued = 0
-        for path, _mapping in self._settling.due(self._clock.steady()):
+        for path, _mapping in self.settling.due(self._clock.steady()):
             queued += self.look(path)
         return queued
 
@@ -148,7 +149,7 @@ class Intake:
         self._dry_run = False
         mapping = self._plan.covers(path)
         if mapping is None:
-            self._settling.forget(path)
+            self.settling.forget(path)
             return 0
         try:
             stat = self._tree.lstat(path)
@@ -157,7 +158,7 @@ class Intake:
             stat = None
         if stat is None:
             # Whether it is gone is decided by a complete scan.
-            self._settling.forget(path)
+            self.settling.forget(path)
             return 0
         if self._plan.sidecars_on(mapping) and is_sidecar_name(path):
             look_at_sidecar(self._edges, path, stat)
@@ -176,7 +177,10 @@ class Intake:
         folder = self._folders[seen.mapping]
         change = compare(stat, folder, FileStat(*row[1:5]) if row else None, row.destfolderid if row else None)
         if change is Change.UNCHANGED:
-            self._settling.forget(seen.path)
+            self.settling.forget(seen.path)
+            return
+        if change is Change.REMAPPED and seen.mapping in self.frozen:
+            result.unchanged += 1
             return
         if change is Change.REMAPPED and row is not None and row.state == State.QUEUED:
             if not self._dry_run:
@@ -188,13 +192,13 @@ class Intake:
             if not self._resend_moved:
                 self._report_moved(row, folder)
                 return
-        if not is_settled(stat, self._clock.now(), self._settle) and not self._settling.see(
+        if not is_settled(stat, self._clock.now(), self._settle) and not self.settling.see(
             seen.path, stat, seen.mapping, self._clock.steady()
         ):
             result.unsettled += 1
             result.bytes_to_send += stat.size if self._dry_run else 0
             return
-        self._settling.forget(seen.path)
+        self.settling.forget(seen.path)
         result.to_send += 1
         result.bytes_to_send += stat.size
         result.new_versions += change in (Change.NEW, Change.CHANGED)

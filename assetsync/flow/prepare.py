@@ -4,18 +4,19 @@ Most files leave here as `Ready`. Some never have to be sent: an equal version t
 that lay in the folder, is taken over. The POST and what becomes of it are `flow.send`'s.
 """
 
+import os
 from dataclasses import dataclass
 
 import structlog
 
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
-from assetsync.errors import FileChanged, FileUnreadable, NotRegular, RootMissing, SidecarError
+from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootMissing, SidecarError
 from assetsync.flow.contact import Contact
 from assetsync.flow.edges import Edges
 from assetsync.flow.told import Sidecars
 from assetsync.ledger.intake import NewVersion
-from assetsync.ledger.queue import Intent
+from assetsync.ledger.queue import LONGEST_BACKOFF, Intent
 from assetsync.ledger.rows import FileRow
 from assetsync.model import FileStat, Mapping, UploadRequest, Wanted
 from assetsync.tree.body import FileBody, difference, digest
@@ -38,6 +39,16 @@ class Ready:
     file: OpenFile
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the configuration says of sending: seconds to settle and to wait for a sidecar, bytes at most."""
+
+    settle: float
+    sidecar_wait: float = 0.0
+    max_file_size: int | None = None
+    resend_changed: bool = True
+
+
 class Preparer:
     """Prepares one file at a time; shared by all workers."""
 
@@ -47,10 +58,7 @@ class Preparer:
         mappings: Mappings,
         sidecars: Sidecars,
         contact: Contact,
-        *,
-        settle: float,
-        max_file_size: int | None = None,
-        resend_changed: bool = True,
+        rules: Rules,
     ) -> None:
         self._edges = edges
         self._ledger = edges.ledger
@@ -59,9 +67,7 @@ class Preparer:
         self._mappings = mappings
         self._sidecars = sidecars
         self._contact = contact
-        self._settle = settle
-        self._max_file_size = max_file_size
-        self._resend_changed = resend_changed
+        self._rules = rules
 
     def prepare(self, row: FileRow) -> Ready | None:
         """Give the file ready to be sent, or None when it has been dealt with otherwise.
@@ -78,7 +84,7 @@ class Preparer:
         try:
             file = self._tree.open(row.path)
         except (FileUnreadable, NotRegular, RootMissing) as error:
-            self._not_there(row, error)
+            self._not_there(row, mapping, error)
             return None
         try:
             ready = self._prepare_open(row, file, mapping)
@@ -99,27 +105,39 @@ class Preparer:
         try:
             md5 = body.load()
             if md5 is None and not row.send_again and self._has_size(row):
-                md5 = digest(file, row.stat)
+                md5 = digest(file, row.stat, stop=self._edges.tick)
+        except ReadStopped:
+            return None
         except FileChanged:
             self._changed(row, file.restat())
             return None
         except FileUnreadable as error:
             self._hold(row, "unreadable", str(error))
             return None
-        if md5 is not None and not row.send_again and self._stands_already(row, md5):
-            return None
-        if not (self._resend_changed or row.send_again) and self._replaces_an_asset(row):
+        if not row.send_again and self._need_not_be_sent(row, md5):
             return None
         try:
             told = self._sidecars.told(row.path, mapping)
         except SidecarError as error:
             self._hold(row, "sidecar", str(error))
             return None
+        if mapping.sidecars and not told.has_own and self._waits_for_sidecar(row):
+            return None
         name = sent_name(row.path.rpartition(b"/")[2])
         boundary = self._edges.token()
         intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, md5, told.digest)
         request = UploadRequest(row.destfolderid, name, boundary, told.fields, told.language, told.options)
         return Ready(row, intent, request, body, file)
+
+    def _waits_for_sidecar(self, row: FileRow) -> bool:
+        """Put a file off whose sidecar may still come; when it comes, the file is due at once."""
+        now = self._clock.now()
+        waited = now - row.queued_at
+        # Queued in the future: by a clock that has since been set back, which is no reason to wait.
+        if not 0 <= waited < self._rules.sidecar_wait:
+            return False
+        self._ledger.queue.postpone(row.id, now + min(self._rules.sidecar_wait - waited, LONGEST_BACKOFF))
+        return True
 
     def _has_size(self, row: FileRow) -> bool:
         return self._ledger.queue.has_size(row.id, row.destfolderid, row.size)
@@ -128,14 +146,19 @@ class Preparer:
         if row.size == 0:
             self._hold(row, "empty_file", "the file is empty and the service refuses empty files: it waits for content")
             return False
-        if self._max_file_size is not None and row.size > self._max_file_size:
+        if self._rules.max_file_size is not None and row.size > self._rules.max_file_size:
             detail = (
-                f"the file has {row.size:,} bytes and upload.max_file_size is {self._max_file_size:,}:"
+                f"the file has {row.size:,} bytes and upload.max_file_size is {self._rules.max_file_size:,}:"
                 " raise the limit, then `assetsync retry` it, or ignore the file"
             )
             self._hold(row, "too_large", detail)
             return False
         return True
+
+    def _need_not_be_sent(self, row: FileRow, md5: str | None) -> bool:
+        if md5 is not None and self._stands_already(row, md5):
+            return True
+        return not self._rules.resend_changed and self._replaces_an_asset(row)
 
     def _stands_already(self, row: FileRow, md5: str) -> bool:
         """Take over an equal version whose path is no longer its own, or an equal asset that nobody owns."""
@@ -180,22 +203,36 @@ class Preparer:
             return True
         return found is not None and not difference(old.stat, found)
 
-    def _not_there(self, row: FileRow, error: FileUnreadable | NotRegular | RootMissing) -> None:
-        if isinstance(error, RootMissing):
-            # Perhaps a disk was unmounted: the next scan and the brake decide.
+    def _not_there(self, row: FileRow, mapping: Mapping, error: FileUnreadable | NotRegular | RootMissing) -> None:
+        vanished = isinstance(error, FileUnreadable) and error.vanished
+        if isinstance(error, RootMissing) or (vanished and not self._holds_anything(mapping.path)):
+            # Perhaps a disk was unmounted, and every file is gone with it: the next scan and the brake decide.
             self._ledger.queue.postpone(row.id, self._clock.now() + _LATER)
-            log.info("not there, with its root", path=printable(row.path))
-        elif isinstance(error, NotRegular) or error.vanished:
+            log.info("not there, with its mapped folder", path=printable(row.path))
+        elif isinstance(error, NotRegular) or vanished:
             self._ledger.queue.vanished(row.id, self._clock.now())
             log.info("gone before it was sent", path=printable(row.path))
         else:
             self._hold(row, "unreadable", str(error))
 
+    def _holds_anything(self, folder: bytes) -> bool:
+        try:
+            fd = self._tree.open_folder(folder)
+        except (OSError, RootMissing):
+            return False
+        try:
+            with os.scandir(fd) as entries:
+                return next(entries, None) is not None
+        finally:
+            os.close(fd)
+
     def _changed(self, row: FileRow, found: FileStat) -> None:
         """Queue what stands there now, after it has had time to settle."""
         now = self._clock.now()
         self._ledger.intake.enqueue(
-            [NewVersion(row.path, found, row.destfolderid, row.folded_name, row.id)], now, due_at=now + self._settle
+            [NewVersion(row.path, found, row.destfolderid, row.folded_name, row.id)],
+            now,
+            due_at=now + min(self._rules.settle, LONGEST_BACKOFF),
         )
         log.debug("changed before it was sent", path=printable(row.path))
 

@@ -14,7 +14,7 @@ import structlog
 from assetsync.core.doubt import Doubt, Grace, Judgement, Sight, Verdict, is_equal, judge
 from assetsync.core.names import printable
 from assetsync.core.naming import is_others, may_be
-from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ServiceError
+from assetsync.errors import ServiceError, TreeError
 from assetsync.flow.edges import Edges
 from assetsync.ledger.doubts import OpenDoubt, Rival
 from assetsync.model import Asset, FileStat, SearchRequest
@@ -50,6 +50,7 @@ class Resolver:
         self._tree = edges.tree
         self._clock = edges.clock
         self._tally = edges.tally
+        self._tick = edges.tick
         self._grace = grace
 
     def step(self) -> int:
@@ -127,8 +128,8 @@ class Resolver:
             with self._tree.open(doubt.file.path) as file:
                 if difference(expected, file.stat):
                     return None
-                md5 = digest(file, expected)
-        except (FileUnreadable, FileChanged, NotRegular) as error:
+                md5 = digest(file, expected, stop=self._tick)
+        except TreeError as error:
             log.debug("cannot be read again", path=printable(doubt.file.path), why=str(error))
             return None
         self._ledger.doubts.hashed(attempt.id, doubt.file.id, md5)
@@ -193,8 +194,8 @@ class Resolver:
         try:
             with self._tree.open(one.doubt.file.path) as file:
                 if not difference(expected, file.stat):
-                    one.prefixes = prefix_digests(file, lengths, tail=tail)
-        except (FileUnreadable, FileChanged, NotRegular) as error:
+                    one.prefixes = prefix_digests(file, lengths, tail=tail, stop=self._tick)
+        except TreeError as error:
             log.debug("cannot be read again", path=printable(one.doubt.file.path), why=str(error))
 
     def _report(self, one: _Looking, verdict: Verdict) -> None:

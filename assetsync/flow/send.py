@@ -14,7 +14,7 @@ import structlog
 
 from assetsync.core.backoff import delay
 from assetsync.core.names import printable
-from assetsync.errors import ServiceError
+from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.gate import Gate
 from assetsync.flow.pace import PacedBody, Throttle
@@ -31,6 +31,8 @@ FOLDER_HOLD = 600.0
 """Seconds until one file tries again whether a folder exists by now."""
 
 _BATCH = 64
+_LEDGER_PAUSE = 2.0
+_SPARING = 20
 _BAD_FORM = "bad_form"
 
 
@@ -52,14 +54,20 @@ class Feed:
         self._waiting: deque[FileRow] = deque()
         self._leased: set[int] = set()
         self._names: set[tuple[str, str]] = set()
+        self._empty_until = 0.0
 
     def take(self) -> FileRow | None:
         """Give a row that no other worker has, nor another of the same name into the same folder."""
         with self._lock:
             row = self._next()
-            if row is None:
+            if row is None and self._clock.steady() >= self._empty_until:
+                began = self._clock.steady()
                 self._waiting.extend(self._ledger.queue.due(self._clock.now(), _BATCH, self._leased))
                 row = self._next()
+                if row is None:
+                    # Where asking is dear (a long queue behind a held folder), it is asked less often.
+                    ended = self._clock.steady()
+                    self._empty_until = ended + _SPARING * (ended - began)
             if row is not None:
                 self._leased.add(row.id)
                 self._names.add((row.destfolderid, row.folded_name))
@@ -77,6 +85,7 @@ class Feed:
         """Forget what was read ahead, after the queue was changed from outside."""
         with self._lock:
             self._waiting.clear()
+            self._empty_until = 0.0
 
     def idle(self) -> bool:
         """Whether no worker has a row and none is due."""
@@ -117,6 +126,7 @@ class Sender:
         self._tally = edges.tally
         self._chance = edges.chance.random
         self.last_answer: float | None = None
+        self.patience = 30.0
 
     def too_doubtful(self) -> bool:
         """Whether so many uploads are in doubt that no more are sent until some are decided."""
@@ -158,7 +168,25 @@ class Sender:
             body = ready.body if self._throttle is None else PacedBody(ready.body, self._throttle)
             sent = self._service.upload(ready.request, body)
         self.last_answer = self._clock.steady()
-        self._record(attempt, ready, sent)
+        self._keep(attempt, ready, sent)
+
+    def _keep(self, attempt: int, ready: Ready, sent: Sent) -> None:
+        """Write the outcome down, and try again for `patience` seconds while the ledger cannot be written.
+
+        What is given up is found as an attempt without an end by the next start, and looked up.
+        """
+        since = self._clock.steady()
+        while True:
+            try:
+                self._record(attempt, ready, sent)
+            except LedgerDamaged:
+                raise
+            except LedgerError as error:
+                log.warning("the result waits for the ledger", path=printable(ready.row.path), detail=str(error))
+                if self._clock.steady() - since >= self.patience or self._clock.wait(_LEDGER_PAUSE):
+                    raise
+            else:
+                return
 
     def _record(self, attempt: int, ready: Ready, sent: Sent) -> None:
         outcome = sent.outcome

@@ -1,8 +1,9 @@
 """Files that were seen while they may still have been written: kept in mind until two looks agree.
 
-In memory, and so with a limit; what does not fit is found by the next scan.
+In memory, and so with a limit; what does not fit is found by the next scan. The scan and the hints share it.
 """
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,6 +25,8 @@ class Settling:
     def __init__(self, settle: float, *, most: int = 20_000) -> None:
         self._settle = settle
         self._most = most
+        self._lock = threading.Lock()
+        # In the order of their last looks: what is due stands first.
         self._looks: dict[bytes, _Look] = {}
         self.overflowed = False
 
@@ -32,31 +35,43 @@ class Settling:
 
     def see(self, path: bytes, stat: FileStat, mapping: int, now: float) -> bool:
         """Count a look at an unsettled file; True, and it is forgotten, when it agrees with one `settle` ago."""
-        earlier = self._looks.get(path)
-        if earlier is not None and still_same(earlier.stat, stat):
-            if now - earlier.at < self._settle:
+        with self._lock:
+            earlier = self._looks.get(path)
+            if earlier is not None and still_same(earlier.stat, stat):
+                if now - earlier.at < self._settle:
+                    return False
+                del self._looks[path]
+                return True
+            if earlier is None and len(self._looks) >= self._most:
+                self.overflowed = True
                 return False
-            del self._looks[path]
-            return True
-        if earlier is None and len(self._looks) >= self._most:
-            self.overflowed = True
+            self._looks.pop(path, None)
+            self._looks[path] = _Look(stat, mapping, now, earlier.first if earlier else now)
             return False
-        self._looks[path] = _Look(stat, mapping, now, earlier.first if earlier else now)
-        return False
 
     def forget(self, path: bytes) -> None:
         """Drop a path that is gone or was queued otherwise."""
-        self._looks.pop(path, None)
+        with self._lock:
+            self._looks.pop(path, None)
 
     def due(self, now: float) -> list[tuple[bytes, int]]:
         """Give the paths, with their mappings, whose second look is due."""
-        return [(path, look.mapping) for path, look in self._looks.items() if now - look.at >= self._settle]
+        due = []
+        with self._lock:
+            for path, look in self._looks.items():
+                if now - look.at < self._settle:
+                    break
+                due.append((path, look.mapping))
+        return due
 
     def next_due(self) -> float | None:
         """Give the steady time of the next second look."""
-        first = min((look.at for look in self._looks.values()), default=None)
-        return None if first is None else first + self._settle
+        with self._lock:
+            first = next(iter(self._looks.values()), None)
+        return None if first is None else first.at + self._settle
 
     def waiting_since(self, before: float) -> Iterator[bytes]:
         """Give the paths that were first seen before then and have not settled."""
-        return (path for path, look in self._looks.items() if look.first <= before)
+        with self._lock:
+            known = list(self._looks.items())
+        return (path for path, look in known if look.first <= before)

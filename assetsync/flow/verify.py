@@ -24,6 +24,7 @@ log = structlog.get_logger()
 
 _BATCH = 100
 _BY_NAME_AT_MOST = 5
+_BY_LISTING_AT_MOST = 5000
 
 Change = tuple[FileRow, Event | None, dict[str, Any]]
 
@@ -47,7 +48,10 @@ class Verifier:
         self._needs_index = needs_index
 
     def step(self) -> Verified:
-        """Take up to a hundred assets that are due; raises ServiceError, and then nothing was decided."""
+        """Take a hundred assets that are due, and more where a folder has to be listed for them.
+
+        Raises ServiceError, and then nothing was decided.
+        """
         rows = self._ledger.assets.to_verify(self._clock.now(), _BATCH)
         if not rows:
             return Verified(0, 0)
@@ -56,7 +60,8 @@ class Verifier:
         changes: list[Change] = []
         unseen: list[FileRow] = []
         found = self._through_index(list(by_id)) if needs_index else {}
-        stored = self._in_database([row for row in rows if row.assetid not in found])
+        stored, beside = self._in_database([row for row in rows if row.assetid not in found])
+        rows += beside
         now = self._clock.now()
         for row in rows:
             asset = found.get(row.assetid or "") or stored.get(row.assetid or "")
@@ -75,22 +80,28 @@ class Verifier:
         with self._service.search(request) as assets:
             return _wanted(assets, set(ids))
 
-    def _in_database(self, rows: Sequence[FileRow]) -> dict[str, Asset]:
-        """Look up ids in their folders: by name while they are few, else by listing the folder."""
+    def _in_database(self, rows: Sequence[FileRow]) -> tuple[dict[str, Asset], list[FileRow]]:
+        """Look up ids in their folders: by name while they are few, else by listing the folder.
+
+        A listing costs what the folder holds, so that it decides all that is due in it: these rows come back too.
+        """
         found: dict[str, Asset] = {}
+        beside: list[FileRow] = []
         folders: dict[str, list[FileRow]] = {}
         for row in rows:
             folders.setdefault(row.asset_folder or row.destfolderid, []).append(row)
         for folder, those in folders.items():
             ids = {row.assetid for row in those if row.assetid is not None}
             names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in those}
-            patterns = sorted(names) if len(names) <= _BY_NAME_AT_MOST else []
-            for pattern in patterns:
+            for pattern in sorted(names) if len(names) <= _BY_NAME_AT_MOST else []:
                 found |= self._look(folder, pattern, ids)
             if ids - set(found):
-                # A workflow of the service may have renamed it: the whole folder is the last word.
-                found |= self._look(folder, "%", ids)
-        return found
+                # Many, or a workflow of the service may have renamed it: the whole folder is the last word.
+                due = self._ledger.assets.to_verify_in(folder, self._clock.now(), _BY_LISTING_AT_MOST)
+                more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
+                found |= self._look(folder, "%", ids | {row.assetid for row in more if row.assetid is not None})
+                beside += more
+        return found, beside
 
     def _look(self, folder: str, pattern: str, ids: set[str]) -> dict[str, Asset]:
         request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True)
@@ -124,7 +135,9 @@ class Verifier:
         """Count the answered look-ups that did not show an id; after ten minutes of them it is doubted."""
         steady = self._clock.steady()
         kept = Grace(row.unseen_boot or "", row.unseen_first or 0.0, row.unseen_last or 0.0)
-        grace = kept.answered(steady, steady, self._clock.boot(), UNSEEN_PATIENCE)
+        # Looked at as seldom as the schedule says; nothing is sent again for it, so that a gap does no harm.
+        gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
+        grace = kept.answered(steady, steady, self._clock.boot(), UNSEEN_PATIENCE, gap=gap)
         if grace.over(UNSEEN_PATIENCE):
             detail = (
                 f"the service gave the id {row.assetid} but has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"

@@ -25,6 +25,17 @@ class Assets:
         )
         return [file_row(row) for row in rows]
 
+    def to_verify_in(self, folder: str, now: float, limit: int) -> list[FileRow]:
+        """Give stored assets of one folder of the service that are due, for one listing that decides them all."""
+        rows = self._store.rows(
+            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + 900)"
+            " AND asset_folder = ?2 ORDER BY due_at, id LIMIT ?3",
+            now,
+            folder,
+            limit,
+        )
+        return [file_row(row) for row in rows]
+
     def next_verify(self) -> float | None:
         """Give when the next reading back is due."""
         row = self._store.rows("SELECT MIN(due_at) FROM files WHERE state = 'stored'")[0]

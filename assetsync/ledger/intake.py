@@ -100,8 +100,13 @@ class Intake:
             )
         )
 
-    def drifted(self, file_id: int, what: str) -> None:
-        """Note what the tree or the configuration says of a file and the service does not."""
+    def unread(self, limit: int = 500) -> list[FileRow]:
+        """Give files beside which something was said since they were sent, for a look at what it is."""
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE drift = 'unread' ORDER BY id LIMIT ?"
+        return [file_row(row) for row in self._store.rows(sql, limit)]
+
+    def drifted(self, file_id: int, what: str | None) -> None:
+        """Note what the tree or the configuration says of a file and the service does not; None for nothing."""
         self._store.write(lambda conn: conn.execute("UPDATE files SET drift = ? WHERE id = ?", (what, file_id)))
 
     def sidecars(self, after: bytes = b"") -> Iterator[tuple[bytes, FileStat]]:
@@ -153,7 +158,7 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     path, stat, destfolderid, folded_name, replaces = version
     if _current_id(conn, path) != replaces:
         return 0
-    if replaces is not None:
+    if replaces is not None and not _forget_unsent(conn, replaces):
         apply(conn, replaces, Event.REPLACED, now)
     aside = conn.execute(
         "SELECT id FROM files WHERE path = ? AND wanted = ? AND destfolderid = ?"
@@ -169,6 +174,15 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
         (path, *stat, destfolderid, folded_name, State.QUEUED, Wanted.YES, now, due_at),
     )
     return 1
+
+
+def _forget_unsent(conn: sqlite3.Connection, file_id: int) -> bool:
+    """Remove a version of which no byte was ever sent: it is nobody's history."""
+    done = conn.execute(
+        "DELETE FROM files WHERE id = ? AND state IN ('queued', 'blocked') AND attempts = 0 AND assetid IS NULL",
+        (file_id,),
+    )
+    return done.rowcount == 1
 
 
 def _current_id(conn: sqlite3.Connection, path: bytes) -> int | None:
@@ -194,6 +208,10 @@ def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float
     ).fetchall()
     for row in blocked:
         apply(conn, row[0], Event.RETRIED, now, reason=None, detail=None, due_at=now)
+    conn.execute(
+        f"UPDATE files SET due_at = ? WHERE {where} AND wanted = 'yes' AND state = 'queued' AND due_at > ?",
+        (now, *values, now),
+    )
     conn.execute(
         f"UPDATE files SET drift = 'unread' WHERE {where} AND wanted = 'yes' AND state IN ('stored', 'verified')",
         values,

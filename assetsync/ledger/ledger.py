@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assetsync.errors import LedgerError
 from assetsync.ledger.assets import Assets
+from assetsync.ledger.audits import Audits
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.intake import Intake
 from assetsync.ledger.outcomes import Outcomes
@@ -38,6 +39,7 @@ class Ledger:
         self.outcomes = Outcomes(store)
         self.doubts = Doubts(store)
         self.assets = Assets(store)
+        self.audits = Audits(store)
         self.repair = Repair(store)
         self.reports = Reports(store)
 

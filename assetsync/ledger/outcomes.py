@@ -4,6 +4,7 @@ import json
 import sqlite3
 
 from assetsync.core.states import Event
+from assetsync.ledger.queue import release_folder
 from assetsync.ledger.rows import apply, reopen
 from assetsync.ledger.store import Store
 from assetsync.model import Outcome, Sent, State
@@ -41,11 +42,12 @@ class Outcomes:
             if owner is not None:
                 _dispute(conn, owner["id"], now)
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
+            release_folder(conn, _attempt_folder(conn, attempt_id), now)
             return apply(
                 conn, file_id, Event.ACCEPTED, now,
                 assetid=assetid, id_from="answer", filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,
                 asset_folder=_attempt_folder(conn, attempt_id), failures=0, reason=None, detail=None,
-                seen_at=None, findable_at=None, index_asked_at=None, verified_at=None, send_again=0,
+                seen_at=None, findable_at=None, index_asked_at=None, verified_at=None, send_again=0, drift=None,
             )  # fmt: skip
 
         return self._store.write(work)

@@ -281,17 +281,28 @@ class Queue:
         """Let held folders be tried again, with the files that their trouble blocked."""
 
         def work(conn: sqlite3.Connection) -> None:
-            held = conn.execute("SELECT destfolderid, hold_reason FROM folders WHERE hold_until IS NOT NULL").fetchall()
+            held = conn.execute("SELECT destfolderid FROM folders WHERE hold_until IS NOT NULL").fetchall()
             for folder in held:
-                blocked = conn.execute(
-                    "SELECT id FROM files WHERE state = 'blocked' AND destfolderid = ? AND reason = ?",
-                    (folder["destfolderid"], folder["hold_reason"]),
-                ).fetchall()
-                for row in blocked:
-                    apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
-            conn.execute("UPDATE folders SET hold_reason = NULL, hold_detail = NULL, hold_until = NULL")
+                release_folder(conn, folder["destfolderid"], now)
 
         self._store.write(work)
+
+
+def release_folder(conn: sqlite3.Connection, destfolderid: str, now: float) -> None:
+    """Let a folder be sent to again that was held, or took a file again, with the files that its trouble blocked."""
+    sql = "SELECT hold_reason FROM folders WHERE destfolderid = ? AND hold_until IS NOT NULL"
+    held = conn.execute(sql, (destfolderid,)).fetchone()
+    if held is None:
+        return
+    blocked = conn.execute(
+        "SELECT id FROM files WHERE state = 'blocked' AND reason = ? AND destfolderid = ?", (held[0], destfolderid)
+    ).fetchall()
+    for row in blocked:
+        apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
+    conn.execute(
+        "UPDATE folders SET hold_reason = NULL, hold_detail = NULL, hold_until = NULL WHERE destfolderid = ?",
+        (destfolderid,),
+    )
 
 
 def _is_queued(conn: sqlite3.Connection, file_id: int) -> bool:

@@ -63,7 +63,11 @@ class Reports:
 
     def counts(self, now: float) -> Counts:
         """Count the current files by state."""
-        rows = self._store.rows("SELECT state, COUNT(*), SUM(size) FROM files WHERE wanted = 'yes' GROUP BY state")
+        # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
+        rows = self._store.rows(
+            "SELECT state, COUNT(*), SUM(size) FROM files WHERE wanted = 'yes'"
+            " OR (state = 'blocked' AND wanted IN ('replaced', 'gone')) GROUP BY state"
+        )
         held = self._store.rows(
             "SELECT COUNT(*) FROM files WHERE state = 'queued' AND wanted = 'yes'"
             " AND destfolderid IN (SELECT destfolderid FROM folders WHERE hold_until > ?)",
@@ -99,7 +103,15 @@ class Reports:
 
     def blocked(self, limit: int) -> list[FileRow]:
         """Give some of the blocked files, the first by id."""
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'blocked' AND wanted = 'yes' ORDER BY id LIMIT ?"
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'blocked' AND wanted <> 'unmapped' ORDER BY id LIMIT ?"
+        return [file_row(row) for row in self._store.rows(sql, limit)]
+
+    def drifted(self, limit: int) -> list[FileRow]:
+        """Give some of the files whose sidecar or mapping says what the service does not."""
+        sql = (
+            f"SELECT {FILE_COLUMNS} FROM files WHERE drift IS NOT NULL AND drift <> 'unread' AND wanted = 'yes'"
+            " ORDER BY id LIMIT ?"
+        )
         return [file_row(row) for row in self._store.rows(sql, limit)]
 
     def holds(self, now: float) -> dict[str, str]:

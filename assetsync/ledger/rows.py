@@ -45,6 +45,7 @@ class FileRow:
     index_asked_at: float | None
     verified_at: float | None
     rested_at: float | None
+    audited_at: float | None
     unseen_boot: str | None
     unseen_first: float | None
     unseen_last: float | None

@@ -12,7 +12,7 @@ migrations = Migrations("assetsync")
 _TABLES = """
 -- One row is one version of one path.
 CREATE TABLE files (
-    id INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given twice: a row may be merged away while it is looked at
     path BLOB NOT NULL,
     destfolderid TEXT NOT NULL,
     size INTEGER NOT NULL,
@@ -44,6 +44,7 @@ CREATE TABLE files (
     index_asked_at REAL,
     verified_at REAL,
     rested_at REAL,
+    audited_at REAL,          -- last met by an audit of its folder
     unseen_boot TEXT, unseen_first REAL, unseen_last REAL
 );
 CREATE UNIQUE INDEX files_current ON files (path) WHERE wanted = 'yes';
@@ -57,6 +58,7 @@ CREATE INDEX files_stored ON files (due_at, id) WHERE state = 'stored';
 CREATE INDEX files_blocked ON files (reason, id) WHERE state = 'blocked';
 CREATE UNIQUE INDEX files_asset ON files (assetid)
     WHERE assetid IS NOT NULL AND state NOT IN ('superseded', 'gone');
+CREATE INDEX files_drift ON files (id) WHERE drift IS NOT NULL;
 CREATE INDEX files_history ON files (assetid) WHERE assetid IS NOT NULL;
 
 -- One row is one POST that was begun; it is open until it is decided.

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _BUSY_SECONDS = 10.0
 _CORRUPT = ("malformed", "corrupt")
 _NO_LEDGER = ("not a database", "already exists", "no such table", "no such column")
-_LOCK_TRIES = 5
+_LOCK_TRIES = 10
 _LOCK_PAUSE = 0.02
 
 
@@ -291,6 +291,8 @@ def _migrate(path: Path) -> None:
     conn = _connect(path, read_only=False)
     try:
         db = sqlite_utils.Database(conn, execute_plugins=False)
+        if db.table_names() and not db[schema.migrations.migrations_table].exists():
+            raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
         _refuse_newer(path, {m.name for m in schema.migrations.applied(db)})
         schema.migrations.apply(db)
     except sqlite3.Error as error:

@@ -87,7 +87,7 @@ def upload_answer(result: Result, *, referer: str, redirectto: str, parameters: 
     The redirect comes for success and for a wrong key; other refusals come as XML all the same (observed).
     """
     if redirectto and result.kind in (Kind.ACCEPTED, Kind.NO_SESSION):
-        return _redirect(result, redirectto, parameters)
+        return _redirect(result, redirectto, parameters, documented=documented)
     elements = {"responsecode": str(result.code), "message": _message(result)}
     if result.kind is Kind.DUPLICATE:
         elements["assetid"] = escape(result.assetid)
@@ -106,12 +106,17 @@ def _message(result: Result) -> str:
     return escape(result.message, quotes)
 
 
-def _redirect(result: Result, redirectto: str, parameters: str) -> Response:
-    session = new_id()
+def _redirect(result: Result, redirectto: str, parameters: str, *, documented: bool) -> Response:
+    """Append the answer to the address; observed, a session stands before its query, and the kind after the asset."""
     if result.kind is Kind.ACCEPTED:
-        query = f"responsecode=0&message=success&assetid={result.assetid}&filetype={result.filetype}"
+        query = f"responsecode=0&message=success&assetid={result.assetid}"
+        query += "" if documented else f"&filetype={result.filetype}"
         query += f"&{parameters}" if parameters else ""
     else:
         query = "responsecode=1&message=nosession"
-    location = quote(f"{redirectto};jsessionid={session}?{query}", safe="%/:=&?~#+!$,;'@()*[]")
-    return Response(b"", 302, {"Location": location})
+    path, question, own = redirectto.partition("?")
+    if documented:
+        location = f"{redirectto}{'&' if question else '?'}{query}"
+    else:
+        location = f"{path};jsessionid={new_id()}{question}{own}?{query}"
+    return Response(b"", 302, {"Location": quote(location, safe="%/:=&?~#+!$,;'@()*[]")})

@@ -150,7 +150,7 @@ class Service:
             return json_answer(forms.message_set(LOGIN_NOT_VALID, documented=documented), documented=documented)
         if FaultKind.SEARCH_DOWN in active and given.get("dbdirect", "").lower() != "true":
             return json_answer(forms.SEARCH_SERVER_DOWN, documented=documented)
-        found = search(self._store, given, origin=origin, documented=documented)
+        found = search(self._store, given, origin=origin, settings=self._settings)
         output = forms.Output.asked(given, documented=documented)
         return json_stream(
             forms.record_set(found.columns, found.rows, output, documented=documented), documented=documented

@@ -14,16 +14,20 @@ from assetsync.sandbox.terms import custom_mark, label_mark
 _MOST_TOKENS: Final = 100_000
 _MOST_CLAUSES: Final = 400  # below SQLite's limit on the depth of an expression
 _IDS: Final = re.compile(r"[0-9A-F]{32}(?:[,\s]+[0-9A-F]{32})*[,\s]*", re.IGNORECASE)
+# A bracketed group; a bracket in it has no meaning after a backslash and in quotes, as everywhere.
+_GROUP: Final = r"\((?:\\.|\"(?:\\.|[^\"\\])*\"|[^)\"\\])*\)"
 _TOKEN: Final = re.compile(
-    r"""\s*(?:
-        (?P<labels>labels:\s*\([^)]*\)(?:\s*,\s*\([^)]*\))*)
-      | (?P<custom>customfieldvalue:\s*\([^)]*\))
+    rf"""\s*(?:
+        (?P<labels>labels:\s*{_GROUP}(?:\s*,\s*{_GROUP})*)
+      | (?P<custom>customfieldvalue:\s*{_GROUP})
       | "(?P<phrase>[^"]*)"
       | (?P<mark>[():])
       | (?P<word>(?:\\.|[^\s():"\\])+)
     )""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
+# The `+` of `(+id +value)` arrives as a blank where it was not encoded; a value of several words stands in quotes.
+_PART: Final = re.compile(r'[+\s]*(?:"((?:\\.|[^"\\])*)"|((?:\\.|[^\s+"\\])+))', re.DOTALL)
 _TEXT_FIELDS: Final = {"filename": "t_name", "description": "t_description", "keywords": "t_keywords"}
 _VALUE_FIELDS: Final = {
     "extension": "extension",
@@ -88,6 +92,10 @@ def _escaped(text: str) -> str:
     return re.sub(r"([\\%_])", r"\\\1", text)
 
 
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+
+
 def _ids(ids: tuple[str, ...]) -> Condition:
     upper = tuple(each.upper() for each in ids)
     return Condition(f"id IN ({', '.join('?' * len(upper))})", upper, upper)
@@ -96,9 +104,10 @@ def _ids(ids: tuple[str, ...]) -> Condition:
 def _text(column: str, word: str) -> Condition:
     if word in ("*", ""):
         return Condition("1", ())
-    prefix = word.endswith("*") and not word.endswith("\\*")
-    plain = re.sub(r"\\(.)", r"\1", word.removesuffix("*") if prefix else word).lower()
-    if plain.startswith("*"):
+    # A star that is not escaped, whatever stands before it.
+    prefix = re.fullmatch(r"(?:\\.|[^\\])*\*", word, re.DOTALL) is not None
+    plain = _unescaped(word.removesuffix("*") if prefix else word).lower()
+    if word.startswith("*"):
         raise QuerySyntaxError(word)
     return Condition(f"{column} LIKE ? ESCAPE '\\'", (f"% {_escaped(plain)}%" if prefix else f"% {_escaped(plain)} %",))
 
@@ -117,13 +126,16 @@ def _field(name: str, word: str) -> Condition:
 
 
 def _labels(text: str) -> Condition:
-    groups = [group.replace("+", " ") for group in re.findall(r"\(([^)]*)\)", text)]
+    groups = [
+        re.sub(r"\\(.)|\+", lambda found: found[1] or " ", group[1:-1], flags=re.DOTALL)
+        for group in re.findall(_GROUP, text, re.DOTALL)
+    ]
     return _joined(" AND ", [_contains("t_labels", label_mark(group)) for group in groups])
 
 
 def _custom(text: str) -> Condition:
-    # The `+` of `(+id +value)` arrives as a blank where it was not encoded.
-    parts = [part for part in re.split(r"[+\s]+", text.partition("(")[2].rstrip(")")) if part]
+    inner = text.partition("(")[2].removesuffix(")")
+    parts = [_unescaped(found[1] or found[2] or "") for found in _PART.finditer(inner)]
     if len(parts) < 2:  # noqa: PLR2004 - the field's identifier and at least one value
         raise QuerySyntaxError(text)
     return _joined(" AND ", [_contains("t_custom", custom_mark(parts[0], value)) for value in parts[1:]])

@@ -4,14 +4,16 @@ Reads the store; how the answer is written is `forms`' matter, what a search ent
 """
 
 import re
+import sqlite3
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from assetsync.sandbox.names import doctype_extensions
 from assetsync.sandbox.query import Condition, QuerySyntaxError, condition, like, only_ids
-from assetsync.sandbox.rows import Question, Value, row_values
+from assetsync.sandbox.rows import Question, Value, rendition_values, row_values
+from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store
 
 _KINDS: Final = ("img", "vid", "aud", "doc")
@@ -33,8 +35,9 @@ class Found(NamedTuple):
     rows: Iterator[list[Value]]
 
 
-def search(store: Store, given: Mapping[str, str], *, origin: str, documented: bool) -> Found:
+def search(store: Store, given: Mapping[str, str], *, origin: str, settings: SandboxSettings) -> Found:
     """Carry out one search; `given` holds the parameters by lower-case name, `origin` is scheme, host and port."""
+    documented = settings.documented
     dbdirect = given.get("dbdirect", "").lower() in ("true", "1", "yes")
     now = store.now
     limits = [_visible(now), _folders(given.get("folderid", ""))]
@@ -55,6 +58,8 @@ def search(store: Store, given: Mapping[str, str], *, origin: str, documented: b
     # Observed, the database's answer says 0 with show=all, however many rows there are.
     counted = documented or not dbdirect or len(shown) < len(_KINDS)
     counts = _counts(store, given, where, values, documented=documented) if counted else {}
+    if settings.twice and not dbdirect:
+        counts = {kind: 2 * count for kind, count in counts.items()}
     question = Question(
         calledwith=given["searchfor"],
         total=sum(counts.values()),
@@ -64,15 +69,23 @@ def search(store: Store, given: Mapping[str, str], *, origin: str, documented: b
         documented=documented,
     )
     if dbdirect:
+        # startrow and maxrows are ignored (observed).
         assets = store.select(where, values, order)
     elif documented:
-        assets = store.select(where, values, f"{order} {_page(given)}")
+        assets = _page(store.select(where, values, order), given, settings)
     else:
         # maxrows counts per kind: 25 may give 100 rows with show=all (observed).
-        assets = chain.from_iterable(
-            store.select(f"{where} AND kind = ?", [*values, kind], f"{order} {_page(given)}") for kind in shown
-        )
-    return Found(question.columns, (row_values(asset, question) for asset in assets))
+        of_kinds = (store.select(f"{where} AND kind = ?", [*values, kind], order) for kind in shown)
+        assets = chain.from_iterable(_page(of_kind, given, settings) for of_kind in of_kinds)
+    renditions = settings.renditions and given.get("showrenditions", "true").lower() not in ("false", "0", "no")
+    return Found(question.columns, _rows(assets, question, renditions=renditions))
+
+
+def _rows(assets: Iterator[sqlite3.Row], question: Question, *, renditions: bool) -> Iterator[list[Value]]:
+    for asset in assets:
+        yield row_values(asset, question)
+        if renditions and asset["kind"] == "img" and asset["processed_at"] <= question.now:
+            yield rendition_values(asset, question)
 
 
 def _counts(
@@ -114,10 +127,15 @@ def _shown(given: Mapping[str, str], *, ignored: bool) -> tuple[str, ...]:
     return (show,)
 
 
-def _page(given: Mapping[str, str]) -> str:
-    start = _number(given.get("startrow", ""), 1)
+def _page(assets: Iterator[sqlite3.Row], given: Mapping[str, str], settings: SandboxSettings) -> Iterator[sqlite3.Row]:
+    """Give the rows that startrow and maxrows ask for; maxrows 0 is all (observed)."""
+    if settings.twice:
+        assets = (asset for asset in assets for _ in range(2))
     rows = _number(given.get("maxrows", ""), 25)
-    return f"LIMIT {rows or -1} OFFSET {max(start, 1) - 1}"
+    before = max(_number(given.get("startrow", ""), 1), 1) - 1
+    if settings.startrow == "page":
+        before *= rows
+    return islice(assets, before, before + rows if rows else None)
 
 
 def _number(text: str, default: int) -> int:

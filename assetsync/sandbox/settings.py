@@ -12,6 +12,7 @@ from assetsync.errors import UsageError
 
 DIALECTS: Final = ("observed", "documented")
 INDEX_MODES: Final = ("adds", "noop", "wipes")
+STARTROWS: Final = ("row", "page")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,10 @@ class SandboxSettings:
     through the index `index_delay` after the cause, and never before it is processed, `processing_delay` after the
     upload.
 
+    `startrow` says what the parameter of that name counts through the index: rows as documented, or pages as in some
+    releases (observed). With `twice`, every row comes twice through the index and is counted so (observed of some).
+    With `renditions`, a processed picture is shown with a second, smaller one, unless `showrenditions=false`.
+
     Raises UsageError when a value is not one of those.
     """
 
@@ -38,6 +43,9 @@ class SandboxSettings:
     data_dir: Path | None = None
     dialect: str = "observed"
     index_mode: str = "noop"
+    startrow: str = "row"
+    twice: bool = False
+    renditions: bool = False
     self_index: bool = True
     index_delay: float = 0.0
     processing_delay: float = 0.0
@@ -52,6 +60,7 @@ class SandboxSettings:
         for name, value, allowed in (
             ("dialect", self.dialect, DIALECTS),
             ("index_mode", self.index_mode, INDEX_MODES),
+            ("startrow", self.startrow, STARTROWS),
         ):
             if value not in allowed:
                 raise UsageError(f"The sandbox has no {name} {value!r}", hint=f"use one of {', '.join(allowed)}")

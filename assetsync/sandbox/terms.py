@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CUSTOM_FIELD: Final = "metacf_"
+_MARK: Final = "\x1f"  # counts as a blank, hence stands in no normalised text
 
 
 class IndexedText(NamedTuple):
@@ -32,12 +33,16 @@ def words(text: str) -> str:
 
 def label_mark(label: str) -> str:
     """Give a label as it stands among an asset's labels."""
-    return f"|{' '.join(label.lower().split())}|"
+    return f"{_MARK}{_normalised(label)}{_MARK}"
 
 
 def custom_mark(field_id: str, value: str) -> str:
     """Give one value of a custom field as it stands among an asset's values."""
-    return f"|{field_id.lower()}={value.strip().lower()}|"
+    return f"{_MARK}{field_id.lower()}={_normalised(value)}{_MARK}"
+
+
+def _normalised(text: str) -> str:
+    return " ".join(text.lower().split())
 
 
 def said_of(filetype: str, fields: Mapping[str, str]) -> tuple[str | None, str | None]:

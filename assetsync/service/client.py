@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, cast
+from typing import cast
 from urllib.parse import quote, quote_plus, urlencode
 
 import httpx
@@ -19,34 +19,23 @@ from assetsync import __version__
 from assetsync.core.outcome import ANSWER_LIMIT, Reply, read_giving_up, read_silence, read_upload_answer
 from assetsync.errors import AssetsyncError, BadAnswer, FileChanged, ServiceError, ServiceUnreachable, UsageError
 from assetsync.model import Answer, Body, Fault, Left, Outcome, SearchRequest, Sent, UploadRequest
+from assetsync.service.call import SEARCH_PATH, Call, Wire, index_call, search_call
 from assetsync.service.indexing import read_index_answer
 from assetsync.service.multipart import Sending, frame
-from assetsync.service.query import checked_id
 from assetsync.service.recordset import RecordStream
 from assetsync.service.refusal import refusal
-from assetsync.service.search import form_of
 from assetsync.service.settings import RawAnswer, ServiceSettings, checked_url, retry_after_seconds, tls_context
 
 __all__ = ["HttpService", "RawAnswer", "ServiceSettings", "Wire"]
 
-Wire = Literal["row", "column", "jsonp", "wddx"]
-
 RAW_LIMIT = 64 * 1024 * 1024
 """Bytes of an answer that is handed on unread."""
 
-_SEARCH_PATH = "/global/api2/search.cfc"
 _FORM = "application/x-www-form-urlencoded"
 _SPARE_CONNECTIONS = 4  # for the scheduled look-ups beside the uploads
 # The live service closes after each answer; where a proxy keeps connections, an old one may be closed just as it is
 # used, and that costs a doubt.
 _KEEPALIVE_SECONDS = 2.0
-# With two underscores as the live service needs them, without as the interface documents the first two.
-_SWITCHES: dict[Wire, tuple[tuple[str, str], ...]] = {
-    "row": (),
-    "column": (("BDQUERYFORMAT", "column"), ("__BDQUERYFORMAT", "column")),
-    "jsonp": (("BDRETURNFORMAT", "jsonp"), ("__BDRETURNFORMAT", "jsonp"), ("callback", "cb")),
-    "wddx": (("__BDRETURNFORMAT", "wddx"),),
-}
 # UnicodeError: a host name that cannot be encoded passes through httpx as it is.
 _TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, UnicodeError)
 _HTTP_ERROR = 400
@@ -71,7 +60,7 @@ class HttpService:
         self._key = settings.api_key.get_secret_value()
         self._credential = settings.credential
         self._upload_url = httpx.URL(checked_url("service.upload_url", settings.upload_url))
-        search_url = checked_url("service.base_url", settings.base_url).rstrip("/") + _SEARCH_PATH
+        search_url = checked_url("service.base_url", settings.base_url).rstrip("/") + SEARCH_PATH
         self._search_url = httpx.URL(search_url)
         self._longest_answer = settings.read_timeout
         context = tls_context(settings)
@@ -126,12 +115,13 @@ class HttpService:
         return Sent(outcome, sending.left, body.handed, body.md5)
 
     @contextmanager
-    def search(self, request: SearchRequest) -> Iterator[RecordStream]:
+    def search(self, request: SearchRequest, wire: Wire = "row") -> Iterator[RecordStream]:
         """Open one search (interface section 4.1); its rows are read as a stream inside the block.
 
-        Raises UsageError for parameters that exclude each other, and what `model.Service.search` says.
+        Each output format gives the same records; those by columns and WDDX are read whole, within bounds. Raises
+        UsageError for parameters that exclude each other, and what `model.Service.search` says.
         """
-        with self._keyless(), self._call("searchassets", form_of(request)) as response:
+        with self._keyless(), self._call(search_call(request, wire)) as response:
             yield RecordStream(_type_of(response), _chunks(response))
 
     def search_raw(self, request: SearchRequest, wire: Wire) -> RawAnswer:
@@ -139,7 +129,7 @@ class HttpService:
 
         Raises as `search` does, but does not look for an error in the answer.
         """
-        with self._keyless(), self._call("searchassets", form_of(request), _SWITCHES[wire]) as response:
+        with self._keyless(), self._call(search_call(request, wire)) as response:
             return RawAnswer(_type_of(response), self._whole(response, RAW_LIMIT))
 
     def index(self, assetids: Sequence[str]) -> str:
@@ -147,10 +137,7 @@ class HttpService:
 
         Raises UsageError for what is no id or no list at all, and what `model.Service.index` says.
         """
-        if not assetids:
-            raise UsageError("no ids to index", hint="give at least one asset id")
-        fields = [("assetid", ",".join(checked_id(assetid) for assetid in assetids))]
-        with self._keyless(), self._call("searchIndex", fields) as response:
+        with self._keyless(), self._call(index_call(assetids)) as response:
             code, message = read_index_answer(_type_of(response), self._whole(response, ANSWER_LIMIT))
             if code != "0":
                 raise refusal(code, message)
@@ -172,12 +159,10 @@ class HttpService:
         )
 
     @contextmanager
-    def _call(
-        self, method: str, fields: list[tuple[str, str]], switches: tuple[tuple[str, str], ...] = ()
-    ) -> Iterator[httpx.Response]:
+    def _call(self, call: Call) -> Iterator[httpx.Response]:
         """Post a form: the key stands in its body, method and switches in the address (both observed to work)."""
-        url = self._search_url.copy_with(params=[("method", method), *switches])
-        form = urlencode([*fields, ("api_key", self._key)], errors="replace").encode("ascii")
+        url = self._search_url.copy_with(params=list(call.query))
+        form = urlencode(call.form(self._key), errors="replace").encode("ascii")
         try:
             response = self._send(url, _FORM, len(form), httpx.ByteStream(form))
         except _TRANSPORT_ERRORS as exc:

@@ -1,17 +1,46 @@
-"""The answer of searchIndex (interface section 4.2), which is not always JSON: the documented sample is not."""
+"""searchIndex (interface section 4.2): how many ids go into one call, and what its answer says.
+
+The answer is not always JSON: the documented sample is not. Sending the call is `client`'s, when it is due `flow`'s.
+"""
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote_plus
 
 from assetsync.errors import BadAnswer, KeyRefused
+from assetsync.service.query import checked_id
 from assetsync.service.refusal import refusal, text_of
 from assetsync.service.text import charset_of
+
+BATCH_COUNT = 200
+"""Ids in one call at most."""
+
+BATCH_LENGTH = 7000
+"""Characters of one call's list at most, encoded: a request line of 8,192 bytes would still hold it (observed)."""
 
 _LIMIT = 64 * 1024
 _VALUE = r"""\s*[:=]\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<bare>[^,}"']*))"""
 _CODE = re.compile(r"""(?<![A-Za-z0-9_])["']?responsecode["']?""" + _VALUE, re.IGNORECASE)
 _MESSAGE = re.compile(r"""(?<![A-Za-z0-9_])["']?message["']?""" + _VALUE, re.IGNORECASE)
+
+
+def batches(assetids: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the ids once each, in their order, as lists that fit into one call.
+
+    Raises UsageError for what is no id. `all` is none: rebuilding the whole index is never a matter of a list.
+    """
+    batch: list[str] = []
+    length = 0
+    for assetid in dict.fromkeys(assetids):
+        size = len(quote_plus(f"{checked_id(assetid)},"))
+        if len(batch) == BATCH_COUNT or length + size > BATCH_LENGTH:
+            yield batch
+            batch, length = [], 0
+        batch.append(assetid)
+        length += size
+    if batch:
+        yield batch
 
 
 def read_index_answer(content_type: str, body: bytes) -> tuple[str, str]:

@@ -54,25 +54,31 @@ def frame(request: UploadRequest, api_key: str, size: int, *, credential: Creden
     """
     if not _TOKEN.fullmatch(request.boundary):
         raise UsageError("a boundary of this form cannot be sent", hint="use 1 to 70 letters, digits, - and _")
-    key_name = "api_key" if credential == "api_key" else "sessiontoken"
-    leading = [
-        ("fa", "c.apiupload"),
-        (key_name, api_key),
-        ("destfolderid", request.destfolderid),
-        # Always said: the service's own default is to extract.
-        ("zip_extract", "1" if request.options.zip_extract else "0"),
-    ]
-    fields = _optional_fields(request)
-    query = ""
-    if credential == "api_key":
-        fields = leading + fields
-    else:
-        query = urlencode(leading)
+    in_url, fields = parameters(request, api_key, credential=credential)
+    query = urlencode(in_url)
     delimiter = f"--{request.boundary}"
     head = b"".join(_field(delimiter, name, value) for name, value in fields)
     head += _file_header(delimiter, request.filename)
     tail = closing(request.boundary)
     return Framed(head, tail, f"multipart/form-data; boundary={request.boundary}", size, query)
+
+
+def parameters(
+    request: UploadRequest, api_key: str, *, credential: Credential = "api_key"
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Give the parameters of an upload in their order: those for the address, and those for the form.
+
+    Raises UsageError for the name of a metadata field that cannot be sent.
+    """
+    leading = [
+        ("fa", "c.apiupload"),
+        (credential, api_key),
+        ("destfolderid", request.destfolderid),
+        # Always said: the service's own default is to extract.
+        ("zip_extract", "1" if request.options.zip_extract else "0"),
+    ]
+    fields = _optional_fields(request)
+    return ([], leading + fields) if credential == "api_key" else (leading, fields)
 
 
 def closing(boundary: str) -> bytes:

@@ -19,29 +19,32 @@ PAGE = 1000
 _KINDS = 5
 """img, vid, aud, doc, other: an answer that honours maxrows holds at most so many times as many rows."""
 
+_LEAST = 12
+"""Fewer rows are not asked for at a time: rows or pages could not be told apart where assets come twice."""
+
 
 def every(search: Search, request: SearchRequest, *, size: int = PAGE) -> Iterator[Asset]:
     """Yield every asset that a search finds, each at least once and none skipped, in the service's order.
 
-    `size` is the number of rows asked for at a time (2 or more). Memory holds the ids of one page. Ends with the first
-    page that brings nothing new, so that it ends with any service. Raises what `search` raises, and UsageError when the
-    request pages itself.
+    `size` is the number of rows asked for at a time; fewer than 12 are not. Memory holds the ids of one page. Ends with
+    the first page that brings nothing new, so that it ends with any service. Raises what `search` raises, and
+    UsageError when the request pages itself.
     """
     if request.startrow is not None or request.maxrows is not None:
         raise UsageError("startrow and maxrows cannot be combined with all pages", hint="leave them out")
-    if size < 2:  # noqa: PLR2004 - with one row a page, row and page number are the same
-        raise UsageError("a page has at least two rows")
+    size = max(size, _LEAST)
     first = _Page()
     yield from first.read(search, replace(request, startrow=1, maxrows=size))
-    if first.count < size or first.count > size * _KINDS:
+    if first.count < size or first.overflows:
         # Everything fitted, or the limit was ignored.
         return
     second = _Page(first.ids)
     yield from second.read(search, replace(request, startrow=2, maxrows=size))
-    if not second.new:
+    # From row 2 came all but the first of each kind again. As page 2 came others, but for an asset that comes twice,
+    # whose rows stand on both sides of a page's end.
+    by_row = len(first.ids & second.ids) > len(first.ids - second.ids)
+    if not (second.new or by_row):
         return
-    by_row = bool(first.ids & second.ids)
-    # From row 2 came one row more than was known; as page 2 came a page of them.
     start, step = (size + 2, size) if by_row else (3, 1)
     known = first.ids | second.ids
     while True:
@@ -61,17 +64,18 @@ class _Page:
         self.ids: set[str] = set()
         self.count = 0
         self.new = 0
+        self.overflows = False
 
     def read(self, search: Search, request: SearchRequest) -> Iterator[Asset]:
-        """Yield what was not on the page before."""
+        """Yield what was neither on the page before nor earlier on this one."""
         most = (request.maxrows or 0) * _KINDS
         with search(request) as assets:
             for asset in assets:
                 self.count += 1
-                if asset.id in self._before:
+                seen = asset.id in self.ids
+                self.overflows = self.overflows or (not seen and len(self.ids) >= most)
+                if not (seen or self.overflows):
                     self.ids.add(asset.id)
-                    continue
-                self.new += 1
-                if self.count <= most:
-                    self.ids.add(asset.id)
-                yield asset
+                if not seen and asset.id not in self._before:
+                    self.new += 1
+                    yield asset

@@ -83,6 +83,14 @@ def all_of(*queries: str) -> str:
     return " AND ".join(queries)
 
 
+def narrowed(raw: str | None, *queries: str) -> str:
+    """Join an entry in raw syntax, which may be missing, with queries that were built here: each must hold."""
+    if raw is None or not queries:
+        return all_of(*queries) if raw is None else raw
+    # Brackets, because an OR in it would bind more loosely than the AND that follows.
+    return all_of(f"({raw})" if re.search(r"\s", raw.strip()) else raw.strip(), *queries)
+
+
 def _words(text: str) -> list[str]:
     words = text.split()
     if not words:

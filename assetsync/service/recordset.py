@@ -6,7 +6,6 @@ error answers from them. Where the bytes come from is left to `client`, what a r
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from assetsync.errors import BadAnswer
 from assetsync.model import Asset
@@ -15,11 +14,13 @@ from assetsync.service.rows import RowReader
 from assetsync.service.text import MALFORMED, SlidingText, charset_of, cut
 from assetsync.service.wddx import read_wddx
 
-WHOLE_LIMIT = 32 * 1024 * 1024
+WHOLE_LIMIT = 8 * 1024 * 1024
 """Characters of an answer that must be read whole: by columns, or WDDX."""
 
-EARLY_ROWS = 10_000
-"""Rows that are kept until their columns are named, where an answer names them last."""
+EARLY_LIMIT = 8 * 1024 * 1024
+"""Characters of the rows that are kept until their columns are named, where an answer names them last."""
+
+_KEPT = frozenset({"columns", "data", "rowcount", "responsecode", "message", "errorcode", "detail", "id"})
 
 _CALLBACK = re.compile(r"[A-Za-z_$][\w$.]{0,99}\s*\(")
 _TAG = re.compile(r"<[^>]{0,200}>")
@@ -28,12 +29,13 @@ _TAG = re.compile(r"<[^>]{0,200}>")
 class RecordStream:
     """The assets of one search answer, one after the other.
 
-    The answer is complete only when the iteration ended by itself: an answer that was cut, or that holds anything after
+    `secrets` are hidden in what is read. The answer is complete only when the iteration ended by itself: an answer that was cut, or that holds anything after
     its end, raises BadAnswer after its last row. Error answers raise KeyRefused or ServiceRefused.
     """
 
-    def __init__(self, content_type: str, chunks: Iterable[bytes]) -> None:
+    def __init__(self, content_type: str, chunks: Iterable[bytes], secrets: Sequence[str] = ()) -> None:
         self._text = SlidingText(chunks, charset_of(content_type))
+        self._secrets = secrets
         self._reader: RowReader | None = None
         self._assets = self._read()
 
@@ -92,7 +94,10 @@ class RecordStream:
             else:
                 record[name] = value = text.value(WHOLE_LIMIT) if name == "data" else text.value()
                 if name == "columns" and isinstance(value, list):
-                    self._reader = RowReader(value)
+                    self._reader = RowReader(value, self._secrets)
+                if name not in _KEPT:
+                    # There may be any number of other names; what they hold is nobody's matter.
+                    del record[name]
             if text.peek() != ",":
                 break
             text.take(",")
@@ -122,7 +127,7 @@ class RecordStream:
             # Observed: with the search server down, the answer is HTML labelled as JSON.
             raise BadAnswer(f'the search answer is a page, not a result: "{words[:160]}"')
         names, columns = read_wddx(page)
-        self._reader = RowReader(names)
+        self._reader = RowReader(names, self._secrets)
         yield from self._assets_of(_rows_of_columns(columns))
 
     def _assets_of(self, rows: Iterable[object]) -> Iterator[Asset]:
@@ -149,9 +154,12 @@ class RecordStream:
         text.take("]")
 
     def _early_rows(self) -> list[object]:
-        rows = list(islice(kept := self._rows(), EARLY_ROWS))
-        if next(kept, MALFORMED) is not MALFORMED:
-            raise BadAnswer(f"the search answer holds over {EARLY_ROWS} rows before it names their columns")
+        rows: list[object] = []
+        start = self._text.position
+        for row in self._rows():
+            rows.append(row)
+            if self._text.position - start > EARLY_LIMIT:
+                raise BadAnswer(f"the search answer holds over {EARLY_LIMIT} characters before it names the columns")
         return rows
 
 

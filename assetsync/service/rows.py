@@ -9,20 +9,26 @@ from collections.abc import Sequence
 from assetsync.errors import BadAnswer
 from assetsync.model import Asset
 from assetsync.service.refusal import refusal_in, text_of
+from assetsync.shown import decoded
 
 _is_sound_id = re.compile(r"[A-Za-z0-9-]{1,64}").fullmatch
 _is_md5 = re.compile(r"[0-9A-Fa-f]{32}").fullmatch
+_is_folder = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _LARGEST = 2**62
+
+LONGEST_TEXT = 1000
+"""Characters of a name or a kind that are kept: more than any file system has, and than was ever sent (240)."""
 
 
 class RowReader:
-    """Reads the rows of one answer; `names` are its columns (interface section 2).
+    """Reads the rows of one answer; `names` are its columns (interface section 2), `secrets` are hidden in texts.
 
     Rows in which no asset can be seen are counted in `unreadable`: one bad name must not hide a whole folder.
     """
 
-    def __init__(self, names: Sequence[object]) -> None:
+    def __init__(self, names: Sequence[object], secrets: Sequence[str] = ()) -> None:
         self.unreadable = 0
+        self._secrets = tuple(secrets)
         # Lower case on one database, upper case on another (observed).
         self.names = tuple(name.lower() if isinstance(name, str) else "" for name in names)
         self._width = len(self.names)
@@ -44,7 +50,8 @@ class RowReader:
             if error is not None:
                 raise error
         assetid = columns.get("id")
-        if not isinstance(assetid, str) or not _is_sound_id(assetid):
+        # A service that gives the API key for an id must not bring it into the ledger.
+        if not isinstance(assetid, str) or not _is_sound_id(assetid) or self._hidden(assetid) is not assetid:
             if "id" not in columns:
                 raise refusal_in(columns) or BadAnswer("the search answer has rows without ids")
             self.unreadable += 1
@@ -57,14 +64,31 @@ class RowReader:
         kind = get("kind")
         return Asset(
             assetid,
-            folder if isinstance(folder, str) else text_of(folder),
+            self._folder(folder if isinstance(folder, str) else text_of(folder)),
             # Not trimmed: a blank at its end belongs to the name.
-            name if isinstance(name, str) else text_of(name),
+            self._text(name if isinstance(name, str) else text_of(name)),
             size if size is not None else _size(get("size_num")),
             md5.upper() if isinstance(md5, str) and _is_md5(md5) else None,
-            kind if isinstance(kind, str) else text_of(kind),
+            self._text(kind if isinstance(kind, str) else text_of(kind)),
             columns,
         )
+
+    def _text(self, text: str) -> str:
+        """Give a text as it may be kept: not endless, without the secrets, without halves of characters."""
+        if len(text) > LONGEST_TEXT:
+            text = text[:LONGEST_TEXT]
+        # JSON can write half a character (`\\ud800`), which no database takes.
+        return self._hidden(text if text.isascii() else decoded(text))
+
+    def _folder(self, folder: str) -> str:
+        """Give a folder's id, empty for what is none: it goes into the next query."""
+        return folder if _is_folder(folder) and self._hidden(folder) is folder else ""
+
+    def _hidden(self, text: str) -> str:
+        for secret in self._secrets:
+            if secret in text:
+                text = text.replace(secret, "***")
+        return text
 
 
 def _size(value: object) -> int | None:

@@ -10,7 +10,17 @@ from datetime import UTC, datetime
 
 from assetsync.errors import UsageError
 from assetsync.model import SearchRequest
-from assetsync.service.query import all_of, custom_field, field, ids_query, labels, like_pattern, term, wildcard
+from assetsync.service.query import (
+    all_of,
+    custom_field,
+    field,
+    ids_query,
+    labels,
+    like_pattern,
+    narrowed,
+    term,
+    wildcard,
+)
 
 __all__ = [
     "all_of",
@@ -20,6 +30,7 @@ __all__ = [
     "ids_query",
     "labels",
     "like_pattern",
+    "narrowed",
     "term",
     "wildcard",
 ]
@@ -36,7 +47,8 @@ _DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)|(\d{4})(\d\d)(\d\d)", re.ASCII)
 _COMPACT_DAY = re.compile(r"\d{8}", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 # A comma list of folders is taken too (observed, with dbdirect).
-_FOLDERS = re.compile(r"[A-Za-z0-9-]{1,64}(?:,[A-Za-z0-9-]{1,64})*")
+_FOLDERS = re.compile(r"[A-Za-z0-9_-]{1,64}(?:,[A-Za-z0-9_-]{1,64})*")
+_MOST_ROWS = 2**31 - 1  # what a database takes for a number
 _TEXTS = (
     "folderid",
     "show",
@@ -67,10 +79,13 @@ def form_of(request: SearchRequest) -> list[tuple[str, str]]:
             _check_text(name, value)
             fields.append((name, value))
     _check_together(request)
-    for name, number in (("startrow", request.startrow), ("maxrows", request.maxrows)):
+    for name, number, least, hint in (
+        ("startrow", request.startrow, 1, "rows count from 1"),
+        ("maxrows", request.maxrows, 0, "give how many rows, or 0 for all (observed)"),
+    ):
         if number is not None:
-            if number < 1:
-                raise _wrong(name, f"is {number}", "rows count from 1")
+            if not least <= number <= _MOST_ROWS:
+                raise _wrong(name, f"is {number}", hint)
             fields.append((name, str(number)))
     if request.showrenditions is not None:
         fields.append(("showrenditions", "true" if request.showrenditions else "false"))
@@ -86,7 +101,7 @@ def _check_text(name: str, value: str) -> None:
             raise _wrong(name, f"is {value[:40]!r}", f"use one of {choices}")
     elif name == "folderid":
         if not _FOLDERS.fullmatch(value):
-            raise _wrong(name, f"is {value[:80]!r}", "a folder id has 1 to 64 letters, digits and -")
+            raise _wrong(name, f"is {value[:80]!r}", "a folder id has 1 to 64 letters, digits, _ and -")
     elif name in ("datecreate", "datechange"):
         _day(name, value)
     elif name.endswith("range"):

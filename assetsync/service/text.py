@@ -11,7 +11,7 @@ from typing import cast
 
 from assetsync.errors import BadAnswer
 
-VALUE_LIMIT = 4 * 1024 * 1024
+VALUE_LIMIT = 1024 * 1024
 """Characters that one value (a row, a name) may have; beyond it the answer is given up."""
 
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]+)", re.IGNORECASE)
@@ -29,7 +29,8 @@ _CODECS = {
 _BLANK = re.compile(r"[ \t\r\n\f\v]*")
 _WHOLE_ROW = re.compile(r'\[(?:[^"\[\]]|"(?:[^"\\]|\\.)*+")*+\]', re.DOTALL)
 # Control characters stand raw in names and keywords (observed): strict=False takes them.
-_scan = json.JSONDecoder(strict=False).raw_decode
+# NaN and the infinities are no JSON, and nothing behind here expects them.
+_scan = json.JSONDecoder(strict=False, parse_constant=lambda _name: None).raw_decode
 
 
 class _Malformed:
@@ -53,7 +54,13 @@ class SlidingText:
         self._decoder = codecs.getincrementaldecoder(charset)(errors="replace")
         self._window = ""
         self._at = 0
+        self._forgotten = 0
         self._ended = False
+
+    @property
+    def position(self) -> int:
+        """Characters taken so far."""
+        return self._forgotten + self._at
 
     def peek(self) -> str:
         """Give the next character that is not blank without taking it; empty at the end."""
@@ -161,6 +168,7 @@ class SlidingText:
                 text = self._decoder.decode(chunk)
             parts.append(text)
             length += len(text)
+        self._forgotten += self._at
         self._window, self._at = "".join(parts), 0
         return length > before
 

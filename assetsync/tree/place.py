@@ -89,7 +89,7 @@ def network_mounts(root: bytes) -> list[bytes]:
 
 
 def _table() -> list[Mount]:
-    with open(MOUNTS, "rb") as file:  # noqa: PTH123 - not a file of the tree
+    with open(MOUNTS, "rb") as file:
         return mounts(file.read())
 
 

@@ -110,3 +110,14 @@ def test_a_ledger_in_a_folder_that_is_missing_is_an_error(site):
     site.configure()
     result = site.run("check", "--json")
     assert (result.code, _levels(result.only)["ledger"]) == (2, {"error"})
+
+
+@pytest.mark.parametrize("said", ["debug: true", "emailto: dam@example.com"])
+def test_a_mapping_that_lets_the_service_mail_the_key_is_warned_of(site, said):
+    text = site.config.read_text().replace('AA"}', f'AA", upload: {{{said}}}}}')
+    site.config.write_text(text)
+    result = site.run("check", "--json")
+    assert result.code == 0
+    (finding,) = [finding for finding in result.only["findings"] if finding["what"] == "folders"]
+    assert finding["level"] == "warning"
+    assert "the API key included" in finding["message"]

@@ -51,7 +51,7 @@ def asset(assetid=SOUND) -> str:
         ("upload-unknown-folder", Answer.REFUSED, "unknown_folder", Fault.FOLDER),
         ("upload-no-filedata", Answer.REFUSED, "no_filedata", Fault.FILE),
         ("upload-empty-file", Answer.REFUSED, "empty_file", Fault.FILE),
-        ("upload-no-destfolderid", Answer.DOUBT, "unknown_message", Fault.SERVICE),
+        ("upload-no-destfolderid", Answer.DOUBT, "error_at_line", Fault.SERVICE),
         ("upload-database-down", Answer.DOUBT, "unreadable_answer", Fault.SERVICE),
     ],
 )

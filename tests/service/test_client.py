@@ -1,7 +1,5 @@
 """The client against real sockets: what each way of failing means, and where the key goes."""
 
-# ruff: noqa: PLR0917 - pytest passes fixtures by name
-
 import json
 import logging
 import socket

@@ -1,11 +1,15 @@
 """The answer of searchIndex in the forms in which it was seen or documented."""
 
+from itertools import chain
+from urllib.parse import urlencode
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused
-from assetsync.service.indexing import read_index_answer
+from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused, UsageError
+from assetsync.service.call import index_call
+from assetsync.service.indexing import BATCH_COUNT, BATCH_LENGTH, batches, read_index_answer
 
 JSON = "application/json;charset=ISO-8859-1"
 
@@ -71,3 +75,27 @@ def test_rubbish_is_a_clear_error_or_two_texts(body):
     except ServiceError:
         return
     assert code
+
+
+@given(st.lists(st.from_regex("[A-Za-z0-9-]{1,64}", fullmatch=True).filter(lambda i: i.lower() != "all"), max_size=500))
+def test_batches_hold_every_id_once_in_order_and_fit_into_a_call(ids):
+    cut = list(batches(ids))
+    assert list(chain.from_iterable(cut)) == list(dict.fromkeys(ids))
+    for batch in cut:
+        assert 1 <= len(batch) <= BATCH_COUNT
+        assert len(urlencode(index_call(batch).fields)) <= BATCH_LENGTH + len("assetid=")
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "sizes"), [(32, 450, [200, 200, 50]), (64, 210, [104, 104, 2]), (1, 36, [36]), (32, 0, [])]
+)
+def test_a_batch_is_bounded_by_number_and_by_length(length, count, sizes):
+    alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    ids = [alphabet[number] if length == 1 else f"{number:0{length}X}" for number in range(count)]
+    assert [len(batch) for batch in batches(ids)] == sizes
+
+
+@pytest.mark.parametrize("ids", [["all"], ["A1", "ALL"], ["A1", "A 2"], [""]])
+def test_what_is_no_id_is_in_no_batch(ids):
+    with pytest.raises(UsageError, match="is not an asset id"):
+        list(batches(ids))

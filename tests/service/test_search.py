@@ -15,6 +15,9 @@ STOP = "2026-11-22 00:00:00"
     [
         (SearchRequest("note"), [("searchfor", "note")]),
         (SearchRequest("x", folderid="F-1,F2"), [("searchfor", "x"), ("folderid", "F-1,F2")]),
+        # Whatever the configuration takes for a destfolderid.
+        (SearchRequest("x", folderid="f_1"), [("searchfor", "x"), ("folderid", "f_1")]),
+        (SearchRequest("x", maxrows=0), [("searchfor", "x"), ("maxrows", "0")]),
         (SearchRequest("x", show="doc", doctype="pdf"), [("searchfor", "x"), ("show", "doc"), ("doctype", "pdf")]),
         (SearchRequest("x", datecreate="2026-02-28"), [("searchfor", "x"), ("datecreate", "2026-02-28")]),
         (SearchRequest("x", datechange="20240229"), [("searchfor", "x"), ("datechange", "20240229")]),

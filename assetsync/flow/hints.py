@@ -1,0 +1,106 @@
+"""Paths that something happened at, on their way to a look: in memory, each once, with a limit.
+
+Beyond the limit nothing is kept, and a scan is asked for instead. A hint is never believed: the look decides.
+"""
+
+import threading
+
+import structlog
+
+from assetsync.core.names import printable
+from assetsync.core.sidecar import is_sidecar_name
+from assetsync.errors import FileUnreadable, RootMissing
+from assetsync.flow.beside import spoken_of
+from assetsync.flow.edges import Edges
+from assetsync.flow.intake import Intake
+from assetsync.flow.plan import Plan
+from assetsync.flow.told import Sidecars
+from assetsync.ledger.intake import SidecarChange
+
+log = structlog.get_logger()
+
+_MOST = 100_000
+
+
+class Hints:
+    """Filled by the watcher's threads, emptied by the one that looks."""
+
+    def __init__(self, *, most: int = _MOST) -> None:
+        self._most = most
+        self._condition = threading.Condition()
+        self._paths: dict[bytes, None] = {}
+        self._overflowed = False
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def add(self, path: bytes) -> None:
+        """Keep a path for a look; never blocks for long."""
+        with self._condition:
+            if len(self._paths) >= self._most:
+                self._overflowed = True
+                return
+            self._paths[path] = None
+            self._condition.notify()
+
+    def wake(self) -> None:
+        """Let a waiting `take` return."""
+        with self._condition:
+            self._condition.notify_all()
+
+    def take(self, patience: float, most: int = 500) -> list[bytes]:
+        """Give the oldest paths, waiting up to `patience` seconds for the first."""
+        with self._condition:
+            if not self._paths and patience > 0:
+                self._condition.wait(patience)
+            taken = list(self._paths)[:most] if len(self._paths) > most else list(self._paths)
+            for path in taken:
+                del self._paths[path]
+            return taken
+
+    def overflowed(self) -> bool:
+        """Tell once whether hints were dropped since it was asked last."""
+        with self._condition:
+            was, self._overflowed = self._overflowed, False
+            return was
+
+
+class Looker:
+    """Looks at hinted paths and at those that are settling; used by one thread."""
+
+    def __init__(self, edges: Edges, plan: Plan, intake: Intake, hints: Hints, sidecars: Sidecars) -> None:
+        self._ledger = edges.ledger
+        self._tree = edges.tree
+        self._clock = edges.clock
+        self._plan = plan
+        self._intake = intake
+        self._settling = intake.settling
+        self._sidecars = sidecars
+        self._hints = hints
+
+    def step(self, patience: float) -> int:
+        """Take what is hinted and due, waiting up to `patience` seconds for it; gives how many files may be due now."""
+        due = self._settling.next_due()
+        if due is not None:
+            patience = min(patience, max(0.0, due - self._clock.steady()))
+        queued = 0
+        for path in self._hints.take(patience):
+            if self._is_sidecar(path):
+                self._look_at_sidecar(path)
+                queued += 1
+            else:
+                queued += self._intake.look(path)
+        return queued + self._intake.look_again()
+
+    def _is_sidecar(self, path: bytes) -> bool:
+        mapping = self._plan.covers(path)
+        return mapping is not None and self._plan.sidecars_on(mapping) and is_sidecar_name(path)
+
+    def _look_at_sidecar(self, path: bytes) -> None:
+        try:
+            stat = self._tree.lstat(path)
+        except (FileUnreadable, RootMissing) as error:
+            log.warning("cannot be looked at", path=printable(path), why=str(error))
+            return
+        self._sidecars.forget()
+        self._ledger.intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], self._clock.now())

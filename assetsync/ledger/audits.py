@@ -1,0 +1,102 @@
+"""What an audit of a folder compares with, and what it found."""
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
+from assetsync.ledger.store import Store
+from assetsync.model import Asset
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """How many verified assets a folder should hold, and how many of them an audit did not meet."""
+
+    verified: int
+    missing: int
+
+
+class Audits:
+    """The ledger's side of auditing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def live(self, assetids: Sequence[str]) -> dict[str, FileRow]:
+        """Give the live rows of these ids."""
+        marks = ", ".join("?" * len(assetids))
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid IN ({marks})"
+        return {str(row["assetid"]): file_row(row) for row in self._store.rows(sql, *assetids)}
+
+    def history(self, assetids: Sequence[str]) -> set[str]:
+        """Tell which of these ids belong to versions that are no longer wanted."""
+        marks = ", ".join("?" * len(assetids))
+        sql = f"SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid IN ({marks})"
+        return {str(row[0]) for row in self._store.rows(sql, *assetids)}
+
+    def equal_content(self, folder: str, assets: Collection[Asset]) -> dict[str, FileRow]:
+        """Give, for assets that no row owns, a live row of the same content in the folder."""
+        found = {}
+        for asset in assets:
+            if asset.md5 is None or asset.size is None:
+                continue
+            rows = self._store.rows(
+                f"SELECT {FILE_COLUMNS} FROM files WHERE destfolderid = ? AND size = ? AND md5 = ?"
+                " AND state IN ('stored', 'verified') LIMIT 1",
+                folder,
+                asset.size,
+                asset.md5,
+            )
+            if rows:
+                found[asset.id] = file_row(rows[0])
+        return found
+
+    def sent_as(self, folder: str, name: str) -> FileRow | None:
+        """Give a file that was sent into the folder under this name, in an attempt that ended in doubt."""
+        rows = self._store.rows(
+            "SELECT file_id FROM attempts WHERE destfolderid = ? AND folded_name = ? AND why IS NOT NULL"
+            " AND result IN ('absent', 'damaged', 'found', 'resolved') ORDER BY id DESC LIMIT 1",
+            folder,
+            name.casefold(),
+        )
+        if not rows:
+            return None
+        found = self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", rows[0][0])
+        return file_row(found[0]) if found else None
+
+    def met(self, file_ids: Sequence[int], at: float) -> None:
+        """Record that an audit begun `at` met these rows' assets."""
+        self._store.write(
+            lambda conn: conn.executemany("UPDATE files SET audited_at = ? WHERE id = ?", [(at, i) for i in file_ids])
+        )
+
+    def expected(self, folder: str, at: float) -> Expectation:
+        """Count what the audit begun `at` should have met in the folder; what was verified since does not count."""
+        row = self._store.rows(
+            "SELECT COUNT(*), SUM(audited_at IS NULL OR audited_at < ?1) FROM files WHERE state = 'verified'"
+            " AND asset_folder = ?2 AND verified_at < ?1",
+            at,
+            folder,
+        )[0]
+        return Expectation(int(row[0]), int(row[1] or 0))
+
+    def unmet(self, folder: str, at: float, limit: int) -> list[FileRow]:
+        """Give verified rows of the folder whose assets the audit did not meet."""
+        sql = (
+            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'verified' AND asset_folder = ? AND verified_at < ?"
+            " AND (audited_at IS NULL OR audited_at < ?) ORDER BY id LIMIT ?"
+        )
+        return [file_row(row) for row in self._store.rows(sql, folder, at, at, limit)]
+
+    def explain(self, found: Sequence[tuple[str, str, FileRow | None]]) -> None:
+        """Say of sighted assets what the audit takes them for: (id, why, the file it is about)."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            conn.executemany(
+                "UPDATE sightings SET why = ?, file_id = ?, path = ? WHERE assetid = ? AND why IN ('', 'unknown')",
+                [(why, row.id if row else None, row.path if row else None, assetid) for assetid, why, row in found],
+            )
+
+        if found:
+            self._store.write(work)

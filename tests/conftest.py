@@ -1,0 +1,39 @@
+"""Options of the whole suite."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .world import ManualClock, World
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", default=False, help="explore further and simulate longer")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(time.time() + 86_400)
+
+
+@pytest.fixture
+def make_world(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., World]]:
+    """Make a site; keywords are sections of its configuration. Each call is another site."""
+    worlds: list[World] = []
+
+    def make(base: Path | None = None, **said) -> World:
+        base = base or tmp_path / f"site-{len(worlds)}"
+        base.mkdir(exist_ok=True)
+        worlds.append(World(base, clock, **said))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    return make_world()

@@ -1,0 +1,243 @@
+"""Doubts decided: each rule of the protocol a row, the rule in the row's name."""
+
+from dataclasses import replace
+
+import pytest
+
+from assetsync.core.doubt import (
+    MAX_ABSENCES,
+    UNPROCESSED_PATIENCE,
+    Doubt,
+    Grace,
+    Judgement,
+    Sight,
+    Verdict,
+    is_damaged,
+    is_equal,
+    judge,
+)
+from assetsync.model import Asset
+
+SECONDS = 120.0
+MINE = Doubt(size=100, md5="AA", handed=100, handed_md5="AA", since=1000.0)
+CUT = replace(MINE, handed=60, handed_md5="C6")
+CRASHED = replace(MINE, handed=None, handed_md5=None)
+UNHASHED = replace(MINE, md5=None)
+YOUNG = Grace("boot", 0.0, 60.0)
+OVER = Grace("boot", 0.0, 120.0)
+
+
+def asset(assetid: str = "1", *, size: int | None = 100, md5: str | None = "AA", folder: str = "F") -> Asset:
+    return Asset(assetid, folder, "x.jpg", size, md5, "img")
+
+
+EQUAL = Sight(asset())
+OTHER = Sight(asset(md5="BB"))
+SMALLER = Sight(asset(size=60, md5="C6"))
+UNPROCESSED = Sight(asset(size=0, md5=None))
+NO_MD5 = Sight(asset(md5=None))
+
+
+@pytest.mark.parametrize(
+    ("rule", "doubt", "sight", "expected"),
+    [
+        ("same MD5 and size is equal", MINE, EQUAL, True),
+        ("another MD5 is not equal", MINE, OTHER, False),
+        ("another size is not equal whatever the MD5", MINE, Sight(asset(size=99)), False),
+        ("the MD5 decides where the size is not given", MINE, Sight(asset(size=None)), True),
+        ("the MD5 decides and never the name", MINE, Sight(asset(), named=False), True),
+        ("the MD5 decides though it was there before", MINE, Sight(asset(), before=True), True),
+        ("without MD5 same size and name is equal", MINE, NO_MD5, True),
+        ("without MD5 another name is not equal", MINE, replace(NO_MD5, named=False), False),
+        ("without MD5 what was there before is not equal", MINE, replace(NO_MD5, before=True), False),
+        ("without our own digest same size and name is equal", UNHASHED, OTHER, True),
+        ("without our own digest what was before is not", UNHASHED, replace(OTHER, before=True), False),
+        ("neither size nor MD5 is nothing to believe", MINE, Sight(asset(size=None, md5=None)), False),
+        ("what is not processed is not equal", MINE, UNPROCESSED, False),
+    ],
+)
+def test_equal(rule: str, doubt: Doubt, sight: Sight, expected: bool):
+    assert is_equal(doubt, sight) is expected, rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "doubt", "sight", "expected"),
+    [
+        ("the MD5 of the bytes handed over is proof", CUT, SMALLER, True),
+        ("the MD5 of fewer bytes of what was sent is proof", MINE, replace(SMALLER, prefix="C6"), True),
+        ("a part of the boundary behind the file is proof", MINE, Sight(asset(size=104, md5="D4"), prefix="D4"), True),
+        ("after a crash the prefix is proof alone", CRASHED, replace(SMALLER, prefix="C6"), True),
+        ("another MD5 than the prefix is no proof", MINE, replace(SMALLER, prefix="C7"), False),
+        ("a smaller asset of the name is no proof", MINE, SMALLER, False),
+        ("the MD5 handed over is no proof at another size", CUT, Sight(asset(size=59, md5="C6")), False),
+        ("without MD5 there is no proof", CUT, Sight(asset(size=60, md5=None)), False),
+        ("without digests on either side there is no proof", CRASHED, Sight(asset(size=60, md5=None)), False),
+        ("what was there before is not this cut", CUT, replace(SMALLER, before=True), False),
+        ("another name is not this cut", CUT, replace(SMALLER, named=False), False),
+        ("an asset of the whole size is not a cut", replace(MINE, handed_md5="BB"), replace(OTHER, prefix="BB"), False),
+        ("what is not processed is not damaged yet", CUT, UNPROCESSED, False),
+    ],
+)
+def test_damaged(rule: str, doubt: Doubt, sight: Sight, expected: bool):
+    assert is_damaged(doubt, sight) is expected, rule
+
+
+def found(assetid: str, *doubled: str) -> Verdict:
+    return Verdict(Judgement.FOUND, assetid, "F", doubled=doubled)
+
+
+def second(sight: Sight, assetid: str) -> Sight:
+    return replace(sight, asset=replace(sight.asset, id=assetid))
+
+
+@pytest.mark.parametrize(
+    ("rule", "sights", "expected"),
+    [
+        ("5 equal and free is adopted", [EQUAL], found("1")),
+        ("5 equal is adopted at once and needs no grace", [OTHER, second(EQUAL, "2")], found("2")),
+        ("5 equal under another name is adopted", [replace(EQUAL, named=False)], found("1")),
+        ("5 equal from before is adopted", [replace(EQUAL, before=True)], found("1")),
+        ("5 the name sent is preferred", [replace(EQUAL, named=False), second(EQUAL, "2")], found("2", "1")),
+        ("5 what is new is preferred", [replace(EQUAL, before=True), second(EQUAL, "2")], found("2")),
+        ("5 equal ones are told apart by their id", [second(EQUAL, "2"), EQUAL], found("1", "2")),
+        ("5 what is left over is doubled", [EQUAL, second(EQUAL, "2"), second(EQUAL, "3")], found("1", "2", "3")),
+        ("5 what is left from before is not", [EQUAL, second(replace(EQUAL, before=True), "2")], found("1")),
+        ("5 a claimed one is left for its attempt", [replace(EQUAL, claimed=True), second(EQUAL, "2")], found("2")),
+        ("5 equal goes before damaged", [replace(SMALLER, prefix="C6"), second(EQUAL, "2")], found("2")),
+        ("5 equal goes before not processed", [UNPROCESSED, second(EQUAL, "2")], found("2")),
+    ],
+)
+@pytest.mark.parametrize("grace", [YOUNG, OVER], ids=["within the grace", "after it"])
+def test_found(rule: str, sights: list[Sight], expected: Verdict, grace: Grace):
+    assert judge(MINE, sights, grace, SECONDS, 1000.0) == expected, rule
+
+
+PROOF = replace(SMALLER, prefix="C6")
+ABSENT_BEFORE = replace(MINE, absences=MAX_ABSENCES - 1)
+
+# Judgement, the asset it rests on, and whether the look-up counts for the grace.
+WAIT = (Judgement.WAIT, None, False)
+COUNTS = (Judgement.WAIT, None, True)
+ABSENT = (Judgement.ABSENT, None, False)
+A_PERSON = (Judgement.UNDECIDABLE, None, False)
+
+
+@pytest.mark.parametrize(
+    ("rule", "doubt", "sights", "grace", "expected"),
+    [
+        ("5 an equal one that is claimed is waited for", MINE, [replace(EQUAL, claimed=True)], OVER, WAIT),
+        ("5 an owned one is no find", MINE, [replace(EQUAL, owned=True)], YOUNG, COUNTS),
+        ("5 an owned one is none after the grace either", MINE, [replace(EQUAL, owned=True)], OVER, ABSENT),
+        ("5 proof ends the doubt", MINE, [PROOF], YOUNG, (Judgement.DAMAGED, "1", False)),
+        ("5 what another row owns is not damaged", MINE, [replace(PROOF, owned=True)], YOUNG, COUNTS),
+        ("5 what is claimed is not damaged", MINE, [replace(PROOF, claimed=True)], YOUNG, COUNTS),
+        ("5 proof goes first", MINE, [UNPROCESSED, second(PROOF, "2")], YOUNG, (Judgement.DAMAGED, "2", False)),
+        ("5 without proof the grace runs", MINE, [SMALLER], YOUNG, COUNTS),
+        ("5 without proof it is absent after the grace", MINE, [SMALLER], OVER, ABSENT),
+        ("5 not processed is waited for", MINE, [UNPROCESSED], YOUNG, WAIT),
+        ("5 not processed is waited for after the grace", MINE, [UNPROCESSED], OVER, WAIT),
+        ("5 not processed before the attempt is not ours", MINE, [replace(UNPROCESSED, before=True)], OVER, ABSENT),
+        ("5 not processed and owned is not ours", MINE, [replace(UNPROCESSED, owned=True)], OVER, ABSENT),
+        ("5 not processed under another name is not ours", MINE, [replace(UNPROCESSED, named=False)], OVER, ABSENT),
+        ("5 nothing there within the grace is waited for", MINE, [], YOUNG, COUNTS),
+        ("5 nothing there after the grace is absent", MINE, [], OVER, ABSENT),
+        ("5 absent the fourth time is sent again", replace(MINE, absences=MAX_ABSENCES - 2), [], OVER, ABSENT),
+        ("5 absent the fifth time is a person's matter", ABSENT_BEFORE, [], OVER, A_PERSON),
+        ("5 damaged the fifth time too", ABSENT_BEFORE, [PROOF], YOUNG, (Judgement.UNDECIDABLE, "1", False)),
+        ("7 an accepted id that is not shown is waited for", replace(MINE, accepted_id="9"), [], YOUNG, COUNTS),
+        ("7 an accepted id that never shows is a person's", replace(MINE, accepted_id="9"), [], OVER, A_PERSON),
+    ],
+)
+def test_not_found(
+    *, rule: str, doubt: Doubt, sights: list[Sight], grace: Grace, expected: tuple[Judgement, str | None, bool]
+):
+    verdict = judge(doubt, sights, grace, SECONDS, 1000.0)
+    assert (verdict.judgement, verdict.assetid, verdict.counts_for_grace) == expected, rule
+    assert verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "sights", "after", "expected"),
+    [
+        ("5 not processed for 24 hours is waited for", [UNPROCESSED], UNPROCESSED_PATIENCE, Judgement.WAIT),
+        ("5 not processed for longer is a person's", [UNPROCESSED], UNPROCESSED_PATIENCE + 1, Judgement.UNDECIDABLE),
+        ("5 the wall clock does not run out the grace", [], UNPROCESSED_PATIENCE + 1, Judgement.WAIT),
+    ],
+)
+def test_long_after(rule: str, sights: list[Sight], after: float, expected: Judgement):
+    assert judge(MINE, sights, YOUNG, SECONDS, MINE.since + after).judgement is expected, rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "sight", "suspected"),
+    [
+        ("5 a smaller one of the name is suspected", SMALLER, ("1",)),
+        ("5 one of the size and another MD5 is suspected", OTHER, ("1",)),
+        ("5 what was there before is not suspected", replace(SMALLER, before=True), ()),
+        ("5 another name is not suspected", replace(SMALLER, named=False), ()),
+        ("5 an owned one is not suspected", replace(SMALLER, owned=True), ()),
+    ],
+)
+@pytest.mark.parametrize("grace", [YOUNG, OVER], ids=["within the grace", "after it"])
+def test_suspected(rule: str, sight: Sight, suspected: tuple[str, ...], grace: Grace):
+    assert judge(MINE, [sight], grace, SECONDS, 1000.0).suspected == suspected, rule
+
+
+REFUSED = replace(MINE, refused_as_duplicate=True)
+ELSEWHERE = Sight(asset("7", folder="G"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "sight", "grace", "expected"),
+    [
+        ("6 a free copy is adopted", EQUAL, YOUNG, (Judgement.FOUND, "1", "F")),
+        ("6 a free copy in another folder is adopted", ELSEWHERE, YOUNG, (Judgement.FOUND, "7", "G")),
+        ("6 another row's is named", replace(ELSEWHERE, owned=True), YOUNG, (Judgement.UNDECIDABLE, "7", "G")),
+        ("6 no copy within the grace is waited for", OTHER, YOUNG, (Judgement.WAIT, None, None)),
+        ("6 no copy after the grace is never queued", OTHER, OVER, (Judgement.UNDECIDABLE, None, None)),
+        ("6 a cut of it does not queue it again", PROOF, OVER, (Judgement.UNDECIDABLE, None, None)),
+    ],
+)
+def test_refused_as_a_duplicate(
+    rule: str, sight: Sight, grace: Grace, expected: tuple[Judgement, str | None, str | None]
+):
+    verdict = judge(REFUSED, [sight], grace, SECONDS, 1000.0)
+    assert (verdict.judgement, verdict.assetid, verdict.folder_id) == expected, rule
+    assert verdict.counts_for_grace is (verdict.judgement is Judgement.WAIT)
+
+
+Looks = list[tuple[float, float, str]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "looks", "expected"),
+    [
+        ("the span opens at the end of the first look-up", [(10, 12, "a")], Grace("a", 12, 12)),
+        ("the span reaches to the start of the last", [(10, 12, "a"), (40, 45, "a")], Grace("a", 12, 40)),
+        ("half the grace is no gap", [(0, 0, "a"), (60, 60, "a")], Grace("a", 0, 60)),
+        ("more than half the grace is a gap and begins anew", [(0, 0, "a"), (61, 61, "a")], Grace("a", 61, 61)),
+        ("waiting for the answer counts to the gap", [(0, 0, "a"), (30, 61, "a")], Grace("a", 61, 61)),
+        ("another boot begins anew", [(0, 0, "a"), (30, 30, "a"), (40, 41, "b")], Grace("b", 41, 41)),
+        ("a clock that stands behind begins anew", [(50, 50, "a"), (40, 41, "a")], Grace("a", 41, 41)),
+        ("a look-up answered at once after another adds nothing", [(10, 12, "a"), (12, 12, "a")], Grace("a", 12, 12)),
+    ],
+)
+def test_grace_counts(rule: str, looks: Looks, expected: Grace):
+    grace = Grace()
+    for started, ended, boot in looks:
+        grace = grace.answered(started, ended, boot, SECONDS)
+    assert grace == expected, rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "grace", "expected"),
+    [
+        ("no look-up is no grace", Grace(), False),
+        ("one look-up is no grace", Grace("a", 500, 500), False),
+        ("a span shorter than the grace is not over", Grace("a", 0, 119.9), False),
+        ("a span as long as the grace is over", Grace("a", 0, 120), True),
+        ("a span that was never answered is not over", Grace("", 0, 500), False),
+    ],
+)
+def test_grace_is_over(rule: str, grace: Grace, expected: bool):
+    assert grace.over(SECONDS) is expected, rule

@@ -1,0 +1,77 @@
+"""Whether a name that came back may be the one that was sent."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assetsync.core.naming import is_exactly, is_others, may_be
+from assetsync.service.query import like_pattern
+
+
+# Sent, shown: what a live installation made of names (observed), and what it did not.
+@pytest.mark.parametrize(
+    ("sent", "shown", "expected"),
+    [
+        ("a.jpg", "a.jpg", True),
+        ("a.jpg", "A.JPG", True),
+        ("Grüße 東京.jpg", "Grue_.jpg", True),
+        ("Grüße 東京.jpg", "Gr??e ??.jpg", True),
+        ("Grüße.jpg", "Grusse.jpg", True),
+        ("a b.jpg", "a_b.jpg", True),
+        ("日本語.jpg", ".jpg", True),
+        ('a"b.jpg', "a%22b.jpg", True),
+        ("é", "", True),
+        ("a.jpg", "b.jpg", False),
+        ("a.jpg", "a.jpg.bak", False),
+        ("a.jpg", "xa.jpg", False),
+        ("a+b.jpg", "a+b.jpg", True),
+        ("a\nb", "a\nb", True),
+        ("été.jpg", "t.jpg", True),
+        ("été.jpg", "e.jpg", False),
+    ],
+)
+def test_a_name_may_be_what_the_service_made_of_another(sent, shown, expected):
+    assert may_be(sent, shown) is expected
+
+
+def test_a_name_of_many_gaps_is_compared_in_no_time():
+    sent = "aé" * 60 + "b.jpg"
+    started = time.perf_counter()
+    assert not may_be(sent, "a" * 240)
+    assert may_be(sent, "ae" * 60 + "b.jpg")
+    assert time.perf_counter() - started < 1.0
+
+
+NAMES = st.text(st.sampled_from("abé東_. %-"), min_size=1, max_size=9)
+
+
+@given(sent=NAMES, shown=NAMES)
+def test_a_name_may_be_another_exactly_where_the_look_up_by_pattern_shows_it(sent, shown):
+    pattern = like_pattern(sent)
+    like = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in pattern)
+    assert may_be(sent, shown) or re.fullmatch(like, shown, re.IGNORECASE | re.DOTALL) is None
+
+
+@given(name=NAMES)
+def test_every_name_may_be_itself(name):
+    assert may_be(name, name)
+    assert is_exactly(name, name.upper())
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "shown", "expected"),
+    [
+        ("a.jpg", "b.jpg", "a.jpg", False),
+        ("a.jpg", "b.jpg", "b.jpg", True),
+        ("a.jpg", "b.jpg", "c.jpg", False),
+        ("é.jpg", "è.jpg", "e.jpg", False),
+        ("é.jpg", "è.jpg", "è.jpg", True),
+        ("é.jpg", "x.jpg", "x.jpg", True),
+        ("é.jpg", "x.jpg", "É.jpg", False),
+    ],
+)
+def test_an_asset_points_to_another_attempt_by_a_name_that_is_more_the_others_than_mine(mine, other, shown, expected):
+    assert is_others(mine, other, shown) is expected

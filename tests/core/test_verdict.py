@@ -1,0 +1,40 @@
+"""What reading an asset back shows."""
+
+import pytest
+
+from assetsync.core.verdict import Expected, Reading, compare, next_look
+from assetsync.model import Asset
+
+MD5 = "0" * 32
+OTHER = "1" * 32
+
+
+def _asset(size: int | None = 10, md5: str | None = MD5, folder: str = "F") -> Asset:
+    return Asset("A", folder, "whatever.jpg", size, md5, "img")
+
+
+@pytest.mark.parametrize(
+    ("expected_md5", "asset", "reading", "named"),
+    [
+        (MD5, _asset(), Reading.EQUAL, ""),
+        (MD5, _asset(md5=None), Reading.EQUAL, ""),
+        (None, _asset(md5=OTHER), Reading.EQUAL, ""),
+        (MD5, _asset(size=None), Reading.EQUAL, ""),
+        (MD5, _asset(size=0, md5=None), Reading.NOT_YET, "not processed"),
+        (MD5, _asset(size=None, md5=None), Reading.NOT_YET, "not processed"),
+        (MD5, _asset(md5=OTHER), Reading.DIFFERENT, OTHER),
+        (MD5, _asset(size=11), Reading.DIFFERENT, "11 bytes"),
+        (MD5, _asset(size=11, md5=None), Reading.DIFFERENT, "11 bytes"),
+        (MD5, _asset(folder="G"), Reading.DIFFERENT, "folder G"),
+        (MD5, _asset(size=0, md5=None, folder="G"), Reading.NOT_YET, "not processed"),
+    ],
+)
+def test_an_asset_is_compared_by_what_the_service_gives_of_it(expected_md5, asset, reading, named):
+    found, difference = compare(Expected("F", 10, expected_md5), asset)
+    assert found is reading
+    assert named in difference
+
+
+@pytest.mark.parametrize(("waited", "longest", "seconds"), [(0, 60, 0.5), (3, 60, 1), (90, 60, 30), (9000, 60, 60)])
+def test_an_asset_is_looked_at_soon_at_first_and_then_at_leisure(waited, longest, seconds):
+    assert next_look(waited, longest) == seconds

@@ -1,0 +1,169 @@
+"""The model's look-ups: what the resolver shows to the real judgement, and what becomes of the verdict."""
+
+from functools import lru_cache
+
+from assetsync.core.doubt import Doubt, Grace, Judgement, Sight, Verdict, judge
+from assetsync.core.naming import is_others, may_be
+from assetsync.core.states import Event
+from assetsync.model import Asset, State
+
+from .model_world import (
+    GRACE,
+    TAIL,
+    Attempt,
+    Broken,
+    Look,
+    Scenario,
+    Step,
+    World,
+    happen,
+    label,
+    owners,
+    with_asset,
+    with_attempt,
+)
+
+_NOW = 100.0
+_EVENTS = {
+    Judgement.FOUND: Event.FOUND,
+    Judgement.DAMAGED: Event.DAMAGED,
+    Judgement.ABSENT: Event.ABSENT,
+    Judgement.UNDECIDABLE: Event.UNDECIDABLE,
+}
+
+
+def looks_for(s: Scenario, w: World, a: Attempt) -> bool:
+    """Whether a look-up is made for this attempt."""
+    if a.flies:
+        return "the grace begins after the attempt has ended" in s.without
+    return w.rows[a.file].state is State.IN_DOUBT
+
+
+def look_ends(s: Scenario, w: World, shown: tuple[bool, ...], words: str) -> Step:
+    """Judge each doubt that the answered look-up was for, one after the other, and remember what it showed."""
+    look = w.look
+    assert look is not None
+    w = w._replace(look=None)
+    said = []
+    for no in look.doubts:
+        for a in (a for a in w.attempts if a.no == no):
+            w, verdict = judged(s, w, a, look, shown)
+            said.append(f"{label(a.file)}: {verdict}")
+    return f"{words}: {', '.join(said) or 'nothing'}", w
+
+
+def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...]) -> tuple[World, str]:
+    order = (look.began, w.posts)
+    sights = tuple(sight(s, w, a, each, order) for each in enumerate(shown))
+    for i in range(len(shown)):
+        if w.assets[i].seen is None and not owners(w, i):
+            w = with_asset(w, i, w.assets[i]._replace(seen=order))
+    grace = counted(s, a, look)
+    if a.flies:
+        return with_attempt(w, a._replace(grace=kept(grace)), a.no), "counted"
+    content = s.contents[a.file]
+    handed = content[: a.handed] if a.handed >= 0 else None
+    absences = w.rows[a.file].absences
+    doubt = Doubt(len(content), content, handed=handed and len(handed), handed_md5=handed, absences=absences)
+    if "what is not processed may be ours" in s.without:
+        sights = tuple(each for each in sights if each.asset.processed)
+    verdict = decide(doubt, sights, grace)
+    if verdict.judgement is Judgement.WAIT:
+        after = kept(grace) if verdict.counts_for_grace else None
+        return with_attempt(w, a._replace(grace=after), a.no), "wait"
+    return ended(s, w, a, verdict), str(verdict.judgement)
+
+
+@lru_cache(maxsize=200_000)
+def decide(doubt: Doubt, sights: tuple[Sight, ...], grace: Grace) -> Verdict:
+    """The real judgement; equal questions are asked once."""
+    return judge(doubt, sights, grace, float(GRACE), 0.0)
+
+
+def sight(s: Scenario, w: World, a: Attempt, shown: tuple[int, bool], order: tuple[int, int]) -> Sight:
+    """What the resolver hands to the judgement about one asset."""
+    i, processed = shown
+    made = w.assets[i]
+    asset = show(i, made.name, made.content, processed, s.gives_md5)
+    size = asset.size or 0
+    mine = s.names[a.file]
+    sent = s.contents[a.file] + TAIL
+    seen_from, seen_to = made.seen or order
+    before = (seen_from if "before means before the attempt began" in s.without else seen_to) < a.no or made.explained
+    rivals = [r for r in w.attempts if r.no != a.no]
+    named = any(is_others(mine, s.names[r.file], made.name) for r in rivals)
+    flying = any(
+        r.flies and r.no <= seen_to and len(s.contents[r.file]) == size and asset.md5 in (None, s.contents[r.file])
+        for r in rivals
+    )
+    prefix = sent[:size] if s.gives_md5 and 0 < size <= len(sent) and size != len(s.contents[a.file]) else None
+    if "damage is proven" in s.without and asset.md5 is not None and size < len(s.contents[a.file]):
+        prefix = asset.md5
+    return Sight(
+        asset,
+        owned="an owned asset is not adopted" not in s.without and bool(owners(w, i)),
+        before="what was there before proves nothing" not in s.without and before,
+        claimed=(named and "a name points to its attempt" not in s.without)
+        or (flying and "an unanswered attempt keeps its asset" not in s.without),
+        named=may_be(mine, made.name),
+        prefix=prefix,
+    )
+
+
+@lru_cache(maxsize=1000)
+def show(i: int, name: str, content: str, processed: bool, gives_md5: bool) -> Asset:
+    """The row of a search answer."""
+    return Asset(
+        str(i), "F", name, len(content) if processed else 0, content if processed and gives_md5 else None, "img"
+    )
+
+
+def counted(s: Scenario, a: Attempt, look: Look) -> Grace:
+    """The grace after this look-up, by the real rule or by that rule with a part of it taken away."""
+    boot, age, span = a.grace or ("", 0, 0)
+    before = Grace(boot, _NOW - age - span, _NOW - age) if a.grace else Grace()
+    started, ended, now = _NOW - look.age, _NOW, "now"
+    match s.without:
+        case "an absence needs a grace":
+            return Grace(now, _NOW - GRACE, _NOW)
+        case "a gap begins the grace anew" if a.grace and boot == now:
+            return Grace(now, before.first, max(before.last, started))
+        case "a restart begins the grace anew" if a.grace:
+            now = boot
+        case "a look-up counts from when it was asked":
+            started = ended
+        case "waiting for an answer is a gap" if a.grace and boot == now and started - before.last <= GRACE / 2:
+            return Grace(now, before.first, max(before.last, started))
+        case _:
+            pass
+    return before.answered(started, ended, now, float(GRACE))
+
+
+def kept(grace: Grace) -> tuple[str, int, int]:
+    """A grace as ages; a span beyond the grace is as good as the grace."""
+    return grace.boot, int(_NOW - grace.last), min(int(grace.last - grace.first), GRACE)
+
+
+def ended(s: Scenario, w: World, a: Attempt, verdict: Verdict) -> World:
+    """End a doubt as the verdict says."""
+    f = a.file
+    asset = int(verdict.assetid) if verdict.assetid is not None else -1
+    event = _EVENTS[verdict.judgement]
+    if verdict.judgement is Judgement.FOUND:
+        w = happen(with_attempt(w, None, a.no), f, event, asset=asset, adopted=True)
+        if "an adoption begins the grace of its equals anew" in s.without:
+            return w
+        # It may have been an equal attempt's asset, and this attempt's own may be the one that is still to come.
+        equals = [other for other in w.attempts if s.contents[other.file] == s.contents[f]]
+        for other in equals:
+            w = with_attempt(w, other._replace(grace=None), other.no)
+        return w
+    if asset >= 0:
+        made = w.assets[asset]
+        # Two files of the same bytes have the same beginnings: which of them was cut makes no difference to anybody.
+        if made.file < 0 or s.contents[made.file] != s.contents[f] or made.content == s.contents[f]:
+            raise Broken(f"asset {asset} is called damaged and is no cut of {label(f)}")
+        w = with_asset(w, asset, made._replace(explained=True))
+    if verdict.judgement is Judgement.UNDECIDABLE:
+        return happen(with_attempt(w, a._replace(parked=True), a.no), f, event)
+    return happen(with_attempt(w, None, a.no), f, event, absences=w.rows[f].absences + 1)

@@ -1,0 +1,147 @@
+"""The values of the model's world, and how one becomes the next: no rule stands here."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from assetsync.core.states import Event, Facts, transition
+from assetsync.model import State
+
+GRACE = 4
+GAP = GRACE // 2 + 1
+"""Ticks of the shortest gap that must be noticed, and of the shortest hang."""
+
+TAIL = "~"
+"""What the closing boundary adds when a request is cut behind the file."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The files (content and name), what a person may do, how far to go, and the rule that is taken away.
+
+    `shows`: the one name under which the service shows all of them, where it is not the name sent · `waits`: look-ups
+    may take time · `processes`: assets may show before they are processed.
+    """
+
+    contents: tuple[str, ...]
+    names: tuple[str, ...]
+    person: tuple[str, ...] = ()
+    posts: int = 2
+    faults: int = 2
+    gives_md5: bool = True
+    shows: str = ""
+    absences: int = 0
+    retries: bool = False
+    crashes: bool = True
+    hangs: bool = True
+    cuts: bool = True
+    waits: bool = False
+    processes: bool = True
+    without: str = ""
+
+
+class Broken(Exception):
+    """A step that breaks an invariant by itself."""
+
+
+class Row(NamedTuple):
+    state: State = State.QUEUED
+    asset: int = -1
+    adopted: bool = False
+    absences: int = 0
+    last: int = 0
+
+
+class Attempt(NamedTuple):
+    """An open attempt; `stored` is its asset while it flies, the grace is (boot, age of its last look-up, span)."""
+
+    no: int
+    file: int
+    flies: bool = True
+    stored: int = -1
+    handed: int = -1
+    parked: bool = False
+    grace: tuple[str, int, int] | None = None
+
+
+class Pending(NamedTuple):
+    """A request that is over here and not there: stored within `left` ticks, or never."""
+
+    no: int
+    file: int
+    content: str
+    left: int = GRACE
+
+
+class Made(NamedTuple):
+    """An asset; `seen` holds the newest attempts when the look-up that first showed it began and ended."""
+
+    name: str
+    content: str
+    file: int = -1
+    no: int = 0
+    processed: bool = True
+    seen: tuple[int, int] | None = None
+    explained: bool = False
+
+
+class Look(NamedTuple):
+    """A look-up under way: its age, the doubts it is for, the newest attempt and the assets when it began."""
+
+    age: int
+    doubts: tuple[int, ...]
+    began: int
+    shown: tuple[bool, ...]
+
+
+class World(NamedTuple):
+    rows: tuple[Row, ...]
+    attempts: tuple[Attempt, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    assets: tuple[Made, ...] = ()
+    look: Look | None = None
+    hung: int = -1
+    posts: int = 0
+    faults: int = 0
+
+
+Step = tuple[str, World]
+
+
+def label(f: int) -> str:
+    """The letter of a file."""
+    return "AB"[f]
+
+
+def twins(s: Scenario) -> bool:
+    """Whether the files are of one content."""
+    return len(s.contents) == 2 and len(set(s.contents)) == 1
+
+
+def owners(w: World, asset: int) -> list[int]:
+    return [f for f, row in enumerate(w.rows) if row.asset == asset]
+
+
+def with_row(w: World, f: int, row: Row) -> World:
+    return w._replace(rows=(*w.rows[:f], row, *w.rows[f + 1 :]))
+
+
+def with_asset(w: World, i: int, made: Made) -> World:
+    return w._replace(assets=(*w.assets[:i], made, *w.assets[i + 1 :]))
+
+
+def with_attempt(w: World, a: Attempt | None, no: int) -> World:
+    """Put an attempt in the place of number `no`, or take that one away."""
+    rest = [other for other in w.attempts if other.no != no]
+    return w._replace(attempts=tuple(sorted([*rest, a] if a else rest)))
+
+
+def happen(w: World, f: int, event: Event, **changes: object) -> World:
+    """Apply one event of the real table to a row."""
+    row = w.rows[f]._replace(**changes)  # type: ignore[arg-type]
+    facts = Facts(has_id=row.asset >= 0, open_attempt=any(a.file == f for a in w.attempts))
+    return with_row(w, f, row._replace(state=transition(row.state, event, facts)))
+
+
+def fault(w: World) -> World:
+    """Count one thing that goes wrong beside the requests themselves: a crash, a hang, what a person does."""
+    return w._replace(faults=w.faults + 1)

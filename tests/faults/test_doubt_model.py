@@ -1,0 +1,187 @@
+"""The in-doubt protocol explored to its end in a small world: it neither doubles nor loses; no rule of it can go.
+
+The world and what is assumed of the service stand in `model`. A broken promise prints the shortest way to it.
+"""
+
+from collections import deque
+from dataclasses import replace
+
+import pytest
+
+from .model import at_peace, broken, calm, start, steps
+from .model_world import Broken, Scenario, World
+
+ROUNDS = 80
+"""Calm rounds within which every file must be stored or blocked."""
+
+ONE = Scenario(("ab",), ("x",), ("ab", "z"), faults=1, waits=True)
+QUIET = replace(ONE, person=(), processes=False)
+DIFFER = Scenario(("ab", "cd"), ("x", "x"), ("ab", "z"), faults=1, processes=False)
+EQUAL = Scenario(("ab", "ab"), ("x", "x"), ("z",), faults=1)
+BEGINS = Scenario(("abc", "ab"), ("x", "x"), ("abc",), faults=1, processes=False)
+TWO_NAMES = Scenario(("ab", "ab"), ("x", "y"), faults=1, hangs=False, cuts=False, processes=False)
+UNPROCESSED = replace(TWO_NAMES, faults=0, processes=True)
+# Names that the service does not give back (observed: what is not in ISO-8859-1 is shown as `?`).
+UNREADABLE = replace(TWO_NAMES, names=("日", "月"), shows="?")
+RETRIED = replace(BEGINS, person=(), absences=4, retries=True)
+
+SCENARIOS = {
+    "one_file_and_slow_look_ups": ONE,
+    "two_files_of_one_name_and_different_content": DIFFER,
+    "two_files_of_one_name_and_equal_content": EQUAL,
+    "two_files_of_one_name_and_one_begins_the_other": BEGINS,
+    "two_files_of_two_names_and_equal_content": TWO_NAMES,
+    "two_files_of_two_names_and_assets_not_processed": UNPROCESSED,
+    "two_files_whose_names_come_back_the_same": UNREADABLE,
+    "the_service_gives_no_md5": replace(DIFFER, person=(), gives_md5=False),
+    "doubts_that_a_person_must_decide_and_retries": RETRIED,
+}
+LONG = {
+    "one_file_two_faults": replace(ONE, faults=2),
+    "one_file_three_posts": replace(ONE, posts=3),
+    "different_content_and_processing": replace(DIFFER, processes=True, person=("ab", "zz", "z")),
+    "equal_content_three_posts": replace(EQUAL, posts=3, processes=False),
+    "two_names_and_cuts": replace(TWO_NAMES, cuts=True),
+    "two_names_and_a_person": replace(TWO_NAMES, person=("ab",)),
+    "one_begins_the_other_and_processing": replace(BEGINS, processes=True),
+}
+
+# Each rule of the protocol taken away, in the world that shows what it is for, and what then happens.
+SENT_TWICE = "is sent although an earlier attempt is stored or may still be"
+NO_CUT = "is called damaged and is no cut of"
+RULES = (
+    ("a lost answer is looked up", ONE, SENT_TWICE),
+    ("the intent is committed before the body leaves", ONE, SENT_TWICE),
+    ("an absence needs a grace", ONE, SENT_TWICE),
+    ("the grace begins after the attempt has ended", QUIET, SENT_TWICE),
+    ("a gap begins the grace anew", QUIET, SENT_TWICE),
+    ("waiting for an answer is a gap", QUIET, SENT_TWICE),
+    ("a look-up counts from when it was asked", QUIET, SENT_TWICE),
+    ("a restart begins the grace anew", replace(QUIET, faults=2), SENT_TWICE),
+    ("what is not processed may be ours", ONE, SENT_TWICE),
+    ("damage is proven", ONE, NO_CUT),
+    ("what was there before proves nothing", ONE, SENT_TWICE),
+    ("an owned asset is not adopted", EQUAL, "two rows hold one asset"),
+    ("one open attempt per name", EQUAL, SENT_TWICE),
+    ("one open attempt per name", BEGINS, NO_CUT),
+    ("a name points to its attempt", TWO_NAMES, SENT_TWICE),
+    ("an open attempt keeps its asset from the queue", UNPROCESSED, SENT_TWICE),
+    ("before means before the attempt began", UNPROCESSED, SENT_TWICE),
+    ("an adoption begins the grace of its equals anew", UNREADABLE, SENT_TWICE),
+    # Each of these two covers for the other: what the first would prevent, the second mends.
+    ("an unanswered attempt keeps its asset · the answer wins over an adopter", UNREADABLE, "two rows hold one asset"),
+    ("a retried doubt holds its name again", RETRIED, NO_CUT),
+)
+
+# What the protocol cannot tell, in worlds that `model` assumes away; if one of these ends well, the assumption can go.
+LIMITS = {
+    "a_person_uploads_exactly_the_beginning_of_a_file_in_doubt": (replace(ONE, person=("a",)), NO_CUT),
+    "a_late_cut_of_an_equal_file_whose_doubt_ended_with_a_persons_copy": (
+        replace(EQUAL, person=("ab",), processes=False),
+        SENT_TWICE,
+    ),
+    "without_md5_a_persons_file_of_the_same_name_and_size": (
+        replace(DIFFER, person=("zz",), gives_md5=False),
+        "holds an asset of other content",
+    ),
+    "without_md5_and_names_two_files_of_one_size": (
+        replace(UNREADABLE, contents=("ab", "cd"), gives_md5=False),
+        "holds an asset of other content",
+    ),
+}
+
+
+class Found(Exception):
+    """A broken invariant and the steps that lead to it."""
+
+    def __init__(self, why: str, trace: list[str]) -> None:
+        super().__init__("\n".join([why, *(f"  {i}. {step}" for i, step in enumerate(trace, 1))]))
+        self.why = why
+        self.trace = trace
+
+
+def explore(scenario: Scenario) -> int:
+    """Visit every reachable state, the nearest first; gives how many there are, raises Found."""
+    first = start(scenario)
+    came: dict[World, tuple[World, str] | None] = {first: None}
+    waiting = deque([first])
+    ends_well: set[World] = set()
+    while waiting:
+        world = waiting.popleft()
+        try:
+            why = _stuck(scenario, world, ends_well)
+        except Broken as error:
+            why = str(error)
+        if why:
+            raise Found(f"{why}, with nothing going wrong any more", _trace(came, world))
+        successors = steps(scenario, world)
+        while True:
+            try:
+                step, after = next(successors)
+            except StopIteration:
+                break
+            except Broken as error:
+                raise Found(str(error), _trace(came, world)) from error
+            if after not in came:
+                came[after] = (world, step)
+                why = broken(scenario, after)
+                if why:
+                    raise Found(why, _trace(came, after))
+                waiting.append(after)
+    return len(came)
+
+
+def _stuck(scenario: Scenario, world: World, ends_well: set[World]) -> str:
+    """Say why a state does not end well though nothing goes wrong from now on, or give nothing."""
+    for late in (True, False):
+        after: World | None = at_peace(scenario, world, late=late)
+        path = []
+        while after is not None and after not in ends_well:
+            why = broken(scenario, after)
+            if why:
+                return why
+            path.append(after)
+            if len(path) > ROUNDS:
+                return "a file is neither stored nor blocked"
+            after = calm(scenario, after)
+        ends_well.update(path)
+    return ""
+
+
+def _trace(came: dict[World, tuple[World, str] | None], world: World) -> list[str]:
+    said = []
+    while (link := came[world]) is not None:
+        world, step = link
+        said.append(step)
+    return said[::-1]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_file_is_sent_twice_or_lost_in_any_reachable_state(name: str):
+    count = explore(SCENARIOS[name])
+    print(f"{name}: {count:,} states")
+    assert count > 1_000, "the world is too small to show anything"
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_no_file_is_sent_twice_or_lost_in_a_larger_world(name: str, request: pytest.FixtureRequest):
+    if not request.config.getoption("--long"):
+        pytest.skip("explored with --long only")
+    print(f"{name}: {explore(LONG[name]):,} states")
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_beyond_what_is_assumed_the_protocol_can_be_fooled(name: str):
+    scenario, why = LIMITS[name]
+    with pytest.raises(Found) as caught:
+        explore(scenario)
+    print(caught.value)
+    assert why in caught.value.why
+
+
+@pytest.mark.parametrize(("rule", "scenario", "why"), RULES, ids=[rule.replace(" ", "_") for rule, _, _ in RULES])
+def test_without_this_rule_the_model_finds_a_broken_promise(rule: str, scenario: Scenario, why: str):
+    with pytest.raises(Found) as caught:
+        explore(replace(scenario, without=rule))
+    print(caught.value)
+    assert why in caught.value.why

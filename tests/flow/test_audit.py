@@ -1,0 +1,118 @@
+"""The audit finds what is missing, moved, different, doubled, suspected and unknown, and asks before too much."""
+
+import pytest
+
+from assetsync.errors import ServiceUnreachable
+from assetsync.model import State
+
+FOLDER = "F1"
+
+
+@pytest.fixture
+def mirrored(make_world):
+    """Make a world whose files `0`, `1`, … are verified, and move it on by a minute."""
+
+    def make(count: int = 3, **said):
+        world = make_world(**said)
+        for number in range(count):
+            world.write(f"{number}", f"content {number}".encode())
+        world.scan_and_send()
+        world.live(5)
+        assert set(world.states().values()) == {State.VERIFIED}
+        world.clock.advance(60)
+        return world
+
+    return make
+
+
+def audit(world):
+    result = world.site.auditor.audit(FOLDER)
+    return {name: getattr(result, name) for name in result.__slots__ if getattr(result, name) and name != "folder"}
+
+
+def why(world):
+    return {(orphan.why, orphan.path) for orphan in world.orphans()}
+
+
+def test_a_folder_that_holds_what_was_sent_is_fine(mirrored):
+    world = mirrored()
+    assert audit(world) == {"assets": 3, "fine": 3}
+    assert why(world) == set()
+
+
+def test_an_asset_that_is_gone_blocks_its_file_with_the_next_step(mirrored):
+    world = mirrored()
+    del world.service.assets[world.row("1").assetid]
+    assert audit(world) == {"assets": 2, "fine": 2, "missing": 1}
+    assert (world.row("1").state, world.row("1").reason) == (State.BLOCKED, "missing")
+    assert "retry --send-again" in world.row("1").detail
+
+
+def test_an_asset_that_is_gone_is_sent_again_where_the_policy_says_so(mirrored):
+    world = mirrored(policy={"on_remote_missing": "upload"})
+    del world.service.assets[world.row("1").assetid]
+    audit(world)
+    assert world.row("1").state is State.QUEUED
+    world.live(5)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert world.service.contents == [b"content 0", b"content 1", b"content 2"]
+
+
+def test_an_asset_that_was_moved_in_the_service_is_drift_and_not_missing(mirrored):
+    world = mirrored()
+    world.service.assets[world.row("1").assetid].folder = "ELSEWHERE"
+    assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
+    assert (world.row("1").state, world.row("1").asset_folder) == (State.VERIFIED, "ELSEWHERE")
+    assert "ELSEWHERE" in world.row("1").drift
+
+
+def test_an_asset_whose_bytes_are_others_now_blocks_its_file(mirrored):
+    world = mirrored()
+    world.service.assets[world.row("1").assetid].content = b"something else"
+    assert audit(world) == {"assets": 3, "fine": 2, "different": 1}
+    assert (world.row("1").state, world.row("1").reason) == (State.BLOCKED, "different")
+
+
+def test_a_second_copy_a_late_cut_and_a_strangers_file_are_told_apart(mirrored):
+    world = mirrored()
+    world.write("cut.jpg", b"the whole of the picture")
+    world.service.script.append("lost_before")
+    world.scan_and_send()
+    world.live(60)
+    assert world.states()["cut.jpg"] is State.VERIFIED
+    world.service.put(b"content 2", "2")
+    world.service.put(b"the whole", "cut.jpg")
+    world.service.put(b"a stranger's", "stranger.jpg")
+    world.clock.advance(60)
+    assert audit(world) == {"assets": 7, "fine": 4, "doubled": 1, "suspected": 1, "unknown": 1}
+    assert why(world) == {("doubled", b"2"), ("suspected", b"cut.jpg"), ("unknown", None)}
+
+
+def test_history_is_not_called_unknown(mirrored):
+    world = mirrored()
+    world.write("0", b"changed")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    assert audit(world) == {"assets": 4, "fine": 3}
+    assert why(world) == {("replaced", b"0")}
+
+
+def test_more_than_a_hundredth_missing_pulls_the_brake_and_is_believed_after_it_was_released(mirrored):
+    world = mirrored(30)
+    for number in range(12):
+        del world.service.assets[world.row(f"{number}").assetid]
+    assert audit(world)["braked"]
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert world.ledger.reports.brakes()[0].kind == "missing"
+    world.ledger.resume(None, world.clock.now())
+    assert audit(world)["missing"] == 12
+
+
+def test_an_audit_that_was_not_answered_to_its_end_concludes_nothing(mirrored):
+    world = mirrored()
+    del world.service.assets[world.row("1").assetid]
+    world.service.down = True
+    with pytest.raises(ServiceUnreachable):
+        audit(world)
+    assert set(world.states().values()) == {State.VERIFIED}

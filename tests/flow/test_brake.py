@@ -1,0 +1,166 @@
+"""The brakes: each is pulled by its own kind of mistake, waits for a person, and not again for what was allowed."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from assetsync.errors import RootMissing
+from assetsync.model import State
+
+
+def sent(world, count: int, below: str = "photos") -> None:
+    for number in range(count):
+        world.write(f"{below}/{number}", f"{below}{number}".encode())
+    world.site.brakes.check_mappings()
+    world.scan_and_send()
+    world.live(3)
+    world.ledger.set_fact("queue_was_empty", "1")
+
+
+@dataclass
+class Case:
+    """What is wrong, and what the scan after it may not do before someone has looked."""
+
+    brake: dict[str, str]
+    wrong: Callable
+    kind: str
+    refused: Callable
+
+
+def _empty(world) -> None:
+    shutil.rmtree(world.root / "photos")
+    (world.root / "photos").mkdir()
+
+
+def _unmount(world) -> None:
+    shutil.rmtree(world.root / "photos")
+
+
+def _lose(count: int) -> Callable:
+    def lose(world) -> None:
+        for number in range(count):
+            (world.root / f"photos/{number}").unlink()
+
+    return lose
+
+
+def _grow(world) -> None:
+    for number in range(6):
+        world.write(f"photos/new{number}", f"new{number}".encode())
+
+
+def _repoint(world) -> None:
+    world.restart(folders=[{"path": "photos", "destfolderid": "F9"}, {"path": "rest", "destfolderid": "F1"}])
+    world.site.brakes.check_mappings()
+
+
+def _all_verified(world) -> bool:
+    return world.states() == {f"photos/{n}": State.VERIFIED for n in range(10)}
+
+
+CASES = {
+    "emptied": Case({}, _empty, "emptied", _all_verified),
+    "missing": Case({}, _unmount, "emptied", _all_verified),
+    "vanished": Case({"max_vanished": "4"}, _lose(5), "vanished", _all_verified),
+    "none_may_vanish": Case({"max_vanished": "0"}, _lose(1), "vanished", _all_verified),
+    "new_files": Case({"max_new_files": "5"}, _grow, "new_files", lambda world: len(world.service.posts) == 10),
+    "destfolderid": Case({}, _repoint, "destfolderid", lambda world: len(world.service.posts) == 10),
+}
+
+
+def check(world) -> None:
+    """What a run does about brakes, from its beginning to its sending."""
+    world.site.brakes.check_mappings()
+    world.scan()
+    if not world.site.brakes.pulled():
+        world.send()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_mistake_pulls_its_brake_which_waits_for_a_person_and_then_lets_it_pass(make_world, clock, name):
+    case = CASES[name]
+    folders = [{"path": "photos", "destfolderid": "F1"}, {"path": "rest", "destfolderid": "F1"}]
+    world = make_world(brake=case.brake, folders=folders)
+    sent(world, 10)
+    assert not world.site.brakes.pulled()
+    case.wrong(world)
+    check(world)
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == [case.kind]
+    assert case.refused(world)
+    check(world)
+    assert len(world.ledger.reports.brakes()) == 1
+    assert case.refused(world)
+    (brake,) = world.ledger.reports.brakes()
+    assert world.ledger.resume(brake.id, clock.now()) == 1
+    check(world)
+    assert world.ledger.reports.brakes() == []
+    assert not case.refused(world)
+    check(world)
+    assert world.ledger.reports.brakes() == []
+
+
+def test_what_was_allowed_is_allowed_up_to_its_amount_and_for_a_week(make_world, clock):
+    world = make_world(brake={"max_vanished": "2"})
+    sent(world, 10, below="d")
+    for number in range(3):
+        (world.root / f"d/{number}").unlink()
+    world.scan()
+    world.ledger.resume(None, clock.now())
+    world.scan()
+    assert len(world.states()) == 7
+    for number in range(3, 7):
+        (world.root / f"d/{number}").unlink()
+    world.scan()
+    assert [(brake.kind, brake.amount) for brake in world.ledger.reports.brakes()] == [("vanished", 4)]
+    world.ledger.resume(None, clock.now())
+    clock.advance(8 * 24 * 3600)
+    world.scan()
+    assert len(world.ledger.reports.brakes()) == 1
+
+
+def test_a_first_import_is_no_reason_to_brake(make_world):
+    world = make_world(brake={"max_new_files": "3"})
+    for number in range(10):
+        world.write(f"{number}", f"{number}".encode())
+    world.scan()
+    assert not world.site.brakes.pulled()
+
+
+def test_more_than_half_of_a_thousand_files_is_too_much_to_vanish_and_half_of_a_few_is_not(make_world):
+    for count, braked in ((1000, True), (20, False)):
+        world = make_world()
+        (world.root / "d").mkdir()
+        for number in range(count):
+            world.write(f"d/{number}", b"x")
+        world.scan()
+        for number in range(count * 6 // 10):
+            (world.root / f"d/{number}").unlink()
+        world.scan()
+        assert world.site.brakes.pulled() is braked
+        assert len(world.states()) == (count if braked else count - count * 6 // 10)
+
+
+def test_a_mapping_without_assets_may_point_elsewhere(world):
+    world.write("a")
+    world.site.brakes.check_mappings()
+    world.scan()
+    world.restart(folders=[{"path": ".", "destfolderid": "F9"}])
+    world.site.brakes.check_mappings()
+    assert not world.site.brakes.pulled()
+
+
+def test_a_root_that_is_not_there_raises_and_its_brake_is_pulled_once(world):
+    sent(world, 1)
+    world.root.rename(world.base / "elsewhere")
+    with pytest.raises(RootMissing):
+        world.scan()
+    world.site.brakes.check_root("the root is not there")
+    world.site.brakes.check_root("the root is not there")
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["root"]
+    assert _states(world) == {State.VERIFIED}
+
+
+def _states(world) -> set[State]:
+    return set(world.states().values())

@@ -1,0 +1,344 @@
+"""From the tree to the ledger: the merge of a scan, settling, sidecars, what vanished and what is unmapped."""
+
+import os
+import random
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from assetsync.flow.edges import Edges
+from assetsync.flow.settle import Settling
+from assetsync.ledger.intake import NewVersion
+from assetsync.model import FileStat, State, Wanted
+from assetsync.tree.opening import facts
+
+NAMES = [b"a", b"b.jpg", b"c d", b"\xff\xfe", b"e\nf", b"-g", "é".encode(), b"a.", b"a-", b"a0", b"~", b"x" * 200]
+
+
+def grow(root: Path, chance: random.Random, count: int) -> set[bytes]:
+    """Make a tree whose names sort differently by component and by whole path."""
+    paths: set[bytes] = set()
+    base = os.fsencode(root)
+    while len(paths) < count:
+        path = b"/".join(chance.choice(NAMES) for _ in range(chance.randint(1, 4)))
+        full = base + b"/" + path
+        try:
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "xb") as file:
+                file.write(path)
+        except OSError:
+            continue
+        paths.add(path)
+    return paths
+
+
+def known(world) -> dict[bytes, int]:
+    return {row.path: row.size for row in world.ledger.reports.files()}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_scan_merges_any_tree_into_the_ledger_and_a_second_one_finds_it_unchanged(make_world, seed):
+    world = make_world(brake={"max_vanished": "100000"})
+    chance = random.Random(seed)
+    paths = grow(world.root, chance, 150)
+    first = world.scan()
+    assert (first.scanned, first.new_versions, first.unchanged) == (150, 150, 0)
+    assert known(world) == {path: len(path) for path in paths}
+    second = world.scan()
+    assert (second.scanned, second.unchanged, second.to_send, second.missing_count) == (150, 150, 0, 0)
+    base = os.fsencode(world.root) + b"/"
+    removed = set(chance.sample(sorted(paths), 30))
+    for path in removed:
+        os.unlink(base + path)
+    changed = set(chance.sample(sorted(paths - removed), 20))
+    for path in changed:
+        with open(base + path, "ab") as file:
+            file.write(b"more")
+    added = grow(world.root, chance, 25)
+    third = world.scan()
+    gone = removed - added
+    assert third.missing_count == len(gone)
+    assert third.new_versions == len(changed | added)
+    assert set(known(world)) == (paths | added) - gone
+    fourth = world.scan()
+    assert (fourth.unchanged, fourth.to_send, fourth.missing_count) == (fourth.scanned, 0, 0)
+
+
+def _append(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"!")
+
+
+def _rewrite_with_the_same_times(path: Path) -> None:
+    status = path.stat()
+    path.write_bytes(b"CONTENT")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _replace(path: Path) -> None:
+    status = path.stat()
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+    copy.replace(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "to_send", "new"),
+    [
+        (lambda path: None, 0, 0),
+        (_append, 1, 1),
+        (lambda path: os.utime(path, (1, 1)), 1, 1),
+        (lambda path: path.chmod(0o600), 1, 0),
+        (_rewrite_with_the_same_times, 1, 0),
+        (_replace, 1, 0),
+    ],
+    ids=["nothing", "appended", "touched", "chmod", "rewritten_with_times_set_back", "replaced_by_a_copy"],
+)
+def test_what_a_change_on_disk_means_for_the_next_scan(world, change, to_send, new):
+    path = world.write("a", b"content")
+    world.scan()
+    change(path)
+    result = world.scan()
+    assert (result.to_send, result.new_versions, result.unchanged) == (to_send, new, 1 - to_send)
+    # The older version was never sent: it is nobody's history.
+    assert world.history("a") == [State.QUEUED]
+
+
+def test_a_mapping_with_another_folder_points_a_row_that_was_never_sent_there(world):
+    world.write("a")
+    world.scan()
+    world.restart(folders=[{"path": ".", "destfolderid": "F2"}])
+    result = world.scan()
+    assert (result.to_send, world.row("a").destfolderid, world.history("a")) == (0, "F2", [State.QUEUED])
+
+
+@pytest.mark.parametrize(("policy", "to_send"), [("upload", 1), ("report", 0)])
+def test_a_sent_file_under_a_mapping_with_another_folder_is_sent_again_or_reported(make_world, policy, to_send):
+    world = make_world(policy={"on_move": policy})
+    world.write("a")
+    world.scan_and_send()
+    world.restart(folders=[{"path": ".", "destfolderid": "F2"}])
+    assert (world.scan().to_send, world.row("a").destfolderid) == (0, "F1"), "the brake: a person looks first"
+    world.ledger.resume(None, world.clock.now())
+    result = world.scan()
+    assert (result.moved, result.to_send) == (1, to_send)
+    assert world.row("a").destfolderid == ("F2" if to_send else "F1")
+
+
+def test_a_file_that_is_still_being_written_waits_for_two_looks_that_agree(make_world, clock):
+    world = make_world(watch={"settle": "5s"})
+    path = world.write("a", b"1")
+    clock.set_now(path.stat().st_ctime)
+    assert world.scan().unsettled == 1
+    clock.advance(3)
+    path.write_bytes(b"12")
+    os.utime(path, (clock.now(), clock.now()))
+    assert world.site.intake.look_again() == 0
+    clock.advance(3)
+    assert world.site.intake.look_again() == 0
+    assert len(world.site.settling) == 1
+    clock.advance(5)
+    assert world.site.intake.look_again() == 1
+    assert (len(world.site.settling), world.row("a").size) == (0, 2)
+
+
+@pytest.mark.parametrize("mtime", [-1_000_000, 32_503_680_000], ids=["before_1970", "year_3000"])
+def test_a_time_that_tells_nothing_costs_a_second_look_and_no_more(make_world, clock, mtime):
+    world = make_world(watch={"settle": "5s"})
+    world.write("a", mtime=mtime)
+    assert (world.scan().unsettled, world.states()) == (1, {})
+    clock.advance(5)
+    assert world.site.intake.look_again() == 1
+
+
+@pytest.mark.parametrize(
+    ("inode", "mtime_ns"), [(2**64 - 1, 1), (2**63, 1), (1, 2**63), (1, -(2**63) - 1), (2**63 - 1, 2**63 - 1)]
+)
+def test_an_inode_or_a_time_of_any_size_can_be_kept_and_is_found_unchanged(world, inode, mtime_ns):
+    status = SimpleNamespace(st_size=1, st_mtime_ns=mtime_ns, st_ctime_ns=1, st_ino=inode)
+    stat = facts(status)
+    world.ledger.intake.enqueue([NewVersion(b"a", stat, "F1", "a", None)], 1.0)
+    assert world.row("a").stat == stat
+    assert facts(SimpleNamespace(**{**vars(status), "st_ino": inode - 1})) != stat
+
+
+def test_a_file_that_goes_while_it_settles_is_forgotten(make_world, clock):
+    world = make_world(watch={"settle": "5s"})
+    path = world.write("a")
+    clock.set_now(path.stat().st_ctime)
+    world.scan()
+    path.unlink()
+    clock.advance(6)
+    assert (world.site.intake.look_again(), len(world.site.settling)) == (0, 0)
+
+
+def test_more_unsettled_files_than_are_kept_in_mind_are_said_to_be_too_many():
+    settling = Settling(5.0, most=2)
+    stat = FileStat(1, 1, 1, 1)
+    assert [settling.see(path, stat, 0, 1.0) for path in (b"a", b"b", b"c")] == [False] * 3
+    assert (len(settling), settling.overflowed) == (2, True)
+    assert [path for path, _ in settling.due(6.0)] == [b"a", b"b"]
+    assert settling.next_due() == 6.0
+    assert list(settling.waiting_since(1.0)) == [b"a", b"b"]
+
+
+def test_a_hint_looks_at_one_path_and_the_next_scan_agrees(world):
+    world.write("a")
+    assert [world.site.intake.look(b"a"), world.site.intake.look(b"a"), world.site.intake.look(b"nothing")] == [1, 0, 0]
+    assert world.scan().unchanged == 1
+
+
+def test_a_hint_of_an_ignored_or_unmapped_path_queues_nothing(make_world):
+    world = make_world(folders=[{"path": "photos", "destfolderid": "F1", "ignore": ["*.psd"]}])
+    for path in ("photos/a.psd", "other/a", "photos/a.part"):
+        world.write(path)
+        assert world.site.intake.look(path.encode()) == 0
+
+
+def test_a_hint_of_a_sidecar_is_no_file(world):
+    world.write("a", b"1")
+    world.write("a.yaml", b"description: x\n")
+    assert world.site.intake.look(b"a.yaml") == 0
+    world.scan()
+    assert list(world.states()) == ["a"]
+
+
+def test_a_hint_of_a_sidecar_retries_the_file_that_it_blocked(world):
+    world.write("a", b"1")
+    sidecar = world.write("a.yaml", b"nonsense: 1\n")
+    world.scan_and_send()
+    assert world.row("a").state is State.BLOCKED
+    sidecar.write_bytes(b"description: x\n")
+    world.site.intake.look(b"a.yaml")
+    assert world.row("a").state is State.QUEUED
+
+
+# What is done to a.yaml and _folder.yaml between two scans, after the file was blocked by a bad sidecar or sent.
+@pytest.mark.parametrize("name", ["d/a.yaml", "d/_folder.yaml", "_folder.yaml"])
+@pytest.mark.parametrize("change", ["mended", "removed", "removed_before_another", "untouched"])
+def test_a_sidecar_that_changes_retries_the_files_it_blocked(world, name, change):
+    world.write("d/a")
+    world.write("d/z.yaml", b"description: for a file that sorts later\n")
+    sidecar = world.write(name, b"nonsense: 1\n")
+    world.scan_and_send()
+    assert (world.row("d/a").state, world.row("d/a").reason) == (State.BLOCKED, "sidecar")
+    if change == "mended":
+        sidecar.write_bytes(b"description: x\n")
+    elif change.startswith("removed"):
+        sidecar.unlink()
+        if change == "removed":
+            (world.root / "d/z.yaml").unlink()
+    world.scan()
+    assert world.row("d/a").state is (State.BLOCKED if change == "untouched" else State.QUEUED)
+
+
+@pytest.mark.parametrize("name", ["d/a.yaml", "d/_folder.yaml", "_folder.yaml"])
+@pytest.mark.parametrize("change", ["added", "changed", "removed"])
+def test_a_sidecar_that_changes_after_the_upload_marks_its_files_and_no_others(world, name, change):
+    sidecar = world.root / name
+    for path in ("d/a", "e"):
+        world.write(path, path.encode())
+    if change != "added":
+        world.write(name, b"description: x\n")
+    world.scan_and_send()
+    world.live(3)
+    assert world.row("d/a").drift is None
+    if change == "removed":
+        sidecar.unlink()
+    else:
+        world.write(name, b"description: something else\n")
+    assert world.scan().to_send == 0
+    assert world.row("d/a").drift is not None
+    assert (world.row("e").drift is None) is (name != "_folder.yaml")
+    assert world.row("d/a").state is State.VERIFIED
+
+
+def test_what_a_scan_misses_is_gone_only_after_a_second_look(world):
+    for path in ("a", "b"):
+        world.write(path)
+    world.scan()
+    (world.root / "a").unlink()
+    (world.root / "b").rename(world.base / "b")
+    result = world.site.scan(dry_run=True)
+    assert [missing.path for missing in result.missing] == [b"a", b"b"]
+    (world.base / "b").rename(world.root / "b")
+    assert world.site.intake.decide_missing(result) == 1
+    assert (world.states(), world.history("a")) == ({"b": State.QUEUED}, [State.GONE])
+
+
+def test_nothing_is_decided_below_a_folder_that_cannot_be_read(world):
+    for path in ("a/1", "b/1"):
+        world.write(path)
+    world.scan()
+    shutil.rmtree(world.root / "a")
+    shutil.rmtree(world.root / "b")
+    result = world.site.scan(dry_run=True)
+    result.report.mark_unreadable(b"b", "Permission denied")
+    world.site.intake.decide_missing(result)
+    assert world.states() == {"b/1": State.QUEUED}
+
+
+def test_a_row_that_was_moved_to_another_path_since_the_scan_is_not_gone(world):
+    old = world.write("a")
+    world.scan_and_send()
+    old.rename(world.root / "b")
+    result = world.site.scan(dry_run=True)
+    world.site.intake.look(b"b")
+    world.send()
+    assert world.states() == {"b": State.STORED}
+    world.site.intake.decide_missing(result)
+    assert world.states() == {"b": State.STORED}
+
+
+def test_a_look_that_is_out_of_date_replaces_nothing(world):
+    path = world.write("a", b"1")
+    world.scan()
+    (row,) = world.ledger.queue.due(world.clock.now(), 1)
+    path.write_bytes(b"12")
+    world.site.intake.look(b"a")
+    fresh = world.row("a")
+    world.site.sender._preparer.prepare(row)
+    assert world.row("a") == fresh
+
+
+@pytest.mark.parametrize("why", ["mapping", "ignore"])
+def test_a_path_that_is_no_longer_mapped_is_put_aside_and_revived_without_an_upload(world, why):
+    world.write("photos/a")
+    world.write("b", b"2")
+    world.scan_and_send()
+    world.live(3)
+    aside = {"mapping": {"folders": [{"path": "c", "destfolderid": "F1"}]}, "ignore": {"ignore": ["photos/", "b"]}}[why]
+    world.restart(**aside)
+    result = world.scan()
+    assert (result.unmapped, result.missing_count, world.states()) == (2, 0, {})
+    assert {row.wanted for row in world.ledger.reports.files(history=True)} == {Wanted.UNMAPPED}
+    assert world.orphans() == []
+    world.restart(folders=[{"path": ".", "destfolderid": "F1"}], ignore=[])
+    (world.root / "b").chmod(0o600)
+    world.scan_and_send()
+    assert world.states() == {"b": State.VERIFIED, "photos/a": State.VERIFIED}
+    assert len(world.service.posts) == 2
+
+
+def test_a_dry_run_counts_and_writes_nothing(world):
+    world.write("kept")
+    world.write("gone")
+    world.scan_and_send()
+    (world.root / "gone").unlink()
+    world.write("new", b"12345")
+    world.write("new.yaml", b"description: x\n")
+    changes = world.ledger.store._writer.total_changes
+    result = world.site.scan(dry_run=True)
+    assert (result.scanned, result.unchanged, result.to_send, result.bytes_to_send) == (2, 1, 1, 5)
+    assert [missing.path for missing in result.missing] == [b"gone"]
+    assert world.ledger.store._writer.total_changes == changes
+    assert list(world.ledger.intake.sidecars()) == []
+
+
+def test_the_order_of_chance_is_the_edges_own(world):
+    assert isinstance(world.site.edges, Edges)
+    tokens = {world.site.edges.token() for _ in range(100)}
+    assert len(tokens) == 100
+    assert all(token.isalnum() and len(token) <= 70 for token in tokens)

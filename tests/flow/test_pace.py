@@ -1,0 +1,50 @@
+"""The throttle spreads bytes over time, for all workers together."""
+
+import pytest
+
+from assetsync.flow.pace import PacedBody, Throttle
+
+
+class Clock:
+    def __init__(self):
+        self.at = 100.0
+
+    def now(self):
+        return self.at
+
+    def steady(self):
+        return self.at
+
+    def boot(self):
+        return "boot"
+
+    def wait(self, seconds):
+        self.at += seconds
+        return False
+
+
+class Bytes:
+    size, handed, md5 = 30, 30, "M"
+
+    def chunks(self):
+        yield from (b"x" * 10,) * 3
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [(10.0, 89.0), (100.0, 8.0)])
+def test_bytes_take_the_time_that_the_rate_says_after_a_burst_of_a_second(rate, seconds):
+    clock = Clock()
+    clock.at += 1000
+    throttle = Throttle(rate, clock)
+    clock.at += 1000
+    before = clock.at
+    for _ in range(91):
+        throttle.pace(10)
+    assert clock.at - before == pytest.approx(seconds)
+
+
+def test_a_paced_body_yields_and_tells_what_the_body_does():
+    clock = Clock()
+    body = PacedBody(Bytes(), Throttle(10.0, clock))
+    assert (body.size, body.handed, body.md5) == (30, 30, "M")
+    assert b"".join(body.chunks()) == b"x" * 30
+    assert clock.at > 101

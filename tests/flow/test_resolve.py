@@ -1,0 +1,313 @@
+"""Lost answers: one file version is one asset, whatever the service does."""
+
+import pytest
+
+from assetsync.model import State
+from assetsync.service.multipart import closing
+
+from .conftest import chunked
+
+VERIFIED, BLOCKED, QUEUED, IN_DOUBT = State.VERIFIED, State.BLOCKED, State.QUEUED, State.IN_DOUBT
+GRACE = 20
+
+
+def lose(world, *what, content: bytes = b"some content", path: str = "a.jpg") -> None:
+    world.write(path, content)
+    world.service.script.extend(what)
+    world.scan_and_send()
+
+
+def whys(world) -> list[tuple[str, str]]:
+    return sorted((world.service.assets[o.assetid].content.decode("latin-1"), o.why) for o in world.orphans())
+
+
+@pytest.mark.parametrize("gives_md5", [True, False])
+@pytest.mark.parametrize("processing", [0.0, 90.0])
+def test_an_upload_whose_answer_was_lost_after_it_was_stored_is_found_and_not_sent_again(world, gives_md5, processing):
+    world.service.gives_md5 = gives_md5
+    world.service.processing = processing
+    lose(world, "lost_after")
+    assert world.row("a.jpg").state is IN_DOUBT
+    world.live(150)
+    assert world.row("a.jpg").state is VERIFIED
+    assert (len(world.service.posts), len(world.service.assets), world.orphans()) == (1, 1, [])
+
+
+def test_an_upload_that_never_arrived_is_sent_exactly_once_more_and_not_before_the_grace(world, clock):
+    lose(world, "lost_before")
+    began = clock.steady()
+    while len(world.service.posts) == 1:
+        world.live(1)
+    assert GRACE <= clock.steady() - began < 2 * GRACE
+    world.live(60)
+    assert world.row("a.jpg").state is VERIFIED
+    assert (len(world.service.posts), len(world.service.assets)) == (2, 1)
+
+
+def test_an_upload_that_arrives_late_is_found_while_the_grace_runs(world):
+    lose(world, "lost_before")
+    world.live(GRACE / 2)
+    world.service.put(b"some content", "a.jpg")
+    world.live(60)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+def test_an_upload_that_hangs_beyond_look_ups_without_an_answer_is_not_sent_again_by_time_alone(world):
+    lose(world, "lost_before")
+    world.live(3)
+    world.service.down = True
+    world.live(600)
+    world.service.down = False
+    assert len(world.service.posts) == 1
+    world.live(GRACE * 0.8)
+    assert len(world.service.posts) == 1
+    world.service.put(b"some content", "a.jpg")
+    world.live(60)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+def test_a_reboot_and_a_wall_clock_that_jumps_do_not_shorten_the_grace(world, clock):
+    lose(world, "lost_before")
+    world.live(GRACE * 0.8)
+    world.close()
+    clock.reboot()
+    clock.set_now(clock.now() + 10_000)
+    world.live(GRACE * 0.8)
+    assert len(world.service.posts) == 1
+    clock.set_now(clock.now() - 50_000)
+    world.live(60)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 2)
+
+
+SMALL = b"0123456789" * 10
+
+
+@pytest.mark.parametrize(
+    ("content", "stored"),
+    [
+        (SMALL, 1),
+        (SMALL, 99),
+        (SMALL, 105),
+        (SMALL, 100 + len(closing("assetsync" + "0" * 32)) - 1),
+        (chunked(9 * 2**20), 5 * 2**20 + 7),
+    ],
+    ids=["one_byte", "almost_all", "into_the_boundary", "almost_all_of_the_boundary", "large"],
+)
+def test_an_upload_that_was_cut_is_found_by_its_bytes_listed_and_sent_again(world, content, stored):
+    lose(world, ("cut", stored), content=content)
+    damaged = next(iter(world.service.assets))
+    world.live(60)
+    assert world.row("a.jpg").state is VERIFIED
+    assert world.service.assets[world.row("a.jpg").assetid].content == content
+    assert len(world.service.posts) == 2
+    assert [(o.assetid, o.why, o.path) for o in world.orphans()] == [(damaged, "damaged", b"a.jpg")]
+
+
+def test_a_cut_that_left_the_whole_file_is_no_damage(world):
+    lose(world, ("cut", len(SMALL)), content=SMALL)
+    world.live(60)
+    assert (world.row("a.jpg").state, len(world.service.posts), world.orphans()) == (VERIFIED, 1, [])
+
+
+def test_an_asset_of_the_name_that_no_cut_explains_is_suspected_and_the_file_is_sent_after_the_grace(world):
+    lose(world, "lost_before")
+    world.service.put(b"somebody else's", "A.JPG")
+    world.live(60)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 2)
+    assert whys(world) == [("somebody else's", "suspected")]
+
+
+def test_a_late_asset_beside_the_one_that_was_adopted_is_listed_as_doubled(world):
+    lose(world, "lost_before")
+    for _ in range(2):
+        world.service.put(b"some content", "a.jpg")
+    world.live(60)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+    assert whys(world) == [("some content", "doubled")]
+
+
+def test_an_asset_that_is_not_processed_for_a_day_is_a_persons_matter(world, clock):
+    world.service.processing = 10**9
+    lose(world, "lost_after")
+    world.live(3600, tick=30)
+    assert world.row("a.jpg").state is IN_DOUBT
+    clock.advance(24 * 3600)
+    world.live(120, tick=10)
+    row = world.row("a.jpg")
+    assert (row.state, row.reason, len(world.service.posts)) == (BLOCKED, "undecidable", 1)
+    assert "24 hours" in row.detail
+
+
+def test_a_file_that_does_not_arrive_five_times_is_blocked(world):
+    lose(world, *["lost_before"] * 20)
+    world.live(1200)
+    row = world.row("a.jpg")
+    assert (row.state, row.absences, len(world.service.posts)) == (BLOCKED, 4, 5)
+    assert "5th time" in row.detail
+
+
+def test_a_doubt_of_a_file_that_was_renamed_meanwhile_goes_with_the_file(world):
+    lose(world, "lost_before")
+    (world.root / "a.jpg").rename(world.root / "b.jpg")
+    world.scan()
+    world.site.gate.answered()
+    world.send()
+    world.scan()
+    assert world.states() == {"b.jpg": IN_DOUBT}
+    world.service.put(b"some content", "a.jpg")
+    world.live(60)
+    assert (world.row("b.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+def test_a_blocked_doubt_of_a_file_that_was_renamed_is_not_sent_under_its_new_name(world, clock):
+    world.service.processing = 10**9
+    lose(world, "lost_after")
+    world.live(5)
+    clock.advance(25 * 3600)
+    world.live(100, tick=10)
+    assert world.row("a.jpg").state is BLOCKED
+    (world.root / "a.jpg").rename(world.root / "b.jpg")
+    world.scan_and_send()
+    world.scan()
+    assert (world.states(), len(world.service.posts)) == ({"b.jpg": BLOCKED}, 1)
+
+
+def test_the_old_version_of_a_changed_file_is_resolved_before_the_new_one_is_sent(world):
+    lose(world, "lost_before")
+    world.write("a.jpg", b"new content")
+    world.scan()
+    world.site.gate.answered()
+    assert world.send() == 0
+    world.live(60)
+    assert (world.history("a.jpg"), world.service.contents) == ([VERIFIED, State.SUPERSEDED], [b"new content"])
+
+
+def test_a_crash_while_a_file_was_sent_costs_a_look_and_no_copy(world):
+    world.write("a.jpg")
+    world.scan()
+
+    class Killed(BaseException):
+        pass
+
+    def kill(request) -> None:
+        world.service.put(b"content", request.filename, request.destfolderid)
+        raise Killed
+
+    world.service.during_upload = kill
+    with pytest.raises(Killed):
+        world.send()
+    world.service.during_upload = lambda request: None
+    world.restart()
+    assert world.row("a.jpg").state is IN_DOUBT
+    world.live(60)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+def test_a_crash_while_a_large_file_was_sent_is_resolved_by_hashing_the_file_again(world):
+    content = chunked(9 * 2**20)
+    lose(world, "lost_before", content=content, path="big")
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET md5 = NULL, handed_md5 = NULL"))
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET md5 = NULL"))
+    world.service.put(content, "something else entirely")
+    world.live(60)
+    assert (world.row("big").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_a_refused_copy_is_adopted_where_it_lies(world, where):
+    theirs = world.service.put(b"some content", "theirs", "F1" if where == "here" else "F9")
+    world.ledger.queue.contacted("F1")
+    lose(world, "duplicate")
+    world.live(60)
+    row = world.row("a.jpg")
+    assert (row.state, row.assetid, row.asset_folder) == (VERIFIED, theirs.id, theirs.folder)
+    assert (len(world.service.posts), len(world.service.assets)) == (1, 1)
+
+
+def test_a_refused_copy_of_another_files_content_is_blocked_with_where_it_lies(world):
+    world.write("first", b"some content")
+    world.scan_and_send()
+    world.live(3)
+    lose(world, "duplicate")
+    world.live(60)
+    row = world.row("a.jpg")
+    assert (row.state, row.reason) == (BLOCKED, "refused_as_duplicate")
+    assert f"{world.row('first').assetid} in folder F1" in row.detail
+    world.live(600)
+    assert len(world.service.posts) == 2
+
+
+def test_a_refused_copy_that_no_look_up_shows_is_blocked_and_never_queued(world):
+    lose(world, "duplicate")
+    world.live(120)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (BLOCKED, 1)
+
+
+def test_two_equal_files_in_doubt_share_no_asset(world):
+    for path in ("a.jpg", "b.jpg"):
+        world.write(path, b"same")
+    world.service.script.extend(["lost_after", "lost_before"])
+    world.scan()
+    for _ in range(2):
+        world.site.gate.answered()
+        world.send()
+    world.live(90)
+    assert world.states() == {"a.jpg": VERIFIED, "b.jpg": VERIFIED}
+    assert (len(world.service.posts), world.service.contents, world.orphans()) == (3, [b"same"] * 2, [])
+
+
+def test_an_adopted_asset_goes_to_the_upload_whose_answer_names_it(world):
+    lose(world, "lost_before", path="x/a.jpg")
+    theirs = world.service.put(b"some content", "a.jpg", assetid="NAMED")
+    world.live(3)
+    assert world.row("x/a.jpg").assetid == theirs.id
+    world.service.script.append(("id", "NAMED"))
+    world.write("y/b.jpg", b"some content")
+    world.scan_and_send()
+    assert world.row("y/b.jpg").assetid == "NAMED"
+    assert world.row("x/a.jpg").state is IN_DOUBT
+    world.live(90)
+    assert set(world.states().values()) == {VERIFIED}
+    assert world.row("x/a.jpg").assetid != world.row("y/b.jpg").assetid
+
+
+def test_look_ups_of_many_doubts_in_one_folder_are_one_listing_a_round(world):
+    world.restart(upload={"workers": "16", "doubt_grace": "20s"})
+    for number in range(40):
+        world.write(f"{number}", f"{number}".encode())
+    world.scan()
+    world.service.script.extend(["lost_after"] * 40)
+    for _ in range(40):
+        world.site.gate.answered()
+        world.site.sender.step()
+    world.service.searches.clear()
+    assert world.site.resolver.step() == 40
+    assert len(world.service.searches) == 1
+    assert world.ledger.doubts.count() == 0
+
+
+def test_trouble_in_one_round_decides_nothing_and_is_raised(world):
+    from assetsync.errors import ServiceUnreachable
+
+    lose(world, "lost_after")
+    world.service.down = True
+    with pytest.raises(ServiceUnreachable):
+        world.site.resolver.step()
+    assert world.row("a.jpg").state is IN_DOUBT
+    assert world.site.resolver.step() == 0
+
+
+def test_a_doubt_resolved_by_hand_while_a_look_up_was_on_its_way_stays_as_it_was_resolved(world, clock):
+    lose(world, "lost_after")
+    world.service.during_search = lambda _request: world.ledger.repair.is_absent(world.row("a.jpg"), clock.now())
+    world.service.during_search = _once(world, world.service.during_search)
+    world.site.resolver.step()
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (QUEUED, None)
+
+
+def _once(world, act):
+    def run(request) -> None:
+        world.service.during_search = lambda _request: None
+        act(request)
+
+    return run

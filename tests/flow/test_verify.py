@@ -1,0 +1,166 @@
+"""Read back and findable: what `verified` means, and what keeps a file from it."""
+
+import pytest
+
+from assetsync.errors import ServiceUnreachable
+from assetsync.model import State
+
+VERIFIED, STORED, BLOCKED, IN_DOUBT = State.VERIFIED, State.STORED, State.BLOCKED, State.IN_DOUBT
+
+
+@pytest.fixture
+def sent(make_world):
+    """Make a world with files `0`, `1`, … just sent."""
+
+    def make(count: int = 1, *, service: dict | None = None, **said):
+        world = make_world(**said)
+        for name, value in (service or {}).items():
+            setattr(world.service, name, value)
+        for number in range(count):
+            world.write(f"{number}", f"content {number}".encode())
+        world.scan_and_send()
+        return world
+
+    return make
+
+
+def test_an_asset_that_is_stored_and_not_findable_is_not_verified_until_it_is(sent):
+    world = sent(service={"index_lag": 30.0})
+    world.live(25)
+    assert (world.row("0").state, world.row("0").detail) == (STORED, "stored, and not findable through the index yet")
+    assert world.row("0").seen_at is not None
+    world.live(30)
+    assert (world.row("0").state, world.row("0").detail) == (VERIFIED, None)
+    assert world.row("0").findable_at is not None
+
+
+@pytest.mark.parametrize("said", [{"schedule": {"index": "off"}}, {"policy": {"verified_when": "stored"}}])
+def test_where_the_index_does_not_count_an_asset_is_verified_when_it_is_stored(sent, said):
+    world = sent(service={"index_lag": None}, **said)
+    world.live(5)
+    assert (world.row("0").state, world.row("0").findable_at) == (VERIFIED, None)
+    assert world.service.indexed == []
+
+
+def test_an_asset_that_is_not_processed_yet_waits(sent):
+    world = sent(service={"processing": 40.0})
+    world.live(35)
+    assert (world.row("0").state, world.row("0").detail) == (STORED, "the service has not processed it yet")
+    world.live(40)
+    assert world.row("0").state is VERIFIED
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda asset: setattr(asset, "content", b"CONTENT 0"), "its MD5 in the service is"),
+        (lambda asset: setattr(asset, "content", b"short"), "its MD5 in the service is"),
+    ],
+)
+def test_an_asset_that_is_not_the_file_blocks_it_with_what_differs(sent, change, says):
+    world = sent()
+    change(next(iter(world.service.assets.values())))
+    world.live(3)
+    row = world.row("0")
+    assert (row.state, row.reason) == (BLOCKED, "different")
+    assert says in row.detail
+    assert "--send-again" in row.detail
+    assert len(world.service.posts) == 1
+
+
+def test_an_asset_in_another_folder_is_different_through_the_index(sent):
+    world = sent()
+    next(iter(world.service.assets.values())).folder = "F9"
+    world.live(3)
+    assert "folder F9" in world.row("0").detail
+
+
+def test_an_id_that_is_never_shown_is_doubted_after_ten_minutes_and_then_blocked(sent):
+    world = sent()
+    hidden = world.service.assets.popitem()[1]
+    world.live(590)
+    assert (world.row("0").state, world.row("0").detail) == (STORED, "the service does not show it yet")
+    world.live(60)
+    assert (world.row("0").state, world.row("0").assetid) == (IN_DOUBT, hidden.id)
+    world.live(60)
+    row = world.row("0")
+    assert (row.state, len(world.service.posts)) == (BLOCKED, 1)
+    assert hidden.id in row.detail
+
+
+def test_an_id_that_shows_after_it_was_doubted_is_verified(sent):
+    world = sent()
+    assetid, hidden = world.service.assets.popitem()
+    world.live(640)
+    assert world.row("0").state is IN_DOUBT
+    world.service.assets[assetid] = hidden
+    world.live(30)
+    assert (world.row("0").state, world.row("0").assetid, len(world.service.posts)) == (VERIFIED, assetid, 1)
+
+
+def test_an_outage_counts_for_nothing_in_the_ten_minutes(sent):
+    world = sent()
+    assetid, hidden = world.service.assets.popitem()
+    world.live(100)
+    world.service.down = True
+    world.live(1200, tick=5)
+    world.service.down = False
+    world.live(300)
+    assert world.row("0").state is STORED
+    world.service.assets[assetid] = hidden
+    world.live(120)
+    assert world.row("0").state is VERIFIED
+
+
+def test_an_adopted_asset_that_is_gone_is_blocked_and_not_sent_by_itself(make_world):
+    world = make_world()
+    theirs = world.service.put(b"content", "theirs")
+    world.write("a", b"content")
+    world.scan_and_send()
+    assert world.row("a").assetid == theirs.id
+    world.service.assets.clear()
+    world.live(700)
+    assert (world.row("a").state, world.row("a").reason, world.service.posts) == (BLOCKED, "unseen", [])
+
+
+def test_a_hundred_files_cost_one_call(sent):
+    world = sent(100)
+    world.service.searches.clear()
+    verified = world.site.verifier.step()
+    assert (verified.looked, verified.confirmed, len(world.service.searches)) == (100, 100, 1)
+
+
+def test_a_failed_answer_decides_nothing(sent):
+    world = sent()
+    world.service.down = True
+    with pytest.raises(ServiceUnreachable):
+        world.site.verifier.step()
+    assert world.row("0").state is STORED
+
+
+def test_a_file_that_was_renamed_in_the_service_is_found_by_its_id(sent):
+    world = sent(service={"index_lag": None}, schedule={"index": "off"})
+    next(iter(world.service.assets.values())).name = "renamed by a workflow"
+    world.live(3)
+    assert world.row("0").state is VERIFIED
+
+
+def test_a_file_that_changed_while_it_was_read_back_stays_what_it_has_become(sent):
+    world = sent()
+
+    def change(_request) -> None:
+        world.service.during_search = lambda _request: None
+        world.write("0", b"changed meanwhile")
+        world.site.intake.look(b"0")
+
+    world.service.during_search = change
+    world.site.verifier.step()
+    assert world.history("0") == [State.QUEUED, State.SUPERSEDED]
+
+
+def test_assets_are_verified_whose_files_are_gone_from_the_mapping(sent):
+    world = sent(service={"index_lag": 60.0})
+    world.restart(folders=[{"path": "elsewhere", "destfolderid": "F1"}])
+    world.scan()
+    world.live(90)
+    assert [row.state for row in world.ledger.reports.files(history=True)] == [VERIFIED]

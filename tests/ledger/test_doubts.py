@@ -1,0 +1,212 @@
+"""Open doubts: what is looked up, what a look-up showed, how each judgement is written down."""
+
+import pytest
+
+from assetsync.core.doubt import Grace, Judgement, Verdict
+from assetsync.core.states import Event
+from assetsync.model import Asset, State
+
+from .conftest import M1, M2, NOW
+
+
+def asset(assetid: str, *, size: int | None = 10, md5: str | None = M1, name: str = "a", folder: str = "F") -> Asset:
+    return Asset(assetid, folder, name, size, md5, "doc")
+
+
+def whys(book) -> dict[str, str]:
+    return {row[0]: row[1] for row in book.ledger.store.rows("SELECT assetid, why FROM sightings")}
+
+
+def orphans(book) -> dict[str, str]:
+    return {orphan.assetid: orphan.why for orphan in book.ledger.reports.orphans(NOW + 1)}
+
+
+@pytest.fixture
+def doubt(book):
+    book.lose(book.queue(b"a"))
+    (doubt,) = book.ledger.doubts.due(NOW)
+    return doubt
+
+
+def test_the_order_of_the_first_sight_stays_when_an_asset_is_seen_again(book):
+    doubts = book.ledger.doubts
+    doubts.sight([asset("A", size=0, md5=None)], 2, NOW)
+    doubts.sight([asset("A"), asset("B")], 6, NOW)
+    assert doubts.first_seen(["A", "B", "C"]) == {"A": 2, "B": 6}
+
+
+def test_a_sighting_learns_size_and_digest_when_the_asset_is_processed(book):
+    doubts = book.ledger.doubts
+    doubts.sight([asset("A", size=0, md5=None)], 0, NOW)
+    assert tuple(book.ledger.store.rows("SELECT size, md5 FROM sightings")[0]) == (None, None)
+    doubts.sight([asset("A")], 0, NOW)
+    assert tuple(book.ledger.store.rows("SELECT size, md5 FROM sightings")[0]) == (10, M1)
+
+
+def test_ids_are_owned_by_live_rows_only_and_any_number_can_be_asked_for(book):
+    live = book.accept(book.queue(b"live"), "L")
+    gone = book.accept(book.queue(b"gone"), "G")
+    book.ledger.intake.unwanted([(gone.id, b"gone")], Event.VANISHED, NOW)
+    many = [f"X{number}" for number in range(1200)]
+    assert book.ledger.doubts.owned([live.assetid, "G", *many]) == {"L"}
+    assert book.ledger.doubts.owned([]) == set()
+
+
+# Judgement, the file's state after it, and when the version had been replaced meanwhile.
+DECIDED = [
+    (Verdict(Judgement.FOUND, "A", "G"), State.STORED, State.SUPERSEDED, True),
+    (Verdict(Judgement.DAMAGED, "D", reason="cut"), State.QUEUED, State.SUPERSEDED, True),
+    (Verdict(Judgement.ABSENT, reason="it did not arrive"), State.QUEUED, State.SUPERSEDED, True),
+    (Verdict(Judgement.WAIT, reason="looking"), State.IN_DOUBT, State.IN_DOUBT, False),
+    (Verdict(Judgement.UNDECIDABLE, reason="five times"), State.BLOCKED, State.BLOCKED, False),
+]
+
+
+@pytest.mark.parametrize(("verdict", "state", "replaced_state", "closed"), DECIDED, ids=lambda v: str(v)[:12])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_each_judgement_is_written_down(book, doubt, verdict, state, replaced_state, closed, replaced):
+    if replaced:
+        book.queue(b"a", size=77)
+    book.ledger.doubts.sight([asset("D", size=4, md5=M2)], 1, NOW)
+    book.ledger.doubts.decide(doubt, verdict, NOW)
+    row = book.by_id(doubt.file)
+    assert row.state is (replaced_state if replaced else state)
+    assert (book.ledger.doubts.of(row.id) is None) is closed
+    if verdict.judgement is Judgement.FOUND:
+        assert (row.assetid, row.asset_folder, row.id_from) == ("A", "G", "adopted")
+    else:
+        assert row.assetid is None
+    if verdict.judgement in (Judgement.DAMAGED, Judgement.ABSENT):
+        assert row.absences == 1
+    if verdict.judgement is Judgement.UNDECIDABLE:
+        assert "doubt resolve" in row.detail
+    assert whys(book) == {"D": "damaged" if verdict.assetid == "D" else ""}
+
+
+def test_a_replaced_version_that_did_not_arrive_is_never_sent(book, doubt):
+    book.queue(b"a", size=77)
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.ABSENT), NOW)
+    assert [row.size for row in book.ledger.queue.due(NOW, 10)] == [77]
+
+
+def test_an_undecidable_doubt_no_longer_holds_its_name_back(book, doubt):
+    other = book.queue(b"x/a")
+    assert book.ledger.queue.due(NOW, 10) == []
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.UNDECIDABLE, reason="?"), NOW)
+    assert [row.id for row in book.ledger.queue.due(NOW, 10)] == [other.id]
+
+
+def test_a_doubt_that_was_decided_while_the_service_answered_is_left_as_it_is(book, doubt):
+    book.ledger.repair.is_absent(doubt.file, NOW)
+    decided = book.row(b"a")
+    for verdict, *_ in DECIDED:
+        book.ledger.doubts.decide(doubt, verdict, NOW)
+        assert book.row(b"a") == decided
+
+
+def test_an_asset_that_another_file_took_meanwhile_is_not_given_twice(book, doubt):
+    book.ledger.queue.adopt(book.queue(b"quicker"), "A", M1, NOW)
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.FOUND, "A", "F"), NOW)
+    assert book.row(b"a").state is State.IN_DOUBT
+    assert book.ledger.doubts.of(doubt.file.id).closed_at is None
+
+
+def test_what_a_look_up_brought_to_light_is_listed_by_what_it_is(book, doubt):
+    shown = [asset("S", size=3, md5=M2), asset("D"), asset("P", size=4, md5=M2)]
+    book.ledger.doubts.sight(shown, 0, NOW)
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.WAIT, suspected=("S",)), NOW)
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P", doubled=("D",)), NOW)
+    assert orphans(book) == {"S": "suspected", "D": "doubled", "P": "damaged"}
+
+
+def test_proof_is_not_taken_back_by_a_later_suspicion_and_the_word_stays_on_a_new_sight(book, doubt):
+    cut = asset("P", size=4, md5=M2)
+    book.ledger.doubts.sight([cut], 0, NOW)
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P"), NOW)
+    book.lose(book.row(b"a"))
+    (again,) = book.ledger.doubts.due(NOW)
+    book.ledger.doubts.sight([cut], 3, NOW)
+    book.ledger.doubts.decide(again, Verdict(Judgement.WAIT, suspected=("P",)), NOW)
+    assert whys(book) == {"P": "damaged"}
+    assert book.ledger.doubts.recorded(["P", "X"]) == {"P"}
+
+
+@pytest.mark.parametrize(
+    ("attempt_md5", "shown", "listed"),
+    [
+        (M1, asset("D", md5=M1), False),
+        (M1, asset("D", md5=M2), True),
+        (M1, asset("D", md5=None), False),
+        (None, asset("D", md5=M1), False),
+        (None, asset("D", md5=M1, size=11), True),
+        (M1, asset("D", md5=M1, folder="G"), True),
+    ],
+)
+def test_an_asset_that_an_open_doubt_may_need_is_no_orphan(book, attempt_md5, shown, listed):
+    book.lose(book.queue(b"a"), md5=attempt_md5)
+    book.ledger.doubts.sight([shown], 0, NOW, why="doubled")
+    assert orphans(book) == ({"D": "doubled"} if listed else {})
+
+
+@pytest.mark.parametrize("owned_by", ["adopting", "accepting"])
+def test_an_asset_that_a_live_row_owns_is_no_orphan(book, owned_by):
+    book.ledger.doubts.sight([asset("D")], 0, NOW, why="doubled")
+    row = book.queue(b"a")
+    if owned_by == "adopting":
+        book.ledger.queue.adopt(row, "D", M1, NOW)
+    else:
+        book.accept(row, "D")
+    assert orphans(book) == {}
+
+
+def test_history_is_listed_by_why_unless_it_may_be_needed_or_is_gone_for_less_than_its_time(book):
+    replaced = book.accept(book.queue(b"a"), "R")
+    book.accept(book.queue(b"a", size=20), "N", md5=M2)
+    gone = book.accept(book.queue(b"b", size=30), "G", md5="3" * 32)
+    book.ledger.intake.unwanted([(gone.id, b"b")], Event.VANISHED, NOW)
+    assert orphans(book) == {"R": "replaced", "G": "deleted"}
+    assert [o.assetid for o in book.ledger.reports.orphans(NOW)] == ["R"]
+    book.lose(book.queue(b"c", size=replaced.size))
+    assert orphans(book) == {"G": "deleted"}
+
+
+def test_an_old_asset_is_no_orphan_while_its_successor_is_not_stored(book):
+    book.accept(book.queue(b"a"), "R")
+    newer = book.queue(b"a", size=20)
+    assert orphans(book) == {}
+    book.accept(newer, "N", md5=M2)
+    assert orphans(book) == {"R": "replaced"}
+
+
+def test_nothing_of_history_is_an_orphan_while_a_brake_is_pulled(book):
+    book.accept(book.queue(b"a"), "R")
+    book.accept(book.queue(b"a", size=20), "N", md5=M2)
+    book.ledger.pull_brake("destfolderid", "photos", "it points elsewhere", 1, NOW)
+    assert orphans(book) == {}
+    book.ledger.resume(None, NOW)
+    assert orphans(book) == {"R": "replaced"}
+
+
+def test_look_ups_that_were_answered_carry_the_grace_and_those_that_were_not_leave_a_gap(book, doubt):
+    doubts = book.ledger.doubts
+    doubts.looked([(doubt.attempt.id, Grace("boot", 5.0, 7.0), NOW + 3)])
+    doubts.unanswered([doubt.attempt.id], NOW + 9)
+    attempt = doubts.of(doubt.file.id)
+    assert (attempt.grace_boot, attempt.grace_first, attempt.grace_last, attempt.looks) == ("boot", 5.0, 7.0, 1)
+    assert attempt.look_at == NOW + 9
+    assert doubts.next_look() == NOW + 9
+    assert doubts.due(NOW + 8) == []
+    assert [d.attempt.id for d in doubts.due(NOW + 9)] == [doubt.attempt.id]
+
+
+def test_a_look_far_in_the_future_was_set_by_another_clock_and_is_due(book, doubt):
+    book.ledger.doubts.unanswered([doubt.attempt.id], NOW + 901)
+    assert len(book.ledger.doubts.due(NOW)) == 1
+
+
+def test_rivals_are_the_other_open_attempts_into_the_folder(book, doubt):
+    flying = book.begin(book.queue(b"b", size=20), md5=M2)
+    book.begin(book.queue(b"c", folder="G"))
+    book.accept(book.queue(b"d"), "D")
+    found = [(r.attempt_id, r.sent_name, r.size, r.md5, r.in_flight) for r in book.ledger.doubts.rivals(doubt.attempt)]
+    assert found == [(flying, "b", 20, M2, True)]

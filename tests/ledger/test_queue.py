@@ -1,0 +1,313 @@
+"""What is due, what need not be sent, and the attempt that is committed before a body leaves."""
+
+import pytest
+
+from assetsync.core.states import Event
+from assetsync.ledger.queue import LONGEST_BACKOFF, NameBusy, Outdated
+from assetsync.model import Answer, Left, Outcome, Sent, State, Wanted
+
+from .conftest import M1, M2, NOW, accepted
+
+HELD = Outcome(Answer.REFUSED, "unknown_folder", "the service knows no such folder")
+
+
+def due(book, now: float = NOW, **said) -> list[bytes]:
+    return [row.path for row in book.ledger.queue.due(now, 100, **said)]
+
+
+def test_the_queue_gives_the_oldest_due_first_and_nothing_that_is_not_due_yet(book):
+    for path, at in ((b"c", NOW - 1), (b"a", NOW - 3), (b"b", NOW - 2), (b"later", NOW + 60)):
+        book.queue(path, due=at)
+    assert due(book) == [b"a", b"b", b"c"]
+    assert [row.path for row in book.ledger.queue.due(NOW, 2)] == [b"a", b"b"]
+    assert book.ledger.queue.next_due() == NOW - 3
+
+
+def test_rows_to_be_skipped_do_not_use_up_the_limit(book):
+    rows = [book.queue(path) for path in (b"a", b"b", b"c")]
+    assert [row.path for row in book.ledger.queue.due(NOW, 2, skip={rows[0].id})] == [b"b", b"c"]
+
+
+def test_a_due_time_beyond_the_longest_backoff_was_set_by_another_clock_and_is_due(book):
+    book.queue(b"a", due=NOW + LONGEST_BACKOFF - 1)
+    book.queue(b"b", due=NOW + LONGEST_BACKOFF + 1)
+    assert due(book) == [b"b"]
+
+
+def test_a_held_folder_gives_nothing_until_its_time_or_a_release(book):
+    book.queue(b"a", folder="F")
+    book.queue(b"b", folder="G")
+    book.ledger.queue.hold_folder("F", HELD, NOW + 600)
+    assert due(book) == [b"b"]
+    assert book.ledger.queue.counts(NOW) == (2, 1)
+    assert book.ledger.reports.holds(NOW) == {"F": HELD.detail}
+    assert due(book, NOW + 600) == [b"a", b"b"]
+    book.ledger.queue.release_folders(NOW)
+    assert due(book) == [b"a", b"b"]
+
+
+def test_a_release_of_folders_retries_the_files_that_their_trouble_blocked_and_no_others(book):
+    rows = [book.queue(path, folder=folder) for path, folder in ((b"a", "F"), (b"b", "F"), (b"c", "G"))]
+    book.ledger.queue.hold(rows[0].id, HELD.reason, HELD.detail, NOW)
+    book.ledger.queue.hold(rows[1].id, "sidecar", "line 1", NOW)
+    book.ledger.queue.hold(rows[2].id, HELD.reason, HELD.detail, NOW)
+    book.ledger.queue.hold_folder("F", HELD, NOW + 600)
+    book.ledger.queue.release_folders(NOW)
+    assert [book.row(path).state for path in (b"a", b"b", b"c")] == [State.QUEUED, State.BLOCKED, State.BLOCKED]
+
+
+@pytest.mark.parametrize("how", ["sending", "in_doubt"])
+def test_a_newer_version_waits_while_an_older_one_is_undecided(book, how):
+    old = book.queue(b"a")
+    attempt = book.begin(old) if how == "sending" else book.lose(old)
+    book.queue(b"a", size=20)
+    assert book.by_id(old).state == how
+    assert due(book) == []
+    if how == "sending":
+        book.ledger.outcomes.accepted(attempt, old.id, accepted("A"), NOW)
+    else:
+        book.ledger.repair.is_absent(old, NOW)
+    assert book.by_id(old).state is State.SUPERSEDED
+    assert due(book) == [b"a"]
+
+
+def test_an_open_attempt_of_the_same_folded_name_into_the_same_folder_holds_others_back(book):
+    first = book.queue(b"x/Photo.jpg")
+    second = book.queue(b"y/photo.JPG")
+    elsewhere = book.queue(b"z/photo.jpg", folder="G")
+    attempt = book.begin(first)
+    assert due(book) == [elsewhere.path]
+    with pytest.raises(NameBusy):
+        book.begin(second)
+    assert book.row(second.path).state is State.QUEUED
+    book.ledger.outcomes.accepted(attempt, first.id, accepted("A"), NOW)
+    assert due(book) == [second.path, elsewhere.path]
+
+
+def test_a_version_that_was_replaced_while_it_was_prepared_is_not_begun_held_or_adopted(book):
+    stale = book.queue(b"a")
+    fresh = book.queue(b"a", size=20)
+    with pytest.raises(Outdated):
+        book.begin(stale)
+    book.ledger.queue.hold(stale.id, "sidecar", "", NOW)
+    book.ledger.queue.vanished(stale.id, NOW)
+    assert book.ledger.queue.adopt(stale, "A", M1, NOW) is False
+    assert book.by_id(stale) is None
+    assert book.row(b"a") == fresh
+    assert book.ledger.doubts.newest_attempt() == 0
+
+
+def test_an_attempt_is_open_and_in_flight_from_the_moment_it_is_committed(book):
+    row = book.queue(b"a")
+    attempt = book.ledger.doubts.of(row.id)
+    assert attempt is None
+    book.begin(row)
+    attempt = book.ledger.doubts.of(row.id)
+    assert attempt is not None
+    assert (attempt.ended_at, attempt.closed_at, attempt.md5, attempt.start_no) == (None, None, M1, 1)
+    assert (book.row(b"a").state, book.row(b"a").attempts) == (State.SENDING, 1)
+
+
+# What the row of equal content is when the new version is to be sent; whether it counts as an equal.
+EQUALS = {
+    "verified": (lambda book, row: book.accept(row, "A"), True),
+    "sending": (lambda book, row: book.begin(row), True),
+    "in_doubt": (lambda book, row: book.lose(row), True),
+    "gone_with_an_asset": (
+        lambda book, row: (
+            book.accept(row, "A"),
+            book.ledger.intake.unwanted([(row.id, row.path)], Event.VANISHED, NOW),
+        ),
+        True,
+    ),
+    "blocked_with_an_open_attempt": (
+        lambda book, row: (
+            book.lose(row),
+            book.ledger.store.write(
+                lambda conn: conn.execute("UPDATE files SET state = 'blocked' WHERE id = ?", (row.id,))
+            ),
+        ),
+        True,
+    ),
+    "queued": (lambda book, row: None, False),
+    "blocked_unsent": (lambda book, row: book.ledger.queue.hold(row.id, "sidecar", "", NOW), False),
+    "gone_unsent": (
+        lambda book, row: book.ledger.intake.unwanted([(row.id, row.path)], Event.VANISHED, NOW),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EQUALS)
+def test_an_equal_version_counts_when_it_has_an_asset_or_may_have_one(book, case):
+    act, counts = EQUALS[case]
+    old = book.queue(b"old")
+    act(book, old)
+    new = book.queue(b"new")
+    assert [row.id for row in book.ledger.queue.equals(new, M1)] == [old.id] * counts
+    assert book.ledger.queue.equals(new, M2) == []
+    assert book.ledger.queue.has_size(new.id, "F", 10) is counts
+    assert book.ledger.queue.has_size(new.id, "G", 10) is False
+
+
+def test_an_undecided_version_that_was_never_hashed_counts_by_inode_size_and_mtime(book):
+    old = book.queue(b"old", inode=77, mtime=5)
+    book.lose(old, md5=None, left=Left.PART)
+    for inode, mtime, counts in ((77, 5, True), (78, 5, False), (77, 6, False)):
+        new = book.queue(f"new{inode}{mtime}".encode(), inode=inode, mtime=mtime)
+        assert [row.id for row in book.ledger.queue.equals(new, M1)] == [old.id] * counts
+
+
+def test_a_version_at_rest_whose_asset_has_another_owner_by_now_is_no_equal(book):
+    resting = book.accept(book.queue(b"a"), "A")
+    book.ledger.intake.unwanted([(resting.id, b"a")], Event.VANISHED, NOW)
+    owner = book.queue(b"b")
+    assert book.ledger.queue.adopt(owner, "A", M1, NOW) is True
+    new = book.queue(b"c")
+    assert [row.id for row in book.ledger.queue.equals(new, M1)] == [owner.id]
+    assert book.ledger.queue.take_over(new, book.by_id(resting), M1, NOW) is None
+    assert book.row(b"c").state is State.QUEUED
+
+
+def test_of_more_equals_than_are_looked_at_the_own_path_and_the_own_inode_come_first(book):
+    moved = book.accept(book.queue(b"moved", inode=4242), "M")
+    for number in range(120):
+        book.accept(book.queue(f"{number}".encode()), f"A{number}")
+    new = book.queue(b"renamed", inode=4242)
+    equals = book.ledger.queue.equals(new, M1)
+    assert len(equals) == 100
+    assert equals[0].id == moved.id
+
+
+def test_taking_over_merges_the_rows_and_keeps_the_asset_and_the_attempts(book):
+    old = book.accept(book.queue(b"a"), "A")
+    new = book.queue(b"b", inode=9)
+    assert book.ledger.queue.take_over(new, old, M1, NOW) is State.STORED
+    merged = book.row(b"b")
+    assert (merged.id, merged.assetid, merged.inode, merged.wanted) == (old.id, "A", 9, Wanted.YES)
+    assert book.by_id(new) is None
+    assert book.ledger.intake.current_of(b"a") is None
+
+
+@pytest.mark.parametrize("first", ["sending", "in_doubt"])
+def test_taking_over_an_undecided_version_leaves_its_attempt_open(book, first):
+    old = book.queue(b"a")
+    attempt = book.begin(old) if first == "sending" else book.lose(old)
+    new = book.queue(b"b")
+    assert book.ledger.queue.take_over(new, book.by_id(old), M1, NOW) == first
+    assert book.ledger.doubts.of(book.row(b"b").id).id == attempt
+
+
+def test_content_that_comes_back_to_its_path_takes_its_old_asset_back(book):
+    a1 = book.accept(book.queue(b"p", size=10), "A")
+    b1 = book.accept(book.queue(b"p", size=20), "B", md5=M2)
+    a2 = book.queue(b"p", size=10)
+    assert [book.by_id(row).state for row in (a1, b1)] == [State.SUPERSEDED, State.SUPERSEDED]
+    assert book.ledger.queue.equals(a2, M1)[0].id == a1.id
+    book.ledger.queue.take_over(a2, book.by_id(a1), M1, NOW)
+    assert book.row(b"p").assetid == "A"
+    assert [orphan.assetid for orphan in book.ledger.reports.orphans(NOW)] == ["B"]
+
+
+def test_two_files_that_changed_places_change_their_assets(book):
+    x = book.accept(book.queue(b"x", size=10), "A")
+    y = book.accept(book.queue(b"y", size=10), "B", md5=M2)
+    new_x = book.queue(b"x", inode=y.inode)
+    new_y = book.queue(b"y", inode=x.inode)
+    book.ledger.queue.take_over(new_x, book.by_id(y), M2, NOW)
+    book.ledger.queue.take_over(new_y, book.by_id(x), M1, NOW)
+    assert [(book.row(path).assetid, book.row(path).id) for path in (b"x", b"y")] == [("B", y.id), ("A", x.id)]
+
+
+def test_of_two_that_take_over_the_same_version_the_second_gets_nothing_and_stays_queued(book):
+    old = book.accept(book.queue(b"a"), "A")
+    new, later = book.queue(b"b"), book.queue(b"c")
+    assert book.ledger.queue.take_over(new, old, M1, NOW) is State.STORED
+    assert book.ledger.queue.take_over(later, old, M1, NOW) is None
+    assert book.row(b"c").state is State.QUEUED
+
+
+def test_of_two_that_adopt_the_same_asset_the_second_gets_nothing_and_stays_queued(book):
+    first, second = book.queue(b"a"), book.queue(b"b")
+    assert book.ledger.queue.adopt(first, "A", M1, NOW) is True
+    assert book.ledger.queue.adopt(second, "A", M1, NOW) is False
+    assert [book.row(path).state for path in (b"a", b"b")] == [State.STORED, State.QUEUED]
+
+
+def test_a_failure_is_counted_only_where_it_is_the_files_own(book):
+    row = book.queue(b"a")
+    unsent = Sent(Outcome(Answer.UNSENT, "unsent", "refused"), Left.NOTHING, 0, "")
+    for counts in (False, True, False):
+        book.ledger.outcomes.unsent(book.begin(row), row.id, unsent, NOW, NOW + 5, counts=counts)
+    assert (book.row(b"a").failures, book.row(b"a").attempts, book.row(b"a").due_at) == (1, 3, NOW + 5)
+
+
+def _verified(book) -> None:
+    row = book.accept(book.queue(b"v"), "V")
+    book.ledger.assets.apply_all([(row, Event.CONFIRMED, {"verified_at": NOW})], NOW)
+
+
+def _restored(book) -> None:
+    """Go on with a copy of the ledger that is older than its last start."""
+    book.ledger.close()
+    copy = book.path.read_bytes()
+    book.reopen()
+    book.ledger.close()
+    book.path.write_bytes(copy)
+    book.reopen()
+
+
+@pytest.mark.parametrize(
+    ("steps", "needed"),
+    [
+        ((), True),
+        ((lambda book: book.accept(book.queue(b"s"), "S"),), True),
+        ((_verified,), False),
+        ((lambda book: book.ledger.queue.contacted("F"),), False),
+        ((lambda book: book.ledger.queue.contacted("G"),), True),
+        ((lambda book: book.ledger.queue.contacted("F"), lambda book: book.reopen()), False),
+        ((_verified, _restored), True),
+        ((lambda book: book.ledger.queue.contacted("F"), _restored), True),
+        ((_verified, _restored, lambda book: book.ledger.queue.contacted("F")), False),
+        ((_verified, _restored, lambda book: book.ledger.queue.contacted("F"), lambda book: book.reopen()), False),
+    ],
+)
+def test_a_folder_is_listed_before_the_first_post_unless_it_was_or_holds_what_was_read_back(book, steps, needed):
+    for step in steps:
+        step(book)
+    assert book.ledger.queue.needs_contact("F") is needed
+
+
+# What a worker or the main loop asks again and again, a million files or not.
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ledger: ledger.queue.due(NOW, 1),
+        lambda ledger: ledger.queue.next_due(),
+        lambda ledger: ledger.doubts.count(),
+        lambda ledger: ledger.doubts.due(NOW),
+        lambda ledger: ledger.doubts.next_look(),
+        lambda ledger: ledger.assets.to_verify(NOW),
+        lambda ledger: ledger.assets.next_verify(),
+        lambda ledger: ledger.assets.to_index(NOW, NOW),
+        lambda ledger: ledger.assets.next_index(),
+        lambda ledger: ledger.outcomes.recover(NOW),
+        lambda ledger: ledger.queue.retry_blocked("unreadable", NOW),
+    ],
+)
+def test_what_is_asked_again_and_again_never_reads_through_all_files(book, ask):
+    statements: list[str] = []
+    store = book.ledger.store
+    for conn in (store.reader(), store._writer):
+        conn.set_trace_callback(statements.append)
+    ask(book.ledger)
+    for conn in (store.reader(), store._writer):
+        conn.set_trace_callback(None)
+    plans = [
+        row["detail"]
+        for statement in statements
+        if statement.startswith("SELECT")
+        for row in store.rows(f"EXPLAIN QUERY PLAN {statement}")
+    ]
+    assert plans
+    assert [plan for plan in plans if plan in ("SCAN f", "SCAN o", "SCAN a", "SCAN files", "SCAN attempts")] == []

@@ -1,0 +1,77 @@
+"""What a person decides: try again, send again, it is this asset, it is absent."""
+
+import pytest
+
+from assetsync.core.doubt import Judgement, Verdict
+from assetsync.errors import IllegalTransition
+from assetsync.model import Asset, State
+
+from .conftest import M1, NOW
+
+
+def blocked(book) -> None:
+    book.ledger.queue.hold(book.queue(b"a").id, "sidecar", "line 1", NOW)
+
+
+def undecidable(book) -> None:
+    book.lose(book.queue(b"a"))
+    (doubt,) = book.ledger.doubts.due(NOW)
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.UNDECIDABLE, reason="five times"), NOW)
+
+
+def different(book) -> None:
+    from assetsync.core.states import Event
+
+    row = book.accept(book.queue(b"a"), "A")
+    book.ledger.assets.apply_all([(row, Event.DIFFERENT, {"reason": "different"})], NOW)
+
+
+@pytest.mark.parametrize(
+    ("make", "state"),
+    [
+        (blocked, State.QUEUED),
+        (undecidable, State.IN_DOUBT),
+        (different, State.STORED),
+        (lambda book: book.queue(b"a"), State.QUEUED),
+        (lambda book: book.lose(book.queue(b"a")), State.IN_DOUBT),
+        (lambda book: book.accept(book.queue(b"a"), "A"), State.STORED),
+    ],
+    ids=["blocked", "undecidable", "different", "queued", "in_doubt", "stored"],
+)
+def test_a_retry_goes_on_where_the_facts_put_the_file_and_never_sends_over_an_open_doubt(book, make, state):
+    make(book)
+    assert book.ledger.repair.retry(book.row(b"a"), NOW) is state
+    assert book.row(b"a").state is state
+
+
+@pytest.mark.parametrize("make", [blocked, undecidable, different, lambda book: book.accept(book.queue(b"a"), "A")])
+def test_to_send_again_is_the_one_way_over_a_known_id_or_an_open_doubt(book, make):
+    make(book)
+    known = book.row(b"a").assetid
+    assert book.ledger.repair.send_again(book.row(b"a"), NOW) is State.QUEUED
+    row = book.row(b"a")
+    assert (row.assetid, row.send_again, book.ledger.doubts.of(row.id)) == (None, 1, None)
+    assert [(o.assetid, o.why) for o in book.ledger.reports.orphans(NOW)] == ([(known, "replaced")] if known else [])
+    sent = book.accept(row, "NEW")
+    assert (sent.assetid, sent.send_again) == ("NEW", 0)
+
+
+def test_a_file_that_is_being_sent_cannot_be_sent_again(book):
+    book.begin(book.queue(b"a"))
+    with pytest.raises(IllegalTransition):
+        book.ledger.repair.send_again(book.row(b"a"), NOW)
+    assert book.row(b"a").state is State.SENDING
+
+
+@pytest.mark.parametrize("make", [undecidable, lambda book: book.lose(book.queue(b"a"))])
+@pytest.mark.parametrize("word", ["asset", "absent"])
+def test_a_persons_word_ends_a_doubt(book, make, word):
+    make(book)
+    row = book.row(b"a")
+    if word == "asset":
+        state = book.ledger.repair.is_asset(row, Asset("MINE", "G", "a", 10, M1, "doc"), NOW)
+        assert (state, book.row(b"a").assetid, book.row(b"a").asset_folder) == (State.STORED, "MINE", "G")
+    else:
+        assert book.ledger.repair.is_absent(row, NOW) is State.QUEUED
+    assert book.ledger.doubts.of(row.id) is None
+    assert book.ledger.doubts.count() == 0

@@ -1,0 +1,37 @@
+"""The calls of the two search operations as values."""
+
+import pytest
+
+from assetsync.errors import UsageError
+from assetsync.model import SearchRequest
+from assetsync.service.call import index_call, search_call
+
+BASE = "http://dam/razuna/"
+
+
+@pytest.mark.parametrize(
+    ("wire", "query"),
+    [
+        ("row", "method=searchassets"),
+        ("column", "method=searchassets&BDQUERYFORMAT=column&__BDQUERYFORMAT=column"),
+        ("jsonp", "method=searchassets&BDRETURNFORMAT=jsonp&__BDRETURNFORMAT=jsonp&callback=cb"),
+        ("wddx", "method=searchassets&__BDRETURNFORMAT=wddx"),
+    ],
+)
+def test_method_and_switches_stand_in_the_address_and_the_key_in_the_form(wire, query):
+    call = search_call(SearchRequest("a b", show="img"), wire)
+    assert call.address(BASE) == f"http://dam/razuna/global/api2/search.cfc?{query}"
+    assert call.form("KEY") == [("searchfor", "a b"), ("show", "img"), ("api_key", "KEY")]
+
+
+@pytest.mark.parametrize(
+    ("ids", "field"), [(["A1"], "A1"), (["A1", "B-2"], "A1,B-2"), (["all"], "all"), (["ALL"], "all")]
+)
+def test_ids_are_one_field_with_commas(ids, field):
+    assert index_call(ids).form("KEY") == [("assetid", field), ("api_key", "KEY")]
+
+
+@pytest.mark.parametrize("ids", [[], ["all", "A1"], ["A1", "All"], ["A 1"], ["A1,B2"]])
+def test_what_is_no_list_of_ids_is_an_error(ids):
+    with pytest.raises(UsageError):
+        index_call(ids)

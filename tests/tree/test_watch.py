@@ -1,0 +1,140 @@
+"""The watcher hands on hints, says when it was blind, and can be asked whether it still works."""
+
+import logging
+import os
+import threading
+import time
+
+import pytest
+
+from assetsync.tree.watch import Watcher, coverage, outermost
+
+
+class Heard:
+    def __init__(self):
+        self.paths = []
+        self.lost = []
+        self._changed = threading.Condition()
+
+    def hint(self, path):
+        with self._changed:
+            self.paths.append(path)
+            self._changed.notify_all()
+
+    def lose(self, why):
+        self.lost.append(why)
+
+    def until(self, path, seconds=5.0):
+        with self._changed:
+            assert self._changed.wait_for(lambda: path in self.paths, seconds), self.paths
+
+
+@pytest.fixture
+def heard():
+    return Heard()
+
+
+@pytest.fixture
+def watch(tmp_path, heard):
+    started = []
+
+    def make(*folders):
+        root = tmp_path / "root"
+        root.mkdir(exist_ok=True)
+        watcher = Watcher(bytes(root), folders or (b"",), bytes(tmp_path / "canary"), hint=heard.hint, lost=heard.lose)
+        watcher.start()
+        started.append(watcher)
+        return watcher, root
+
+    yield make
+    for watcher in started:
+        watcher.stop()
+
+
+def test_a_written_file_is_hinted_at_relative_to_the_root(watch, heard):
+    _, root = watch(b"photos")
+    (root / "photos").mkdir()
+    # The folder came after the watcher: it is watched from the next `tend` on.
+    watcher = watch(b"photos")[0]
+    assert watcher.tend() == []
+    (root / "photos" / "a.jpg").write_bytes(b"a")
+    heard.until(b"photos/a.jpg")
+
+
+def test_a_folder_that_comes_later_is_told_once_and_watched(watch, heard):
+    watcher, root = watch(b"photos")
+    assert watcher.tend() == []
+    (root / "photos").mkdir()
+    assert watcher.tend() == [bytes(root / "photos")]
+    assert watcher.tend() == []
+    (root / "photos" / "a").write_bytes(b"a")
+    heard.until(b"photos/a")
+
+
+def test_a_folder_that_was_removed_and_made_again_is_watched_again(watch, heard):
+    watcher, root = watch(b"photos")
+    (root / "photos").mkdir()
+    watcher.tend()
+    (root / "photos").rmdir()
+    time.sleep(0.3)
+    (root / "photos").mkdir()
+    assert watcher.tend() == [bytes(root / "photos")]
+    (root / "photos" / "again").write_bytes(b"a")
+    heard.until(b"photos/again")
+
+
+def test_reading_a_file_is_no_event(watch, heard):
+    watcher, root = watch()
+    (root / "a").write_bytes(b"a")
+    heard.until(b"a")
+    heard.paths.clear()
+    (root / "a").read_bytes()
+    assert watcher.sings(5)
+    assert heard.paths == []
+
+
+def test_a_name_of_any_bytes_is_hinted_at(watch, heard):
+    _, root = watch()
+    name = b"\xff\x01 \n\xe9"
+    with open(os.path.join(bytes(root), name), "wb") as file:
+        file.write(b"a")
+    heard.until(name)
+
+
+def test_the_canary_sings_while_the_watcher_works_and_not_after(watch):
+    watcher, _ = watch()
+    assert watcher.sings(5)
+    watcher.stop()
+    assert not watcher.sings(0.2)
+
+
+def test_an_overflow_that_is_only_logged_is_heard(watch, heard):
+    watch()
+    logging.getLogger("watchdog.observers.inotify_c").warning("Inotify queue overflowed; filesystem events were lost")
+    assert len(heard.lost) == 1
+
+
+def test_the_kernels_own_list_of_watches_is_counted(watch):
+    before = coverage().watched
+    watcher, root = watch()
+    for number in range(20):
+        (root / str(number)).mkdir()
+    assert watcher.sings(5)
+    deadline = time.monotonic() + 5
+    while coverage().watched < before + 22 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    # The root, twenty folders and the canary's.
+    assert coverage().watched == before + 22
+    assert coverage().limit > 0
+
+
+@pytest.mark.parametrize(
+    ("folders", "expected"),
+    [
+        ([b""], [b""]),
+        ([b"", b"a", b"b/c"], [b""]),
+        ([b"a", b"a/b", b"ab", b"c/d"], [b"a", b"ab", b"c/d"]),
+    ],
+)
+def test_a_folder_inside_another_is_not_watched_twice(folders, expected):
+    assert outermost(folders) == expected

@@ -1,0 +1,364 @@
+"""A site on a real disk with a real ledger, beside a service that fits into one class and a clock that is set by hand.
+
+The service stores, forgets, cuts and refuses as a script says; what its answers mean is read by `core.outcome`.
+"""
+
+import hashlib
+import json
+import os
+import random
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from assetsync.config import load_config
+from assetsync.core.outcome import Reply, read_giving_up, read_silence, read_upload_answer
+from assetsync.errors import AssetsyncError, FileChanged, KeyRefused, ServiceError, ServiceUnreachable
+from assetsync.flow.send import Step
+from assetsync.flow.trouble import describe
+from assetsync.ledger.ledger import Ledger, open_ledger
+from assetsync.ledger.reports import Orphan
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Asset, Body, Left, SearchRequest, Sent, State, UploadRequest
+from assetsync.service.multipart import closing
+from assetsync.site import Site, build
+
+FOLDER = "F1"
+OTHER = "F2"
+
+MESSAGES = {
+    "duplicate": "File already exists in Razuna",
+    "unknown_folder": "Specified folder 'F1' does not exist",
+    "key": "Login not valid! Check API Key",
+    "too_large": "Error 10001",
+    "no_filedata": "Missing 'filedata' parameter",
+}
+
+
+class ManualClock:
+    """Stands until it is moved; `wait` moves it. It starts a day ahead of the disk, so that files have settled."""
+
+    def __init__(self, start: float) -> None:
+        self._lock = threading.Lock()
+        self._now = start
+        self._steady = 1000.0
+        self._boot = "boot-1"
+        self.stopped = False
+
+    def now(self) -> float:
+        return self._now
+
+    def steady(self) -> float:
+        return self._steady
+
+    def boot(self) -> str:
+        return self._boot
+
+    def wait(self, seconds: float) -> bool:
+        if seconds:
+            self.advance(seconds)
+            time.sleep(0.0002)
+        return self.stopped
+
+    def advance(self, seconds: float) -> None:
+        with self._lock:
+            self._now += seconds
+            self._steady += seconds
+
+    def set_now(self, now: float) -> None:
+        """Let the wall clock jump."""
+        self._now = now
+
+    def reboot(self) -> None:
+        self._boot = f"{self._boot}+"
+        self._steady = 1.0
+
+
+@dataclass
+class Stored:
+    """One asset of the fake service; None as `indexed_at` is not in the index."""
+
+    id: str
+    folder: str
+    name: str
+    content: bytes
+    processed_at: float
+    indexed_at: float | None
+    meta: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def md5(self) -> str:
+        return md5(self.content)
+
+
+class FakeService:
+    """`model.Service` in memory. `script` holds what happens to the next uploads, after that all are accepted.
+
+    A script's entries: accept, lost_after (stored, no answer), lost_before, unreachable, a word of MESSAGES,
+    ("cut", k) for k bytes of file and closing boundary stored without an answer, ("id", ID) for an answer with that id.
+    """
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.assets: dict[str, Stored] = {}
+        self._made = 0
+        self.script: deque[str | tuple[str, object]] = deque()
+        self.posts: list[UploadRequest] = []
+        self.searches: list[SearchRequest] = []
+        self.indexed: list[list[str]] = []
+        self.down = False
+        self.key_refused = False
+        self.gives_md5 = True
+        self.processing: float = 0.0
+        self.index_lag: float | None = 0.0
+        self.index_call = "adds"
+        self.during_upload: Callable[[UploadRequest], None] = lambda _request: None
+        self.during_search: Callable[[SearchRequest], None] = lambda _request: None
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self.closed = False
+
+    def put(self, content: bytes, name: str, folder: str = FOLDER, assetid: str | None = None, **said) -> Stored:
+        now = self._clock.now()
+        self._made += 1
+        assetid = assetid or f"A{self._made:031d}"
+        lag = self.index_lag
+        indexed_at = None if lag is None else now + self.processing + lag
+        asset = Stored(assetid, folder, name, content, now + self.processing, indexed_at, **said)
+        self.assets[assetid] = asset
+        return asset
+
+    def upload(self, request: UploadRequest, body: Body) -> Sent:
+        with self._lock:
+            self.posts.append(request)
+            what = "unreachable" if self.down else self.script.popleft() if self.script else "accept"
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            return self._upload(request, body, what)
+        finally:
+            with self._lock:
+                self.in_flight -= 1
+
+    def _upload(self, request: UploadRequest, body: Body, what: str | tuple[str, object]) -> Sent:
+        left = Left.NOTHING
+        parts = []
+        try:
+            if what == "unreachable":
+                return Sent(read_silence(left, "connection refused"), left, 0, "")
+            self.during_upload(request)
+            for chunk in body.chunks():
+                left = Left.PART
+                parts.append(chunk)
+        except AssetsyncError as error:
+            outcome = read_giving_up(left, str(error), changed=isinstance(error, FileChanged))
+            return Sent(outcome, left, body.handed, body.md5)
+        content = b"".join(parts)
+        with self._lock:
+            left, outcome = self._answer(request, content, what)
+        return Sent(outcome, left, body.handed, body.md5)
+
+    def _answer(self, request, content, what):
+        silence = read_silence(Left.ALL, "connection reset")
+        if what == "lost_before":
+            return Left.ALL, silence
+        if isinstance(what, tuple) and what[0] == "cut":
+            whole = content + closing(request.boundary)
+            self.put(whole[: what[1]], request.filename, request.destfolderid)
+            return Left.PART, read_silence(Left.PART, "connection reset")
+        if isinstance(what, str) and what in MESSAGES:
+            return Left.ALL, read_upload_answer(_xml(1, MESSAGES[what]), Left.ALL)
+        given = what[1] if isinstance(what, tuple) else None
+        asset = self.put(content, request.filename, request.destfolderid, given, meta=request.meta)
+        if what == "lost_after":
+            return Left.ALL, silence
+        return Left.ALL, read_upload_answer(_xml(0, "success", asset.id), Left.ALL)
+
+    @contextmanager
+    def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
+        with self._lock:
+            self.searches.append(request)
+        self.during_search(request)
+        self._raise_trouble()
+        with self._lock:
+            shown = [self._shown(asset) for asset in self.assets.values() if self._matches(asset, request)]
+        yield iter(shown)
+
+    def index(self, assetids: Sequence[str]) -> str:
+        self._raise_trouble()
+        with self._lock:
+            self.indexed.append(list(assetids))
+            if self.index_call == "wipes":
+                for asset in self.assets.values():
+                    asset.indexed_at = None
+            if self.index_call != "noop":
+                for assetid in assetids:
+                    self.assets[assetid].indexed_at = self._clock.now()
+        return "Indexing successfully triggered"
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _raise_trouble(self) -> None:
+        if self.down:
+            raise ServiceUnreachable("nothing answers at the service", hint="look there")
+        if self.key_refused:
+            raise KeyRefused("the service refuses the API key")
+
+    def _matches(self, asset: Stored, request: SearchRequest) -> bool:
+        if request.folderid and asset.folder not in request.folderid.split(","):
+            return False
+        if request.dbdirect:
+            like = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in request.searchfor)
+            return re.fullmatch(like, asset.name, re.IGNORECASE | re.DOTALL) is not None
+        if asset.indexed_at is None or asset.indexed_at > self._clock.now():
+            return False
+        return request.searchfor == "*" or asset.id in re.findall(r"id:([A-Za-z0-9-]+)", request.searchfor)
+
+    def _shown(self, asset: Stored) -> Asset:
+        if asset.processed_at > self._clock.now():
+            return Asset(asset.id, asset.folder, asset.name, 0, None, "doc")
+        digest = asset.md5 if self.gives_md5 else None
+        return Asset(asset.id, asset.folder, asset.name, len(asset.content), digest, "doc")
+
+    @property
+    def contents(self) -> list[bytes]:
+        """What is stored, in order."""
+        return sorted(asset.content for asset in self.assets.values())
+
+
+class World:
+    """A root, a configuration, a ledger and the fake service; parts of the site are driven by the test."""
+
+    def __init__(self, base: Path, clock: ManualClock, **said) -> None:
+        self.base = base
+        self.clock = clock
+        self.root = base / "root"
+        self.root.mkdir(exist_ok=True)
+        self.service = FakeService(clock)
+        self._said = said
+        self._opened: Site | None = None
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.base / "ledger.db"
+
+    def config(self):
+        said = {
+            "site": "test",
+            "root": str(self.root),
+            "ledger": str(self.ledger_path),
+            "service": {"base_url": "http://127.0.0.1:1/dam", "upload_url": "http://127.0.0.1:1/dam/index.cfm"},
+            "folders": [{"path": ".", "destfolderid": FOLDER}],
+            "upload": {"workers": "2", "doubt_grace": "20s"},
+            "watch": {"settle": "0s"},
+            "schedule": {"index": "60s", "verify": "60s"},
+        }
+        for section, value in self._said.items():
+            said[section] = {**said[section], **value} if isinstance(said.get(section), dict) else value
+        file = self.base / "config.yaml"
+        file.write_text(json.dumps(said), "utf-8")
+        return load_config(file, {})
+
+    @property
+    def site(self) -> Site:
+        if self._opened is None:
+            ledger = open_ledger(self.ledger_path)
+            self._opened = build(self.config(), ledger, self.service, self.clock, random.Random(7))
+        return self._opened
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.site.edges.ledger
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.edges.ledger.close()
+            self._opened = None
+
+    def restart(self, **said) -> None:
+        """End the process without a word and begin another, with another configuration where something is said."""
+        self.close()
+        self._said |= said
+        self.ledger.outcomes.recover(self.clock.now())
+
+    def write(self, path: str | bytes, content: bytes = b"content", *, mtime: float | None = None) -> Path:
+        full = self.root / os.fsdecode(path)
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.write_bytes(content)
+        if mtime is not None:
+            os.utime(full, (mtime, mtime))
+        return full
+
+    def scan(self):
+        return self.site.scan()
+
+    def send(self) -> int:
+        """Send until nothing is due; gives how many files were handled."""
+        count = 0
+        while self.site.sender.step() is Step.WORKED:
+            count += 1
+        return count
+
+    def scan_and_send(self) -> int:
+        self.scan()
+        return self.send()
+
+    def live(self, seconds: float, *, tick: float = 1.0) -> None:
+        """Let every part do its work for so long."""
+        until = self.clock.steady() + seconds
+        while self.clock.steady() < until:
+            site = self.site
+            if site.gate.pause is not None:
+                if site.gate.probe_due():
+                    site.probe()
+            else:
+                site.intake.look_again()
+                self.send()
+                self._look_up(site)
+            self.clock.advance(tick)
+
+    def _look_up(self, site: Site) -> None:
+        try:
+            if site.gate.pause is None:
+                site.resolver.step()
+                site.indexer.step()
+                site.verifier.step()
+        except ServiceError as error:
+            reason, retry_after = describe(error)
+            site.gate.trouble(reason, str(error), retry_after)
+
+    def row(self, path: str | bytes) -> FileRow:
+        found = self.ledger.intake.current_of(os.fsencode(path))
+        assert found is not None, f"{path!r} has no current row"
+        return found
+
+    def states(self) -> dict[str, State]:
+        return {os.fsdecode(row.path): row.state for row in self.ledger.reports.files()}
+
+    def history(self, path: str) -> list[State]:
+        return [row.state for row in self.ledger.reports.of_path(os.fsencode(path))]
+
+    def orphans(self) -> list[Orphan]:
+        return list(self.ledger.reports.orphans(self.clock.now() + 1))
+
+    def posted(self) -> list[str]:
+        return [request.filename for request in self.service.posts]
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest().upper()
+
+
+def _xml(code: int, message: str, assetid: str = "") -> Reply:
+    text = (
+        f"<Response><responsecode>{code}</responsecode><message>{message}</message><assetid>{assetid}</assetid>"
+        "<filetype>doc</filetype></Response>"
+    )
+    return Reply(200, "text/xml", text.encode())
