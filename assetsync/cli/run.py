@@ -1,0 +1,99 @@
+"""`assetsync run`: the daemon under its signals. What it does is `daemon`'s; here the process begins and ends."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+import structlog
+from pydantic import SecretStr
+
+from assetsync.cli.entry import OK
+from assetsync.cli.given import CONFIG_HELP
+from assetsync.cli.output import warn
+from assetsync.config import SiteConfig, key_file_warning, load_config, read_api_key
+from assetsync.daemon.daemon import Daemon, Ended
+from assetsync.daemon.notify import Notifier
+from assetsync.errors import ConfigError, RootMissing
+from assetsync.log import configure_logging, register_secret
+from assetsync.shown import printable
+from assetsync.site import make_tree
+
+log = structlog.get_logger()
+
+
+@click.command("run")
+@click.option(
+    "--config", "-c", "path", required=True, metavar="FILE", type=click.Path(path_type=Path), help=CONFIG_HELP
+)
+def command(path: Path) -> int:
+    """Mirror the site from now on, until SIGTERM.
+
+    Watches the tree, uploads what is new, has it indexed, verifies it, and scans the whole tree as often as
+    schedule.rescan says. SIGHUP reads the configuration again; one with mistakes is refused and the old one stays.
+
+    \b
+    Examples:
+      assetsync run --config /etc/assetsync/hq.yaml
+      systemctl start assetsync@hq          # the same under systemd, see systemd/README.md
+    """
+    config, key = _read(path)
+    notifier = Notifier(dict(os.environ))
+    _log_as(config)
+    _refuse_missing_root(config)
+    while True:
+        daemon = Daemon(config, key, notifier)
+        following: list[tuple[SiteConfig, SecretStr]] = []
+        _take_signals(daemon, path, following)
+        if daemon.run() is Ended.STOPPED:
+            log.info("stopped")
+            return OK
+        notifier.reloading(daemon.clock.steady())
+        config, key = following[-1]
+        _log_as(config)
+        log.info("configuration read again")
+
+
+def _read(path: Path) -> tuple[SiteConfig, SecretStr]:
+    config = load_config(path, os.environ)
+    key = read_api_key(config, os.environ)
+    register_secret(key)
+    return config, key
+
+
+def _log_as(config: SiteConfig) -> None:
+    if config.service.api_key_file is not None:
+        problem = key_file_warning(config.service.api_key_file)
+        if problem is not None:
+            warn(problem)
+    configure_logging(config.log.format, config.log.level, stream=sys.stderr, site=config.site)
+
+
+def _refuse_missing_root(config: SiteConfig) -> None:
+    """Refuse a new site whose root is not there; of a known one the brake is pulled instead."""
+    if config.ledger.exists():
+        return
+    try:
+        os.close(make_tree(config).open_folder(b""))
+    except OSError as error:
+        raise RootMissing(f"the root {printable(bytes(config.root))} cannot be read: {error.strerror}") from error
+
+
+def _take_signals(daemon: Daemon, path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> None:
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        daemon.stop()
+
+    def reload(_number: int, _frame: FrameType | None) -> None:
+        try:
+            following.append(_read(path))
+        except ConfigError as error:
+            for mistake in error.mistakes:
+                log.warning("the configuration is refused, the old one stays", mistake=mistake)
+            return
+        daemon.reload()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGHUP, reload)

@@ -1,0 +1,76 @@
+"""The service as the daemon calls it: every sign of life in an answer is one of the loop that waits for it.
+
+A body that takes hours to leave and a folder that is listed for minutes are no hang; silence beyond the read timeout
+is one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from assetsync.model import Asset, Body, SearchRequest, Sent, Service, UploadRequest
+
+_ROWS = 500
+
+
+class AliveService:
+    """Passes everything on and calls `alive` with the seconds for which silence is to be expected."""
+
+    def __init__(self, service: Service, alive: Callable[[float], None], *, silence: float) -> None:
+        self._service = service
+        self._alive = alive
+        self._silence = silence
+
+    def upload(self, request: UploadRequest, body: Body) -> Sent:
+        """Post one file; each chunk that leaves is a sign of life."""
+        self._alive(self._silence)
+        return self._service.upload(request, _AliveBody(body, self._tick))
+
+    @contextmanager
+    def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
+        """Open one search; rows that come are signs of life."""
+        self._alive(self._silence)
+        with self._service.search(request) as assets:
+            yield self._rows(assets)
+
+    def index(self, assetids: Sequence[str]) -> str:
+        """Ask for indexing."""
+        self._alive(self._silence)
+        return self._service.index(assetids)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._service.close()
+
+    def _rows(self, assets: Iterator[Asset]) -> Iterator[Asset]:
+        for number, asset in enumerate(assets):
+            if number % _ROWS == 0:
+                self._tick()
+            yield asset
+
+    def _tick(self) -> None:
+        self._alive(self._silence)
+
+
+class _AliveBody:
+    """A body that tells with each chunk that it goes on (`model.Body`)."""
+
+    def __init__(self, body: Body, tick: Callable[[], None]) -> None:
+        self._body = body
+        self._tick = tick
+
+    @property
+    def size(self) -> int:
+        return self._body.size
+
+    @property
+    def handed(self) -> int:
+        return self._body.handed
+
+    @property
+    def md5(self) -> str:
+        return self._body.md5
+
+    def chunks(self) -> Iterator[bytes]:
+        for chunk in self._body.chunks():
+            self._tick()
+            yield chunk

@@ -1,0 +1,165 @@
+"""The daemon: builds a site's parts, keeps them going until it is told to stop, and takes them apart again.
+
+Main thread: signals, the watchdog, the line of status. Each loop does one kind of work; the schedule only starts work,
+what is due is in the ledger. An error that nobody foresaw ends the process: a restart is safe by design.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import structlog
+from pydantic import SecretStr
+
+from assetsync.clock import SystemClock
+from assetsync.config.models import SiteConfig
+from assetsync.daemon.alive import AliveService
+from assetsync.daemon.loops import Loop, Pulse
+from assetsync.daemon.notify import Notifier
+from assetsync.daemon.schedule import Schedule
+from assetsync.daemon.work import Work
+from assetsync.ledger.ledger import Ledger, open_ledger
+from assetsync.log import log_uncaught
+from assetsync.model import State
+from assetsync.site import Site, build, make_service
+
+log = structlog.get_logger()
+
+_LIMIT = 15.0
+_STOP_PATIENCE = 30.0
+_STATUS_EVERY = 10.0
+
+
+class Ended(StrEnum):
+    """Why a daemon came to its end."""
+
+    STOPPED = "stopped"
+    RELOADED = "reloaded"
+
+
+@dataclass(slots=True)
+class _Failure:
+    error: BaseException | None = None
+
+
+class Daemon:
+    """One site under way, from one configuration; a new configuration is a new daemon."""
+
+    def __init__(self, config: SiteConfig, key: SecretStr, notifier: Notifier) -> None:
+        self._config = config
+        self._key = key
+        self._notifier = notifier
+        self.clock = SystemClock()
+        self._reload = threading.Event()
+        self._failure = _Failure()
+        limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
+        self._pulse = Pulse(self.clock, limit)
+        self._limit = limit
+        log_uncaught()
+
+    def stop(self) -> None:
+        """Ask for the end; may be called from a signal handler."""
+        self.clock.stop.set()
+
+    def reload(self) -> None:
+        """Ask for the end in favour of another configuration."""
+        self._reload.set()
+        self.clock.stop.set()
+
+    def run(self) -> Ended:
+        """Run until asked to stop; raises what ended a loop, and what `open_ledger` raises."""
+        ledger = open_ledger(self._config.ledger)
+        service = make_service(self._config, self._key)
+        silence = self._config.service.read_timeout + self._config.service.connect_timeout + self._limit
+        try:
+            alive = AliveService(service, self._alive, silence=silence)
+            site = build(self._config, ledger, alive, self.clock, random.SystemRandom(), tick=self._tick)
+            self._run(site, ledger)
+        finally:
+            service.close()
+            ledger.close()
+        if self._failure.error is not None:
+            raise self._failure.error
+        return Ended.RELOADED if self._reload.is_set() else Ended.STOPPED
+
+    def _run(self, site: Site, ledger: Ledger) -> None:
+        if ledger.restored:
+            log.warning("the ledger is older than its last start: a restored backup? every folder is listed anew")
+        work = Work(site)
+        work.begin()
+        schedule = Schedule(self._config.schedule, work, failed=self._failed)
+        loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
+        loops += [self._loop("look", work.look), self._loop("scan", work.scan), self._loop("tend", work.tend)]
+        try:
+            for loop in loops:
+                loop.start()
+            schedule.start()
+            self._notifier.ready()
+            log.info("running", root=str(self._config.root), watch=work.watching)
+            self._watch_over(site)
+        finally:
+            self._notifier.stopping()
+            self.clock.stop.set()
+            schedule.stop()
+            work.wake()
+            self._join(loops, site)
+            work.end()
+
+    def _watch_over(self, site: Site) -> None:
+        """Feed the watchdog while every loop keeps its word, until the stop."""
+        pause = min(self._limit / 2, 2.0)
+        late_before: list[str] = []
+        next_status = 0.0
+        while not self.clock.wait(pause):
+            late = self._pulse.late()
+            if not late:
+                self._notifier.alive()
+            elif late != late_before:
+                log.error("a loop hangs: the watchdog is not fed", loops=late)
+            late_before = late
+            if self.clock.steady() >= next_status:
+                next_status = self.clock.steady() + _STATUS_EVERY
+                self._notifier.status(_line(site))
+
+    def _join(self, loops: list[Loop], site: Site) -> None:
+        until = self.clock.steady() + _STOP_PATIENCE
+        for loop in loops:
+            loop.join(max(0.0, until - self.clock.steady()))
+        if any(loop.is_alive() for loop in loops):
+            # What is still on its way is cut, and recorded as cut: the next start need not guess.
+            site.edges.service.close()
+            for loop in loops:
+                loop.join(_STOP_PATIENCE / 3)
+
+    def _loop(self, name: str, step: Callable[[], float]) -> Loop:
+        return Loop(name, step, clock=self.clock, pulse=self._pulse, failed=self._failed)
+
+    def _failed(self, error: BaseException) -> None:
+        log.error("assetsync ends because of an unforeseen error", exc_info=error)
+        self._failure.error = self._failure.error or error
+        self.clock.stop.set()
+
+    def _alive(self, seconds: float) -> None:
+        self._pulse.extend(threading.current_thread().name, seconds)
+
+    def _tick(self) -> bool:
+        self._pulse.extend(threading.current_thread().name, 0.0)
+        return self.clock.stop.is_set()
+
+
+def _line(site: Site) -> str:
+    counts = site.edges.ledger.reports.counts(site.edges.clock.now())
+    pause = site.gate.pause
+    parts = [f"{counts.of(State.VERIFIED):,} verified"]
+    for name, state in (("queued", State.QUEUED), ("stored", State.STORED), ("in doubt", State.IN_DOUBT)):
+        if counts.of(state):
+            parts.append(f"{counts.of(state):,} {name}")
+    if counts.of(State.BLOCKED):
+        parts.append(f"{counts.of(State.BLOCKED):,} blocked: see `assetsync status`")
+    if site.brakes.pulled():
+        parts.append("BRAKE: see `assetsync status`")
+    if pause is not None:
+        parts.append(f"paused: {pause.reason}")
+    return ", ".join(parts)

@@ -1,0 +1,43 @@
+"""Tells systemd how the daemon is (sd_notify): ready, stopping, alive, and a line of status."""
+
+import os
+import socket
+
+
+class Notifier:
+    """Speaks to the socket that systemd named in $NOTIFY_SOCKET; without one it is silent."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        self._address = environ.get("NOTIFY_SOCKET", "")
+        if self._address.startswith("@"):
+            self._address = "\0" + self._address[1:]
+        micro = environ.get("WATCHDOG_USEC", "")
+        for_us = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
+        self.watchdog = int(micro) / 1e6 if micro.isdigit() and for_us else None
+
+    def ready(self) -> None:
+        """Say that the site is open and the threads run."""
+        self._send("READY=1")
+
+    def reloading(self, steady: float) -> None:
+        """Say that the configuration is read again; `steady` is in seconds of the monotonic clock."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={int(steady * 1e6)}")
+
+    def stopping(self) -> None:
+        """Say that the daemon is on its way out."""
+        self._send("STOPPING=1")
+
+    def alive(self) -> None:
+        """Every loop has reported in time."""
+        self._send("WATCHDOG=1")
+
+    def status(self, line: str) -> None:
+        """Give the line that `systemctl status` shows."""
+        self._send(f"STATUS={line}")
+
+    def _send(self, message: str) -> None:
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            channel.connect(self._address)
+            channel.send(message.encode())

@@ -1,0 +1,56 @@
+"""When scans, indexing, verifying and audits are started: APScheduler, driven by the configuration.
+
+A job only starts work and never fails by itself: what is due stands in the ledger, so that a run that was missed or cut
+short loses nothing. Jobs that are late run once.
+"""
+
+from collections.abc import Callable
+
+from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
+from apscheduler.triggers.combining import OrTrigger
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+from assetsync.config.models import Schedule as Times
+from assetsync.config.schedule import Cron, Interval
+from assetsync.daemon.work import Work
+
+
+class Schedule:
+    """The site's jobs; `failed` gets the exception of one that nobody foresaw."""
+
+    def __init__(self, times: Times, work: Work, *, failed: Callable[[BaseException], None]) -> None:
+        self._failed = failed
+        self._scheduler = BackgroundScheduler(
+            job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}, daemon=True
+        )
+        self._scheduler.add_listener(self._on_error, EVENT_JOB_ERROR)
+        jobs = {"rescan": work.want_scan, "index": work.index, "verify": work.verify, "audit": work.audit}
+        for name, job in jobs.items():
+            trigger = trigger_of(getattr(times, name))
+            if trigger is not None:
+                self._scheduler.add_job(job, trigger, id=name, name=name)
+
+    def start(self) -> None:
+        """Begin; the first runs come when the times say so."""
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Start nothing more, and wait for what runs."""
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=True)
+
+    def _on_error(self, event: JobExecutionEvent) -> None:
+        self._failed(event.exception)
+
+
+def trigger_of(times: Interval | Cron | None) -> BaseTrigger | None:
+    """Make the trigger of an interval or a cron line; None for off."""
+    if times is None:
+        return None
+    if isinstance(times, Interval):
+        return IntervalTrigger(seconds=max(1, round(times.seconds)))
+    triggers = [CronTrigger(**fields) for fields in times.triggers()]
+    return triggers[0] if len(triggers) == 1 else OrTrigger(triggers)

@@ -1,0 +1,271 @@
+"""The daemon's kinds of work, each as a step that a loop or a job calls.
+
+The steps drive the parts of a `Site`; which thread calls which, and what becomes of errors, is `daemon`'s and `loops`'.
+"""
+
+import threading
+
+import structlog
+
+from assetsync.errors import RootMissing, ServiceError
+from assetsync.flow.hints import Hints, Looker
+from assetsync.flow.requests import take_requests
+from assetsync.flow.send import Step
+from assetsync.flow.trouble import describe
+from assetsync.site import Site
+from assetsync.tree.place import is_network_filesystem, network_mounts
+from assetsync.tree.watch import Watcher, coverage, outermost
+
+log = structlog.get_logger()
+
+_IDLE = 5.0
+_PAUSED = 0.5
+_TEND = 1.0
+_POLL = 60.0
+_CANARY_EVERY = 60.0
+_CANARY_PATIENCE = 10.0
+
+
+class Bell:
+    """Wakes loops that have nothing to do."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._rings = 0
+
+    def ring(self) -> None:
+        """Wake all that wait."""
+        with self._condition:
+            self._rings += 1
+            self._condition.notify_all()
+
+    def heard(self) -> int:
+        """Give the number of rings so far, to be given to `wait`."""
+        return self._rings
+
+    def wait(self, heard: int, patience: float) -> None:
+        """Return at the first ring after `heard`, or after `patience` seconds."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._rings != heard, patience)
+
+
+class Work:
+    """The steps of one site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._clock = site.edges.clock
+        self._ledger = site.edges.ledger
+        self._bell = Bell()
+        self._scan_bell = Bell()
+        self._scan_wanted = threading.Event()
+        self._reading_back = threading.Lock()
+        self._hints = Hints()
+        self._looker = Looker(site.edges, site.plan, site.looking, self._hints, site.sidecars)
+        self._polling = not self._can_watch()
+        self._watcher: Watcher | None = None if self._polling or self._mode == "off" else self._make_watcher()
+        self._next_scan = self._clock.steady()
+        self._next_canary = 0.0
+        self._root_missing = False
+
+    @property
+    def _mode(self) -> str:
+        return self._site.config.watch.mode
+
+    @property
+    def watching(self) -> str:
+        """How new files are noticed: inotify, polling or off."""
+        return "inotify" if self._watcher is not None else "polling" if self._polling else "off"
+
+    def begin(self) -> None:
+        """Settle what a crash left, and begin to watch, before the first scan: nothing falls between them."""
+        # A result that cannot be written down now is kept until it can: nobody else knows of it.
+        self._site.sender.patience = float("inf")
+        now = self._clock.now()
+        lost = self._ledger.outcomes.recover(now)
+        if lost:
+            log.warning("in doubt after an unclean stop", files=lost)
+        self._ledger.queue.release_folders(now)
+        if self._watcher is not None:
+            self._watcher.start()
+        self._scan_wanted.set()
+
+    def end(self) -> None:
+        """End watching."""
+        if self._watcher is not None:
+            self._watcher.stop()
+
+    def wake(self) -> None:
+        """Let every waiting step return."""
+        self._bell.ring()
+        self._scan_bell.ring()
+        self._hints.wake()
+
+    def send(self) -> float:
+        """Send one file, or wait for one."""
+        heard = self._bell.heard()
+        step = Step.PAUSED if self._site.brakes.pulled() else self._site.sender.step()
+        if step is Step.IDLE:
+            self._bell.wait(heard, self._until_due())
+        return _PAUSED if step is Step.PAUSED else 0.0
+
+    def look(self) -> float:
+        """Look at what was hinted at and what is settling."""
+        if self._looker.step(_IDLE):
+            self._site.feed.clear()
+            self._bell.ring()
+        if self._hints.overflowed():
+            self.want_scan("more happened at once than is kept in memory")
+        return 0.0
+
+    def scan(self) -> float:
+        """Scan the tree when it is wanted."""
+        heard = self._scan_bell.heard()
+        if not self._scan_wanted.is_set() and self._clock.steady() < self._next_scan:
+            self._scan_bell.wait(heard, min(_IDLE, max(0.0, self._next_scan - self._clock.steady())))
+            return 0.0
+        self._scan_wanted.clear()
+        self._next_scan = self._clock.steady() + (_POLL if self._polling else float("inf"))
+        self._scan()
+        return 0.0
+
+    def tend(self) -> float:
+        """Do the small things: probe, resolve doubts, carry out requests, see after the watcher."""
+        site = self._site
+        if site.gate.pause is not None:
+            since = site.gate.pause.since
+            if site.gate.probe_due() and site.probe():
+                log.warning("the service answers again", after=round(self._clock.steady() - since, 1))
+                self._bell.ring()
+        else:
+            try:
+                site.resolver.step()
+            except ServiceError as error:
+                self._trouble(error)
+        if take_requests(site.edges):
+            site.feed.clear()
+            self._bell.ring()
+        if self._watcher is not None:
+            self._tend_watcher(self._watcher)
+        # In time for the next look-up: a gap between them would begin the grace anew.
+        due = self._ledger.doubts.next_look()
+        return _TEND if due is None else min(_TEND, max(0.05, due - self._clock.now()))
+
+    def verify(self) -> None:
+        """Read back everything that is due."""
+        with self._reading_back:
+            try:
+                while self._site.gate.pause is None and not self._clock.wait(0) and self._site.verifier.step().looked:
+                    pass
+            except ServiceError as error:
+                self._trouble(error)
+
+    def index(self) -> None:
+        """Ask for the indexing of what is due, after a look at what is findable already."""
+        self.verify()
+        with self._reading_back:
+            try:
+                while self._site.gate.pause is None and self._site.indexer.step():
+                    pass
+            except ServiceError as error:
+                self._trouble(error)
+
+    def audit(self) -> None:
+        """Compare each mapped folder of the service with the ledger."""
+        with self._reading_back:
+            for folder in sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all}):
+                if self._site.gate.pause is not None or self._clock.wait(0):
+                    return
+                try:
+                    self._site.auditor.audit(folder)
+                except ServiceError as error:
+                    self._trouble(error)
+
+    def want_scan(self, why: str = "it is time") -> None:
+        """Ask for a scan; many asks are one scan."""
+        if not self._scan_wanted.is_set():
+            log.info("scan wanted", why=why)
+        self._scan_wanted.set()
+        self._scan_bell.ring()
+
+    def _scan(self) -> None:
+        started = self._clock.steady()
+        self._ledger.queue.retry_blocked("unreadable", self._clock.now())
+        try:
+            result = self._site.scan()
+        except RootMissing as error:
+            self._root_missing = True
+            self._site.brakes.check_root(str(error))
+            return
+        if self._root_missing:
+            self._root_missing = False
+            log.warning("the root is there again")
+        self._bell.ring()
+        while self._site.drift.step() and not self._clock.wait(0):
+            pass
+        if self._ledger.queue.counts(self._clock.now())[0] == 0:
+            self._ledger.set_fact("queue_was_empty", "1")
+        log.info(
+            "scanned",
+            files=result.scanned,
+            queued=result.to_send,
+            unsettled=result.unsettled,
+            unreadable=result.report.unreadable_count,
+            seconds=round(self._clock.steady() - started, 2),
+        )
+        self._hints.wake()
+        if self._watcher is not None:
+            self._check_coverage(result.report.folders)
+
+    def _check_coverage(self, folders: int) -> None:
+        """Poll while the kernel watches fewer folders than there are, and say how to change that."""
+        found = coverage()
+        above = sum(1 for folder in outermost(self._site.plan.folders()) for _ in folder.split(b"/")) + 1
+        short = found.watched < folders - above
+        if short and not self._polling:
+            log.warning(
+                "not all folders can be watched, the tree is scanned every minute instead",
+                watched=found.watched,
+                folders=folders,
+                fix=f"sysctl fs.inotify.max_user_watches={max(2 * folders, 2 * found.limit)}, then restart",
+            )
+        self._polling = short
+        if short:
+            self._next_scan = self._clock.steady() + _POLL
+
+    def _tend_watcher(self, watcher: Watcher) -> None:
+        for folder in watcher.tend():
+            self.want_scan(f"{folder.decode('utf-8', 'backslashreplace')} is watched from now on")
+        if self._clock.steady() >= self._next_canary:
+            self._next_canary = self._clock.steady() + _CANARY_EVERY
+            if not watcher.sings(_CANARY_PATIENCE) and not self._clock.wait(0):
+                log.error("the watcher does not answer and is made anew")
+                watcher.stop()
+                self._watcher = self._make_watcher()
+                self._watcher.start()
+                self.want_scan("the watcher was made anew")
+
+    def _make_watcher(self) -> Watcher:
+        config = self._site.config
+        return Watcher(
+            bytes(config.root),
+            outermost(self._site.plan.folders()),
+            bytes(config.ledger) + b".canary",
+            hint=self._hints.add,
+            lost=self.want_scan,
+        )
+
+    def _can_watch(self) -> bool:
+        root = bytes(self._site.config.root)
+        if self._mode == "auto":
+            return not is_network_filesystem(root) and not network_mounts(root)
+        return self._mode != "polling"
+
+    def _until_due(self) -> float:
+        due = self._ledger.queue.next_due()
+        return _IDLE if due is None else min(_IDLE, max(0.05, due - self._clock.now()))
+
+    def _trouble(self, error: ServiceError) -> None:
+        reason, retry_after = describe(error)
+        if self._site.gate.trouble(reason, str(error), retry_after):
+            log.warning("paused", reason=reason, detail=str(error))

@@ -1,0 +1,128 @@
+"""How the process starts, reloads, ends and is ended."""
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+from assetsync.model import State
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+
+
+def test_a_burst_while_the_process_is_stopped_is_sent_once_without_waiting_for_the_rescan(make, sandbox, request):
+    count = 40_000 if request.config.getoption("--long") else 3_000
+    running = make(watch="{settle: 0s}", schedule="{index: off, verify: 2s}", upload="{workers: 8}").start()
+    running.signal(signal.SIGSTOP)
+    for number in range(count):
+        folder = running.photos / str(number // 1000)
+        if number % 1000 == 0:
+            folder.mkdir()
+        (folder / f"{number}.txt").write_bytes(b"%d" % number)
+    running.signal(signal.SIGCONT)
+    running.until_verified(count, 60 + count / 50)
+    assert len(sandbox.assets()) == count
+    assert len({asset.filename for asset in sandbox.assets()}) == count
+    assert running.stop() == 0
+
+
+def test_an_overflow_of_the_kernels_queue_is_said_and_healed_by_a_scan(make, sandbox):
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    running = make(watch="{settle: 0s}", schedule="{index: off, verify: 1s}").start()
+    running.signal(signal.SIGSTOP)
+    noisy = running.photos / "noisy.part"
+    names = [running.photos / f"{n}.part" for n in (1, 2)]
+    noisy.write_bytes(b"")
+    for _ in range(limit // 2 + 100):
+        os.rename(noisy, names[0])
+        os.rename(names[0], noisy)
+    (running.photos / "lost.txt").write_bytes(b"its event was dropped")
+    running.signal(signal.SIGCONT)
+    running.until_verified(1, 40)
+    assert any("kernel" in event["why"] for event in running.events("scan wanted"))
+
+
+def test_killed_at_any_moment_it_goes_on_where_it_was(make, sandbox):
+    running = make().start()
+    for number in range(30):
+        (running.photos / f"{number}.bin").write_bytes(bytes([number]) * 300_000)
+    for _ in range(4):
+        time.sleep(0.4)
+        running.process.kill()
+        running.process.wait()
+        running.start()
+    running.until_verified(30, 40)
+    assert set(running.states().values()) == {"verified"}
+    whole = [asset.md5 for asset in sandbox.assets() if not asset.damaged]
+    assert len(whole) == len(set(whole)) == 30
+
+
+def test_a_signal_ends_it_at_a_safe_point(make, sandbox):
+    sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=Operation.UPLOAD, seconds=1.0))
+    running = make().start()
+    for number in range(8):
+        (running.photos / f"{number}.bin").write_bytes(bytes([number]) * 1000)
+    running.until(lambda: State.SENDING in running.states().values())
+    started = time.monotonic()
+    assert running.stop() == 0
+    assert time.monotonic() - started < 20
+    assert not {"sending", "in_doubt"} & set(running.states().values())
+
+
+def test_the_configuration_is_read_again_and_a_bad_one_is_refused(make, sandbox):
+    running = make().start()
+    running.config.write_text(running.config.read_text() + "\nsettle: wrong\n")
+    running.signal(signal.SIGHUP)
+    running.until(lambda: running.events("the configuration is refused, the old one stays"))
+    (running.photos / "still.jpg").write_bytes(b"still")
+    running.until_verified(1)
+    (running.tree / "docs").mkdir()
+    (running.tree / "docs" / "new.txt").write_bytes(b"new")
+    running.write_config(folders='[{path: ., destfolderid: "D0D0"}]')
+    running.signal(signal.SIGHUP)
+    running.until(lambda: running.events("configuration read again"))
+    running.until_verified(2)
+    assert running.stop() == 0
+
+
+def test_systemd_hears_that_it_is_ready_alive_and_stopping(make, tmp_path):
+    address = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(str(address))
+        channel.settimeout(15)
+        running = make().start(NOTIFY_SOCKET=str(address), WATCHDOG_USEC="4000000")
+        heard = []
+        while "WATCHDOG=1" not in heard or "READY=1" not in heard or not any(h.startswith("STATUS=") for h in heard):
+            heard.append(channel.recv(4096).decode())
+        running.signal(signal.SIGTERM)
+        while "STOPPING=1" not in heard:
+            heard.append(channel.recv(4096).decode())
+    assert running.process.wait(20) == 0
+
+
+def test_an_outage_begins_and_ends_with_one_line_each(make, sandbox):
+    sandbox.set_faults(FaultRule(kind=FaultKind.STATUS), FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH))
+    running = make().start()
+    for number in range(40):
+        (running.photos / f"{number}.bin").write_bytes(bytes([number]) * 100)
+    time.sleep(5)
+    sandbox.set_faults()
+    running.until_verified(40, 60)
+    began = running.events("sending paused", "paused")
+    ended = running.events("the service answers again")
+    print(len(began), len(ended))
+    assert len(began) == 1
+    assert len(ended) == 1
+    assert len(sandbox.assets()) == 40
+
+
+def test_the_root_that_is_unmounted_pulls_the_brake_and_comes_back(make, sandbox):
+    running = make(schedule="{index: off, verify: 1s, rescan: 2s}").start()
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.until_verified(1)
+    os.rename(running.tree, running.tree.with_name("away"))
+    running.until(lambda: running.events("brake pulled"))
+    os.rename(running.tree.with_name("away"), running.tree)
+    running.until(lambda: running.events("the root is there again"))
+    assert running.states() == {"photos/a.jpg": "verified"}
+    assert len(running.events("brake pulled")) == 1

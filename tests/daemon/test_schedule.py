@@ -1,0 +1,57 @@
+"""Jobs start work at their times, and an index that a call wiped is not touched again."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from assetsync.config.schedule import Interval, cron
+from assetsync.daemon.schedule import trigger_of
+from assetsync.sandbox import FaultKind, FaultRule, Sandbox, SandboxSettings
+
+from .conftest import FOLDER, KEY, Running
+
+
+@pytest.mark.parametrize(
+    ("line", "after", "expected"),
+    [
+        ("0 3 * * sun", "2026-11-21T12:00", "2026-11-22T03:00"),
+        ("0 3 * * 0", "2026-11-21T12:00", "2026-11-22T03:00"),
+        ("0 3 * * 7", "2026-11-21T12:00", "2026-11-22T03:00"),
+        ("30 4 * * 1", "2026-11-21T12:00", "2026-11-23T04:30"),
+        ("0 0 1 * 1", "2026-11-21T12:00", "2026-11-23T00:00"),
+    ],
+)
+def test_a_cron_line_fires_when_cron_would(line, after, expected):
+    trigger = trigger_of(cron(line))
+    zone = datetime.now().astimezone().tzinfo
+    fires = trigger.get_next_fire_time(None, datetime.fromisoformat(after).replace(tzinfo=zone))
+    assert fires.strftime("%Y-%m-%dT%H:%M") == expected
+
+
+def test_an_interval_fires_after_it_and_off_never():
+    trigger = trigger_of(Interval(60.0))
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    assert (trigger.get_next_fire_time(now, now) - now).total_seconds() == 60
+    assert trigger_of(None) is None
+
+
+def test_an_index_call_that_wipes_the_index_is_the_last_one(tmp_path):
+    settings = SandboxSettings(api_key=KEY, folders={FOLDER: "photos"}, index_mode="adds", self_index=False)
+    with Sandbox(settings) as sandbox:
+        running = Running(tmp_path, sandbox).start()
+        try:
+            for number in range(6):
+                (running.photos / f"{number}.txt").write_bytes(bytes([number]))
+            running.until_verified(6)
+            sandbox.set_faults(FaultRule(kind=FaultKind.INDEX_WIPES))
+            (running.photos / "6.txt").write_bytes(bytes([6]))
+            running.until(lambda: running.events("indexing stopped"))
+            calls = len(running.events("asked for indexing"))
+            (running.photos / "7.txt").write_bytes(bytes([7]))
+            # Where the index is not asked any more, stored is enough.
+            running.until_verified(8)
+            assert len(running.events("asked for indexing")) == calls
+            assert len(running.events("indexing stopped")) == 1
+            assert running.stop() == 0
+        finally:
+            running.process.kill()
