@@ -134,10 +134,16 @@ class KeyRefused(ServiceError):
 
 
 class BadAnswer(ServiceError):
-    """Something answered, but not in a form of the interface: a login page, a proxy, a cut answer, too many bytes."""
+    """Something answered, but not in a form of the interface: a login page, a proxy, a cut answer, too many bytes.
 
-    def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
+    `status` is the HTTP status where that alone was the matter.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str = "", retry_after: float | None = None, status: int | None = None
+    ) -> None:
         self.retry_after = retry_after
+        self.status = status
         super().__init__(message, hint=hint)
 
 

@@ -88,11 +88,15 @@ class Reconciler:
         if lost:
             log.warning("in doubt after an unclean stop", files=lost)
         self._ledger.queue.release_folders(now)
-        self._ledger.queue.retry_blocked("unreadable", now)
+        for reason in ("unreadable", "sidecar"):
+            # A sidecar may have been a folder or a pipe, of which the scan takes no note.
+            self._ledger.queue.retry_blocked(reason, now)
         take_requests(self._site.edges)
         self._progress.phase("scan")
         result = self._scan()
         if self._adopt and not self._stopped():
+            self._site.preparer.adopt_alike = True
+            self._ledger.queue.retry_blocked("resembles", now)
             self._list_folders()
         with self._workers():
             self._drive()
@@ -139,8 +143,9 @@ class Reconciler:
             if any(thread.is_alive() for thread in threads):
                 # What is still on its way is cut, and recorded as cut: the next start need not guess.
                 self._site.edges.service.close()
+                until = self._clock.steady() + _STOP_PATIENCE
                 for thread in threads:
-                    thread.join(_STOP_PATIENCE)
+                    thread.join(max(0.0, until - self._clock.steady()))
 
     def _work(self) -> None:
         try:
@@ -160,15 +165,23 @@ class Reconciler:
             idle = self._site.feed.idle()
             self._tell(sending=sending)
             if sending and idle:
-                sending = False
-                self._ledger.set_fact("queue_was_empty", "1")
-                self._progress.phase("verify", self._counts().of(*State) - self._counts().of(State.BLOCKED))
+                sending = self._sent_everything()
             self._braked = self._site.brakes.pulled()
             self._pass(counts=not sending or self._braked or self._site.sender.too_doubtful())
-            if self._is_over(idle=self._site.feed.idle()):
+            idle = self._site.feed.idle()
+            if self._is_over(idle=idle):
+                if sending and idle:
+                    sending = self._sent_everything()
                 self._tell(sending=sending)
                 return
             self._clock.wait(_TICK)
+
+    def _sent_everything(self) -> bool:
+        """Go over from sending to reading back; gives whether there is still something to send: no."""
+        self._ledger.set_fact("queue_was_empty", "1")
+        counts = self._counts(fresh=True)
+        self._progress.phase("verify", counts.of(*State) - counts.of(State.BLOCKED))
+        return False
 
     def _tell(self, *, sending: bool) -> None:
         if sending:
@@ -183,6 +196,9 @@ class Reconciler:
         if site.gate.pause is not None:
             if site.gate.probe_due() and site.probe():
                 log.info("the service answers again")
+            if site.gate.looks_answered:
+                # Uploads fail and look-ups do not: what is in doubt need not wait for the uploads.
+                self._resolve()
             return
         site.intake.look_again()
         try:
@@ -195,6 +211,12 @@ class Reconciler:
         except ServiceError as error:
             self._trouble(error)
         self._passes += counts
+
+    def _resolve(self) -> None:
+        try:
+            self._site.resolver.step()
+        except ServiceError as error:
+            self._trouble(error)
 
     def _is_over(self, *, idle: bool) -> bool:
         """Whether the site is in sync, or nothing left depends on time, or it was waited long enough."""
@@ -227,7 +249,7 @@ class Reconciler:
 
     def _trouble(self, error: ServiceError) -> None:
         reason, retry_after = describe(error)
-        if self._site.gate.trouble(reason, str(error), retry_after):
+        if self._site.gate.trouble(reason, str(error), retry_after, looking=True):
             log.warning("paused", reason=reason, detail=str(error), key=isinstance(error, KeyRefused))
 
     def _stopped(self) -> bool:

@@ -57,6 +57,7 @@ class Site:
     looking: Intake
     brakes: Brakes
     contact: Contact
+    preparer: Preparer
     gate: Gate
     feed: Feed
     sender: Sender
@@ -205,6 +206,7 @@ def build(
         looking=make_intake(),
         brakes=brakes,
         contact=contact,
+        preparer=preparer,
         gate=gate,
         feed=feed,
         sender=Sender(

@@ -5,6 +5,8 @@ terminal; which values a command prints is its own.
 """
 
 import json
+import math
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,38 +16,52 @@ import click
 from assetsync.shown import ACTIVE, printable
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
+# Where a spreadsheet takes the semicolon for the end of a cell, the next one may begin a formula.
+_CELL_IN_CELL = re.compile(";(?=[ \"']*[=+@\uff1d\uff0b\uff0d\uff20-])")
 
 
 def write_json(value: Mapping[str, object]) -> None:
     """Write one object as one line of JSON, UTF-8, what is active in a terminal escaped."""
-    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        # A number of an answer that is too large for JSON's readers (1e999).
+        line = json.dumps({name: _finite(item) for name, item in value.items()}, ensure_ascii=False)
     # Only inside strings can these stand, where JSON reads the escape as the same character.
-    click.echo(ACTIVE.sub(lambda found: f"\\u{ord(found.group()):04x}", line))
+    click.echo(_without_secrets(ACTIVE.sub(lambda found: f"\\u{ord(found.group()):04x}", line)))
+
+
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write(text: str = "") -> None:
     """Write a line of a result."""
-    click.echo(text)
+    click.echo(_without_secrets(text))
 
 
 def note(text: str) -> None:
     """Write a line that is no result to stderr."""
-    click.echo(printable(text), err=True)
+    click.echo(printable(_without_secrets(text)), err=True)
 
 
 def complain(sentence: str) -> None:
     """Write an error to stderr, without the secrets that are known."""
-    log = sys.modules.get("assetsync.log")
-    # Nothing is registered before the module that keeps the secrets is loaded.
-    text = log.redact(sentence) if log is not None else sentence
-    for line in text.split("\n"):
+    for line in _without_secrets(sentence).split("\n"):
         click.echo(f"Error: {printable(line)}", err=True)
 
 
 def warn(sentence: str) -> None:
     """Write a warning to stderr."""
-    click.echo(f"Warning: {printable(sentence)}", err=True)
+    click.echo(f"Warning: {printable(_without_secrets(sentence))}", err=True)
+
+
+def _without_secrets(text: str) -> str:
+    """Take out the secrets that are known: an answer of the service may quote the key."""
+    log = sys.modules.get("assetsync.log")
+    # Nothing is registered before the module that keeps the secrets is loaded.
+    return log.redact(text) if log is not None else text
 
 
 def moment(seconds: float | None) -> str | None:
@@ -83,6 +99,6 @@ def csv_cell(value: object) -> str:
         return ""
     if isinstance(value, bool | int | float):
         return str(value)
-    text = str(value)
+    text = _CELL_IN_CELL.sub(r"\\x3b", str(value))
     # By its first character as it comes: escaping turns a tab into a backslash.
     return f"'{printable(text)}" if text.lstrip(" ").startswith(_FORMULA) else printable(text)

@@ -5,7 +5,8 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -41,6 +42,10 @@ KEYS = (
     "blocked",
     "in_sync",
 )
+
+
+# Seconds after a signal in which what is on its way may end: longer than the run itself gives its workers.
+_PATIENCE = 15.0
 
 
 @click.command("reconcile")
@@ -80,8 +85,10 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
             warn(problem)
     with ExitStack() as stack:
         clock = SystemClock()
-        stack.enter_context(_stopping(clock))
+        ends: list[Callable[[], None]] = []
+        stack.enter_context(_stopping(clock, ends))
         service = stack.enter_context(open_service(config))
+        ends.append(service.close)
         ledger = stack.enter_context(_looked_at(config) if only_look else _held(config))
         progress = Bar(console) if with_bar else Silent() if quiet or only_look else Events()
         with progress:
@@ -121,13 +128,20 @@ def _looked_at(config: SiteConfig) -> Iterator[Ledger]:
 
 
 @contextmanager
-def _stopping(clock: SystemClock) -> Iterator[None]:
-    """End the run at a safe point when a signal comes, and at once when a second one does."""
+def _stopping(clock: SystemClock, ends: Sequence[Callable[[], None]]) -> Iterator[None]:
+    """End the run at a safe point when a signal comes, and at once when a second one does.
+
+    What the run may be waiting for is ended by `ends` after a while: a service that hangs must not hold it up.
+    """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         if clock.stop.is_set():
             os._exit(INTERRUPTED)
         clock.stop.set()
+        for end in ends:
+            timer = threading.Timer(_PATIENCE, end)
+            timer.daemon = True
+            timer.start()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -10,7 +10,7 @@ from assetsync.config import SiteConfig
 
 @click.command("resume")
 @with_config
-@click.argument("brake", metavar="[ID]", type=int, required=False)
+@click.argument("brake", metavar="[ID]", type=click.IntRange(1, 2**62), required=False)
 def command(config: SiteConfig, brake: int | None) -> None:
     """Release the brake with this number, or all: what they saw is meant.
 

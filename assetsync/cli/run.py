@@ -50,7 +50,6 @@ def command(path: Path) -> int:
         if daemon.run() is Ended.STOPPED:
             log.info("stopped")
             return OK
-        notifier.reloading(daemon.clock.steady())
         config, key = following[-1]
         _log_as(config)
         log.info("configuration read again")

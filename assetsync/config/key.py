@@ -4,6 +4,7 @@ No error here shows the key or a part of it. Keeping it out of the log is left t
 that others can read to `check`.
 """
 
+import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +23,10 @@ _MAX_BYTES = 4096
 def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
     """Read the API key from `service.api_key_file`, else $ASSETSYNC_API_KEY, else the systemd credential `api_key`.
 
-    Raises ConfigError when there is none, or when what is there cannot be a key.
+    Raises ConfigError when there is none, when what is there cannot be a key, and when its file or the ledger lies in
+    the tree by way of a link, where `load` cannot see it: the one would be uploaded, the other written there.
     """
+    _expect_apart(config)
     if config.service.api_key_file is not None:
         return _from_file(config.service.api_key_file, "service.api_key_file")
     if KEY_VARIABLE in environ:
@@ -58,6 +61,13 @@ def _from_file(path: Path, named_by: str) -> SecretStr:
         raise _error(
             f"{path} ({named_by})", "it holds other characters than ASCII", "write the key alone into it"
         ) from None
+
+
+def _expect_apart(config: SiteConfig) -> None:
+    root = Path(os.path.realpath(config.root))
+    for name, path in (("service.api_key_file", config.service.api_key_file), ("ledger", config.ledger)):
+        if path is not None and Path(os.path.realpath(path)).is_relative_to(root):
+            raise _error(name, "it lies inside root, which a link hides", "put it elsewhere: what is there is uploaded")
 
 
 def _checked(text: str, where: str) -> SecretStr:

@@ -119,6 +119,12 @@ def _across(document: Document) -> Iterator[Problem]:
             yield Problem(path, "it has no value", "write an interval, a cron line, or off", *document.mark(path))
     yield from _doubled_folders(document, value.get("folders"))
     root, ledger = value.get("root"), value.get("ledger")
+    service = value.get("service")
+    key_file = service.get("api_key_file") if isinstance(service, dict) else None
+    if isinstance(root, str) and isinstance(key_file, str) and PurePosixPath(key_file).is_relative_to(root):
+        hint = "put it elsewhere, such as /etc/assetsync, because what lies in the tree is uploaded"
+        path = ("service", "api_key_file")
+        yield Problem(path, "it lies inside root", hint, *document.mark(path))
     if isinstance(root, str) and isinstance(ledger, str) and PurePosixPath(ledger).is_relative_to(root):
         hint = "put it elsewhere, such as /var/lib/assetsync, because the tree is only ever read"
         yield Problem(("ledger",), "it lies inside root", hint, *document.mark(("ledger",)))

@@ -15,6 +15,9 @@ from assetsync.model import Mapping
 __all__ = ["IgnoreRules", "Mappings", "guess_kind"]
 
 
+_MOST_KEPT = 1000
+
+
 class Mappings:
     """The mappings of a site, by folder; the longest matching path wins."""
 
@@ -117,6 +120,7 @@ class IgnoreRules:
         self._mappings = mappings
         shared = [*built_in_rules(), *read_rules(site, "`ignore` of the site")]
         self._sets = tuple(_rule_set(mapping, shared) for mapping in mappings.all)
+        self._above: dict[bytes, tuple[Rule, bytes] | None] = {}
         self._here = self._look_at(b"")
 
     def ignored(self, path: bytes, is_dir: bool) -> bool:
@@ -152,17 +156,29 @@ class IgnoreRules:
             here = _Here(folder, None, None)
         else:
             rules = self._sets[position]
-            here = _Here(folder, rules, _ignored_above(folder, rules))
+            here = _Here(folder, rules, self._ignored_above(folder, rules))
         self._here = here
         return here
 
+    def _ignored_above(self, folder: bytes, rules: _RuleSet) -> tuple[Rule, bytes] | None:
+        """Find the outermost ignored folder between the mapping's own and `folder`.
 
-def _ignored_above(folder: bytes, rules: _RuleSet) -> tuple[Rule, bytes] | None:
-    """Find the outermost ignored folder between the mapping's own and `folder`."""
-    for above in reversed([folder, *_folders_above(folder)]):
-        if len(above) <= len(rules.folder) or not rules.may_match(above, above.rpartition(b"/")[2], is_dir=True):
-            continue
-        rule = rules.decide(above, is_dir=True)
-        if rule is not None:
-            return rule, above
-    return None
+        What was found for the folders above is kept: a deep tree would else be asked about again at each of its levels.
+        """
+        unknown: list[bytes] = []
+        found = None
+        above = folder
+        while len(above) > len(rules.folder):
+            if above in self._above:
+                found = self._above[above]
+                break
+            unknown.append(above)
+            above = above.rpartition(b"/")[0]
+        if len(self._above) > _MOST_KEPT:
+            self._above.clear()
+        for below in reversed(unknown):
+            if found is None and rules.may_match(below, below.rpartition(b"/")[2], is_dir=True):
+                rule = rules.decide(below, is_dir=True)
+                found = None if rule is None else (rule, below)
+            self._above[below] = found
+        return found

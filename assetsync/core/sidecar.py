@@ -19,6 +19,9 @@ from assetsync.errors import SidecarError
 from assetsync.model import Metadata, UploadOptions
 
 MAX_BYTES = 64 * 1024
+MAX_TOGETHER = 256 * 1024
+"""Characters of all that is said of one file by all levels: the fields of a form are held and sent in one piece."""
+
 SUFFIX = b".yaml"
 FOLDER_SIDECAR = b"_folder.yaml"
 DEFAULT_LANGUAGE = "1"
@@ -86,18 +89,19 @@ def merge(levels: Sequence[Metadata]) -> Metadata:
     An empty text replaces too: it takes back what a level above said.
     """
     merged = Metadata()
+    meta: dict[str, str] = {}
     for level in levels:
+        meta.update(level.meta)
         merged = Metadata(
             description=merged.description if level.description is None else level.description,
             keywords=merged.keywords if level.keywords is None else level.keywords,
             location=merged.location if level.location is None else level.location,
             language=merged.language if level.language is None else level.language,
-            meta=tuple({**dict(merged.meta), **dict(level.meta)}.items()),
             zip_extract=merged.zip_extract if level.zip_extract is None else level.zip_extract,
             skip_event=merged.skip_event if level.skip_event is None else level.skip_event,
             upl_template=merged.upl_template if level.upl_template is None else level.upl_template,
         )
-    return merged
+    return replace(merged, meta=tuple(meta.items()))
 
 
 def expand(metadata: Metadata, path: bytes) -> Metadata:
@@ -144,6 +148,13 @@ def form_fields(
     joined = ",".join(metadata.keywords) if isinstance(metadata.keywords, tuple) else metadata.keywords
     fields = {description: metadata.description, keywords: joined, "location": metadata.location, **dict(metadata.meta)}
     return tuple((name, value) for name, value in fields.items() if value)
+
+
+def check_together(fields: Sequence[tuple[str, str]], path: str) -> None:
+    """Raise SidecarError when all levels together say more of the file at `path` than one form should hold."""
+    if sum(len(name) + len(value) for name, value in fields) > MAX_TOGETHER:
+        problem = f"its sidecar and those of its folders together say over {MAX_TOGETHER // 1024} KiB of it"
+        raise SidecarError(printable(path), problem, hint="say less in them")
 
 
 def language_of(metadata: Metadata) -> str:

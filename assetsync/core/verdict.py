@@ -11,6 +11,8 @@ from assetsync.model import Asset
 UNSEEN_PATIENCE = 600.0
 """Seconds of answered look-ups after which an id that was given with success is doubted (seen with emoji names)."""
 
+_UNKNOWN_WAIT = 10.0
+
 
 class Reading(StrEnum):
     """What reading an asset back showed."""
@@ -47,5 +49,10 @@ def compare(expected: Expected, asset: Asset) -> tuple[Reading, str]:
 
 
 def next_look(waited: float, longest: float) -> float:
-    """Give seconds until an asset that has waited so long is looked at again: soon at first, then at leisure."""
+    """Give seconds until an asset that has waited so long is looked at again: soon at first, then at leisure.
+
+    Where the wall clock was set back since, how long it has waited is not known, and it is looked at in between.
+    """
+    if waited < 0:
+        return min(_UNKNOWN_WAIT, longest)
     return min(max(0.5, waited / 3), longest)

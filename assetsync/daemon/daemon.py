@@ -20,6 +20,7 @@ from assetsync.daemon.loops import Loop, Pulse
 from assetsync.daemon.notify import Notifier
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.work import Work
+from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.log import log_uncaught
 from assetsync.model import State
@@ -29,6 +30,7 @@ log = structlog.get_logger()
 
 _LIMIT = 15.0
 _STOP_PATIENCE = 30.0
+_CUT_PATIENCE = 5.0
 _STATUS_EVERY = 10.0
 
 
@@ -87,11 +89,12 @@ class Daemon:
     def _run(self, site: Site, ledger: Ledger) -> None:
         if ledger.restored:
             log.warning("the ledger is older than its last start: a restored backup? every folder is listed anew")
-        work = Work(site)
+        work = Work(site, idle=self._limit / 3)
         work.begin()
         schedule = Schedule(self._config.schedule, work, failed=self._failed)
         loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
-        loops += [self._loop("look", work.look), self._loop("scan", work.scan), self._loop("tend", work.tend)]
+        others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.read_back}
+        loops += [self._loop(name, step) for name, step in others.items()]
         try:
             for loop in loops:
                 loop.start()
@@ -100,7 +103,11 @@ class Daemon:
             log.info("running", root=str(self._config.root), watch=work.watching)
             self._watch_over(site)
         finally:
-            self._notifier.stopping()
+            if self._reload.is_set():
+                self._notifier.reloading(self.clock.steady())
+            else:
+                # Whoever says this is given TimeoutStopSec, and then killed: a reload must not.
+                self._notifier.stopping()
             self.clock.stop.set()
             schedule.stop()
             work.wake()
@@ -121,17 +128,26 @@ class Daemon:
             late_before = late
             if self.clock.steady() >= next_status:
                 next_status = self.clock.steady() + _STATUS_EVERY
-                self._notifier.status(_line(site))
+                self._tell(site)
+
+    def _tell(self, site: Site) -> None:
+        try:
+            line = _line(site)
+        except LedgerDamaged:
+            raise
+        except LedgerError as error:
+            line = f"waiting for the ledger: {error}"
+        self._notifier.status(line)
 
     def _join(self, loops: list[Loop], site: Site) -> None:
-        until = self.clock.steady() + _STOP_PATIENCE
-        for loop in loops:
-            loop.join(max(0.0, until - self.clock.steady()))
-        if any(loop.is_alive() for loop in loops):
-            # What is still on its way is cut, and recorded as cut: the next start need not guess.
-            site.edges.service.close()
-            for loop in loops:
-                loop.join(_STOP_PATIENCE / 3)
+        """Wait for the loops, together no longer than the unit's TimeoutStopSec allows."""
+        if _all_ended(loops, self.clock, _STOP_PATIENCE):
+            return
+        # What is still on its way is cut, and recorded as cut: the next start need not guess.
+        site.edges.service.close()
+        if not _all_ended(loops, self.clock, _CUT_PATIENCE):
+            hanging = [loop.name for loop in loops if loop.is_alive()]
+            log.warning("not waited for any longer: what is open is looked up by the next start", loops=hanging)
 
     def _loop(self, name: str, step: Callable[[], float]) -> Loop:
         return Loop(name, step, clock=self.clock, pulse=self._pulse, failed=self._failed)
@@ -147,6 +163,13 @@ class Daemon:
     def _tick(self) -> bool:
         self._pulse.extend(threading.current_thread().name, 0.0)
         return self.clock.stop.is_set()
+
+
+def _all_ended(loops: list[Loop], clock: SystemClock, patience: float) -> bool:
+    until = clock.steady() + patience
+    for loop in loops:
+        loop.join(max(0.0, until - clock.steady()))
+    return not any(loop.is_alive() for loop in loops)
 
 
 def _line(site: Site) -> str:

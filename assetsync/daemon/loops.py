@@ -77,6 +77,7 @@ class Loop(threading.Thread):
             while not self._clock.wait(pause):
                 self._pulse.beat(self.name)
                 pause = self._guarded()
+                self._pulse.beat(self.name, 2 * pause)
         except BaseException as error:  # noqa: BLE001 - handed to the main thread, which ends the program with it
             self._failed(error)
         finally:

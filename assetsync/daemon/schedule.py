@@ -27,7 +27,12 @@ class Schedule:
             job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}, daemon=True
         )
         self._scheduler.add_listener(self._on_error, EVENT_JOB_ERROR)
-        jobs = {"rescan": work.want_scan, "index": work.index, "verify": work.verify, "audit": work.audit}
+        jobs = {
+            "rescan": work.want_scan,
+            "index": work.want_index,
+            "verify": work.want_verify,
+            "audit": work.want_audit,
+        }
         for name, job in jobs.items():
             trigger = trigger_of(getattr(times, name))
             if trigger is not None:

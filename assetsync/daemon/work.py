@@ -52,14 +52,19 @@ class Bell:
 class Work:
     """The steps of one site."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, *, idle: float = _IDLE) -> None:
+        """Make the steps; none waits much longer than `idle` seconds for work."""
         self._site = site
+        self._idle = min(idle, _IDLE)
         self._clock = site.edges.clock
         self._ledger = site.edges.ledger
         self._bell = Bell()
         self._scan_bell = Bell()
         self._scan_wanted = threading.Event()
-        self._reading_back = threading.Lock()
+        self._reading_bell = Bell()
+        self._verify_wanted = threading.Event()
+        self._index_wanted = threading.Event()
+        self._audit_wanted = threading.Event()
         self._hints = Hints()
         self._looker = Looker(site.edges, site.plan, site.looking, self._hints, site.sidecars)
         self._polling = not self._can_watch()
@@ -99,6 +104,7 @@ class Work:
         """Let every waiting step return."""
         self._bell.ring()
         self._scan_bell.ring()
+        self._reading_bell.ring()
         self._hints.wake()
 
     def send(self) -> float:
@@ -111,7 +117,7 @@ class Work:
 
     def look(self) -> float:
         """Look at what was hinted at and what is settling."""
-        if self._looker.step(_IDLE):
+        if self._looker.step(self._idle):
             self._site.feed.clear()
             self._bell.ring()
         if self._hints.overflowed():
@@ -122,7 +128,7 @@ class Work:
         """Scan the tree when it is wanted."""
         heard = self._scan_bell.heard()
         if not self._scan_wanted.is_set() and self._clock.steady() < self._next_scan:
-            self._scan_bell.wait(heard, min(_IDLE, max(0.0, self._next_scan - self._clock.steady())))
+            self._scan_bell.wait(heard, min(self._idle, max(0.0, self._next_scan - self._clock.steady())))
             return 0.0
         self._scan_wanted.clear()
         self._next_scan = self._clock.steady() + (_POLL if self._polling else float("inf"))
@@ -137,7 +143,8 @@ class Work:
             if site.gate.probe_due() and site.probe():
                 log.warning("the service answers again", after=round(self._clock.steady() - since, 1))
                 self._bell.ring()
-        else:
+        if site.gate.looks_answered:
+            # Also while uploads fail: what is in doubt need not wait for them.
             try:
                 site.resolver.step()
             except ServiceError as error:
@@ -151,35 +158,40 @@ class Work:
         due = self._ledger.doubts.next_look()
         return _TEND if due is None else min(_TEND, max(0.05, due - self._clock.now()))
 
-    def verify(self) -> None:
-        """Read back everything that is due."""
-        with self._reading_back:
-            try:
-                while self._site.gate.pause is None and not self._clock.wait(0) and self._site.verifier.step().looked:
-                    pass
-            except ServiceError as error:
-                self._trouble(error)
+    def read_back(self) -> float:
+        """Have indexed, read back and compared what is due, when it is wanted."""
+        heard = self._reading_bell.heard()
+        try:
+            if self._index_wanted.is_set():
+                self._index_wanted.clear()
+                # First a look at what is findable already: it need not be indexed.
+                self._verify()
+                self._index()
+            elif self._verify_wanted.is_set():
+                self._verify()
+            elif self._audit_wanted.is_set():
+                self._audit_wanted.clear()
+                self._audit()
+            else:
+                self._reading_bell.wait(heard, self._idle)
+        except ServiceError as error:
+            self._trouble(error)
+        return 0.0
 
-    def index(self) -> None:
-        """Ask for the indexing of what is due, after a look at what is findable already."""
-        self.verify()
-        with self._reading_back:
-            try:
-                while self._site.gate.pause is None and self._site.indexer.step():
-                    pass
-            except ServiceError as error:
-                self._trouble(error)
+    def want_verify(self) -> None:
+        """Ask for reading back; many asks are one."""
+        self._verify_wanted.set()
+        self._reading_bell.ring()
 
-    def audit(self) -> None:
-        """Compare each mapped folder of the service with the ledger."""
-        with self._reading_back:
-            for folder in sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all}):
-                if self._site.gate.pause is not None or self._clock.wait(0):
-                    return
-                try:
-                    self._site.auditor.audit(folder)
-                except ServiceError as error:
-                    self._trouble(error)
+    def want_index(self) -> None:
+        """Ask for indexing; many asks are one."""
+        self._index_wanted.set()
+        self._reading_bell.ring()
+
+    def want_audit(self) -> None:
+        """Ask for comparing each mapped folder of the service with the ledger; many asks are one."""
+        self._audit_wanted.set()
+        self._reading_bell.ring()
 
     def want_scan(self, why: str = "it is time") -> None:
         """Ask for a scan; many asks are one scan."""
@@ -188,9 +200,32 @@ class Work:
         self._scan_wanted.set()
         self._scan_bell.ring()
 
+    def _verify(self) -> None:
+        self._verify_wanted.clear()
+        while self._may_ask() and self._site.verifier.step().looked:
+            pass
+
+    def _index(self) -> None:
+        while self._may_ask() and self._site.indexer.step():
+            pass
+
+    def _audit(self) -> None:
+        for folder in sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all}):
+            if not self._may_ask():
+                return
+            try:
+                self._site.auditor.audit(folder)
+            except ServiceError as error:
+                self._trouble(error)
+
+    def _may_ask(self) -> bool:
+        return self._site.gate.pause is None and not self._clock.wait(0)
+
     def _scan(self) -> None:
         started = self._clock.steady()
-        self._ledger.queue.retry_blocked("unreadable", self._clock.now())
+        for reason in ("unreadable", "sidecar"):
+            # A sidecar may have been a folder or a pipe, of which the scan takes no note.
+            self._ledger.queue.retry_blocked(reason, self._clock.now())
         try:
             result = self._site.scan()
         except RootMissing as error:
@@ -238,7 +273,7 @@ class Work:
             self.want_scan(f"{folder.decode('utf-8', 'backslashreplace')} is watched from now on")
         if self._clock.steady() >= self._next_canary:
             self._next_canary = self._clock.steady() + _CANARY_EVERY
-            if not watcher.sings(_CANARY_PATIENCE) and not self._clock.wait(0):
+            if not watcher.sings(min(_CANARY_PATIENCE, 2 * self._idle)) and not self._clock.wait(0):
                 log.error("the watcher does not answer and is made anew")
                 watcher.stop()
                 self._watcher = self._make_watcher()
@@ -263,9 +298,9 @@ class Work:
 
     def _until_due(self) -> float:
         due = self._ledger.queue.next_due()
-        return _IDLE if due is None else min(_IDLE, max(0.05, due - self._clock.now()))
+        return self._idle if due is None else min(self._idle, max(0.05, due - self._clock.now()))
 
     def _trouble(self, error: ServiceError) -> None:
         reason, retry_after = describe(error)
-        if self._site.gate.trouble(reason, str(error), retry_after):
+        if self._site.gate.trouble(reason, str(error), retry_after, looking=True):
             log.warning("paused", reason=reason, detail=str(error))

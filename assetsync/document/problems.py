@@ -14,6 +14,8 @@ from assetsync.document.loader import Document, Path, Problem
 from assetsync.shown import printable
 
 _LONGEST_NAME = 60
+# A suggestion for each of ten thousand mistakes would take a second, and nobody reads them.
+_MOST = 1000
 # pydantic's word for a mistake → what is wrong, what mends it. `{…}` are pydantic's own facts, never the input.
 _WORDS = {
     "missing": ("it is missing", "add it"),
@@ -51,7 +53,7 @@ def problems_of(error: ValidationError, document: Document, model: type[BaseMode
     known = [problem.path for problem in document.problems]
     found = []
     items = error.errors(include_url=False, include_input=False)
-    for item in items:
+    for item in items[:_MOST]:
         # pydantic names the key of a mapping, as against its value, by a last part of its own
         path = item["loc"][:-1] if item["loc"][-1:] == ("[key]",) else item["loc"]
         if item["type"] == _FOLLOWS_FROM_ANOTHER or any(path[: len(bad)] == bad for bad in known if bad):

@@ -38,6 +38,8 @@ class Gate:
         self._since: float | None = None
         self._failed = 0
         self._answered = 0.0
+        self.looks_answered = True
+        """Whether look-ups get answers, so that doubts can be resolved also while nothing is sent."""
 
     @property
     def pause(self) -> Pause | None:
@@ -57,13 +59,22 @@ class Gate:
         with self._lock:
             self._inside -= 1
 
-    def trouble(self, reason: str, detail: str, retry_after: float | None = None, *, probed: bool = False) -> bool:
+    def trouble(
+        self,
+        reason: str,
+        detail: str,
+        retry_after: float | None = None,
+        *,
+        probed: bool = False,
+        looking: bool = False,
+    ) -> bool:
         """Shut the gate; True when the trouble is new, so that its beginning is reported once.
 
         What counts as a failure to get through is a probe (`probed`) and the one POST after it: the many that were on
-        their way when the trouble began are one failure.
+        their way when the trouble began are one failure. `looking`: it was a look-up that was not answered.
         """
         with self._lock:
+            self.looks_answered = not (probed or looking)
             now = self._steady()
             was_open = self._pause is None
             if was_open and now - self._answered > 2 * self._longest:
@@ -89,6 +100,7 @@ class Gate:
         """Say that a look-up was answered: one POST may go. Gives the pause that ended."""
         with self._lock:
             ended, self._pause = self._pause, None
+            self.looks_answered = True
             self._answered = self._steady()
             return ended
 

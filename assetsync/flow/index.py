@@ -71,7 +71,10 @@ class Indexer:
         """Find a few assets of the whole tenant that are findable now, without those that are about to be sent."""
         request = SearchRequest(searchfor="*", maxrows=_SAMPLE + len(sent))
         with self._service.search(request) as assets:
-            sample = list(dict.fromkeys(asset.id for asset in assets if asset.id not in sent))[:_SAMPLE]
+            sample: list[str] = []
+            for asset in assets:
+                if len(sample) < _SAMPLE and asset.id not in sent and asset.id not in sample:
+                    sample.append(asset.id)
         ours = [i for i in self._ledger.assets.findable_sample(_SAMPLE) if i not in sample]
         if ours and len(sample) < _SAMPLE:
             sample += sorted(self._findable(ours))
@@ -98,6 +101,7 @@ class Indexer:
         return False
 
     def _findable(self, ids: Sequence[str]) -> set[str]:
+        wanted = set(ids)
         request = SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))
         with self._service.search(request) as assets:
-            return {asset.id for asset in assets} & set(ids)
+            return {asset.id for asset in assets if asset.id in wanted}

@@ -68,6 +68,8 @@ class Preparer:
         self._sidecars = sidecars
         self._contact = contact
         self._rules = rules
+        self.adopt_alike = False
+        """Whether a person has said that assets of the same name and size are the files (`reconcile --adopt`)."""
 
     def prepare(self, row: FileRow) -> Ready | None:
         """Give the file ready to be sent, or None when it has been dealt with otherwise.
@@ -177,10 +179,27 @@ class Preparer:
             return True
         assetid = self._ledger.queue.sighted(row, md5)
         if assetid is None:
-            return False
+            return self._resembles(row, md5, now)
         if self._ledger.queue.adopt(row, assetid, md5, now):
             self._edges.tally.adopted()
             log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
+        return True
+
+    def _resembles(self, row: FileRow, md5: str, now: float) -> bool:
+        """Ask a person about an asset of the same name and size that may be this file, where the service has no MD5."""
+        name = sent_name(row.path.rpartition(b"/")[2])
+        assetid = self._ledger.queue.resembling(row, name)
+        if assetid is None:
+            return False
+        if self.adopt_alike and self._ledger.queue.adopt(row, assetid, md5, now):
+            self._edges.tally.adopted()
+            log.info("adopted by name and size", path=printable(row.path), assetid=assetid)
+            return True
+        detail = (
+            f"the folder holds {assetid} of the same name and size, and the service gives no MD5 to tell whether it is"
+            " this file: `assetsync reconcile --adopt` takes such assets over, `assetsync retry --send-again` uploads"
+        )
+        self._hold(row, "resembles", detail)
         return True
 
     def _replaces_an_asset(self, row: FileRow) -> bool:

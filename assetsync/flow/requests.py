@@ -29,6 +29,10 @@ def take_requests(edges: Edges) -> int:
         except AssetsyncError as error:
             answer = str(error)
             log.warning("request refused", verb=request.verb, detail=answer)
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
+            # Left by another release, or by hand: it must not end the holder, now and at every start after.
+            answer = f"the request cannot be understood ({type(error).__name__})"
+            log.warning("request refused", verb=request.verb, detail=answer)
         else:
             log.info("request carried out", verb=request.verb, answer=answer)
         edges.ledger.answer(request.id, answer, edges.clock.now())

@@ -6,7 +6,7 @@ the grace.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import structlog
@@ -14,7 +14,7 @@ import structlog
 from assetsync.core.doubt import Doubt, Grace, Judgement, Sight, Verdict, is_equal, judge
 from assetsync.core.names import printable
 from assetsync.core.naming import is_others, may_be
-from assetsync.errors import ServiceError, TreeError
+from assetsync.errors import BadAnswer, ServiceError, TreeError
 from assetsync.flow.edges import Edges
 from assetsync.ledger.doubts import OpenDoubt, Rival
 from assetsync.model import Asset, FileStat, SearchRequest
@@ -26,6 +26,7 @@ from assetsync.tree.body import difference, digest, prefix_digests
 log = structlog.get_logger()
 
 _BY_NAME_AT_MOST = 20
+_MOST_KEPT = 2_000_000
 _RETRY_SECONDS = 5.0
 _SLOWEST = 60.0
 
@@ -75,6 +76,10 @@ class Resolver:
         unseen = [one for one in looking if not self._has_equal(one)]
         if unseen:
             self._look(unseen, SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True))
+        unseen = [one for one in unseen if not self._has_equal(one)]
+        if unseen:
+            # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
+            self._look(unseen, SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0"))
         elsewhere = [one for one in unseen if one.facts.refused_as_duplicate and not self._has_equal(one)]
         if elsewhere:
             self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True))
@@ -85,23 +90,34 @@ class Resolver:
 
     def _look(self, looking: Sequence[_Looking], request: SearchRequest) -> None:
         started = self._clock.steady()
-        self._keep(looking, every(self._service.search, request))
+        self._keep(looking, every(self._service.search, request), request.folderid)
         ended = self._clock.steady()
         for one in looking:
             # The first look-up of a round opens its span, the last closes it: every part of the answer lies within.
             one.span = (one.span[0] or started, ended)
 
-    def _keep(self, looking: Sequence[_Looking], assets: Iterable[Asset]) -> None:
-        """Keep of a stream what any of the doubts may need: a folder may hold 100,000 assets."""
+    def _keep(self, looking: Sequence[_Looking], assets: Iterable[Asset], folder: str | None) -> None:
+        """Keep of a stream what any of the doubts may need: a folder may hold 100,000 assets.
+
+        What lies in another folder than was asked for is no answer: a release may not know the parameter.
+        """
+        kept = sum(len(one.assets) for one in looking)
         digests = {one.facts.md5 for one in looking} - {None}
         sizes = {one.facts.size for one in looking}
-        for asset in assets:
+        for shown in assets:
+            if folder is not None and shown.folder_id not in (folder, ""):
+                continue
+            # Of its many columns none is needed here.
+            asset = replace(shown, columns={})
             by_content = asset.md5 in digests or (asset.md5 is None and asset.size in sizes)
             for one in looking:
                 if (by_content and asset.md5 in (None, one.facts.md5)) or may_be(
                     one.doubt.attempt.sent_name, asset.filename
                 ):
                     one.assets[asset.id] = asset
+                    kept += 1
+            if kept > _MOST_KEPT:
+                raise BadAnswer("the service shows more assets than could ever have been ours")
 
     def _has_equal(self, one: _Looking) -> bool:
         free = set(one.assets) - self._ledger.doubts.owned(list(one.assets))

@@ -156,7 +156,7 @@ class Sender:
             ready = self._preparer.prepare(row)
         except ServiceError as error:
             reason, retry_after = describe(error)
-            self._trouble(reason, str(error), retry_after)
+            self._trouble(reason, str(error), retry_after, looking=True)
             return
         if ready is None:
             return
@@ -239,6 +239,6 @@ class Sender:
             outcomes.unsent(attempt, row.id, sent, now, due, counts=True)
             log.info("not sent", path=printable(row.path), reason=outcome.reason, detail=outcome.detail)
 
-    def _trouble(self, reason: str, detail: str, retry_after: float | None) -> None:
-        if self._gate.trouble(reason, detail, retry_after):
+    def _trouble(self, reason: str, detail: str, retry_after: float | None, *, looking: bool = False) -> None:
+        if self._gate.trouble(reason, detail, retry_after, looking=looking):
             log.warning("sending paused", reason=reason, detail=detail)

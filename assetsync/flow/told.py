@@ -18,6 +18,8 @@ from assetsync.tree.opening import Tree
 
 _KEPT_SECONDS = 2.0
 _KEPT_FOLDERS = 4096
+_KEPT_FIELDS = 20_000
+_MOST_READ = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +41,30 @@ class Sidecars:
         self._clock = clock
         self._fields_table = fields_table
         self._lock = threading.Lock()
-        self._folders: OrderedDict[bytes, tuple[float, Metadata | None]] = OrderedDict()
+        self._folders: OrderedDict[bytes, tuple[float, Metadata | None, int]] = OrderedDict()
+        self._fields = 0
 
     def told(self, path: bytes, mapping: Mapping) -> Told:
         """Merge all levels for the file at `path`; raises SidecarError for the first that cannot be used."""
         levels = [sidecar.expand(mapping.metadata, path)]
         own: Metadata | None = None
+        together = 0
         if mapping.sidecars:
             for folder_sidecar in sidecar.folder_sidecars(path):
-                level = self._folder(folder_sidecar, mapping)
+                level, size = self._folder(folder_sidecar, mapping)
+                together += size
+                if together > _MOST_READ:
+                    # Each is small enough, but a tree may be deep, and every file in it would read them all.
+                    problem = f"the sidecars of its folders together hold over {_MOST_READ // 1024} KiB"
+                    raise SidecarError(printable(path), problem, hint="say less in them")
                 if level is not None:
                     levels.append(level)
-            own = self._read(sidecar.sidecar_for(path), mapping)
+            own, _size = self._read(sidecar.sidecar_for(path), mapping)
             if own is not None:
                 levels.append(own)
         merged = sidecar.merge(levels)
         fields = sidecar.form_fields(merged, guess_kind(path.rpartition(b"/")[2]), self._fields_table)
+        sidecar.check_together(fields, printable(path))
         options = sidecar.upload_options(merged, mapping.upload)
         language = sidecar.language_of(merged)
         return Told(fields, language, options, sidecar.digest(fields, options, language), own is not None)
@@ -63,29 +73,42 @@ class Sidecars:
         """Read every folder's sidecar anew from here on."""
         with self._lock:
             self._folders.clear()
+            self._fields = 0
 
-    def _folder(self, path: bytes, mapping: Mapping) -> Metadata | None:
+    def _folder(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
+        """Give what a folder's sidecar says, None without one, and how many bytes it has."""
         now = self._clock.steady()
         with self._lock:
             kept = self._folders.get(path)
         if kept is not None and now - kept[0] < _KEPT_SECONDS:
-            return kept[1]
-        level = self._read(path, mapping)
+            return kept[1], kept[2]
+        level, size = self._read(path, mapping)
         with self._lock:
-            self._folders[path] = (now, level)
-            while len(self._folders) > _KEPT_FOLDERS:
-                self._folders.popitem(last=False)
-        return level
+            before = self._folders.pop(path, None)
+            self._fields -= 0 if before is None else _weight(before[1])
+            self._folders[path] = (now, level, size)
+            self._fields += _weight(level)
+            while len(self._folders) > _KEPT_FOLDERS or self._fields > _KEPT_FIELDS:
+                self._fields -= _weight(self._folders.popitem(last=False)[1][1])
+        return level, size
 
-    def _read(self, path: bytes, mapping: Mapping) -> Metadata | None:
+    def _read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
         try:
             data = self._tree.read_small(path, sidecar.MAX_BYTES)
         except FileUnreadable as error:
             if error.vanished:
-                return None
+                return None, 0
             raise SidecarError(printable(path), "it cannot be read", hint=error.hint or error.message) from error
         except NotRegular as error:
             raise SidecarError(printable(path), "it is no regular file", hint="replace it by a file") from error
         level = sidecar.parse_sidecar(data, printable(path))
         sidecar.check_skip_event(level, mapping.upload, printable(path))
-        return level
+        return level, len(data)
+
+
+def _weight(level: Metadata | None) -> int:
+    """Count what is kept of a sidecar, roughly: a folder's may be as large as any, and there may be many folders."""
+    if level is None:
+        return 1
+    texts = (level.description or "", level.location or "", *(value for _, value in level.meta))
+    return 1 + len(level.meta) + len(level.keywords or ()) + sum(map(len, texts)) // 100

@@ -83,8 +83,14 @@ class Doubts:
         )
 
     def recorded(self, assetids: Collection[str]) -> set[str]:
-        """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
-        return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
+        """Tell which of the ids are explained, so that no open attempt made them.
+
+        A damaged asset is one attempt's proof and not another's; an asset of a version that is history was answered for
+        or found by then, and may well be the beginning of what the file has grown to.
+        """
+        damaged = "SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN"
+        history = "SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid IN"
+        return self._known(damaged, assetids) | self._known(history, assetids)
 
     def newest_attempt(self) -> int:
         """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""

@@ -151,7 +151,7 @@ class Intake:
 
     def size(self) -> int:
         """Give how many paths are current."""
-        return int(self._store.rows("SELECT COUNT(*) FROM files WHERE wanted = 'yes'")[0][0])
+        return int(self._store.rows("SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes'")[0][0])
 
 
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> int:

@@ -1,7 +1,7 @@
 """The ledger as its users see it: the parts by what they are for, and the start and end of a holder's session."""
 
+import contextlib
 import json
-import os
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,9 @@ from pathlib import Path
 from assetsync.errors import LedgerError
 from assetsync.ledger.assets import Assets
 from assetsync.ledger.audits import Audits
+from assetsync.ledger.damage import CLEAN_STOP
 from assetsync.ledger.doubts import Doubts
+from assetsync.ledger.epoch import Epoch
 from assetsync.ledger.intake import Intake
 from assetsync.ledger.outcomes import Outcomes
 from assetsync.ledger.queue import Queue
@@ -105,36 +107,56 @@ class Ledger:
         )
 
     def close(self) -> None:
-        """End the session."""
+        """End the session; the one that holds the ledger leaves the mark of a clean stop, unless it found damage."""
+        if self.store.holds_lock and not self.store.found_damage:
+            # Without the mark the next start looks closer, and no more: that is no reason not to stop.
+            with contextlib.suppress(LedgerError):
+                self.set_fact(CLEAN_STOP, Epoch(self.store.path).changed())
         self.store.close()
 
 
 def open_ledger(path: Path, *, create: bool = True) -> Ledger:
     """Take the lock, open the ledger for sending and count this start.
 
-    A counter that is behind its copy beside the ledger tells of a restored backup: every folder is then listed again
-    before anything is posted into it. Raises as `store.open_store` does.
+    Where it may not hold all that was sent, every folder is listed again before anything is posted into it: after an
+    unclean stop, for which a copy made while a process held it would pass too, and for one that was put back (`restored`
+    tells of those that are known for sure). Raises as `store.open_store` does.
     """
     store = open_store(path, create=create)
     try:
-        epoch = _epoch_path(path)
-        copied = _read_epoch(epoch)
+        epoch = Epoch(store.path)
+        copied, changed = epoch.read(), epoch.changed()
 
         def work(conn: sqlite3.Connection) -> tuple[int, bool]:
-            row = conn.execute("SELECT value FROM facts WHERE name = 'start'").fetchone()
-            known = int(row[0]) if row else 0
-            start = max(known, copied) + 1
+            facts = dict(conn.execute("SELECT name, value FROM facts WHERE name IN ('start', ?)", (CLEAN_STOP,)))
+            known = int(facts.get("start") or 0)
+            start = max(known, copied or 0) + 1
+            restored = _is_restored(known, copied, facts.get(CLEAN_STOP), changed)
             _set_fact(conn, "start", str(start))
-            if known < copied:
+            # In one commit with the number, before anything else is written: a copy made from now on lacks the mark.
+            conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
+            if restored or (known and CLEAN_STOP not in facts):
                 _set_fact(conn, "contact_from", str(start))
-            return start, known < copied
+            return start, restored
 
         start_no, restored = store.write(work)
-        _write_epoch(epoch, start_no)
+        # Only then: a crash in between is an unclean stop, and no more.
+        epoch.write(start_no)
     except BaseException:
         store.close()
         raise
     return Ledger(store, start_no, restored=restored)
+
+
+def _is_restored(known: int, copied: int | None, stopped: str | None, changed: str) -> bool:
+    """Tell whether a ledger was put back from a copy, lost or moved: by its number, and by the copy of it beside it.
+
+    `stopped` is the mark of a clean stop, which holds when the number beside it had last been `changed`: it differs when
+    both were put back together.
+    """
+    if not known:
+        return copied is not None
+    return copied is None or known < copied or (stopped is not None and stopped != changed)
 
 
 def read_ledger(path: Path, *, writable: bool = False) -> Ledger:
@@ -147,29 +169,3 @@ def _set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:
         "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         (name, value),
     )
-
-
-def _epoch_path(path: Path) -> Path:
-    return path.with_name(path.name + ".epoch")
-
-
-def _read_epoch(path: Path) -> int:
-    try:
-        return int(path.read_text("ascii"))
-    except FileNotFoundError:
-        return 0
-    except ValueError as error:
-        raise LedgerError(
-            f"{path} does not hold a number", hint="remove it: every folder is then listed once"
-        ) from error
-
-
-def _write_epoch(path: Path, start_no: int) -> None:
-    temporary = path.with_name(path.name + ".new")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, str(start_no).encode("ascii"))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    temporary.replace(path)

@@ -23,7 +23,7 @@ class Outcomes:
         """Record an accepted upload.
 
         An id that another row had adopted belongs to this answer: the adopter is in doubt again. An id that another
-        answer gave before is not believed.
+        answer gave before is not believed, nor one whose asset was found to be of another size or in another folder.
         """
         outcome = sent.outcome
         assetid = outcome.assetid
@@ -31,10 +31,11 @@ class Outcomes:
 
         def work(conn: sqlite3.Connection) -> State:
             owner = conn.execute(
-                "SELECT id, id_from FROM files WHERE assetid = ? AND id <> ? AND state NOT IN ('superseded', 'gone')",
+                "SELECT id, id_from, size, asset_folder FROM files"
+                " WHERE assetid = ? AND id <> ? AND state NOT IN ('superseded', 'gone')",
                 (assetid, file_id),
             ).fetchone()
-            if owner is not None and owner["id_from"] == "answer":
+            if owner is not None and (owner["id_from"] == "answer" or not _may_be_same(conn, owner, file_id)):
                 detail = f"the service answered with {assetid}, which is the id of another file"
                 _end(conn, attempt_id, sent, "id_taken", now)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
@@ -119,6 +120,13 @@ class Outcomes:
             return len(flying)
 
         return self._store.write(work)
+
+
+def _may_be_same(conn: sqlite3.Connection, owner: sqlite3.Row, file_id: int) -> bool:
+    """Whether the asset that another row adopted may be what this version's upload stored."""
+    sql = "SELECT size, destfolderid FROM files WHERE id = ?"
+    size, folder = conn.execute(sql, (file_id,)).fetchone()
+    return bool(owner["size"] == size and owner["asset_folder"] in (None, "", folder))
 
 
 def _attempt_folder(conn: sqlite3.Connection, attempt_id: int) -> str:

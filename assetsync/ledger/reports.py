@@ -1,5 +1,6 @@
 """What the ledger tells people and machines: counts, files, orphans. Reads only."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -65,20 +66,24 @@ class Reports:
         """Count the current files by state."""
         # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
         rows = self._store.rows(
-            "SELECT state, COUNT(*), SUM(size) FROM files WHERE wanted = 'yes'"
-            " OR (state = 'blocked' AND wanted IN ('replaced', 'gone')) GROUP BY state"
+            "SELECT state, COUNT(*), SUM(size) FROM files WHERE size >= 0 AND wanted = 'yes' GROUP BY state"
+            " UNION ALL SELECT state, COUNT(*), SUM(size) FROM files"
+            " WHERE size >= 0 AND wanted IN ('replaced', 'gone') AND state = 'blocked' GROUP BY state"
         )
         held = self._store.rows(
-            "SELECT COUNT(*) FROM files WHERE state = 'queued' AND wanted = 'yes'"
+            "SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
             " AND destfolderid IN (SELECT destfolderid FROM folders WHERE hold_until > ?)",
             now,
         )
         history = self._store.rows(
-            "SELECT (SELECT COUNT(*) FROM files WHERE state = 'sending' AND wanted IN ('replaced', 'gone'))"
-            " + (SELECT COUNT(*) FROM files WHERE state = 'in_doubt' AND wanted IN ('replaced', 'gone'))"
+            "SELECT COUNT(*) FROM files"
+            " WHERE size >= 0 AND wanted IN ('replaced', 'gone') AND state IN ('sending', 'in_doubt')"
         )
+        states: Counter[State] = Counter()
+        for row in rows:
+            states[State(row[0])] += int(row[1])
         return Counts(
-            {State(row[0]): int(row[1]) for row in rows},
+            dict(states),
             sum(int(row[2]) for row in rows if row[0] == State.VERIFIED),
             int(held[0][0]),
             int(history[0][0]),

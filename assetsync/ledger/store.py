@@ -18,12 +18,13 @@ from urllib.parse import quote
 import sqlite_utils
 
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerNewer
-from assetsync.ledger import schema
+from assetsync.ledger import damage, schema
+from assetsync.ledger.epoch import Epoch
+from assetsync.ledger.place import expect_file, real
 
 T = TypeVar("T")
 
 _BUSY_SECONDS = 10.0
-_CORRUPT = ("malformed", "corrupt")
 _NO_LEDGER = ("not a database", "already exists", "no such table", "no such column")
 _LOCK_TRIES = 10
 _LOCK_PAUSE = 0.02
@@ -54,6 +55,8 @@ class Store:
         self._queue_lock = threading.Lock()
         self._queue: list[_Slot[Any]] = []
         self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
+        self.found_damage = False
+        """Whether SQLite has found the file damaged since it was opened."""
 
     @property
     def holds_lock(self) -> bool:
@@ -145,6 +148,7 @@ class Store:
 
     def translate(self, error: sqlite3.Error) -> LedgerError:
         """Turn an error of SQLite into one of ours, keeping its words."""
+        self.found_damage = self.found_damage or damage.is_damage(error)
         return _translated(self.path, error)
 
     def close(self) -> None:
@@ -164,13 +168,23 @@ class Store:
 def open_store(path: Path, *, create: bool) -> Store:
     """Take the lock and open the ledger for sending, migrated to this release.
 
-    Raises LedgerBusy (another process sends for it), LedgerMissing (unless `create`), LedgerNewer and LedgerDamaged.
+    Raises LedgerBusy (another process sends for it), LedgerMissing (unless `create`), LedgerNewer, and LedgerDamaged:
+    for a ledger that was damaged after it was set aside, for what is no ledger while it lies where it was.
     """
+    path = real(path)
     if not create and not path.exists():
         raise missing(path)
     lock_fd = _take_lock(path)
     try:
-        _migrate(path)
+        try:
+            _migrate(path)
+        except LedgerDamaged as error:
+            found = error.__cause__
+            # What does not begin as a database was a ledger if its number lies beside it: else it is left alone.
+            was_ledger = damage.is_no_database(found) and Epoch(path).read() is not None
+            if damage.is_damage(found) or was_ledger:
+                raise damage.set_aside(path, str(found)) from error
+            raise
         return Store(path, read_only=False, lock_fd=lock_fd)
     except BaseException:
         os.close(lock_fd)
@@ -182,6 +196,7 @@ def open_beside(path: Path, *, writable: bool = False) -> Store:
 
     Raises LedgerMissing, LedgerNewer and LedgerDamaged.
     """
+    path = real(path)
     if not path.exists():
         raise missing(path)
     store = Store(path, read_only=not writable)
@@ -196,7 +211,7 @@ def open_beside(path: Path, *, writable: bool = False) -> Store:
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock of the ledger; creates nothing. Raises LedgerError when it cannot be told."""
     try:
-        fd = os.open(_lock_path(path), os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(_lock_path(real(path)), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -226,8 +241,13 @@ def _lock_path(path: Path) -> Path:
 
 def _take_lock(path: Path) -> int:
     try:
-        fd = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
+        if _lock_path(path).exists() or _lock_path(path).is_symlink():
+            raise LedgerError(
+                f"the lock of the ledger {path} cannot be taken ({error.strerror})",
+                hint=f"it should be a file of the user that assetsync runs as: see what stands at {_lock_path(path)}",
+            ) from error
         raise LedgerError(
             f"the folder of the ledger {path} cannot be written ({error.strerror})",
             hint="make the folder, or run as the user that owns it",
@@ -245,6 +265,7 @@ def _take_lock(path: Path) -> int:
 
 
 def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Connection:
+    expect_file(path)
     try:
         if not read_only:
             # Created with the mode it keeps: SQLite gives its side files the mode of the main file.
@@ -279,19 +300,18 @@ def _translated(path: Path, error: sqlite3.Error) -> LedgerError:
         return LedgerMissing(f"the ledger {path} is being made", hint="try again in a moment")
     if any(word in text for word in _NO_LEDGER):
         return LedgerDamaged(f"{path} is no ledger ({text})", hint="is the path right?")
-    if any(word in text for word in _CORRUPT):
-        return LedgerDamaged(
-            f"the ledger {path} is damaged ({text})",
-            hint="move it aside and run `assetsync reconcile --adopt`: it is rebuilt from the tree and the service",
-        )
+    if damage.is_damage(error):
+        hint = f"the next `assetsync reconcile` sets it aside, then {damage.REBUILD}"
+        return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=hint)
     return LedgerError(f"the ledger {path} cannot be used ({text})", hint="check the disk it lies on")
 
 
 def _migrate(path: Path) -> None:
     conn = _connect(path, read_only=False)
     try:
+        damage.expect_whole(conn)
         db = sqlite_utils.Database(conn, execute_plugins=False)
-        if db.table_names() and not db[schema.migrations.migrations_table].exists():
+        if damage.is_foreign(conn) or (db.table_names() and not db[schema.migrations.migrations_table].exists()):
             raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
         _refuse_newer(path, {m.name for m in schema.migrations.applied(db)})
         schema.migrations.apply(db)

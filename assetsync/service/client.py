@@ -8,18 +8,29 @@ requests go to the transport directly, which also keeps addresses out of httpx's
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import cast
-from urllib.parse import quote, quote_plus, urlencode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any, Literal, TypeVar, cast
+from urllib.parse import urlencode
+from weakref import WeakSet
 
 import httpx
 
 from assetsync import __version__
 from assetsync.core.outcome import ANSWER_LIMIT, Reply, read_giving_up, read_silence, read_upload_answer
-from assetsync.errors import AssetsyncError, BadAnswer, FileChanged, ServiceError, ServiceUnreachable, UsageError
+from assetsync.errors import (
+    AssetsyncError,
+    BadAnswer,
+    FileChanged,
+    KeyRefused,
+    ServiceError,
+    ServiceRefused,
+    ServiceUnreachable,
+    UsageError,
+)
 from assetsync.model import Answer, Body, Fault, Left, Outcome, SearchRequest, Sent, UploadRequest
 from assetsync.service.call import SEARCH_PATH, Call, Wire, index_call, search_call
+from assetsync.service.hiding import Hiding
 from assetsync.service.indexing import read_index_answer
 from assetsync.service.multipart import Sending, frame
 from assetsync.service.recordset import RecordStream
@@ -28,8 +39,16 @@ from assetsync.service.settings import RawAnswer, ServiceSettings, checked_url, 
 
 __all__ = ["HttpService", "RawAnswer", "ServiceSettings", "Wire"]
 
+Verb = Literal["GET", "POST"]
+T = TypeVar("T")
+
 RAW_LIMIT = 64 * 1024 * 1024
 """Bytes of an answer that is handed on unread."""
+
+STREAM_LIMIT = 2 * 1024**3
+"""Bytes of an answer that is read as a stream: three million rows as they were seen."""
+
+_SLOWEST = 1024  # bytes a second that a stream must have brought on average, once it has taken read_timeout
 
 _FORM = "application/x-www-form-urlencoded"
 _SPARE_CONNECTIONS = 4  # for the scheduled look-ups beside the uploads
@@ -39,6 +58,7 @@ _KEEPALIVE_SECONDS = 2.0
 # UnicodeError: a host name that cannot be encoded passes through httpx as it is.
 _TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, UnicodeError)
 _HTTP_ERROR = 400
+_NOT_BY_POST = (400, 404, 405, 501)
 _HTTP_REDIRECT = 300
 
 
@@ -58,7 +78,10 @@ class HttpService:
     def __init__(self, settings: ServiceSettings) -> None:
         """Make the connection pool; opens no connection. Raises ConfigError for settings that cannot work."""
         self._key = settings.api_key.get_secret_value()
+        self._hiding = Hiding(self._key)
         self._credential = settings.credential
+        self._verb: Verb = "POST"
+        self._verb_known = False
         self._upload_url = httpx.URL(checked_url("service.upload_url", settings.upload_url))
         search_url = checked_url("service.base_url", settings.base_url).rstrip("/") + SEARCH_PATH
         self._search_url = httpx.URL(search_url)
@@ -81,12 +104,22 @@ class HttpService:
             proxy=proxy,
         )
         timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout)
-        self._extensions = {"timeout": timeout.as_dict()}
+        self._streams: WeakSet[Any] = WeakSet()
+        self._extensions = {"timeout": timeout.as_dict(), "trace": self._note}
         self._headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"assetsync/{__version__}"}
 
     def close(self) -> None:
-        """Close every connection; requests that other threads have open end as unanswered."""
+        """Close every connection; requests that other threads have open end as unanswered, and at once."""
+        for stream in list(self._streams):
+            # Closing a socket does not wake the thread that reads from it, shutting it down does.
+            with suppress(OSError):
+                socket.socket.shutdown(stream.get_extra_info("socket"), socket.SHUT_RDWR)
         self._transport.close()
+
+    def _note(self, event: str, info: Mapping[str, Any]) -> None:
+        """Keep each connection that comes about in mind, as long as it lives; called by the transport."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._streams.add(info["return_value"])
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file (interface section 4.3); what left is told by the body, the verdict by `core.outcome`.
@@ -112,6 +145,7 @@ class HttpService:
         except AssetsyncError as exc:
             # From the Body alone: nothing that reads an upload's answer raises.
             outcome = read_giving_up(sending.left, str(exc), changed=isinstance(exc, FileChanged))
+        outcome = self._hiding.outcome(outcome, sending.left)
         return Sent(outcome, sending.left, body.handed, body.md5)
 
     @contextmanager
@@ -121,27 +155,64 @@ class HttpService:
         Each output format gives the same records; those by columns and WDDX are read whole, within bounds. Raises
         UsageError for parameters that exclude each other, and what `model.Service.search` says.
         """
-        with self._keyless(), self._call(search_call(request, wire)) as response:
-            yield RecordStream(_type_of(response), _chunks(response))
+        call = search_call(request, wire)
+        with self._either(lambda verb: self._open_search(call, verb)) as stream:
+            yield stream
 
     def search_raw(self, request: SearchRequest, wire: Wire) -> RawAnswer:
         """Give the answer to one search as it comes, in one of the output formats of section 4.1; at most RAW_LIMIT.
 
         Raises as `search` does, but does not look for an error in the answer.
         """
-        with self._keyless(), self._call(search_call(request, wire)) as response:
-            return RawAnswer(_type_of(response), self._whole(response, RAW_LIMIT))
+        with self._keyless(), self._call(search_call(request, wire), self._verb) as response:
+            return RawAnswer(_type_of(response), self._hiding.body(self._whole(response, RAW_LIMIT)))
 
     def index(self, assetids: Sequence[str]) -> str:
         """Ask for indexing (interface section 4.2) of these ids, or of all with the one id `all`; gives the message.
 
         Raises UsageError for what is no id or no list at all, and what `model.Service.index` says.
         """
-        with self._keyless(), self._call(index_call(assetids)) as response:
+        call = index_call(assetids)
+        with self._either(lambda verb: self._ask_for_indexing(call, verb)) as message:
+            return self._hiding.text(message)
+
+    @contextmanager
+    def _open_search(self, call: Call, verb: Verb) -> Iterator[RecordStream]:
+        with self._keyless(), self._call(call, verb) as response:
+            chunks = _chunks(response, self._longest_answer)
+            stream = RecordStream(_type_of(response), chunks, self._hiding.forms)
+            stream.begin()
+            yield stream
+
+    @contextmanager
+    def _ask_for_indexing(self, call: Call, verb: Verb) -> Iterator[str]:
+        with self._keyless(), self._call(call, verb) as response:
             code, message = read_index_answer(_type_of(response), self._whole(response, ANSWER_LIMIT))
             if code != "0":
                 raise refusal(code, message)
-        return message
+        yield message
+
+    @contextmanager
+    def _either(self, opened: Callable[[Verb], AbstractContextManager[T]]) -> Iterator[T]:
+        """Call by POST, and until one call was answered soundly, by GET where POST is not understood.
+
+        The interface does not show the verb (section 4.1). By POST the key stays out of addresses and ids of any number
+        fit; a service that reads only the address refuses such a call, for want of a key or of what to search for.
+        """
+        with ExitStack() as stack:
+            try:
+                answer = stack.enter_context(opened(self._verb))
+            except (KeyRefused, ServiceRefused, BadAnswer) as refused:
+                if self._verb_known or (isinstance(refused, BadAnswer) and refused.status not in _NOT_BY_POST):
+                    raise
+                try:
+                    answer = stack.enter_context(opened("GET"))
+                except ServiceError:
+                    # Neither: what was said to the first is what is the matter.
+                    raise refused from None
+                self._verb = "GET"
+            self._verb_known = True
+            yield answer
 
     def _post(self, url: httpx.URL, content_type: str, length: int, stream: _Stream) -> Reply:
         response = self._send(url, content_type, length, stream)
@@ -153,18 +224,20 @@ class HttpService:
         return Reply(
             response.status_code,
             _type_of(response),
-            self._without_key(body.decode("latin-1")).encode("latin-1"),
+            self._hiding.body(body),
             found.get("location"),
             retry_after_seconds(found.get("retry-after")),
         )
 
     @contextmanager
-    def _call(self, call: Call) -> Iterator[httpx.Response]:
-        """Post a form: the key stands in its body, method and switches in the address (both observed to work)."""
-        url = self._search_url.copy_with(params=list(call.query))
-        form = urlencode(call.form(self._key), errors="replace").encode("ascii")
+    def _call(self, call: Call, verb: Verb) -> Iterator[httpx.Response]:
+        """Post a form: the key stands in its body, method and switches in the address; by GET all in the address."""
+        query, form = list(call.query), urlencode(call.form(self._key), errors="replace").encode("ascii")
+        if verb == "GET":
+            query, form = query + call.form(self._key), b""
+        url = self._search_url.copy_with(params=query)
         try:
-            response = self._send(url, _FORM, len(form), httpx.ByteStream(form))
+            response = self._send(url, _FORM, len(form), httpx.ByteStream(form), verb=verb)
         except _TRANSPORT_ERRORS as exc:
             raise _unreachable(exc, url) from exc
         try:
@@ -173,18 +246,19 @@ class HttpService:
         finally:
             response.close()
 
-    def _send(self, url: httpx.URL, content_type: str, length: int, stream: httpx.SyncByteStream) -> httpx.Response:
-        """Send one POST and read the head of its answer.
+    def _send(
+        self, url: httpx.URL, content_type: str, length: int, stream: httpx.SyncByteStream, *, verb: Verb = "POST"
+    ) -> httpx.Response:
+        """Send one request and read the head of its answer.
 
         Where a write fails, the transport still reads the answer that may have come early: an explicit refusal counts.
         """
         headers = {
             "Host": url.netloc.decode("ascii"),
             **self._headers,
-            "Content-Type": content_type,
-            "Content-Length": str(length),
+            **({} if verb == "GET" else {"Content-Type": content_type, "Content-Length": str(length)}),
         }
-        request = httpx.Request("POST", url, headers=headers, stream=stream, extensions=self._extensions)
+        request = httpx.Request(verb, url, headers=headers, stream=stream, extensions=self._extensions)
         return self._transport.handle_request(request)
 
     def _bounded(self, response: httpx.Response, limit: int) -> bytes:
@@ -216,14 +290,9 @@ class HttpService:
         try:
             yield
         except ServiceError as exc:
-            exc.message = self._without_key(exc.message)
+            exc.message = self._hiding.text(exc.message)
             exc.args = (exc.message,)
             raise
-
-    def _without_key(self, text: str) -> str:
-        for form in {self._key, quote(self._key), quote_plus(self._key)} if self._key else ():
-            text = text.replace(form, "***")
-        return text
 
 
 def _type_of(response: httpx.Response) -> str:
@@ -238,6 +307,7 @@ def _check_status(response: httpx.Response) -> None:
             f"the answer was HTTP status {status}",
             hint="see whether service.base_url is the service's, and its log",
             retry_after=retry_after_seconds(response.headers.get("retry-after")),
+            status=status,
         )
     if status >= _HTTP_REDIRECT:
         raise BadAnswer(
@@ -245,12 +315,30 @@ def _check_status(response: httpx.Response) -> None:
         )
 
 
-def _chunks(response: httpx.Response) -> Iterator[bytes]:
-    """Yield an answer's bytes as they come, the transport's errors turned into ours."""
-    try:
-        yield from response.iter_raw()
-    except _TRANSPORT_ERRORS as exc:
-        raise _broken(exc, response) from exc
+def _chunks(response: httpx.Response, patience: float) -> Iterator[bytes]:
+    """Yield an answer's bytes as they come, the transport's errors turned into ours.
+
+    An answer without an end is given up, and one that trickles in: what was waited for it counts, in seconds, not what
+    was done with it meanwhile.
+    """
+    length = 0
+    waited = 0.0
+    chunks = response.iter_raw()
+    while True:
+        began = time.monotonic()
+        try:
+            chunk = next(chunks, None)
+        except _TRANSPORT_ERRORS as exc:
+            raise _broken(exc, response) from exc
+        if chunk is None:
+            return
+        waited += time.monotonic() - began
+        length += len(chunk)
+        if waited > patience + length / _SLOWEST:
+            raise ServiceUnreachable("the answer of the service comes too slowly to wait for its end")
+        if length > STREAM_LIMIT:
+            raise BadAnswer(f"the answer is longer than {STREAM_LIMIT} bytes")
+        yield chunk
 
 
 def _broken(exc: Exception, response: httpx.Response) -> ServiceError:

@@ -17,7 +17,7 @@ from assetsync.service.wddx import read_wddx
 WHOLE_LIMIT = 8 * 1024 * 1024
 """Characters of an answer that must be read whole: by columns, or WDDX."""
 
-EARLY_LIMIT = 8 * 1024 * 1024
+EARLY_LIMIT = 2 * 1024 * 1024
 """Characters of the rows that are kept until their columns are named, where an answer names them last."""
 
 _KEPT = frozenset({"columns", "data", "rowcount", "responsecode", "message", "errorcode", "detail", "id"})
@@ -29,8 +29,9 @@ _TAG = re.compile(r"<[^>]{0,200}>")
 class RecordStream:
     """The assets of one search answer, one after the other.
 
-    `secrets` are hidden in what is read. The answer is complete only when the iteration ended by itself: an answer that was cut, or that holds anything after
-    its end, raises BadAnswer after its last row. Error answers raise KeyRefused or ServiceRefused.
+    `secrets` are hidden in what is read. The answer is complete only when the iteration ended by itself: one that was
+    cut, or that holds anything after its end, raises BadAnswer after its last row. Error answers raise KeyRefused or
+    ServiceRefused.
     """
 
     def __init__(self, content_type: str, chunks: Iterable[bytes], secrets: Sequence[str] = ()) -> None:
@@ -38,6 +39,11 @@ class RecordStream:
         self._secrets = secrets
         self._reader: RowReader | None = None
         self._assets = self._read()
+        self._first: Asset | None = None
+
+    def begin(self) -> None:
+        """Read up to the first row, so that an answer that is none is told before anyone relies on it."""
+        self._first = next(self._assets, None)
 
     @property
     def unreadable(self) -> int:
@@ -53,7 +59,8 @@ class RecordStream:
         return self
 
     def __next__(self) -> Asset:
-        return next(self._assets)
+        first, self._first = self._first, None
+        return next(self._assets) if first is None else first
 
     def _read(self) -> Iterator[Asset]:
         text = self._text

@@ -38,3 +38,8 @@ def test_an_asset_is_compared_by_what_the_service_gives_of_it(expected_md5, asse
 @pytest.mark.parametrize(("waited", "longest", "seconds"), [(0, 60, 0.5), (3, 60, 1), (90, 60, 30), (9000, 60, 60)])
 def test_an_asset_is_looked_at_soon_at_first_and_then_at_leisure(waited, longest, seconds):
     assert next_look(waited, longest) == seconds
+
+
+@pytest.mark.parametrize(("longest", "seconds"), [(60, 10), (5, 5)])
+def test_a_clock_that_was_set_back_does_not_make_a_storm_of_looks(longest, seconds):
+    assert next_look(-3600, longest) == seconds

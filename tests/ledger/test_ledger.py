@@ -1,5 +1,10 @@
 """A holder's session: starts are counted, a restored copy is noticed, brakes and facts are kept."""
 
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
 import pytest
 
 from assetsync.errors import LedgerError
@@ -19,20 +24,64 @@ def test_each_start_has_the_next_number_and_a_copy_of_it_beside_the_ledger(book)
     assert not book.ledger.restored
 
 
+def touch(book) -> None:
+    """Write the number anew, as a program that puts a backup back does."""
+    epoch(book).write_text(epoch(book).read_text())
+
+
 @pytest.mark.parametrize(
-    ("known", "copied", "start", "restored"), [(3, 3, 4, False), (3, 2, 4, False), (3, 7, 8, True), (0, 5, 6, True)]
+    ("change", "start", "restored"),
+    [
+        (lambda book: None, 2, False),
+        (lambda book: epoch(book).write_text("7"), 8, True),
+        (lambda book: epoch(book).unlink(), 2, True),
+        (touch, 2, True),
+        (lambda book: book.path.unlink(), 2, True),
+        (lambda book: (book.path.unlink(), epoch(book).unlink()), 1, False),
+    ],
+    ids=["as_it_was", "behind_its_copy", "without_its_copy", "put_back_with_its_copy", "lost", "new"],
 )
-def test_a_counter_behind_its_copy_is_a_restored_ledger(book, known, copied, start, restored):
-    book.ledger.set_fact("start", str(known))
+def test_a_ledger_that_was_put_back_or_lost_is_known_and_every_folder_is_listed_again(book, change, start, restored):
+    book.ledger.queue.contacted("F")
     book.ledger.close()
-    epoch(book).write_text(str(copied))
+    change(book)
     book.ledger = open_ledger(book.path)
     assert (book.ledger.start_no, book.ledger.restored) == (start, restored)
+    assert book.ledger.queue.needs_contact("F") is (restored or start == 1)
 
 
-def test_a_ledger_without_its_copy_is_no_restored_one(book):
-    epoch(book).unlink()
-    assert not book.reopen().restored
+def test_a_copy_that_was_made_while_a_process_held_the_ledger_is_listed_again(book, tmp_path):
+    book.ledger.queue.contacted("F")
+    with closing(sqlite3.connect(book.path)) as source, closing(sqlite3.connect(tmp_path / "backup")) as copy:
+        source.backup(copy)
+    book.ledger.close()
+    (tmp_path / "backup").replace(book.path)
+    book.ledger = open_ledger(book.path)
+    assert not book.ledger.restored, "nothing tells it from a process that was killed"
+    assert book.ledger.queue.needs_contact("F")
+
+
+def test_a_ledger_whose_process_was_killed_is_listed_again_once(book):
+    book.ledger.queue.contacted("F")
+    book.ledger.close()
+    code = "import os, sys; from pathlib import Path; from assetsync.ledger.ledger import open_ledger\n"
+    code += "open_ledger(Path(sys.argv[1])); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code, str(book.path)], check=False)
+    book.ledger = open_ledger(book.path)
+    assert book.ledger.queue.needs_contact("F")
+    book.ledger.queue.contacted("F")
+    assert not book.reopen().queue.needs_contact("F")
+
+
+@pytest.mark.parametrize("torn", [b"", b"5"], ids=["before_it_was_written", "written_before_this_start"])
+def test_a_start_that_died_between_its_two_writes_is_no_restored_ledger(book, torn):
+    book.reopen()
+    book.ledger.set_fact("start", "9")
+    book.ledger.close()
+    (book.path.with_name(book.path.name + ".epoch.new")).write_bytes(torn)
+    book.ledger = open_ledger(book.path)
+    assert (book.ledger.start_no, book.ledger.restored) == (10, False)
+    assert epoch(book).read_text() == "10"
 
 
 def test_a_copy_that_holds_no_number_is_one_sentence_and_gives_the_lock_back(book):

@@ -311,3 +311,19 @@ def test_what_is_asked_again_and_again_never_reads_through_all_files(book, ask):
     ]
     assert plans
     assert [plan for plan in plans if plan in ("SCAN f", "SCAN o", "SCAN a", "SCAN files", "SCAN attempts")] == []
+
+
+@pytest.mark.parametrize(
+    ("held", "due"),
+    [((), 4), (("F",), 2), (("G", "H"), 2), (("F", "G", "H"), 0), (("F", "G", "H", "I"), 0)],
+)
+def test_what_waits_for_held_folders_is_not_due_and_the_rest_is(book, held, due):
+    for number, folder in enumerate("FFGH"):
+        book.queue(f"{number}".encode(), folder=folder)
+    outcome = Outcome(Answer.REFUSED, "unknown_folder", "not there")
+    for folder in held:
+        book.ledger.queue.hold_folder(folder, outcome, NOW + 60)
+    assert len(book.ledger.queue.due(NOW, 10)) == due
+    assert book.ledger.queue.counts(NOW) == (4, 4 - due)
+    assert book.ledger.reports.counts(NOW).held == 4 - due
+    assert len(book.ledger.queue.due(NOW + 61, 10)) == 4

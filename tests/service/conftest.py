@@ -88,9 +88,9 @@ def read_head(conn: socket.socket) -> tuple[bytes, bytes]:
 def read_request(conn: socket.socket) -> tuple[bytes, bytes]:
     """Read one whole request by its Content-Length."""
     head, body = read_head(conn)
-    length = next(
-        int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
-    )
+    # A GET has none.
+    lengths = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")]
+    length = lengths[0] if lengths else 0
     whole = bytearray(body)
     while len(whole) < length and (piece := conn.recv(65536)):
         whole += piece

@@ -416,6 +416,64 @@ def test_a_search_is_a_form_whose_key_is_not_in_the_url(serve, connect, wire_too
     assert body == b"searchfor=id%3AA1+OR+id%3AA2&folderid=F1&dbdirect=true&api_key=K3Y%2Bof%2Fthis%3Dtest"
 
 
+def _only_by_address(wire_tools, seen):
+    """A service that reads the address alone, as the interface shows its requests."""
+
+    def script(conn):
+        head, _ = wire_tools.request(conn)
+        seen.append(head.split(b" ")[0])
+        has_key = b"api_key=K3Y" in head.split(b"\r\n")[0]
+        index = b"searchIndex" in head
+        good = b'{"responsecode":0,"message":"triggered"}' if index else ROWS
+        bad = b'{"responsecode":1,"message":"Login not valid!"}' if index else REFUSED_ROW
+        conn.sendall(wire_tools.http(good if has_key else bad, LATIN))
+
+    return script
+
+
+REFUSED_ROW = b'{"COLUMNS":["responsecode","message"],"DATA":[["1","Login not valid! Check user API Key"]]}'
+
+
+def test_a_service_that_reads_only_the_address_is_asked_by_get_and_that_is_remembered(serve, connect, wire_tools):
+    seen = []
+    service = connect(serve(_only_by_address(wire_tools, seen)).port)
+    for _ in range(2):
+        with service.search(SearchRequest("x")) as assets:
+            assert [asset.id for asset in assets] == ["A1", "A2"]
+    assert service.index(["A1"]) == "triggered"
+    assert seen == [b"POST", b"GET", b"GET", b"GET"]
+
+
+def test_a_verb_that_does_not_exist_there_is_replaced_by_get(serve, connect, wire_tools):
+    seen = []
+
+    def script(conn):
+        head, _ = wire_tools.request(conn)
+        seen.append(head.split(b" ")[0])
+        gone = wire_tools.http(b"", status="405 Method Not Allowed")
+        conn.sendall(gone if head.startswith(b"POST") else wire_tools.http(ROWS, LATIN))
+
+    with connect(serve(script).port).search(SearchRequest("x")) as assets:
+        assert len(list(assets)) == 2
+    assert seen == [b"POST", b"GET"]
+
+
+def test_once_a_post_was_answered_a_refusal_is_a_refusal_and_the_key_stays_out_of_addresses(serve, connect, wire_tools):
+    seen = []
+
+    def script(conn):
+        head, _ = wire_tools.request(conn)
+        seen.append(head.split(b" ")[0])
+        conn.sendall(wire_tools.http(ROWS if len(seen) == 1 else REFUSED_ROW, LATIN))
+
+    service = connect(serve(script).port)
+    with service.search(SearchRequest("x")) as assets:
+        list(assets)
+    with pytest.raises(KeyRefused), service.search(SearchRequest("x")) as assets:
+        list(assets)
+    assert seen == [b"POST", b"POST"]
+
+
 def test_rows_are_given_before_the_answer_ended(serve, connect, wire_tools):
     go_on = threading.Event()
 
@@ -583,6 +641,9 @@ def test_the_key_is_in_no_outcome_even_where_the_service_quotes_it(serve, connec
 @pytest.mark.parametrize("credential", ["api_key", "sessiontoken"])
 def test_the_key_is_in_no_log_line(serve, connect, make_body, make_request, wire_tools, success, caplog, credential):
     caplog.set_level(logging.DEBUG)
+    for name in ("httpx", "httpcore"):
+        # The program keeps them at WARNING: another test may have set it up.
+        caplog.set_level(logging.DEBUG, logger=name)
     port = serve(answering(wire_tools, wire_tools.http(success))).port
     connect(port, credential=credential).upload(make_request(), make_body(b"x"))
     assert caplog.records

@@ -34,7 +34,8 @@ class Paged:
         if self.way == "ignored":
             yield iter([a for kind in self.kinds for a in kind])
             return
-        size = request.maxrows
+        # A service may insist on pages no larger than the interface's own.
+        size = min(request.maxrows, 25) if "capped" in self.way else request.maxrows
         low = request.startrow - 1 if self.way.startswith("row") else (request.startrow - 1) * size
         kinds = self.kinds
         if "doubled" in self.way:
@@ -63,6 +64,11 @@ WAYS = (
     "page per kind doubled",
     "row mixed doubled",
     "page mixed doubled",
+    "row capped",
+    "page capped",
+    "row per kind capped",
+    "page per kind capped",
+    "row mixed capped",
 )
 
 
@@ -71,7 +77,7 @@ WAYS = (
     img=st.integers(0, 90),
     doc=st.integers(0, 90),
     other=st.integers(0, 19),
-    size=st.integers(2, 30),
+    size=st.integers(2, 100),
 )
 def test_every_asset_comes_in_every_way_of_paging(way, img, doc, other, size):
     service = Paged(way, {"img": img, "doc": doc, "other": other})

@@ -1,0 +1,31 @@
+"""Where a ledger lies: what may stand there, and what it is called. Opening and locking it is `store`'s."""
+
+import os
+import stat
+from pathlib import Path
+
+from assetsync.errors import LedgerError
+
+
+def real(path: Path) -> Path:
+    """Give the place of a ledger that is named through links: by two names it is still one, with one lock."""
+    return Path(os.path.realpath(path))
+
+
+def expect_file(path: Path) -> None:
+    """Refuse what is no regular file, of which opening alone may block, and one with two names, hence two locks.
+
+    Nothing at all may stand there. Raises LedgerError.
+    """
+    try:
+        status = path.lstat()
+    except OSError:
+        # It is made, or opening it says what is wrong.
+        return
+    if not stat.S_ISREG(status.st_mode):
+        raise LedgerError(f"the ledger {path} is no file", hint="name a file, or one that is not there yet")
+    if status.st_nlink > 1:
+        raise LedgerError(
+            f"the ledger {path} has {status.st_nlink} names (hard links)",
+            hint="SQLite keeps its log by name, so that two names lose data: remove the others",
+        )

@@ -1,0 +1,48 @@
+"""A process killed in the middle of a body: every file is there once, and what the cut left is listed."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+from .dialect import DOCUMENTED, OBSERVED, Dialect
+from .mirror import Mirror
+
+LARGE = 40_000_000
+
+
+@pytest.mark.parametrize(
+    ("dialect", "why"), [(OBSERVED, "damaged"), (DOCUMENTED, "suspected")], ids=["observed", "documented"]
+)
+def test_a_kill_in_the_middle_of_a_large_file_doubles_and_loses_nothing(
+    make_mirror: Callable[..., Mirror], dialect: Dialect, why: str
+) -> None:
+    mirror = make_mirror(dialect)
+    service = mirror.service
+    for number in range(8):
+        mirror.write(f"d/{number}.txt", f"small {number}")
+    mirror.write("large.jpg", os.urandom(LARGE))
+    service.slow = 0.002
+    process = subprocess.Popen(
+        mirror.command("reconcile", "--quiet"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    assert service.midway.wait(20)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(10) == -signal.SIGKILL
+    service.slow = 0.0
+    deadline = time.monotonic() + 10
+    while not (cut := [asset for asset in service.assets if not asset.whole]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [asset.name for asset in cut] == ["large.jpg"]
+    assert 0 < cut[0].size < LARGE
+
+    code, told = mirror.reconcile(wait="30s")
+    assert (code, told["verified"], told["in_doubt"], told["in_sync"]) == (0, 9, 0, True)
+    files = mirror.files()
+    whole = sorted((asset.name, asset.id) for asset in service.assets if asset.whole)
+    assert whole == sorted((path.rpartition("/")[2], row["assetid"]) for path, row in files.items())
+    assert [asset for asset in service.assets if not asset.whole] == cut
+    assert [(row["assetid"], row["path"], row["why"]) for row in mirror.orphans()] == [(cut[0].id, "large.jpg", why)]

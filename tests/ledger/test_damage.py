@@ -1,0 +1,161 @@
+"""A ledger that is damaged on the disk is set aside and never sent by; one that is none is left where it lies."""
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from assetsync.errors import LedgerDamaged, LedgerError
+from assetsync.ledger import damage
+from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.ledger.store import is_held, open_store
+
+PAGE = 4096
+
+
+@pytest.fixture
+def killed(book) -> Path:
+    """A ledger of some 150 pages whose last holder was killed."""
+    book.queue_many(f"folder/file number {number}".encode() for number in range(2000))
+    book.ledger.close()
+    code = "import os, sys; from pathlib import Path; from assetsync.ledger.ledger import open_ledger\n"
+    code += "ledger = open_ledger(Path(sys.argv[1])); ledger.set_fact('x', 'y'); os._exit(9)"
+    assert subprocess.run([sys.executable, "-c", code, str(book.path)], check=False).returncode == 9
+    return book.path
+
+
+def checkpointed(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def overwrite(path: Path, at: int, length: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(random.Random(7).randbytes(length))
+
+
+def _pages(path: Path) -> None:
+    checkpointed(path)
+    overwrite(path, 40 * PAGE, 12 * PAGE)
+
+
+def _cut(path: Path) -> None:
+    checkpointed(path)
+    os.truncate(path, path.stat().st_size // PAGE // 2 * PAGE)
+
+
+def _header(path: Path) -> None:
+    checkpointed(path)
+    overwrite(path, 0, 100)
+
+
+def _lost_entry_of_an_index(path: Path) -> None:
+    checkpointed(path)
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("PRAGMA writable_schema = ON")
+        sql = "UPDATE sqlite_master SET sql = replace(sql, 'UNIQUE INDEX files_current', 'INDEX files_current')"
+        conn.execute(sql)
+        root = conn.execute("SELECT rootpage FROM sqlite_master WHERE name = 'files_due'").fetchone()[0]
+        conn.execute("UPDATE sqlite_master SET rootpage = ? WHERE name = 'files_current'", (root,))
+        conn.commit()
+
+
+@pytest.mark.parametrize("harm", [_pages, _cut, _header, _lost_entry_of_an_index])
+def test_a_damaged_ledger_is_set_aside_and_the_next_start_lists_every_folder(killed, harm):
+    harm(killed)
+    broken = killed.read_bytes()
+    with pytest.raises(LedgerDamaged, match=r"set aside as .*\.damaged-.*reconcile --adopt") as caught:
+        open_ledger(killed)
+    (aside,) = (path for path in killed.parent.glob("*.damaged-*") if not path.name.endswith(("-wal", "-shm")))
+    assert str(aside) in str(caught.value)
+    assert len(aside.read_bytes()) == len(broken)
+    # No log is left behind either, for the next ledger to take for its own.
+    assert {path.name for path in killed.parent.glob("ledger.db*")} - {
+        path.name for path in killed.parent.glob("*.damaged-*")
+    } == {"ledger.db.epoch", "ledger.db.lock"}
+    assert not is_held(killed)
+    with closing(open_ledger(killed)) as anew:
+        assert (anew.restored, anew.intake.size(), anew.queue.needs_contact("F")) == (True, 0, True)
+
+
+def test_two_damaged_ledgers_in_one_second_keep_two_names(book):
+    for _ in range(2):
+        book.ledger.close()
+        book.path.write_bytes(b"SQLite format 3\0" + b"x" * 5000)
+        with pytest.raises(LedgerDamaged):
+            open_ledger(book.path)
+    assert len(list(book.path.parent.glob("*.damaged-*"))) == 2
+
+
+def test_a_log_of_noise_is_left_out_and_what_it_held_is_looked_for_in_the_service(killed):
+    overwrite(killed.with_name(killed.name + "-wal"), 0, 32)
+    with closing(open_ledger(killed)) as ledger:
+        assert ledger.reports.fact("x") is None
+        assert ledger.queue.needs_contact("F")
+
+
+def test_a_ledger_that_was_ended_in_order_is_not_looked_through(book, monkeypatch):
+    asked: list[str] = []
+    monkeypatch.setattr(damage, "_number", lambda conn, question: asked.append(question) or 0)
+    book.reopen()
+    assert "PRAGMA page_count" not in asked
+
+
+def test_damage_that_shows_while_it_is_used_makes_the_next_start_look(book):
+    book.queue_many(f"folder/file number {number}".encode() for number in range(2000))
+    book.ledger.close()
+    overwrite(book.path, 40 * PAGE, 12 * PAGE)
+    ledger = open_ledger(book.path)
+    with pytest.raises(LedgerDamaged, match="sets it aside"):
+        list(ledger.reports.files(history=True))
+    ledger.close()
+    with pytest.raises(LedgerDamaged, match="set aside as"):
+        open_ledger(book.path)
+
+
+def test_a_reader_of_a_damaged_ledger_leaves_it_where_it_is(killed):
+    _pages(killed)
+    before = killed.read_bytes()
+    with closing(read_ledger(killed)) as reading, pytest.raises(LedgerDamaged):
+        list(reading.reports.files(history=True))
+    assert killed.read_bytes() == before
+    assert not list(killed.parent.glob("*.damaged-*"))
+
+
+def test_a_large_ledger_is_looked_through_more_quickly(killed, monkeypatch):
+    monkeypatch.setattr(damage, "THOROUGH_AT_MOST", PAGE)
+    seen: list[str] = []
+    with closing(sqlite3.connect(killed)) as conn:
+        conn.set_trace_callback(seen.append)
+        damage.expect_whole(conn)
+    assert "PRAGMA quick_check(1)" in seen
+
+
+def test_the_file_of_another_program_is_refused_and_left(tmp_path):
+    path = tmp_path / "ledger.db"
+    open_store(path, create=True).close()
+    with closing(sqlite3.connect(path)) as conn:
+        assert conn.execute("PRAGMA application_id").fetchone()[0] == damage.APPLICATION_ID
+        conn.execute("PRAGMA application_id = 252006674")
+    before = path.read_bytes()
+    with pytest.raises(LedgerDamaged, match="another SQLite file"):
+        open_store(path, create=True)
+    assert path.read_bytes() == before
+
+
+def test_what_cannot_be_set_aside_is_said_and_stays(killed, monkeypatch):
+    _pages(killed)
+
+    def refuse(self: Path, target: Path) -> Path:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(LedgerError, match="cannot be set aside"):
+        open_ledger(killed)
+    assert killed.exists()

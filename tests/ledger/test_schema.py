@@ -1,0 +1,156 @@
+"""Older files become newer ones and keep their rows; what is asked all the time is answered from an index."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sqlite_utils
+from sqlite_utils import Migrations
+
+from assetsync.errors import LedgerNewer
+from assetsync.ledger import schema
+from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.ledger.store import open_store
+from assetsync.model import State
+
+from .conftest import NOW
+
+OLD = Path(__file__).parent / "data" / "m001.sql"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as conn:
+        conn.executescript(OLD.read_text("utf-8"))
+    return path
+
+
+def rows_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Every row of every table but the facts, as the columns that m001 gave it."""
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.executescript(OLD.read_text("utf-8"))
+        tables = [row[0] for row in empty.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {t: [row[1] for row in empty.execute(f"PRAGMA table_info({t})")] for t in tables}
+    with closing(sqlite3.connect(path)) as conn:
+        return {
+            table: sorted(conn.execute(f"SELECT {', '.join(columns[table])} FROM {table}").fetchall(), key=repr)
+            for table in tables
+            if table not in ("facts", "_sqlite_migrations", "sqlite_sequence")
+        }
+
+
+def shape_of(path: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(path)) as conn:
+        found = conn.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    return {name: " ".join(sql.split()) for name, sql in found}
+
+
+def test_a_ledger_of_the_first_release_is_opened_with_all_its_rows(old: Path):
+    before = rows_of(old)
+    assert {table for table, rows in before.items() if rows} == {
+        "files", "attempts", "sightings", "folders", "sidecars", "requests", "brakes",
+    }  # fmt: skip
+    open_ledger(old).close()
+    assert rows_of(old) == before
+
+
+def test_a_ledger_of_the_first_release_has_the_shape_of_a_new_one(old: Path, tmp_path: Path):
+    # It fails when m001 was changed: before its release the data is made anew, afterwards a migration is added.
+    open_ledger(old).close()
+    open_ledger(tmp_path / "new.db").close()
+    assert shape_of(old) == shape_of(tmp_path / "new.db")
+
+
+def test_what_a_ledger_of_the_first_release_says_is_understood(old: Path):
+    with closing(open_ledger(old)) as ledger:
+        assert {row.path: row.state for row in ledger.reports.files()} == {
+            b"photos/harbour.jpg": State.STORED,
+            b"photos/caf\xe9.jpg": State.QUEUED,
+            b"photos/lost.jpg": State.IN_DOUBT,
+            b"photos/empty.txt": State.BLOCKED,
+            b"photos/old.jpg": State.QUEUED,
+        }
+        assert [brake.subject for brake in ledger.reports.brakes()] == ["photos"]
+        assert [request.verb for request in ledger.asked()] == ["retry"]
+
+
+def later(*, fails: bool = False) -> Migrations:
+    migrations = Migrations("assetsync")
+    migrations(name="m001_first")(schema.m001_first)
+
+    @migrations()
+    def m002_tags(db: sqlite_utils.Database) -> None:
+        db.execute("ALTER TABLE files ADD COLUMN tag TEXT NOT NULL DEFAULT 'none'")
+        db.execute("CREATE TABLE tags (file_id INTEGER PRIMARY KEY, said_at REAL NOT NULL)")
+        db.execute("INSERT INTO tags SELECT id, queued_at FROM files")
+        if fails:
+            raise sqlite3.OperationalError("disk I/O error")
+
+    return migrations
+
+
+def test_a_later_migration_keeps_every_row_and_is_applied_once(old: Path, monkeypatch):
+    before = rows_of(old)
+    monkeypatch.setattr(schema, "migrations", later())
+    for _ in range(2):
+        open_store(old, create=False).close()
+    assert rows_of(old) == before
+    with closing(sqlite3.connect(old)) as conn:
+        assert conn.execute("SELECT COUNT(*) FROM tags").fetchone()[0] == len(before["files"])
+        assert {row[0] for row in conn.execute("SELECT tag FROM files")} == {"none"}
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(old: Path, monkeypatch):
+    before, shape = rows_of(old), shape_of(old)
+    monkeypatch.setattr(schema, "migrations", later(fails=True))
+    with pytest.raises(Exception, match="disk I/O error"):
+        open_store(old, create=False)
+    assert (rows_of(old), shape_of(old)) == (before, shape)
+    monkeypatch.undo()
+    open_store(old, create=False).close()
+
+
+@pytest.mark.parametrize("opened", [open_ledger, read_ledger])
+def test_the_release_before_refuses_a_migrated_file_and_leaves_it(old: Path, monkeypatch, opened):
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "migrations", later())
+        open_store(old, create=False).close()
+    before = old.read_bytes()
+    with pytest.raises(LedgerNewer, match="m002_tags"):
+        opened(old)
+    assert old.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ledger: ledger.reports.counts(NOW),
+        lambda ledger: ledger.queue.counts(NOW),
+        lambda ledger: ledger.intake.size(),
+    ],
+    ids=["counts", "queue", "size"],
+)
+def test_counting_reads_an_index_and_no_row(book, ask):
+    plans: list[str] = []
+    reader = book.ledger.store.reader()
+    asked: list[str] = []
+    reader.set_trace_callback(asked.append)
+    ask(book.ledger)
+    reader.set_trace_callback(None)
+    for sql in asked:
+        plans += [row[3] for row in reader.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    of_files = [plan for plan in plans if "files" in plan]
+    assert of_files
+    assert [plan for plan in of_files if "USING COVERING INDEX" not in plan] == []
+
+
+def test_what_is_due_is_taken_in_its_order_and_not_by_the_index_for_counting(book):
+    reader = book.ledger.store.reader()
+    asked: list[str] = []
+    reader.set_trace_callback(asked.append)
+    book.ledger.queue.due(NOW, 1)
+    reader.set_trace_callback(None)
+    plan = [row[3] for row in reader.execute(f"EXPLAIN QUERY PLAN {asked[-1]}")]
+    assert plan[0].endswith("USING INDEX files_due")
