@@ -1,0 +1,226 @@
+"""The units on a booted server: a bare Debian, the README's five commands, and a service on the other side.
+
+Here the hardening proves that Python, SQLite, inotify and TLS's libraries live under it, and that it holds.
+"""
+
+import os
+import re
+import time
+
+import pytest
+
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+
+from .conftest import KEY, OTHER, UNIT
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+def test_the_readmes_five_commands_lead_to_a_running_site(server):
+    server.until_mirrored(60)
+    assert server.show("ActiveState", "SubState", "UnitFileState") == {
+        "ActiveState": "active",
+        "SubState": "running",
+        "UnitFileState": "enabled",
+    }
+
+
+def test_systemctl_status_shows_how_the_site_stands(server):
+    server.until_mirrored()
+    line = f"{len(server.expected())} verified"
+    server.machine.until(lambda: server.show("StatusText") == {"StatusText": line}, 20, line)
+
+
+def test_a_new_file_is_mirrored_without_waiting_for_the_scan(server):
+    server.until_mirrored()
+    server.add("photos/new/watched.jpg", os.urandom(1000))
+    assert server.until_mirrored() < 30
+
+
+def test_a_file_that_only_a_group_may_read_is_mirrored_once_the_user_is_in_it(server):
+    server.machine.out("groupadd --gid 4711 media && usermod -aG media assetsync")
+    server.machine.out(f"systemctl restart {UNIT}")
+    folder = server.tree / "photos" / "group"
+    folder.mkdir()
+    os.chown(folder, 0, 4711)
+    folder.chmod(0o750)
+    server.add("photos/group/shared.jpg", os.urandom(1000))
+    server.until_mirrored()
+
+
+def test_the_ledger_belongs_to_the_daemon_alone(server):
+    files = server.machine.out("cd /var/lib/assetsync && stat -c '%U:%G %a %n' . *").splitlines()
+    assert "assetsync:assetsync 700 ." in files
+    assert "assetsync:assetsync 600 hq.db" in files
+    folders = {"assetsync:assetsync 700 .", "assetsync:assetsync 700 hq.db.canary"}
+    assert [line for line in files if line not in folders and not line.startswith("assetsync:assetsync 600 ")] == []
+
+
+def test_the_key_reaches_the_daemon_and_nobody_else(server):
+    since = time.time()
+    machine = server.machine
+    machine.out(f"systemctl restart {UNIT}")
+    server.until_mirrored()
+    pid = server.main_pid()
+    assert machine.run("runuser -u assetsync -- cat /etc/assetsync/hq.key").returncode != 0
+    shown = machine.out(
+        f"cat /proc/{pid}/environ /proc/{pid}/cmdline; systemctl status {UNIT}; grep -r '' /etc/systemd"
+    )
+    assert KEY not in shown
+    assert KEY not in server.journal(since)
+    assert machine.run(f"grep -rl {KEY} /var/lib/assetsync").stdout == ""
+
+
+def test_the_process_is_confined(server):
+    pid = server.main_pid()
+    status = dict(re.findall(r"^(\w+):\s+(.*)$", server.machine.out(f"cat /proc/{pid}/status"), re.MULTILINE))
+    user = server.machine.out("id -u assetsync").strip()
+    assert status["Uid"].split() == [user] * 4
+    assert {name: status[name] for name in ("NoNewPrivs", "Seccomp", "CapEff", "CapBnd")} == {
+        "NoNewPrivs": "1",
+        "Seccomp": "2",
+        "CapEff": "0" * 16,
+        "CapBnd": "0" * 16,
+    }
+
+
+@pytest.mark.parametrize(
+    "place", ["/etc", "/home", "/opt/assetsync", "/root", "/run", "/srv/media", "/usr", "/var/lib"]
+)
+def test_not_even_root_could_write_where_the_process_lives(server, place):
+    inside = f"nsenter --target {server.main_pid()} --mount"
+    server.machine.out(f"{inside} touch /var/lib/assetsync/may /tmp/may && {inside} rm /var/lib/assetsync/may /tmp/may")
+    assert "Read-only file system" in server.machine.run(f"{inside} touch {place}/may-not").stderr
+
+
+def test_killed_it_is_started_again_and_goes_on(server):
+    server.until_mirrored()
+    before = server.main_pid()
+    restarts = int(server.show("NRestarts")["NRestarts"])
+    server.machine.out(f"kill -9 {before}")
+    server.add("photos/after-kill.jpg", os.urandom(1000))
+    server.machine.until(lambda: server.main_pid() not in (0, before), 20, "another process")
+    server.until_mirrored()
+    assert int(server.show("NRestarts")["NRestarts"]) == restarts + 1
+
+
+def test_hung_it_is_ended_by_the_watchdog_and_started_again(server):
+    server.shorten(WatchdogSec="4s")
+    server.machine.out(f"systemctl restart {UNIT}")
+    server.until_mirrored()
+    # Fed in time it lives on.
+    before = server.main_pid()
+    time.sleep(9)
+    assert server.main_pid() == before
+    since = time.time()
+    server.machine.out(f"kill -STOP {before}")
+    server.add("photos/after-hang.jpg", os.urandom(1000))
+    server.machine.until(lambda: server.main_pid() not in (0, before), 30, "another process")
+    server.until_mirrored()
+    assert "Watchdog timeout" in server.journal(since)
+    assert "Failed with result 'watchdog'" in server.journal(since)
+
+
+def test_it_ends_what_is_on_its_way_before_it_stops(server):
+    server.until_mirrored()
+    server.sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=Operation.UPLOAD, seconds=3.0))
+    server.add("photos/on-its-way.jpg", os.urandom(1000))
+    server.machine.until(lambda: server.state("photos/on-its-way.jpg") == "sending", 20, "it is on its way")
+    assert server.stop() < 10
+    assert server.state("photos/on-its-way.jpg") == "stored"
+
+
+def test_it_stops_in_time_while_the_service_hangs(server):
+    server.until_mirrored()
+    # So long that only the stop can cut a call short.
+    server.machine.write("/etc/assetsync/hq.yaml", server.config.replace("read_timeout: 8s", "read_timeout: 10m"))
+    server.machine.out(f"systemctl restart {UNIT}")
+    hung_search = FaultRule(kind=FaultKind.LATENCY, operation=Operation.SEARCH, seconds=600.0)
+    server.sandbox.set_faults(hung_search)
+    server.add("photos/hung-search.jpg", os.urandom(1000))
+    server.machine.until(lambda: server.state("photos/hung-search.jpg") == "stored", 20, "it waits for its search")
+    server.sandbox.set_faults(hung_search, FaultRule(kind=FaultKind.LATENCY, operation=Operation.UPLOAD, seconds=600.0))
+    server.add("photos/hung-upload.jpg", os.urandom(1000))
+    server.machine.until(lambda: server.state("photos/hung-upload.jpg") == "sending", 20, "it is on its way")
+    assert server.stop() < 60
+
+
+def test_a_mistake_in_the_configuration_is_said_and_not_tried_again(server):
+    server.shorten(RestartSec="200ms")
+    server.machine.write("/etc/assetsync/hq.yaml", server.config.replace("settle: 300ms", "settle: soon"))
+    since = time.time()
+    server.machine.run(f"systemctl restart {UNIT}")
+    time.sleep(3)
+    assert server.show("ActiveState", "Result", "ExecMainStatus", "NRestarts") == {
+        "ActiveState": "failed",
+        "Result": "exit-code",
+        "ExecMainStatus": "2",
+        "NRestarts": "0",
+    }
+    assert re.search(r"hq\.yaml.*line \d+.*settle", server.journal(since))
+
+
+def test_reloaded_it_takes_the_new_configuration_and_stays_the_same_process(server):
+    server.until_mirrored()
+    before = server.main_pid()
+    mapping = f'folders:\n  - {{path: docs, destfolderid: "{OTHER}"}}\n'
+    server.machine.write("/etc/assetsync/hq.yaml", server.config.replace("folders:\n", mapping, 1))
+    server.machine.out(f"systemctl reload {UNIT}")
+    server.add("docs/minutes.txt", b"minutes")
+    server.machine.until(lambda: "docs/minutes.txt" in server.verified(), 40, "the new mapping is mirrored")
+    # Longer than the unit gives a process that said it is stopping.
+    server.machine.until(lambda: server.show("SubState") == {"SubState": "running"}, 20, "the reload has ended")
+    assert server.main_pid() == before
+    (server.tree / "docs" / "minutes.txt").unlink()
+
+
+def test_a_reload_with_a_mistake_is_refused_and_the_old_configuration_stays(server):
+    server.until_mirrored()
+    before = server.main_pid()
+    since = time.time()
+    server.machine.write("/etc/assetsync/hq.yaml", server.config.replace("settle: 300ms", "settle: soon"))
+    server.machine.out(f"systemctl reload {UNIT}")
+    server.machine.until(lambda: "the old one stays" in server.journal(since), 20, "the refusal")
+    server.add("photos/after-refusal.jpg", os.urandom(1000))
+    server.machine.write("/etc/assetsync/hq.yaml", server.config)
+    server.until_mirrored()
+    assert server.main_pid() == before
+
+
+def test_one_pass_beside_the_daemon_leaves_it_the_work(server):
+    since = time.time()
+    server.machine.out("systemctl start assetsync-reconcile@hq")
+    # A unit that has ended well is forgotten by systemd: only the journal knows how.
+    told = server.machine.out(f"journalctl --no-pager -o cat -u assetsync-reconcile@hq --since=@{since:.3f}")
+    assert "another assetsync process" in told
+    assert "assetsync-reconcile@hq.service: Deactivated successfully." in told
+
+
+def test_one_pass_alone_mirrors_what_is_new(server):
+    server.until_mirrored()
+    server.machine.out(f"systemctl stop {UNIT}")
+    server.add("photos/one-pass.jpg", os.urandom(1000))
+    server.machine.out("systemctl start assetsync-reconcile@hq")
+    server.until_mirrored(5)
+
+
+def test_the_timer_starts_the_pass(server):
+    server.until_mirrored()
+    server.machine.out(f"systemctl stop {UNIT}")
+    server.add("photos/timer.jpg", os.urandom(1000))
+    server.machine.write(
+        "/run/systemd/system/assetsync-reconcile@hq.timer.d/soon.conf",
+        "[Timer]\nOnCalendar=\nOnActiveSec=1s\nRandomizedDelaySec=0\nAccuracySec=100ms\n",
+    )
+    server.machine.out("systemctl daemon-reload && systemctl start assetsync-reconcile@hq.timer")
+    server.until_mirrored()
+    server.machine.out("systemctl stop assetsync-reconcile@hq.timer")
+
+
+def test_the_machines_own_judgement_of_the_running_unit_is_that_of_the_file(server):
+    shown = server.machine.out(f"systemd-analyze security --no-pager {UNIT}.service")
+    assert float(re.findall(r"exposure level .*: (\d+\.\d)", shown)[0]) <= 2.0
+
+
+def test_the_server_reboots_into_a_running_site(server):
+    assert server.machine.out("systemctl list-dependencies --plain multi-user.target").count(f"{UNIT}.service") == 1
