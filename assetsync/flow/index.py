@@ -51,7 +51,8 @@ class Indexer:
         now = self._clock.now()
         if self._look_again_at is not None and self._clock.steady() >= self._look_again_at and self._was_wiped():
             return 0
-        rows = self._ledger.assets.to_index(now - self._interval, now - _AGAIN_AFTER * self._interval, BATCH_COUNT)
+        again = now - _AGAIN_AFTER * self._interval
+        rows = self._ledger.assets.to_index(now, now - self._interval, again, BATCH_COUNT)
         # One call a step, with its own look before and after; what does not fit is due again in the next.
         ids = next(batches(row.assetid for row in rows if row.assetid is not None), [])
         if not ids or self._was_wiped():

@@ -23,7 +23,7 @@ from assetsync.flow.trouble import describe
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Answer, Clock, Fault, Left, Sent
+from assetsync.model import Answer, Clock, Fault, Left, Sent, State
 
 log = structlog.get_logger()
 
@@ -196,10 +196,13 @@ class Sender:
         bound = log.bind(path=printable(row.path), attempt=attempt)
         match outcome.answer:
             case Answer.ACCEPTED:
-                outcomes.accepted(attempt, row.id, sent, now)
-                self._tally.uploaded(row.size)
+                state = outcomes.accepted(attempt, row.id, sent, now)
                 self._gate.worked()
-                bound.info("uploaded", assetid=outcome.assetid, size=row.size)
+                if state is State.IN_DOUBT:
+                    bound.warning("in doubt", reason="id_taken", assetid=outcome.assetid)
+                else:
+                    self._tally.uploaded(row.size)
+                    bound.info("uploaded", assetid=outcome.assetid, size=row.size)
             case Answer.DUPLICATE:
                 outcomes.lost(attempt, row.id, sent, now, duplicate=True)
                 self._gate.worked()

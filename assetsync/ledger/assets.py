@@ -41,12 +41,16 @@ class Assets:
         row = self._store.rows("SELECT MIN(due_at) FROM files WHERE state = 'stored'")[0]
         return None if row[0] is None else float(row[0])
 
-    def to_index(self, uploaded_before: float, asked_before: float, limit: int = 500) -> list[FileRow]:
-        """Give assets that are seen in the database but not findable, long enough after upload and last request."""
+    def to_index(self, now: float, uploaded_before: float, asked_before: float, limit: int = 500) -> list[FileRow]:
+        """Give assets that are seen in the database but not findable, long enough after upload and last request.
+
+        A time after `now` was told by a clock that has since been set back, and is long enough ago.
+        """
         rows = self._store.rows(
-            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND findable_at IS NULL"
-            " AND seen_at IS NOT NULL AND COALESCE(uploaded_at, queued_at) <= ?"
-            " AND (index_asked_at IS NULL OR index_asked_at <= ?) ORDER BY due_at, id LIMIT ?",
+            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND findable_at IS NULL AND seen_at IS NOT NULL"
+            " AND COALESCE(uploaded_at, queued_at) NOT BETWEEN ?2 AND ?1"
+            " AND (index_asked_at IS NULL OR index_asked_at NOT BETWEEN ?3 AND ?1) ORDER BY due_at, id LIMIT ?4",
+            now,
             uploaded_before,
             asked_before,
             limit,

@@ -82,6 +82,7 @@ class HttpService:
         self._credential = settings.credential
         self._verb: Verb = "POST"
         self._verb_known = False
+        self._closed = False
         self._upload_url = httpx.URL(checked_url("service.upload_url", settings.upload_url))
         search_url = checked_url("service.base_url", settings.base_url).rstrip("/") + SEARCH_PATH
         self._search_url = httpx.URL(search_url)
@@ -109,7 +110,8 @@ class HttpService:
         self._headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"assetsync/{__version__}"}
 
     def close(self) -> None:
-        """Close every connection; requests that other threads have open end as unanswered, and at once."""
+        """Close every connection; requests that other threads have open end as unanswered, and no more are made."""
+        self._closed = True
         for stream in list(self._streams):
             # Closing a socket does not wake the thread that reads from it, shutting it down does.
             with suppress(OSError):
@@ -258,6 +260,8 @@ class HttpService:
             **self._headers,
             **({} if verb == "GET" else {"Content-Type": content_type, "Content-Length": str(length)}),
         }
+        if self._closed:
+            raise httpx.ConnectError("the client was closed")
         request = httpx.Request(verb, url, headers=headers, stream=stream, extensions=self._extensions)
         return self._transport.handle_request(request)
 
