@@ -1,8 +1,8 @@
 """Whether the ledger's file is whole, asked where the last process that held it did not end it in order.
 
-A damaged file is set aside under another name, with its log: nothing is ever sent by what it says. Then nothing lies at
-its place, and the next `reconcile` or `run` begins a ledger that lists every folder before it sends. Opening the file is
-left to `store`.
+A damaged file is set aside under another name, with its log: nothing is ever sent by what it says. Then nothing lies
+at its place, and the next `reconcile` or `run` begins a ledger that lists every folder before it sends. Opening the
+file is left to `store`.
 """
 
 import sqlite3

@@ -119,8 +119,8 @@ def open_ledger(path: Path, *, create: bool = True) -> Ledger:
     """Take the lock, open the ledger for sending and count this start.
 
     Where it may not hold all that was sent, every folder is listed again before anything is posted into it: after an
-    unclean stop, for which a copy made while a process held it would pass too, and for one that was put back (`restored`
-    tells of those that are known for sure). Raises as `store.open_store` does.
+    unclean stop, for which a copy made while a process held it would pass too, and for one that was put back
+    (`restored` tells of those that are known for sure). Raises as `store.open_store` does.
     """
     store = open_store(path, create=create)
     try:
@@ -151,8 +151,8 @@ def open_ledger(path: Path, *, create: bool = True) -> Ledger:
 def _is_restored(known: int, copied: int | None, stopped: str | None, changed: str) -> bool:
     """Tell whether a ledger was put back from a copy, lost or moved: by its number, and by the copy of it beside it.
 
-    `stopped` is the mark of a clean stop, which holds when the number beside it had last been `changed`: it differs when
-    both were put back together.
+    `stopped` is the mark of a clean stop, which holds when the number beside it had last been `changed`: it differs
+    when both were put back together.
     """
     if not known:
         return copied is not None
