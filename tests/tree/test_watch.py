@@ -24,9 +24,10 @@ class Heard:
     def lose(self, why):
         self.lost.append(why)
 
-    def until(self, path, seconds=5.0):
+    def until(self, path, seconds=5.0, times=1):
+        """Wait for so many hints at the path; a file that is made and written gives two."""
         with self._changed:
-            assert self._changed.wait_for(lambda: path in self.paths, seconds), self.paths
+            assert self._changed.wait_for(lambda: self.paths.count(path) >= times, seconds), self.paths
 
 
 @pytest.fixture
@@ -84,13 +85,15 @@ def test_a_folder_that_was_removed_and_made_again_is_watched_again(watch, heard)
 
 
 def test_reading_a_file_is_no_event(watch, heard):
-    watcher, root = watch()
+    _, root = watch()
     (root / "a").write_bytes(b"a")
-    heard.until(b"a")
+    heard.until(b"a", times=2)
     heard.paths.clear()
     (root / "a").read_bytes()
-    assert watcher.sings(5)
-    assert heard.paths == []
+    # Events of one tree come in their order: with this one, any of the reading would have come.
+    (root / "b").write_bytes(b"b")
+    heard.until(b"b", times=2)
+    assert set(heard.paths) == {b"b"}
 
 
 def test_a_name_of_any_bytes_is_hinted_at(watch, heard):
