@@ -6,7 +6,7 @@ knows about it; what was answered and when comes in as `Grace`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from assetsync.model import Asset
@@ -32,9 +32,10 @@ class Judgement(StrEnum):
 class Sight:
     """One asset that a look-up showed, beside what the ledger knows about it.
 
-    `owned` by a live row · `before`: seen before the attempt began · `claimed`: an attempt that may have made it is in
-    flight, or its name is that of another open attempt · `named`: the name it came back with is one that the name sent
-    may have become · `prefix`: MD5 of as many bytes of what was sent as the asset has, where that could be computed.
+    `owned` by a live row, or by one at rest that may still hand it on · `before`: seen before the attempt began ·
+    `claimed`: an attempt that may have made it is in flight, or its name is that of another open attempt · `named`: the
+    name it came back with is one that the name sent may have become · `prefix`: MD5 of as many bytes of what was sent
+    as the asset has, where that could be computed.
     """
 
     asset: Asset
@@ -85,11 +86,12 @@ class Grace:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement, the asset it rests on, and what else the look-up brought to light."""
+    """The judgement, the asset it rests on with its folder and MD5, and what else the look-up brought to light."""
 
     judgement: Judgement
     assetid: str | None = None
     folder_id: str | None = None
+    md5: str | None = field(default=None, compare=False)
     reason: str = ""
     suspected: tuple[str, ...] = ()
     doubled: tuple[str, ...] = ()
@@ -132,6 +134,7 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
             Judgement.FOUND,
             best.asset.id,
             best.asset.folder_id,
+            best.asset.md5,
             doubled=tuple(s.asset.id for s in mine if s is not best and not s.before),
         )
     if equal:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from assetsync.core.doubt import UNPROCESSED_PATIENCE
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootMissing, SidecarError
@@ -83,6 +84,8 @@ class Preparer:
             return None
         mapping = self._mappings.all[position]
         self._contact.ensure(row.destfolderid)
+        if self._may_be_there_unprocessed(row):
+            return None
         try:
             file = self._tree.open(row.path)
         except (FileUnreadable, NotRegular, RootMissing) as error:
@@ -139,6 +142,25 @@ class Preparer:
         if not 0 <= waited < self._rules.sidecar_wait:
             return False
         self._ledger.queue.postpone(row.id, now + min(self._rules.sidecar_wait - waited, LONGEST_BACKOFF))
+        return True
+
+    def _may_be_there_unprocessed(self, row: FileRow) -> bool:
+        """Put a file off that was never sent, as far as is known, while the service works on an asset of its name."""
+        if row.attempts or row.send_again:
+            return False
+        assetid = self._contact.unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
+        if assetid is None:
+            return False
+        now = self._clock.now()
+        if now - (self._ledger.contacts.sighted_since(assetid) or now) <= UNPROCESSED_PATIENCE:
+            detail = f"the service still works on {assetid}, an asset of this name that may be this file"
+            self._ledger.queue.postpone(row.id, now + _LATER, detail)
+            return True
+        detail = (
+            f"the folder has held {assetid} of the same name for 24 hours without the service processing it, so that it"
+            " cannot be told whether it is this file: look there, then `assetsync retry`, or `retry --send-again`"
+        )
+        self._hold(row, "unprocessed", detail)
         return True
 
     def _has_size(self, row: FileRow) -> bool:

@@ -120,8 +120,20 @@ class Resolver:
                 raise BadAnswer("the service shows more assets than could ever have been ours")
 
     def _has_equal(self, one: _Looking) -> bool:
-        free = set(one.assets) - self._ledger.doubts.owned(list(one.assets))
+        free = set(one.assets) - self._taken(one)
         return any(is_equal(one.facts, Sight(one.assets[i])) for i in free)
+
+    def _taken(self, one: _Looking) -> set[str]:
+        """Tell which of the assets are other versions', and not for this doubt to take.
+
+        What lay there for a version at rest was there before the attempt, and is handed on by the queue, which knows to
+        whom. Only what was refused as a copy of it may take it here.
+        """
+        ids = list(one.assets)
+        taken = self._ledger.doubts.owned(ids)
+        if not one.facts.refused_as_duplicate:
+            taken |= self._ledger.doubts.history(ids)
+        return taken - {one.facts.accepted_id or ""}
 
     def _facts(self, doubt: OpenDoubt) -> Doubt:
         attempt = doubt.attempt
@@ -173,7 +185,7 @@ class Resolver:
     def _sights(self, one: _Looking, newest: int) -> list[Sight]:
         attempt = one.doubt.attempt
         ids = list(one.assets)
-        owned = self._ledger.doubts.owned(ids)
+        owned = self._taken(one)
         explained = self._ledger.doubts.recorded(ids)
         seen = self._ledger.doubts.first_seen(ids)
         rivals = self._ledger.doubts.rivals(attempt)
@@ -183,7 +195,7 @@ class Resolver:
             sights.append(
                 Sight(
                     asset,
-                    owned=assetid in owned and assetid != one.facts.accepted_id,
+                    owned=assetid in owned,
                     # Only what a look-up showed that ended before the attempt began was there before it.
                     before=seen_to < attempt.id or assetid in explained,
                     claimed=any(_claims(rival, asset, seen_to, attempt.sent_name) for rival in rivals),

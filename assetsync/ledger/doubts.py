@@ -82,15 +82,13 @@ class Doubts:
             "SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid IN", assetids
         )
 
-    def recorded(self, assetids: Collection[str]) -> set[str]:
-        """Tell which of the ids are explained, so that no open attempt made them.
+    def history(self, assetids: Collection[str]) -> set[str]:
+        """Tell which of the ids belong to versions at rest, which may hand them on to an equal version."""
+        return self._known("SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid IN", assetids)
 
-        A damaged asset is one attempt's proof and not another's; an asset of a version that is history was answered for
-        or found by then, and may well be the beginning of what the file has grown to.
-        """
-        damaged = "SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN"
-        history = "SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid IN"
-        return self._known(damaged, assetids) | self._known(history, assetids)
+    def recorded(self, assetids: Collection[str]) -> set[str]:
+        """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
+        return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
 
     def newest_attempt(self) -> int:
         """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""
@@ -224,8 +222,11 @@ def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict
 
 def _found(conn: sqlite3.Connection, file: FileRow, verdict: Verdict, now: float) -> None:
     conn.execute("DELETE FROM sightings WHERE assetid = ?", (verdict.assetid,))
+    # Of a large file that was never read to its end, the service knows the digest first: a version that only was
+    # touched meanwhile is then known for the same.
+    known = {} if verdict.md5 is None else {"md5": verdict.md5}
     apply(
-        conn, file.id, Event.FOUND, now,
+        conn, file.id, Event.FOUND, now, **known,
         assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id, uploaded_at=now, seen_at=now,
         findable_at=None, index_asked_at=None, verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
     )  # fmt: skip

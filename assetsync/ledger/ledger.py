@@ -9,6 +9,7 @@ from pathlib import Path
 from assetsync.errors import LedgerError
 from assetsync.ledger.assets import Assets
 from assetsync.ledger.audits import Audits
+from assetsync.ledger.contacts import Contacts
 from assetsync.ledger.damage import CLEAN_STOP
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.epoch import Epoch
@@ -38,6 +39,7 @@ class Ledger:
         self.restored = restored
         self.intake = Intake(store)
         self.queue = Queue(store, start_no)
+        self.contacts = Contacts(store, start_no)
         self.outcomes = Outcomes(store)
         self.doubts = Doubts(store)
         self.assets = Assets(store)
@@ -118,9 +120,9 @@ class Ledger:
 def open_ledger(path: Path, *, create: bool = True) -> Ledger:
     """Take the lock, open the ledger for sending and count this start.
 
-    Where it may not hold all that was sent, every folder is listed again before anything is posted into it: after an
-    unclean stop, for which a copy made while a process held it would pass too, and for one that was put back
-    (`restored` tells of those that are known for sure). Raises as `store.open_store` does.
+    Where it may not hold all that was sent, every folder is listed again before anything is posted into it: so it is
+    for one that was put back, as far as that can be told (`restored`), and after an unclean stop, because a copy made
+    while a process held it looks the same. Raises as `store.open_store` does.
     """
     store = open_store(path, create=create)
     try:
@@ -151,8 +153,8 @@ def open_ledger(path: Path, *, create: bool = True) -> Ledger:
 def _is_restored(known: int, copied: int | None, stopped: str | None, changed: str) -> bool:
     """Tell whether a ledger was put back from a copy, lost or moved: by its number, and by the copy of it beside it.
 
-    `stopped` is the mark of a clean stop, which holds when the number beside it had last been `changed`: it differs
-    when both were put back together.
+    `stopped` is the mark of a clean stop. It holds when the number beside it had last been `changed`, which is another
+    time where both were put back together.
     """
     if not known:
         return copied is not None

@@ -39,7 +39,8 @@ _MAY_HAVE_ASSET = (
     "(assetid IS NOT NULL OR state IN ('sending', 'in_doubt')"
     " OR EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL))"
 )
-_OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN ('superseded', 'gone'))"
+OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN ('superseded', 'gone'))"
+"""Whether a live row has the asset."""
 
 
 class Queue:
@@ -111,7 +112,7 @@ class Queue:
             f"SELECT {FILE_COLUMNS} FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
             f" AND {_MAY_HAVE_ASSET}"
             " AND (md5 = ?4 OR md5 IS NULL AND inode = ?5 AND mtime_ns = ?6)"
-            f" AND (state NOT IN ('superseded', 'gone') OR assetid IS NULL OR NOT {_OWNED.format('files.assetid')})"
+            f" AND (state NOT IN ('superseded', 'gone') OR assetid IS NULL OR NOT {OWNED.format('files.assetid')})"
             # A renamed file keeps its inode; what is at rest needs no look at the disk.
             " ORDER BY path = ?7 DESC, inode = ?5 DESC, wanted IN ('replaced', 'gone') DESC,"
             " state IN ('verified', 'stored') DESC, id DESC LIMIT 100",
@@ -129,7 +130,7 @@ class Queue:
         """Give the id of an asset of the same MD5 in the folder that no row owns."""
         rows = self._store.rows(
             "SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 = ?"
-            f" AND NOT {_OWNED.format('s.assetid')}"
+            f" AND NOT {OWNED.format('s.assetid')}"
             " AND NOT EXISTS (SELECT 1 FROM attempts WHERE accepted_id = s.assetid AND closed_at IS NULL)"
             # While an equal upload is undecided, the asset is likelier what that one stored.
             " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = s.folder_id"
@@ -243,9 +244,10 @@ class Queue:
 
         self._store.write(work)
 
-    def postpone(self, file_id: int, due_at: float) -> None:
-        """Let a version wait without counting it as a failure."""
-        self._store.write(lambda conn: conn.execute("UPDATE files SET due_at = ? WHERE id = ?", (due_at, file_id)))
+    def postpone(self, file_id: int, due_at: float, detail: str | None = None) -> None:
+        """Let a version wait without counting it as a failure; `detail` says for what."""
+        sql = "UPDATE files SET due_at = ?, detail = COALESCE(?, detail) WHERE id = ?"
+        self._store.write(lambda conn: conn.execute(sql, (due_at, detail, file_id)))
 
     def vanished(self, file_id: int, now: float) -> None:
         """Record that a path was found empty when it was to be sent."""
@@ -272,30 +274,6 @@ class Queue:
         queued = "SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
         held = f"{queued} AND destfolderid IN (SELECT destfolderid FROM folders WHERE hold_until > ?)"
         return int(self._store.rows(queued)[0][0]), int(self._store.rows(held, now)[0][0])
-
-    def needs_contact(self, destfolderid: str) -> bool:
-        """Whether the folder must be listed before anything is posted into it.
-
-        So it is before the first POST into a folder of which no row is verified, and after a restored backup.
-        """
-        rows = self._store.rows(
-            "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start >="
-            "   (SELECT COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'contact_from'), 0)))"
-            " OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = 'contact_from') AND EXISTS"
-            "   (SELECT 1 FROM files WHERE destfolderid = ?1 AND verified_at IS NOT NULL))",
-            destfolderid,
-        )
-        return not rows[0][0]
-
-    def contacted(self, destfolderid: str) -> None:
-        """Record that the folder was listed completely in this start."""
-        self._store.write(
-            lambda conn: conn.execute(
-                "INSERT INTO folders (destfolderid, contact_start) VALUES (?, ?)"
-                " ON CONFLICT (destfolderid) DO UPDATE SET contact_start = excluded.contact_start",
-                (destfolderid, self._start_no),
-            )
-        )
 
     def hold_folder(self, destfolderid: str, outcome: Outcome, until: float) -> None:
         """Hold a whole folder back: what is wrong with it is not the matter of its files."""
@@ -347,4 +325,4 @@ def _rests(row: FileRow) -> bool:
 
 
 def _is_owned(conn: sqlite3.Connection, assetid: str | None) -> bool:
-    return bool(conn.execute(f"SELECT {_OWNED.format('?')}", (assetid,)).fetchone()[0])
+    return bool(conn.execute(f"SELECT {OWNED.format('?')}", (assetid,)).fetchone()[0])

@@ -216,7 +216,7 @@ def test_a_crash_while_a_large_file_was_sent_is_resolved_by_hashing_the_file_aga
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
 def test_a_refused_copy_is_adopted_where_it_lies(world, where):
     theirs = world.service.put(b"some content", "theirs", "F1" if where == "here" else "F9")
-    world.ledger.queue.contacted("F1")
+    world.ledger.contacts.made("F1")
     lose(world, "duplicate")
     world.live(60)
     row = world.row("a.jpg")

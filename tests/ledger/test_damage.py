@@ -81,7 +81,7 @@ def test_a_damaged_ledger_is_set_aside_and_the_next_start_lists_every_folder(kil
     } == {"ledger.db.epoch", "ledger.db.lock"}
     assert not is_held(killed)
     with closing(open_ledger(killed)) as anew:
-        assert (anew.restored, anew.intake.size(), anew.queue.needs_contact("F")) == (True, 0, True)
+        assert (anew.restored, anew.intake.size(), anew.contacts.needed("F")) == (True, 0, True)
 
 
 def test_two_damaged_ledgers_in_one_second_keep_two_names(book):
@@ -97,7 +97,7 @@ def test_a_log_of_noise_is_left_out_and_what_it_held_is_looked_for_in_the_servic
     overwrite(killed.with_name(killed.name + "-wal"), 0, 32)
     with closing(open_ledger(killed)) as ledger:
         assert ledger.reports.fact("x") is None
-        assert ledger.queue.needs_contact("F")
+        assert ledger.contacts.needed("F")
 
 
 def test_a_ledger_that_was_ended_in_order_is_not_looked_through(book, monkeypatch):

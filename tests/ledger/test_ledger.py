@@ -42,35 +42,35 @@ def touch(book) -> None:
     ids=["as_it_was", "behind_its_copy", "without_its_copy", "put_back_with_its_copy", "lost", "new"],
 )
 def test_a_ledger_that_was_put_back_or_lost_is_known_and_every_folder_is_listed_again(book, change, start, restored):
-    book.ledger.queue.contacted("F")
+    book.ledger.contacts.made("F")
     book.ledger.close()
     change(book)
     book.ledger = open_ledger(book.path)
     assert (book.ledger.start_no, book.ledger.restored) == (start, restored)
-    assert book.ledger.queue.needs_contact("F") is (restored or start == 1)
+    assert book.ledger.contacts.needed("F") is (restored or start == 1)
 
 
 def test_a_copy_that_was_made_while_a_process_held_the_ledger_is_listed_again(book, tmp_path):
-    book.ledger.queue.contacted("F")
+    book.ledger.contacts.made("F")
     with closing(sqlite3.connect(book.path)) as source, closing(sqlite3.connect(tmp_path / "backup")) as copy:
         source.backup(copy)
     book.ledger.close()
     (tmp_path / "backup").replace(book.path)
     book.ledger = open_ledger(book.path)
     assert not book.ledger.restored, "nothing tells it from a process that was killed"
-    assert book.ledger.queue.needs_contact("F")
+    assert book.ledger.contacts.needed("F")
 
 
 def test_a_ledger_whose_process_was_killed_is_listed_again_once(book):
-    book.ledger.queue.contacted("F")
+    book.ledger.contacts.made("F")
     book.ledger.close()
     code = "import os, sys; from pathlib import Path; from assetsync.ledger.ledger import open_ledger\n"
     code += "open_ledger(Path(sys.argv[1])); os._exit(9)"
     subprocess.run([sys.executable, "-c", code, str(book.path)], check=False)
     book.ledger = open_ledger(book.path)
-    assert book.ledger.queue.needs_contact("F")
-    book.ledger.queue.contacted("F")
-    assert not book.reopen().queue.needs_contact("F")
+    assert book.ledger.contacts.needed("F")
+    book.ledger.contacts.made("F")
+    assert not book.reopen().contacts.needed("F")
 
 
 @pytest.mark.parametrize("torn", [b"", b"5"], ids=["before_it_was_written", "written_before_this_start"])

@@ -263,19 +263,19 @@ def _restored(book) -> None:
         ((), True),
         ((lambda book: book.accept(book.queue(b"s"), "S"),), True),
         ((_verified,), False),
-        ((lambda book: book.ledger.queue.contacted("F"),), False),
-        ((lambda book: book.ledger.queue.contacted("G"),), True),
-        ((lambda book: book.ledger.queue.contacted("F"), lambda book: book.reopen()), False),
+        ((lambda book: book.ledger.contacts.made("F"),), False),
+        ((lambda book: book.ledger.contacts.made("G"),), True),
+        ((lambda book: book.ledger.contacts.made("F"), lambda book: book.reopen()), False),
         ((_verified, _restored), True),
-        ((lambda book: book.ledger.queue.contacted("F"), _restored), True),
-        ((_verified, _restored, lambda book: book.ledger.queue.contacted("F")), False),
-        ((_verified, _restored, lambda book: book.ledger.queue.contacted("F"), lambda book: book.reopen()), False),
+        ((lambda book: book.ledger.contacts.made("F"), _restored), True),
+        ((_verified, _restored, lambda book: book.ledger.contacts.made("F")), False),
+        ((_verified, _restored, lambda book: book.ledger.contacts.made("F"), lambda book: book.reopen()), False),
     ],
 )
 def test_a_folder_is_listed_before_the_first_post_unless_it_was_or_holds_what_was_read_back(book, steps, needed):
     for step in steps:
         step(book)
-    assert book.ledger.queue.needs_contact("F") is needed
+    assert book.ledger.contacts.needed("F") is needed
 
 
 # What a worker or the main loop asks again and again, a million files or not.

@@ -1,0 +1,51 @@
+"""Which folders of the service were listed before the first POST into them, and what a listing left to wait for."""
+
+from assetsync.ledger.queue import OWNED
+from assetsync.ledger.store import Store
+
+
+class Contacts:
+    """The ledger's side of first contact. `start_no` numbers the start of the program that opened it."""
+
+    def __init__(self, store: Store, start_no: int) -> None:
+        self._store = store
+        self._start_no = start_no
+
+    def needed(self, destfolderid: str) -> bool:
+        """Whether the folder must be listed before anything is posted into it.
+
+        So it is before the first POST into a folder of which no row is verified, and where the ledger may have
+        forgotten some that was sent (`open_ledger`).
+        """
+        rows = self._store.rows(
+            "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start >="
+            "   (SELECT COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'contact_from'), 0)))"
+            " OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = 'contact_from') AND EXISTS"
+            "   (SELECT 1 FROM files WHERE destfolderid = ?1 AND verified_at IS NOT NULL))",
+            destfolderid,
+        )
+        return not rows[0][0]
+
+    def made(self, destfolderid: str) -> None:
+        """Record that the folder was listed completely in this start."""
+        self._store.write(
+            lambda conn: conn.execute(
+                "INSERT INTO folders (destfolderid, contact_start) VALUES (?, ?)"
+                " ON CONFLICT (destfolderid) DO UPDATE SET contact_start = excluded.contact_start",
+                (destfolderid, self._start_no),
+            )
+        )
+
+    def left_unprocessed(self, destfolderid: str) -> bool:
+        """Whether an asset was seen in the folder that the service was still working on, and that is no row's."""
+        rows = self._store.rows(
+            "SELECT EXISTS (SELECT 1 FROM sightings s WHERE folder_id = ? AND size IS NULL"
+            f" AND NOT {OWNED.format('s.assetid')})",
+            destfolderid,
+        )
+        return bool(rows[0][0])
+
+    def sighted_since(self, assetid: str) -> float | None:
+        """Give when an asset that no row owns was first seen."""
+        rows = self._store.rows("SELECT first_seen FROM sightings WHERE assetid = ?", assetid)
+        return float(rows[0][0]) if rows else None

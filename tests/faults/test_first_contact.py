@@ -1,0 +1,272 @@
+"""A service that holds more than the ledger says: filled by hand, or by a ledger that was lost, put back or damaged.
+
+Whatever the ledger forgot, nothing is stored twice, and the assets that nobody needs are told apart.
+"""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from assetsync.model import State
+
+from .conftest import Exchange, Place
+
+NAMES = tuple(f"photos/{number}.jpg" for number in range(12))
+
+
+def fill(place: Place, names=NAMES) -> None:
+    for number, name in enumerate(names):
+        if not (place.tree / name).exists():
+            # Some of one size: the digest has to tell them apart.
+            place.write(name, f"content {number:04}".encode() * (1 + number % 3))
+
+
+def expect_one_of_each(place: Place, names=NAMES) -> None:
+    assert place.states() == dict.fromkeys(names, State.VERIFIED)
+    assert place.copies() == dict.fromkeys(names, 1)
+    assert place.orphans() == []
+
+
+def by_hand(place: Place) -> Place:
+    """Another tree beside the same service, for what a person puts there."""
+    return Place(place.folder.parent / f"{place.folder.name}-by-hand", place.sandbox)
+
+
+def test_a_folder_that_was_filled_by_hand_is_taken_over_whatever_its_assets_are_called(place):
+    hands = by_hand(place)
+    fill(place)
+    for number, name in enumerate(NAMES[:9]):
+        hands.write(f"picture {number}.jpg", (place.tree / name).read_bytes())
+    assert hands.reconcile().in_sync
+    report = place.reconcile()
+    assert (report.in_sync, report.adopted, report.uploaded) == (True, 9, 3)
+    expect_one_of_each(place)
+
+
+@pytest.mark.parametrize("lost", [("",), ("", ".epoch")], ids=["the_ledger", "the_ledger_and_its_number"])
+def test_a_lost_ledger_is_made_anew_from_the_tree_and_the_service(place, lost):
+    fill(place)
+    assert place.reconcile().in_sync
+    for ending in lost:
+        Path(f"{place.ledger}{ending}").unlink()
+    report = place.reconcile()
+    assert (report.in_sync, report.adopted, report.uploaded) == (True, len(NAMES), 0)
+    expect_one_of_each(place)
+
+
+def test_a_ledger_lost_while_the_service_still_works_on_the_assets_waits_for_them(make_place):
+    place = make_place(processing_delay=2.0)
+    fill(place)
+    assert place.reconcile(wait=0).uploaded == len(NAMES)
+    place.ledger.unlink()
+    report = place.reconcile()
+    assert (report.in_sync, report.adopted, report.uploaded) == (True, len(NAMES), 0)
+    expect_one_of_each(place)
+
+
+def test_adopt_takes_over_what_was_put_there_since_the_folder_was_first_listed(place):
+    fill(place, NAMES[:3])
+    assert place.reconcile().in_sync
+    fill(place)
+    hands = by_hand(place)
+    fill(hands, NAMES)
+    for name in NAMES[:3]:
+        (hands.tree / name).unlink()
+    assert hands.reconcile().uploaded == 9
+    report = place.reconcile(adopt=True)
+    assert (report.in_sync, report.adopted, report.uploaded) == (True, 9, 0)
+    expect_one_of_each(place)
+
+
+def _online(place: Place, kept: Path) -> None:
+    """As `sqlite3 .backup` and Litestream do."""
+    with closing(sqlite3.connect(place.ledger)) as source, closing(sqlite3.connect(kept / "site.db")) as copy:
+        source.backup(copy)
+
+
+def _files(*endings: str) -> Callable[[Place, Path], None]:
+    def copy(place: Place, kept: Path) -> None:
+        for ending in endings:
+            found = Path(f"{place.ledger}{ending}")
+            if found.exists():
+                shutil.copy2(found, kept / found.name)
+
+    return copy
+
+
+def put_back(place: Place, kept: Path) -> None:
+    for ending in ("-wal", "-shm"):
+        Path(f"{place.ledger}{ending}").unlink(missing_ok=True)
+    for found in kept.iterdir():
+        # Over what is there, as `cp` does: the file keeps its inode.
+        shutil.copy2(found, place.folder / found.name)
+
+
+BACKUPS = {
+    "online": _online,
+    "the_file_alone": _files(""),
+    "the_file_and_its_log": _files("", "-wal"),
+    "everything": _files("", "-wal", ".epoch"),
+}
+
+
+@pytest.mark.parametrize("copy", BACKUPS.values(), ids=BACKUPS)
+def test_a_copy_made_while_a_process_sends_doubles_nothing_when_it_is_put_back(place, make_front, tmp_path, copy):
+    front = make_front(place)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    fill(place)
+
+    def with_a_backup(exchange: Exchange) -> None:
+        copy(place, kept)
+        exchange.conn.sendall(exchange.pass_on())
+
+    front.uploads.extend([lambda exchange: exchange.conn.sendall(exchange.pass_on())] * 4)
+    front.uploads.append(with_a_backup)
+    assert place.reconcile().uploaded == len(NAMES)
+    put_back(place, kept)
+    report = place.reconcile()
+    assert (report.in_sync, front.seen.count("upload")) == (True, len(NAMES))
+    expect_one_of_each(place)
+
+
+@pytest.mark.parametrize("copy", BACKUPS.values(), ids=BACKUPS)
+@pytest.mark.parametrize("restarts", [0, 3])
+def test_a_copy_made_while_nobody_sends_doubles_nothing_when_it_is_put_back(place, tmp_path, copy, restarts):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    fill(place, NAMES[:4])
+    assert place.reconcile().in_sync
+    copy(place, kept)
+    fill(place)
+    assert place.reconcile().in_sync
+    for _ in range(restarts):
+        place.reconcile(wait=0)
+    put_back(place, kept)
+    report = place.reconcile()
+    assert (report.in_sync, report.uploaded, report.adopted) == (True, 0, 8)
+    expect_one_of_each(place)
+
+
+def test_a_damaged_ledger_ends_the_run_with_the_way_to_rebuild_it_which_sends_nothing(place, make_front):
+    fill(place)
+    assert place.reconcile().in_sync
+    with closing(sqlite3.connect(place.ledger)) as conn:
+        # As a power cut leaves it: nobody ended it in order.
+        conn.execute("DELETE FROM facts WHERE name = 'clean_stop'")
+        conn.commit()
+    with place.ledger.open("r+b") as file:
+        file.seek(8 * 4096)
+        file.write(os.urandom(20 * 4096))
+    refused = place.call("reconcile", "--json")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "reconcile --adopt" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    (aside,) = place.folder.glob("site.db.damaged-*[0-9]Z")
+    assert str(aside) in refused.stderr
+    report = place.command("reconcile", "--adopt", "--json")
+    assert (report["in_sync"], report["uploaded"], report["adopted"]) == (True, 0, len(NAMES))
+    expect_one_of_each(place)
+
+
+def lost_by(change: Callable[[bytes], bytes], *, copies: int = 1) -> Callable[[Exchange], None]:
+    """Store what a change makes of the file, and give no answer."""
+
+    def script(exchange: Exchange) -> None:
+        body = exchange.body()
+        exchange.rest = change(body)
+        for _ in range(copies):
+            exchange.pass_on()
+
+    return script
+
+
+def test_what_doubts_leave_in_the_service_is_told_apart_and_no_live_asset_is_among_it(place, make_front):
+    front = make_front(place)
+    contents = {name: os.urandom(150_000) for name in ("cut.bin", "garbled.bin", "twice.bin")}
+    for name, content in contents.items():
+        place.write(name, content)
+
+    def cut(exchange: Exchange) -> None:
+        exchange.pass_on(100_000)
+
+    garbled = lost_by(lambda body: body[:80_000] + b"?" * 10 + body[80_010:])
+    twice = lost_by(lambda body: body, copies=2)
+    front.uploads.extend([cut, garbled, twice])
+    assert place.reconcile().in_sync
+    assert place.copies() == {"cut.bin": 1, "garbled.bin": 1, "twice.bin": 2}
+    orphans = place.orphans()
+    found = {orphan.assetid: place.sandbox.content(orphan.assetid) for orphan in orphans}
+    assert {os.fsdecode(orphan.path or b""): orphan.why for orphan in orphans} == {
+        "cut.bin": "damaged", "garbled.bin": "suspected", "twice.bin": "doubled",
+    }  # fmt: skip
+    ledger = place.read()
+    assert not set(found) & {row.assetid for row in ledger.reports.files()}
+    ledger.close()
+    assert place.strangers() | {orphan.assetid for orphan in orphans if orphan.why == "doubled"} == set(found)
+
+
+def never_shown(exchange: Exchange) -> None:
+    """Answer with an id that no look-up shows."""
+    exchange.body()
+    said = b"<Response><responsecode>0</responsecode><message>success</message><assetid>%s</assetid></Response>"
+    body = said % (b"F" * 32)
+    exchange.conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nConnection: close\r\n\r\n" + body)
+
+
+@pytest.fixture
+def undecided(place, make_front) -> Place:
+    """A file whose upload a person has to decide, beside one that is verified."""
+    place.grace, place.speed = "60s", 200.0
+    front = make_front(place)
+    place.write("a.bin", b"the file of the doubt")
+    front.uploads.append(never_shown)
+    assert place.reconcile(wait=3600).blocked == 1
+    place.write("b.bin", b"another file")
+    place.reconcile()
+    return place
+
+
+def asset_of(place: Place, content: bytes) -> str:
+    (found,) = (asset.id for asset in place.sandbox.assets() if place.sandbox.content(asset.id) == content)
+    return found
+
+
+def test_a_person_who_found_the_asset_says_so_and_it_is_read_back(undecided):
+    hands = by_hand(undecided)
+    hands.write("scan.bin", b"the file of the doubt")
+    assert hands.reconcile().uploaded == 1
+    asset = asset_of(undecided, b"the file of the doubt")
+    said = undecided.command("doubt list", "--json")
+    assert (said["path"], said["state"]) == ("a.bin", "blocked")
+    undecided.command("doubt resolve", "a.bin", "--asset", asset)
+    report = undecided.reconcile()
+    assert (report.in_sync, report.uploaded) == (True, 0)
+    expect_one_of_each(undecided, ("a.bin", "b.bin"))
+    assert undecided.call("doubt list").stdout == "nothing is in doubt\n"
+
+
+@pytest.mark.parametrize(
+    ("asset", "problem"),
+    [(lambda place: "E" * 32, "shows no asset"), (lambda place: asset_of(place, b"another file"), "another file's")],
+    ids=["unknown", "another_files"],
+)
+def test_an_asset_that_cannot_be_the_file_is_refused_and_nothing_changes(undecided, asset, problem):
+    refused = undecided.call("doubt resolve", "a.bin", "--asset", asset(undecided))
+    assert refused.returncode == 2
+    assert problem in refused.stderr
+    assert undecided.states()["a.bin"] is State.BLOCKED
+
+
+def test_an_asset_of_other_content_that_a_person_names_is_never_verified(undecided):
+    hands = by_hand(undecided)
+    hands.write("scan.bin", b"not the file of the doubt")
+    assert hands.reconcile().uploaded == 1
+    undecided.command("doubt resolve", "a.bin", "--asset", asset_of(undecided, b"not the file of the doubt"))
+    assert not undecided.reconcile().in_sync
+    assert undecided.states()["a.bin"] is State.BLOCKED

@@ -1,0 +1,106 @@
+"""First contact: what lies in a folder is compared before anything is sent, or waited for until it can be."""
+
+import pytest
+
+from assetsync.model import State
+
+DAY = 24 * 3600.0
+
+
+def working_on(world, content: bytes, name: str, seconds: float = 600.0):
+    world.service.processing = seconds
+    asset = world.service.put(content, name)
+    world.service.processing = 0.0
+    return asset
+
+
+def test_a_folder_is_listed_once_before_the_first_post_and_not_again(world):
+    for number in range(3):
+        world.write(f"{number}", f"{number}".encode())
+    world.scan_and_send()
+    listings = [search for search in world.service.searches if search.searchfor == "%"]
+    assert [search.available for search in listings] == [None, "0"]
+    world.write("later", b"later")
+    world.scan_and_send()
+    assert [search for search in world.service.searches if search.searchfor == "%"] == listings
+
+
+def test_a_file_waits_for_an_asset_of_its_name_that_the_service_still_works_on_and_then_takes_it(world):
+    asset = working_on(world, b"film", "film.mp4")
+    world.write("film.mp4", b"film")
+    world.write("other.mp4", b"another")
+    world.scan_and_send()
+    assert world.posted() == ["other.mp4"]
+    assert asset.id in (world.row("film.mp4").detail or "")
+    world.live(700)
+    assert (world.row("film.mp4").assetid, world.posted()) == (asset.id, ["other.mp4"])
+
+
+def test_a_file_is_sent_when_the_asset_that_it_waited_for_turns_out_to_be_another(world):
+    working_on(world, b"a stranger", "film.mp4")
+    world.write("film.mp4", b"film")
+    world.scan()
+    world.live(700)
+    assert world.posted() == ["film.mp4"]
+    assert world.states() == {"film.mp4": State.VERIFIED}
+
+
+@pytest.mark.parametrize(("shown", "waits"), [("FILM.MP4", True), ("film?.mp4", False), ("my film.mp4", False)])
+def test_only_a_name_that_the_service_may_show_for_the_file_is_waited_for(world, shown, waits):
+    working_on(world, b"film", shown)
+    world.write("film.mp4", b"film")
+    world.scan_and_send()
+    assert world.posted() == ([] if waits else ["film.mp4"])
+
+
+def test_a_name_that_is_not_ascii_is_waited_for_by_what_the_service_makes_of_it(world):
+    working_on(world, b"film", "f?lm.mp4")
+    world.write("f\u0131lm.mp4", b"film")
+    world.scan_and_send()
+    assert world.posted() == []
+
+
+def test_a_restart_goes_on_waiting(world):
+    working_on(world, b"film", "film.mp4")
+    world.write("film.mp4", b"film")
+    world.scan_and_send()
+    world.restart()
+    world.clock.advance(61)
+    world.send()
+    assert world.posted() == []
+    world.live(700)
+    assert world.posted() == []
+    assert world.states() == {"film.mp4": State.VERIFIED}
+
+
+def test_an_asset_that_is_taken_away_is_no_longer_waited_for(world):
+    asset = working_on(world, b"film", "film.mp4")
+    world.write("film.mp4", b"film")
+    world.scan_and_send()
+    del world.service.assets[asset.id]
+    world.live(130)
+    assert world.posted() == ["film.mp4"]
+
+
+def test_what_is_not_processed_for_a_day_is_a_persons_matter_who_may_send_it_all_the_same(world):
+    asset = working_on(world, b"film", "film.mp4", 1000 * DAY)
+    world.write("film.mp4", b"film")
+    world.scan_and_send()
+    world.clock.advance(DAY + 1)
+    world.send()
+    row = world.row("film.mp4")
+    assert (row.state, row.reason) == (State.BLOCKED, "unprocessed")
+    assert asset.id in (row.detail or "")
+    world.ledger.repair.send_again(row, world.clock.now())
+    world.send()
+    assert world.posted() == ["film.mp4"]
+
+
+def test_a_persons_word_that_nothing_arrived_is_not_doubted_for_an_unprocessed_asset(world):
+    world.write("film.mp4", b"film")
+    world.service.script.append("lost_before")
+    world.scan_and_send()
+    working_on(world, b"film of a stranger", "film.mp4")
+    world.ledger.repair.is_absent(world.row("film.mp4"), world.clock.now())
+    world.live(5)
+    assert world.posted() == ["film.mp4", "film.mp4"]
