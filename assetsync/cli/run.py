@@ -1,10 +1,8 @@
 """`assetsync run`: the daemon under its signals. What it does is `daemon`'s; here the process begins and ends."""
 
 import os
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
 import click
 import structlog
@@ -16,6 +14,7 @@ from assetsync.cli.output import warn
 from assetsync.config import SiteConfig, key_file_warning, load_config, read_api_key
 from assetsync.daemon.daemon import Daemon, Ended
 from assetsync.daemon.notify import Notifier
+from assetsync.daemon.signals import Signals
 from assetsync.errors import ConfigError, RootMissing
 from assetsync.log import configure_logging, register_secret
 from assetsync.shown import printable
@@ -43,16 +42,27 @@ def command(path: Path) -> int:
     notifier = Notifier(dict(os.environ))
     _log_as(config)
     _refuse_missing_root(config)
+    signals = Signals()
+    signals.take()
+    following = [(config, key)]
     while True:
-        daemon = Daemon(config, key, notifier)
-        following: list[tuple[SiteConfig, SecretStr]] = []
-        _take_signals(daemon, path, following)
+        config, key = following[-1]
+        daemon = Daemon(config, key, notifier, signals, lambda: _read_again(path, following))
         if daemon.run() is Ended.STOPPED:
             log.info("stopped")
             return OK
-        config, key = following[-1]
-        _log_as(config)
+        _log_as(following[-1][0])
         log.info("configuration read again")
+
+
+def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> bool:
+    try:
+        following[:] = [_read(path)]
+    except ConfigError as error:
+        for mistake in error.mistakes:
+            log.warning("the configuration is refused, the old one stays", mistake=mistake)
+        return False
+    return True
 
 
 def _read(path: Path) -> tuple[SiteConfig, SecretStr]:
@@ -78,21 +88,3 @@ def _refuse_missing_root(config: SiteConfig) -> None:
         os.close(make_tree(config).open_folder(b""))
     except OSError as error:
         raise RootMissing(f"the root {printable(bytes(config.root))} cannot be read: {error.strerror}") from error
-
-
-def _take_signals(daemon: Daemon, path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> None:
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        daemon.stop()
-
-    def reload(_number: int, _frame: FrameType | None) -> None:
-        try:
-            following.append(_read(path))
-        except ConfigError as error:
-            for mistake in error.mistakes:
-                log.warning("the configuration is refused, the old one stays", mistake=mistake)
-            return
-        daemon.reload()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGHUP, reload)

@@ -19,6 +19,7 @@ from assetsync.daemon.alive import AliveService
 from assetsync.daemon.loops import Loop, Pulse
 from assetsync.daemon.notify import Notifier
 from assetsync.daemon.schedule import Schedule
+from assetsync.daemon.signals import RELOAD, STOP, Signals
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.ledger import Ledger, open_ledger
@@ -47,31 +48,29 @@ class _Failure:
 
 
 class Daemon:
-    """One site under way, from one configuration; a new configuration is a new daemon."""
+    """One site under way, from one configuration; a new configuration is a new daemon.
 
-    def __init__(self, config: SiteConfig, key: SecretStr, notifier: Notifier) -> None:
+    `reread` is called when SIGHUP came; True says that a configuration is there to go on with.
+    """
+
+    def __init__(
+        self, config: SiteConfig, key: SecretStr, notifier: Notifier, signals: Signals, reread: Callable[[], bool]
+    ) -> None:
         self._config = config
         self._key = key
         self._notifier = notifier
+        self._signals = signals
+        self._reread = reread
         self.clock = SystemClock()
-        self._reload = threading.Event()
+        self._reloaded = False
         self._failure = _Failure()
         limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
         self._pulse = Pulse(self.clock, limit)
         self._limit = limit
         log_uncaught()
 
-    def stop(self) -> None:
-        """Ask for the end; may be called from a signal handler."""
-        self.clock.stop.set()
-
-    def reload(self) -> None:
-        """Ask for the end in favour of another configuration."""
-        self._reload.set()
-        self.clock.stop.set()
-
     def run(self) -> Ended:
-        """Run until asked to stop; raises what ended a loop, and what `open_ledger` raises."""
+        """Run until a signal ends it; raises what ended a loop, and what `open_ledger` raises."""
         ledger = open_ledger(self._config.ledger)
         service = make_service(self._config, self._key)
         silence = self._config.service.read_timeout + self._config.service.connect_timeout + self._limit
@@ -84,7 +83,7 @@ class Daemon:
             ledger.close()
         if self._failure.error is not None:
             raise self._failure.error
-        return Ended.RELOADED if self._reload.is_set() else Ended.STOPPED
+        return Ended.RELOADED if self._reloaded else Ended.STOPPED
 
     def _run(self, site: Site, ledger: Ledger) -> None:
         if ledger.restored:
@@ -93,7 +92,7 @@ class Daemon:
         work.begin()
         schedule = Schedule(self._config.schedule, work, failed=self._failed)
         loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
-        others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.read_back}
+        others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.reading.step}
         loops += [self._loop(name, step) for name, step in others.items()]
         try:
             for loop in loops:
@@ -103,7 +102,7 @@ class Daemon:
             log.info("running", root=str(self._config.root), watch=work.watching)
             self._watch_over(site)
         finally:
-            if self._reload.is_set():
+            if self._reloaded:
                 self._notifier.reloading(self.clock.steady())
             else:
                 # Whoever says this is given TimeoutStopSec, and then killed: a reload must not.
@@ -119,7 +118,8 @@ class Daemon:
         pause = min(self._limit / 2, 2.0)
         late_before: list[str] = []
         next_status = 0.0
-        while not self.clock.wait(pause):
+        while not self.clock.stop.is_set():
+            self._heed(self._signals.wait(pause))
             late = self._pulse.late()
             if not late:
                 self._notifier.alive()
@@ -129,6 +129,13 @@ class Daemon:
             if self.clock.steady() >= next_status:
                 next_status = self.clock.steady() + _STATUS_EVERY
                 self._tell(site)
+
+    def _heed(self, signals: frozenset[int]) -> None:
+        if signals & STOP:
+            self.clock.stop.set()
+        elif signals & RELOAD and self._reread():
+            self._reloaded = True
+            self.clock.stop.set()
 
     def _tell(self, site: Site) -> None:
         try:
@@ -156,6 +163,7 @@ class Daemon:
         log.error("assetsync ends because of an unforeseen error", exc_info=error)
         self._failure.error = self._failure.error or error
         self.clock.stop.set()
+        self._signals.nudge()
 
     def _alive(self, seconds: float) -> None:
         self._pulse.extend(threading.current_thread().name, seconds)

@@ -5,6 +5,7 @@ short loses nothing. Jobs that are late run once.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -29,14 +30,14 @@ class Schedule:
         self._scheduler.add_listener(self._on_error, EVENT_JOB_ERROR)
         jobs = {
             "rescan": work.want_scan,
-            "index": work.want_index,
-            "verify": work.want_verify,
-            "audit": work.want_audit,
+            "index": work.reading.want_index,
+            "verify": work.reading.want_verify,
+            "audit": work.reading.want_audit,
         }
         for name, job in jobs.items():
             trigger = trigger_of(getattr(times, name))
             if trigger is not None:
-                self._scheduler.add_job(job, trigger, id=name, name=name)
+                self._scheduler.add_job(job, trigger, id=name, name=name, **_first(name, trigger, work))
 
     def start(self) -> None:
         """Begin; the first runs come when the times say so."""
@@ -49,6 +50,14 @@ class Schedule:
 
     def _on_error(self, event: JobExecutionEvent) -> None:
         self._failed(event.exception)
+
+
+def _first(name: str, trigger: BaseTrigger, work: Work) -> dict[str, datetime | None]:
+    """Give an audit that fell into a time without a daemon its turn now; all else is done anew with each start."""
+    if name != "audit":
+        return {}
+    asked = datetime.fromtimestamp(work.reading.audit_asked()).astimezone()
+    return {"next_run_time": trigger.get_next_fire_time(asked, datetime.now().astimezone())}
 
 
 def trigger_of(times: Interval | Cron | None) -> BaseTrigger | None:

@@ -7,7 +7,9 @@ import threading
 
 import structlog
 
-from assetsync.errors import RootMissing, ServiceError
+from assetsync.daemon.bell import Bell
+from assetsync.daemon.reading import Reading
+from assetsync.errors import LedgerError, RootMissing, ServiceError
 from assetsync.flow.hints import Hints, Looker
 from assetsync.flow.requests import take_requests
 from assetsync.flow.send import Step
@@ -26,29 +28,6 @@ _CANARY_EVERY = 60.0
 _CANARY_PATIENCE = 10.0
 
 
-class Bell:
-    """Wakes loops that have nothing to do."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._rings = 0
-
-    def ring(self) -> None:
-        """Wake all that wait."""
-        with self._condition:
-            self._rings += 1
-            self._condition.notify_all()
-
-    def heard(self) -> int:
-        """Give the number of rings so far, to be given to `wait`."""
-        return self._rings
-
-    def wait(self, heard: int, patience: float) -> None:
-        """Return at the first ring after `heard`, or after `patience` seconds."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._rings != heard, patience)
-
-
 class Work:
     """The steps of one site."""
 
@@ -61,10 +40,7 @@ class Work:
         self._bell = Bell()
         self._scan_bell = Bell()
         self._scan_wanted = threading.Event()
-        self._reading_bell = Bell()
-        self._verify_wanted = threading.Event()
-        self._index_wanted = threading.Event()
-        self._audit_wanted = threading.Event()
+        self.reading = Reading(site, idle=self._idle, trouble=self._trouble)
         self._hints = Hints()
         self._looker = Looker(site.edges, site.plan, site.looking, self._hints, site.sidecars)
         self._polling = not self._can_watch()
@@ -104,7 +80,7 @@ class Work:
         """Let every waiting step return."""
         self._bell.ring()
         self._scan_bell.ring()
-        self._reading_bell.ring()
+        self.reading.wake()
         self._hints.wake()
 
     def send(self) -> float:
@@ -117,7 +93,13 @@ class Work:
 
     def look(self) -> float:
         """Look at what was hinted at and what is settling."""
-        if self._looker.step(self._idle):
+        try:
+            queued = self._looker.step(self._idle)
+        except LedgerError:
+            # What was taken for a look is not kept anywhere else.
+            self.want_scan("looks were lost while the ledger could not be used")
+            raise
+        if queued:
             self._site.feed.clear()
             self._bell.ring()
         if self._hints.overflowed():
@@ -132,7 +114,11 @@ class Work:
             return 0.0
         self._scan_wanted.clear()
         self._next_scan = self._clock.steady() + (_POLL if self._polling else float("inf"))
-        self._scan()
+        try:
+            self._scan()
+        except LedgerError:
+            self._scan_wanted.set()
+            raise
         return 0.0
 
     def tend(self) -> float:
@@ -158,68 +144,12 @@ class Work:
         due = self._ledger.doubts.next_look()
         return _TEND if due is None else min(_TEND, max(0.05, due - self._clock.now()))
 
-    def read_back(self) -> float:
-        """Have indexed, read back and compared what is due, when it is wanted."""
-        heard = self._reading_bell.heard()
-        try:
-            if self._index_wanted.is_set():
-                self._index_wanted.clear()
-                # First a look at what is findable already: it need not be indexed.
-                self._verify()
-                self._index()
-            elif self._verify_wanted.is_set():
-                self._verify()
-            elif self._audit_wanted.is_set():
-                self._audit_wanted.clear()
-                self._audit()
-            else:
-                self._reading_bell.wait(heard, self._idle)
-        except ServiceError as error:
-            self._trouble(error)
-        return 0.0
-
-    def want_verify(self) -> None:
-        """Ask for reading back; many asks are one."""
-        self._verify_wanted.set()
-        self._reading_bell.ring()
-
-    def want_index(self) -> None:
-        """Ask for indexing; many asks are one."""
-        self._index_wanted.set()
-        self._reading_bell.ring()
-
-    def want_audit(self) -> None:
-        """Ask for comparing each mapped folder of the service with the ledger; many asks are one."""
-        self._audit_wanted.set()
-        self._reading_bell.ring()
-
     def want_scan(self, why: str = "it is time") -> None:
         """Ask for a scan; many asks are one scan."""
         if not self._scan_wanted.is_set():
             log.info("scan wanted", why=why)
         self._scan_wanted.set()
         self._scan_bell.ring()
-
-    def _verify(self) -> None:
-        self._verify_wanted.clear()
-        while self._may_ask() and self._site.verifier.step().looked:
-            pass
-
-    def _index(self) -> None:
-        while self._may_ask() and self._site.indexer.step():
-            pass
-
-    def _audit(self) -> None:
-        for folder in sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all}):
-            if not self._may_ask():
-                return
-            try:
-                self._site.auditor.audit(folder)
-            except ServiceError as error:
-                self._trouble(error)
-
-    def _may_ask(self) -> bool:
-        return self._site.gate.pause is None and not self._clock.wait(0)
 
     def _scan(self) -> None:
         started = self._clock.steady()

@@ -67,6 +67,7 @@ class Auditor:
                 batch = []
         self._compare(folder, batch, began, result)
         self._missing(folder, began, result)
+        self._ledger.audits.done(folder, began, asdict(result))
         log.info("audited", **asdict(result))
         return result
 

@@ -1,12 +1,15 @@
 """What an audit of a folder compares with, and what it found."""
 
+import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
+
+_AUDITED = "audited "
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,17 @@ class Audits:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def last_at(self, folder: str) -> float | None:
+        """Give when the folder's newest audit that came to its end began, in seconds since the epoch."""
+        rows = self._store.rows("SELECT value FROM facts WHERE name = ?", _AUDITED + folder)
+        return None if not rows else float(json.loads(rows[0][0])["at"])
+
+    def done(self, folder: str, at: float, found: Mapping[str, object]) -> None:
+        """Keep what an audit of the folder, begun `at`, found in numbers."""
+        value = json.dumps({"at": at, **found})
+        sql = "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)"
+        self._store.write(lambda conn: conn.execute(sql, (_AUDITED + folder, value)))
 
     def live(self, assetids: Sequence[str]) -> dict[str, FileRow]:
         """Give the live rows of these ids."""

@@ -29,6 +29,7 @@ class Running:
         self.config = folder / "site.yaml"
         self.log = folder / "log"
         self.process: subprocess.Popen | None = None
+        self.ledger = folder / "d.db"
         self.write_config(**sections)
 
     def write_config(self, **sections: str):
@@ -41,16 +42,25 @@ class Running:
         }
         lines = "\n".join(f"{name}: {text}" for name, text in given.items())
         self.config.write_text(
-            f"site: d\nroot: {self.tree}\nledger: {self.folder}/d.db\n"
+            f"site: d\nroot: {self.tree}\nledger: {self.ledger}\n"
             f'service: {{base_url: "{self.sandbox.base_url}", upload_url: "{self.sandbox.upload_url}",'
             f" connect_timeout: 2s, read_timeout: 5s}}\n{lines}\n"
         )
 
-    def start(self, **environ: str) -> "Running":
+    def start(self, *, within: str = "", **environ: str) -> "Running":
+        """Start it; `within` are shell commands run first, in name spaces of its own."""
         begun = len(self.events("running")) if self.log.exists() else 0
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "assetsync", "run", "--config", str(self.config)],
+                [
+                    *(_alone(within) if within else []),
+                    sys.executable,
+                    "-m",
+                    "assetsync",
+                    "run",
+                    "--config",
+                    self.config,
+                ],
                 stdout=out,
                 stderr=out,
                 env={**os.environ, "ASSETSYNC_API_KEY": KEY, **environ},
@@ -79,23 +89,25 @@ class Running:
 
     def until(self, true, seconds: float = 20):
         end = time.monotonic() + seconds
+        # Looking is work too: who waits for minutes looks every second.
+        pause = min(1.0, max(0.05, seconds / 400))
         while time.monotonic() < end:
             if true():
                 return
             assert self.process is None or self.process.poll() is None, self.log.read_text("utf-8")[-3000:]
-            time.sleep(0.05)
+            time.sleep(pause)
         log = self.log.read_text("utf-8")[-4000:]
         raise AssertionError(f"it did not come about in {seconds} s: {list(self.states().items())[:50]}\n{log}")
 
     def states(self) -> dict[str, str]:
-        ledger = read_ledger(self.folder / "d.db")
+        ledger = read_ledger(self.ledger)
         try:
             return {os.fsdecode(row.path): str(row.state) for row in ledger.reports.files()}
         finally:
             ledger.close()
 
     def count(self, state: State = State.VERIFIED) -> int:
-        ledger = read_ledger(self.folder / "d.db")
+        ledger = read_ledger(self.ledger)
         try:
             return ledger.reports.counts(time.time()).of(state)
         finally:
@@ -104,15 +116,32 @@ class Running:
     def until_verified(self, count: int, seconds: float = 20):
         self.until(lambda: self.count() >= count, seconds)
 
+    def beside(self, *command: str) -> str:
+        """Give what a command prints that runs in the daemon's name spaces."""
+        inside = ["nsenter", "--target", str(self.process.pid), "--user", "--preserve-credentials", "--mount"]
+        return subprocess.run([*inside, *command], capture_output=True, text=True, check=True).stdout
+
     @property
     def photos(self) -> Path:
         return self.tree / "photos"
+
+
+def _alone(commands: str) -> list[str]:
+    return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", f'{commands}\nexec "$@"', "sh"]
 
 
 @pytest.fixture
 def sandbox():
     with Sandbox(SandboxSettings(api_key=KEY, folders={FOLDER: "photos"})) as sandbox:
         yield sandbox
+
+
+@pytest.fixture
+def name_spaces():
+    """Skip where an ordinary user may not make name spaces of their own."""
+    tried = subprocess.run([*_alone(""), "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"no name spaces of one's own here: {tried.stderr.strip()}")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from assetsync.model import State
@@ -126,3 +127,41 @@ def test_the_root_that_is_unmounted_pulls_the_brake_and_comes_back(make, sandbox
     running.until(lambda: running.events("the root is there again"))
     assert running.states() == {"photos/a.jpg": "verified"}
     assert len(running.events("brake pulled")) == 1
+
+
+def test_a_refused_key_stops_the_sending_with_one_line_until_the_service_takes_it_again(make, sandbox):
+    sandbox.set_faults(FaultRule(kind=FaultKind.KEY_REFUSED))
+    running = make().start()
+    for number in range(20):
+        (running.photos / f"{number}.txt").write_bytes(b"%d" % number)
+    running.until(lambda: running.events("sending paused", "paused"))
+    sandbox.set_faults()
+    running.until_verified(20, 90)
+    assert len(running.events("sending paused", "paused")) == 1
+    assert len(running.events("the service answers again")) == 1
+    assert len(sandbox.assets()) == 20
+
+
+def test_outside_its_window_nothing_is_sent_and_within_it_what_has_waited_is(make, sandbox):
+    now = datetime.now().astimezone()
+    closed, open_ = (f"{now + timedelta(hours=a):%H:%M}-{now + timedelta(hours=b):%H:%M}" for a, b in ((2, 3), (-1, 1)))
+    running = make(upload=f'{{window: "{closed}"}}').start()
+    for number in range(5):
+        (running.photos / f"{number}.txt").write_bytes(b"%d" % number)
+    running.until(lambda: list(running.states().values()) == ["queued"] * 5)
+    # Longer than a sender waits for work.
+    time.sleep(6)
+    assert sandbox.assets() == []
+    running.write_config(upload=f'{{window: "{open_}"}}')
+    running.signal(signal.SIGHUP)
+    running.until_verified(5)
+    assert len(sandbox.assets()) == 5
+
+
+def test_signals_that_come_in_a_burst_end_it_once_and_cleanly(make):
+    running = make().start()
+    for _ in range(50):
+        running.signal(signal.SIGHUP)
+    running.signal(signal.SIGTERM)
+    assert running.process.wait(30) == 0
+    assert "Traceback" not in running.log.read_text("utf-8")

@@ -1,11 +1,14 @@
 """Jobs start work at their times, and an index that a call wiped is not touched again."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
 
 from assetsync.config.schedule import Interval, cron
+from assetsync.daemon.reading import AUDIT_FROM
 from assetsync.daemon.schedule import trigger_of
+from assetsync.ledger.ledger import open_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Sandbox, SandboxSettings
 
 from .conftest import FOLDER, KEY, Running
@@ -55,3 +58,15 @@ def test_an_index_call_that_wipes_the_index_is_the_last_one(tmp_path):
             assert running.stop() == 0
         finally:
             running.process.kill()
+
+
+def test_an_audit_whose_time_passed_while_no_daemon_ran_is_made_at_the_next_start(make):
+    running = make(schedule="{index: off, verify: 1s, audit: 1h}").start()
+    running.until(lambda: running.events("scanned"))
+    assert running.stop() == 0
+    ledger = open_ledger(running.ledger)
+    ledger.set_fact(AUDIT_FROM, repr(time.time() - 7200))
+    ledger.close()
+    running.start()
+    running.until(lambda: running.events("audited"))
+    assert running.stop() == 0

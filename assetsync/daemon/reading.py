@@ -1,0 +1,123 @@
+"""What the daemon asks the service about files that are there: findable, as sent, still there.
+
+One step of one kind at a time, when it is wanted. Which audit is due is a fact in the ledger: one that a restart, an
+outage or a full disk cut short is taken up again. What becomes of trouble with the service is the gate's matter.
+"""
+
+import threading
+from collections.abc import Callable
+
+from assetsync.daemon.bell import Bell
+from assetsync.errors import ServiceError
+from assetsync.site import Site
+
+AUDIT_ASKED = "audit_asked"
+"""The fact that holds when the newest audit was asked for, in seconds since the epoch."""
+AUDIT_FROM = "audit_from"
+"""The fact that holds when the ledger's first start was, from which the first audit is counted."""
+
+_AGAIN = 60.0
+
+
+class Reading:
+    """The steps of one site's reading; `trouble` takes what the service answered instead."""
+
+    def __init__(self, site: Site, *, idle: float, trouble: Callable[[ServiceError], None]) -> None:
+        """Make the steps; none waits longer than `idle` seconds for work."""
+        self._site = site
+        self._idle = idle
+        self._trouble = trouble
+        self._clock = site.edges.clock
+        self._ledger = site.edges.ledger
+        self._bell = Bell()
+        self._verify_wanted = threading.Event()
+        self._index_wanted = threading.Event()
+        self._audit_wanted = threading.Event()
+        self._audit_left = True
+        self._audit_again = 0.0
+
+    def want_verify(self) -> None:
+        """Ask for reading back; many asks are one."""
+        self._verify_wanted.set()
+        self._bell.ring()
+
+    def want_index(self) -> None:
+        """Ask for indexing; many asks are one."""
+        self._index_wanted.set()
+        self._bell.ring()
+
+    def want_audit(self) -> None:
+        """Ask for comparing each mapped folder of the service with the ledger; many asks are one."""
+        self._audit_wanted.set()
+        self._bell.ring()
+
+    def audit_asked(self) -> float:
+        """Give when the last audit was asked for, or from when the first one is counted."""
+        facts = self._ledger.reports.fact
+        since = facts(AUDIT_ASKED) or facts(AUDIT_FROM)
+        if since is None:
+            since = repr(self._clock.now())
+            self._ledger.set_fact(AUDIT_FROM, since)
+        return float(since)
+
+    def wake(self) -> None:
+        """Let a waiting step return."""
+        self._bell.ring()
+
+    def step(self) -> float:
+        """Have indexed, read back or compared what is due, or wait for it."""
+        heard = self._bell.heard()
+        try:
+            if self._index_wanted.is_set():
+                self._index_wanted.clear()
+                # First a look at what is findable already: it need not be indexed.
+                self._verify()
+                self._index()
+            elif self._verify_wanted.is_set():
+                self._verify()
+            elif not self._audit():
+                self._bell.wait(heard, self._idle)
+        except ServiceError as error:
+            self._trouble(error)
+        return 0.0
+
+    def _verify(self) -> None:
+        self._verify_wanted.clear()
+        while self._may_ask() and self._site.verifier.step().looked:
+            pass
+
+    def _index(self) -> None:
+        while self._may_ask() and self._site.indexer.step():
+            pass
+
+    def _audit(self) -> bool:
+        """Audit one folder that is due for it; False when there was none."""
+        if self._audit_wanted.is_set():
+            self._ledger.set_fact(AUDIT_ASKED, repr(self._clock.now()))
+            self._audit_wanted.clear()
+            self._audit_left = True
+            self._audit_again = 0.0
+        if not self._audit_left or self._clock.steady() < self._audit_again or not self._may_ask():
+            return False
+        folder = self._next_folder()
+        if folder is None:
+            self._audit_left = False
+            return False
+        # One that cannot be audited now is tried again, but not at once.
+        self._audit_again = self._clock.steady() + _AGAIN
+        self._site.auditor.audit(folder)
+        self._audit_again = 0.0
+        return True
+
+    def _next_folder(self) -> str | None:
+        asked = self._ledger.reports.fact(AUDIT_ASKED)
+        if asked is None:
+            return None
+        for folder in sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all}):
+            audited = self._ledger.audits.last_at(folder)
+            if audited is None or audited < float(asked):
+                return folder
+        return None
+
+    def _may_ask(self) -> bool:
+        return self._site.gate.pause is None and not self._clock.wait(0)

@@ -1,0 +1,56 @@
+"""What the kernel or a disk refuses: said once, worked around, and over when it is over."""
+
+import json
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("name_spaces")
+
+
+def test_folders_beyond_the_kernels_watches_are_said_once_with_the_sysctl_line_and_scanned_instead(make, request):
+    # By itself such a tree is scanned every minute; the long run waits for it.
+    rescan, patience = ("1h", 100) if request.config.getoption("--long") else ("2s", 30)
+    running = make(schedule=f"{{index: off, verify: 1s, rescan: {rescan}}}")
+    for number in range(40):
+        (running.photos / f"{number}").mkdir()
+    running.start(within="echo 15 > /proc/sys/user/max_inotify_watches")
+    running.until(lambda: running.events("scanned"))
+    for number in range(40):
+        (running.photos / f"{number}" / "a.txt").write_bytes(b"%d" % number)
+    running.until_verified(40, patience)
+    (running.photos / "39" / "b.txt").write_bytes(b"b")
+    running.until_verified(41, patience)
+    said = running.events("not all folders can be watched, the tree is scanned every minute instead")
+    assert [event["folders"] for event in said] == [42]
+    assert said[0]["watched"] <= 15
+    assert said[0]["fix"].startswith("sysctl fs.inotify.max_user_watches=")
+    assert running.stop() == 0
+
+
+def test_a_full_disk_under_the_ledger_is_waited_out_and_nothing_is_lost_or_doubled(make, sandbox):
+    running = make()
+    disk = running.folder / "disk"
+    disk.mkdir()
+    running.ledger = disk / "d.db"
+    running.write_config()
+    running.start(within=f"mount -t tmpfs -o size=16m ledger {disk}")
+    (running.photos / "before.txt").write_bytes(b"before")
+    running.until(lambda: _states(running) == {"verified": 1})
+    running.beside("sh", "-c", f"dd if=/dev/zero of={disk}/filler bs=4096 || test -s {disk}/filler")
+    for number in range(200):
+        (running.photos / f"{number}.txt").write_bytes(b"%d" % number)
+    running.until(lambda: running.events("waiting for the ledger"))
+    (running.photos / "meanwhile.txt").write_bytes(b"meanwhile")
+    running.beside("rm", f"{disk}/filler")
+    running.until(lambda: _states(running) == {"verified": 202}, 60)
+    began = [event["loop"] for event in running.events("waiting for the ledger")]
+    assert len(began) == len(set(began))
+    assert sorted(event["loop"] for event in running.events("the ledger can be used again")) == sorted(began)
+    assert len(sandbox.assets()) == len({asset.md5 for asset in sandbox.assets()}) == 202
+    assert running.stop() == 0
+
+
+def _states(running) -> dict[str, int]:
+    said = running.beside(sys.executable, "-m", "assetsync", "status", "--json", "--config", str(running.config))
+    return json.loads(said)["states"]

@@ -1,0 +1,101 @@
+"""Which audit is due is a fact: outages, full disks and restarts put it off and never drop it."""
+
+import contextlib
+
+import pytest
+
+from assetsync.daemon.reading import Reading
+from assetsync.errors import LedgerError, ServiceError
+
+FOLDER = "F1"
+
+
+@pytest.fixture
+def world(make_world):
+    return make_world()
+
+
+def reading_of(world):
+    troubles: list[ServiceError] = []
+    return Reading(world.site, idle=0.0, trouble=troubles.append), troubles
+
+
+def audited(world) -> list[str]:
+    return [folder for folder in (FOLDER, "F2") if world.site.edges.ledger.audits.last_at(folder) is not None]
+
+
+def steps(reading, count: int = 5) -> None:
+    for _ in range(count):
+        reading.step()
+
+
+def fill(ledger, size: int) -> None:
+    """Write facts of so many bytes until no more fits."""
+    number = 0
+    with contextlib.suppress(LedgerError):
+        while True:
+            ledger.set_fact(f"{size} {number}", "x" * size)
+            number += 1
+
+
+def test_no_audit_is_made_before_it_is_asked_for(world):
+    reading, _ = reading_of(world)
+    steps(reading)
+    assert audited(world) == []
+
+
+def test_an_audit_that_is_asked_for_is_made_once_for_each_folder(world):
+    reading, _ = reading_of(world)
+    reading.want_audit()
+    steps(reading)
+    looked = len(world.service.searches)
+    assert audited(world) == [FOLDER]
+    steps(reading)
+    assert len(world.service.searches) == looked
+
+
+def test_an_audit_that_the_service_cut_short_is_tried_again_a_minute_later(world):
+    reading, troubles = reading_of(world)
+    reading.want_audit()
+    world.service.down = True
+    steps(reading)
+    assert len(troubles) == 1
+    world.service.down = False
+    steps(reading)
+    assert audited(world) == []
+    world.clock.advance(61)
+    steps(reading)
+    assert audited(world) == [FOLDER]
+
+
+def test_an_audit_that_a_restart_cut_short_is_made_by_the_next_process(world):
+    reading, _ = reading_of(world)
+    reading.want_audit()
+    world.service.down = True
+    steps(reading)
+    world.service.down = False
+    world.restart()
+    steps(reading_of(world)[0])
+    assert audited(world) == [FOLDER]
+
+
+def test_an_audit_that_came_while_the_ledgers_disk_was_full_is_made_after_it(world):
+    reading, _ = reading_of(world)
+    writer = world.site.edges.ledger.store._writer
+    writer.execute(f"PRAGMA max_page_count={writer.execute('PRAGMA page_count').fetchone()[0]}")
+    for size in (1000, 100, 10):
+        fill(world.site.edges.ledger, size)
+    reading.want_audit()
+    with pytest.raises(LedgerError):
+        reading.step()
+    assert audited(world) == []
+    writer.execute("PRAGMA max_page_count=1000000")
+    steps(reading)
+    assert audited(world) == [FOLDER]
+
+
+def test_the_first_audit_is_counted_from_the_first_start_and_not_from_the_last(world):
+    first = reading_of(world)[0].audit_asked()
+    world.clock.advance(3 * 86_400)
+    world.restart()
+    assert reading_of(world)[0].audit_asked() == first
