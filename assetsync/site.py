@@ -177,7 +177,8 @@ def build(
         ),
     )
 
-    brakes = Brakes(edges, plan, Limits(config.brake.max_new_files, config.brake.max_vanished))
+    resend_moved = config.policy.on_move == "upload"
+    brakes = Brakes(edges, plan, Limits(config.brake.max_new_files, config.brake.max_vanished, resend_moved))
 
     def make_intake() -> Intake:
         return Intake(
@@ -185,7 +186,7 @@ def build(
             plan,
             settling,
             settle=settle,
-            resend_moved=config.policy.on_move == "upload",
+            resend_moved=resend_moved,
             # Above the limit too: after `resume` they are to be recorded.
             most_missing=max(config.brake.max_vanished, _MISSING_KEPT),
         )

@@ -4,7 +4,9 @@ An upload cannot be undone, so an unmounted disk, a mapping that points to anoth
 rewrites a whole tree must not be mirrored before someone has looked.
 """
 
-from collections import Counter
+import json
+from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import structlog
@@ -13,19 +15,24 @@ from assetsync.core.names import printable
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.plan import Plan
+from assetsync.model import State
 
 log = structlog.get_logger()
 
 _ALLOWED_FOR = 7 * 24 * 3600.0
 _SAMPLED = 1000
+_HOUR = 3600.0
+_MINUTE = 60.0
+_LAYOUT = "mappings"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much may be new or vanish at once (configuration `brake`)."""
+    """How much may be new or vanish at once (configuration `brake`), and whether what has moved is sent again."""
 
     max_new_files: int
     max_vanished: int
+    resend_moved: bool = True
 
 
 class Brakes:
@@ -36,6 +43,10 @@ class Brakes:
         self._clock = edges.clock
         self._plan = plan
         self._limits = limits
+        self._had_been_empty = False
+        # Of the last hour, a minute apart: (steady seconds, how many versions had been new until then).
+        self._counted: deque[tuple[float, int]] = deque()
+        self._told = 0
 
     def pulled(self) -> bool:
         """Whether a brake waits for a person."""
@@ -62,7 +73,39 @@ class Brakes:
                     continue
             if before != mapping.destfolderid:
                 self._ledger.set_fact(name, mapping.destfolderid)
-        return frozenset(frozen)
+        return frozenset(frozen | self._check_takeover(frozen))
+
+    def _check_takeover(self, frozen: set[int]) -> set[int]:
+        """Where the mappings are others than before, see whether one takes over files that lie elsewhere by now."""
+        layout = json.dumps({mapping.path.hex(): mapping.destfolderid for mapping in self._plan.mappings.all})
+        if not self._limits.resend_moved or self._ledger.reports.fact(_LAYOUT) == layout:
+            return set()
+        taken = Counter(position for position in self._taken_over() if position not in frozen)
+        braked = set()
+        for position, count in sorted(taken.items()):
+            mapping = self._plan.mappings.all[position]
+            shown = printable(mapping.path) or "."
+            subject = f"{shown} → {mapping.destfolderid}"
+            if self._allowed("destfolderid", subject, 1) or self._allowed("takeover", subject, count):
+                continue
+            detail = (
+                f"the mapping {shown} takes over {count:,} files that were sent to another folder of the service: they"
+                f" would all be sent again, to {mapping.destfolderid}"
+            )
+            self._pull("takeover", subject, detail, count)
+            braked.add(position)
+        if not braked and not frozen:
+            self._ledger.set_fact(_LAYOUT, layout)
+        return braked
+
+    def _taken_over(self) -> Iterator[int]:
+        mappings = self._plan.mappings
+        for row in self._ledger.intake.current():
+            position = mappings.for_directory(row.path.rpartition(b"/")[0])
+            if position is None or row.state not in (State.STORED, State.VERIFIED):
+                continue
+            if row.destfolderid != mappings.all[position].destfolderid:
+                yield position
 
     def allows_missing(self, folder: str, detail: str, amount: int) -> bool:
         """During an audit: whether so many assets may be taken for missing in a folder of the service."""
@@ -103,6 +146,25 @@ class Brakes:
         if not self._allowed("new_files", "site", count):
             detail = f"{count:,} files are new or changed since the last scan: shall they all be sent?"
             self._pull("new_files", "site", detail, count)
+
+    def check_hour(self, new_versions: int) -> None:
+        """Between scans: as `check_new`, for what single looks found new; `new_versions` counts since the start."""
+        now = self._clock.steady()
+        if not self._had_been_empty:
+            self._had_been_empty = self._ledger.reports.fact("queue_was_empty") is not None
+            # What a first import brought is no reason.
+            self._counted = deque([(now, new_versions)])
+        while self._counted and now - self._counted[0][0] > _HOUR:
+            self._counted.popleft()
+        if not self._counted or now - self._counted[-1][0] >= _MINUTE:
+            self._counted.append((now, self._told))
+        self._told = new_versions
+        count = new_versions - self._counted[0][1]
+        if count > self._limits.max_new_files:
+            detail = f"{count:,} files came or changed within an hour: shall they all be sent?"
+            self._pull("new_files", "hour", detail, count)
+            # Once a person has resumed, another hour begins.
+            self._counted = deque([(now, new_versions)])
 
     def _allowed(self, kind: str, subject: str, amount: int) -> bool:
         allowed = self._ledger.resumed_amount(kind, subject, self._clock.now() - _ALLOWED_FOR)

@@ -55,7 +55,10 @@ class ScanResult:
 
 
 class Intake:
-    """Feeds the ledger from looks at the tree; used by one thread at a time."""
+    """Feeds the ledger from looks at the tree; used by one thread at a time.
+
+    `new_versions` counts what single looks found new or changed.
+    """
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class Intake:
         self._batch: list[NewVersion] = []
         self._dry_run = False
         self.frozen: frozenset[int] = frozenset()
+        self.new_versions = 0
 
     def scan(self, entries: Iterable[Seen], report: ScanReport, *, dry_run: bool = False) -> ScanResult:
         """Merge one scan into the ledger; with `dry_run` only count. What is missing is collected, not decided."""
@@ -170,6 +174,7 @@ class Intake:
         result = ScanResult(ScanReport())
         self._differs(Seen(path, *stat, mapping, False), known, result)
         self._flush()
+        self.new_versions += result.new_versions
         return result.to_send
 
     def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:

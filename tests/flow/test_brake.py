@@ -120,6 +120,96 @@ def test_what_was_allowed_is_allowed_up_to_its_amount_and_for_a_week(make_world,
     assert len(world.ledger.reports.brakes()) == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "braked"),
+    [
+        pytest.param({".": "F1"}, {".": "F1", "d": "F9"}, "d → F9", id="a folder gets a mapping of its own"),
+        pytest.param({".": "F1", "d": "F9"}, {".": "F1"}, ". → F1", id="a mapping is taken away from over another"),
+        pytest.param({"d": "F1"}, {"d": "F1", "other": "F9"}, None, id="a mapping for what was not mapped"),
+        pytest.param({"d": "F1"}, {".": "F1"}, None, id="a mapping to the same folder of the service"),
+    ],
+)
+def test_a_mapping_that_takes_over_files_sent_elsewhere_pulls_the_brake_before_they_are_sent_again(
+    make_world, clock, before, now, braked
+):
+    world = make_world(folders=[{"path": path, "destfolderid": folder} for path, folder in before.items()])
+    (world.root / "other").mkdir()
+    sent(world, 4, below="d")
+    world.restart(folders=[{"path": path, "destfolderid": folder} for path, folder in now.items()])
+    for _ in range(2):
+        check(world)
+    assert [brake.subject for brake in world.ledger.reports.brakes()] == ([braked] if braked else [])
+    assert len(world.service.posts) == 4
+    assert set(world.states().values()) == {State.VERIFIED}
+    if braked:
+        world.ledger.resume(None, clock.now())
+        check(world)
+        assert len(world.service.posts) == 8
+        check(world)
+        assert not world.site.brakes.pulled()
+
+
+def test_a_takeover_that_is_only_reported_needs_no_brake(make_world):
+    world = make_world(folders=[{"path": ".", "destfolderid": "F1"}], policy={"on_move": "report"})
+    sent(world, 4, below="d")
+    world.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "d", "destfolderid": "F9"}])
+    check(world)
+    assert not world.site.brakes.pulled()
+    assert len(world.service.posts) == 4
+
+
+@pytest.fixture
+def hourly(make_world):
+    world = make_world(brake={"max_new_files": "100"})
+    world.ledger.set_fact("queue_was_empty", "1")
+    return world
+
+
+def test_more_new_files_in_an_hour_than_allowed_pull_the_brake_without_any_scan(hourly, clock):
+    for minute in range(50):
+        hourly.site.brakes.check_hour(2 * minute)
+        clock.advance(60)
+    assert not hourly.site.brakes.pulled()
+    hourly.site.brakes.check_hour(101)
+    assert [(brake.kind, brake.amount) for brake in hourly.ledger.reports.brakes()] == [("new_files", 101)]
+
+
+def test_a_hundred_new_files_every_hour_are_no_reason_to_brake(hourly, clock):
+    for hour in range(1, 30):
+        hourly.site.brakes.check_hour(100 * hour)
+        clock.advance(3700)
+        hourly.site.brakes.check_hour(100 * hour)
+    assert not hourly.site.brakes.pulled()
+
+
+def test_after_a_person_resumed_another_hour_is_counted(hourly, clock):
+    hourly.site.brakes.check_hour(101)
+    hourly.ledger.resume(None, clock.now())
+    hourly.site.brakes.check_hour(201)
+    assert not hourly.site.brakes.pulled()
+    hourly.site.brakes.check_hour(202)
+    assert hourly.site.brakes.pulled()
+
+
+def test_what_the_first_import_brings_counts_for_no_hour(make_world):
+    world = make_world(brake={"max_new_files": "100"})
+    world.site.brakes.check_hour(50_000)
+    world.ledger.set_fact("queue_was_empty", "1")
+    world.site.brakes.check_hour(50_050)
+    assert not world.site.brakes.pulled()
+
+
+def test_single_looks_count_what_they_find_new_and_not_what_was_only_touched(make_world):
+    world = make_world()
+    world.write("a", b"a")
+    world.site.looking.look(b"a")
+    world.send()
+    world.write("a", b"b")
+    world.site.looking.look(b"a")
+    world.site.looking.look(b"a")
+    assert world.site.looking.new_versions == 2
+
+
 def test_a_first_import_is_no_reason_to_brake(make_world):
     world = make_world(brake={"max_new_files": "3"})
     for number in range(10):
