@@ -1,4 +1,7 @@
-"""Run every check, as CI does: `python -m tests`; arguments go to pytest (`--long` for the long randomized runs)."""
+"""Run every check, as CI does: `python -m tests`; arguments go to pytest (`--long` for the long randomized runs).
+
+Many tests wait for processes, so more of them run at once than there are cores; `-n 0` runs them one by one.
+"""
 
 import subprocess
 import sys
@@ -17,7 +20,7 @@ CHECKS = (
     ("ruff format", [tool("ruff"), "format", "--check", "."]),
     ("mypy --strict", [tool("mypy")]),
     ("import-linter", [tool("lint-imports")]),
-    ("pytest", [sys.executable, "-m", "pytest", "-q", *sys.argv[1:]]),
+    ("pytest", [sys.executable, "-m", "pytest", "-q", "-n", "3", *sys.argv[1:]]),
 )
 
 

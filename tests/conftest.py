@@ -13,6 +13,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", default=False, help="explore further and simulate longer")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: is run with --long only")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("long") is not None and not item.config.getoption("--long"):
+        pytest.skip("run with --long only")
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(time.time() + 86_400)

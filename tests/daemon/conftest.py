@@ -17,6 +17,8 @@ from assetsync.sandbox import Sandbox, SandboxSettings
 FOLDER = "D0D0"
 KEY = "daemon-key"
 
+_MAIN = "import sys; from assetsync.cli import main; sys.exit(main())"
+
 
 class Running:
     """One `assetsync run`; its log is read as events."""
@@ -47,16 +49,18 @@ class Running:
             f" connect_timeout: 2s, read_timeout: 5s}}\n{lines}\n"
         )
 
-    def start(self, *, within: str = "", **environ: str) -> "Running":
-        """Start it; `within` are shell commands run first, in name spaces of its own."""
+    def start(self, *, within: str = "", broken: str = "", ready: bool = True, **environ: str) -> "Running":
+        """Start it, and wait until it is `ready`.
+
+        `within` are shell commands run first, in name spaces of its own; `broken` are lines of Python that spoil it.
+        """
         begun = len(self.events("running")) if self.log.exists() else 0
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 [
                     *(_alone(within) if within else []),
                     sys.executable,
-                    "-m",
-                    "assetsync",
+                    *(["-c", f"{broken}\n{_MAIN}"] if broken else ["-m", "assetsync"]),
                     "run",
                     "--config",
                     self.config,
@@ -65,7 +69,8 @@ class Running:
                 stderr=out,
                 env={**os.environ, "ASSETSYNC_API_KEY": KEY, **environ},
             )
-        self.until(lambda: len(self.events("running")) > begun, 20)
+        if ready:
+            self.until(lambda: len(self.events("running")) > begun, 20)
         return self
 
     def signal(self, number: int):

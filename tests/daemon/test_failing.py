@@ -1,0 +1,37 @@
+"""An error that nobody foresaw ends the process, whichever thread it comes from; the next start goes on."""
+
+import pytest
+
+LONG = pytest.mark.long
+
+_BREAK = """
+import assetsync.{module} as module
+def broken(self, *given, **named):
+    raise RuntimeError("nobody foresaw this")
+module.{cls}.{method} = broken
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "cls", "method"),
+    [
+        pytest.param("flow.send", "Sender", "step", id="sending"),
+        pytest.param("flow.hints", "Looker", "step", id="looking", marks=LONG),
+        pytest.param("flow.verify", "Verifier", "step", id="reading back", marks=LONG),
+        pytest.param("ledger.doubts", "Doubts", "next_look", id="tending"),
+        pytest.param("site", "Site", "scan", id="scanning", marks=LONG),
+        pytest.param("daemon.reading", "Reading", "want_verify", id="a job of the schedule"),
+    ],
+)
+def test_an_unforeseen_error_in_any_thread_ends_the_process_with_a_code_and_the_next_start_goes_on(
+    make, sandbox, module, cls, method
+):
+    running = make()
+    running.start(broken=_BREAK.format(module=module, cls=cls, method=method), ready=False)
+    (running.photos / "a.txt").write_bytes(b"a")
+    assert running.process.wait(40) not in (0, None)
+    said = running.events("assetsync ends because of an unforeseen error")
+    assert "nobody foresaw this" in said[0]["exception"]
+    running.start()
+    running.until_verified(1)
+    assert len(sandbox.assets()) == 1
