@@ -1,17 +1,18 @@
-"""What an idle daemon costs: `python tests/benchmarks/idle_daemon.py [FILES] [SECONDS]`.
+"""What an idle daemon costs in CPU time and memory, after its first scan.
 
-Makes a tree, writes it into the ledger as verified, starts `assetsync run` and measures CPU time and resident memory
-after its first scan. No file is sent, so that no service is needed.
+Makes a tree, writes it into the ledger as verified and starts `assetsync run`. No file is sent, so that no service is
+needed.
 """
 
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from assetsync.ledger.ledger import open_ledger
+
+from .frame import Bench, Table
 
 
 def make_site(base: Path, count: int) -> Path:
@@ -51,35 +52,27 @@ def cpu_and_memory(pid: int) -> tuple[float, int]:
     return ticks / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 60.0
-    with tempfile.TemporaryDirectory() as folder:
-        config = make_site(Path(folder), count)
-        log = Path(folder) / "log"
-        with log.open("wb") as out:
-            daemon = subprocess.Popen(
-                [sys.executable, "-m", "assetsync", "run", "--config", str(config)],
-                stderr=out,
-                env={**os.environ, "ASSETSYNC_API_KEY": "benchmark-key"},
-            )
-        try:
-            while '"scanned"' not in log.read_text():
-                assert daemon.poll() is None, log.read_text()
-                time.sleep(0.1)
-            time.sleep(2)
-            before, _ = cpu_and_memory(daemon.pid)
-            time.sleep(seconds)
-            after, resident = cpu_and_memory(daemon.pid)
-        finally:
-            daemon.terminate()
-            daemon.wait()
-        said = next(line for line in log.read_text().splitlines() if '"scanned"' in line)
-        print(said)
-        spent = after - before
-        print(f"{count:,} files, idle for {seconds:.0f} s: {spent:.2f} s CPU, {spent / seconds:.2%} of a core")
-        print(f"resident: {resident / 1024:.0f} MiB")
-
-
-if __name__ == "__main__":
-    main()
+def run(bench: Bench) -> list[Table]:
+    count, seconds = bench.size(100_000, 1_000), bench.size(60, 2)
+    config = make_site(bench.scratch, count)
+    log = bench.scratch / "log"
+    with log.open("wb") as out:
+        daemon = subprocess.Popen(
+            [sys.executable, "-m", "assetsync", "run", "--config", str(config)],
+            stderr=out,
+            env={**os.environ, "ASSETSYNC_API_KEY": "benchmark-key"},
+        )
+    try:
+        while '"scanned"' not in log.read_text():
+            assert daemon.poll() is None, log.read_text()
+            time.sleep(0.1)
+        time.sleep(2)
+        before, _ = cpu_and_memory(daemon.pid)
+        time.sleep(seconds)
+        after, resident = cpu_and_memory(daemon.pid)
+    finally:
+        daemon.terminate()
+        daemon.wait()
+    spent = after - before
+    row = [f"{count:,}", f"{seconds}", f"{spent:.2f}", f"{spent / seconds:.2%}", f"{resident / 1024:.0f}"]
+    return [Table("An idle daemon", ["files", "seconds", "CPU s", "of a core", "resident MiB"], [row])]

@@ -1,0 +1,46 @@
+"""Run benchmarks and print their tables: `python -m tests.benchmarks NAME…` or `all`, with `--small` for a quick try.
+
+Each module beside this one that has a `run` is one; without arguments they are listed. The figures are ratios between
+peers of one run, and nothing fails because of a time.
+"""
+
+import argparse
+import ast
+import importlib
+import tempfile
+from pathlib import Path
+
+from .frame import Bench, machine
+
+
+def benchmarks() -> dict[str, str]:
+    """Give the first line that each benchmark says of itself, by name."""
+    found = {}
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        tree = ast.parse(file.read_text())
+        if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
+            found[file.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return found
+
+
+def main() -> None:
+    known = benchmarks()
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description="\n".join(f"{name:16} {said}" for name, said in known.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="+", choices=["all", *known], metavar="NAME")
+    parser.add_argument("--small", action="store_true", help="small sizes: whether it works, not what it costs")
+    parser.add_argument("--scratch", type=Path, help="where trees and ledgers go (default: a temporary folder)")
+    given = parser.parse_args()
+    print(machine(), flush=True)
+    for name in known if "all" in given.names else given.names:
+        with tempfile.TemporaryDirectory(dir=given.scratch, prefix=f"bench-{name}-") as scratch:
+            module = importlib.import_module(f"tests.benchmarks.{name}")
+            for table in module.run(Bench(given.small, Path(scratch))):
+                print(f"\n{table}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
