@@ -1,0 +1,118 @@
+"""Run assetsync and let it die, by SIGKILL, at one numbered point: `python killed.py POINT NUMBER reconcile …`.
+
+The points are functions of the program, put behind one that kills: the program itself knows nothing of this. NUMBER
+counts how often the point is passed until it kills.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+
+from assetsync.ledger import schema
+from assetsync.ledger.doubts import Doubts
+from assetsync.ledger.outcomes import Outcomes
+from assetsync.ledger.queue import Queue
+from assetsync.service.client import HttpService
+from assetsync.service.multipart import Sending
+
+
+class Killer:
+    """Kills the process when it was called often enough."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+
+    def __call__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before(owner: object, name: str) -> Callable[[Killer], None]:
+    """Die on the way into a function."""
+
+    def put(kill: Killer) -> None:
+        real = getattr(owner, name)
+
+        def dying(*args, **said):
+            kill()
+            return real(*args, **said)
+
+        setattr(owner, name, dying)
+
+    return put
+
+
+def after(owner: object, name: str) -> Callable[[Killer], None]:
+    """Die on the way out of a function."""
+
+    def put(kill: Killer) -> None:
+        real = getattr(owner, name)
+
+        def dying(*args, **said):
+            result = real(*args, **said)
+            kill()
+            return result
+
+        setattr(owner, name, dying)
+
+    return put
+
+
+def in_the_body(kill: Killer) -> None:
+    """Die after the first piece of a body has been handed over."""
+    pieces = Sending.__iter__
+
+    def dying(self: Sending) -> Iterator[bytes]:
+        for number, piece in enumerate(pieces(self)):
+            if number == 1:
+                kill()
+            yield piece
+
+    Sending.__iter__ = dying
+
+
+def after_the_last_byte(kill: Killer) -> None:
+    """Die when the transport has written everything and comes back for more."""
+    pieces = Sending.__iter__
+
+    def dying(self: Sending) -> Iterator[bytes]:
+        yield from pieces(self)
+        kill()
+
+    Sending.__iter__ = dying
+
+
+def in_the_migration(kill: Killer) -> None:
+    """Die between two statements of a migration."""
+    whole = schema.statements
+
+    def dying(script: str) -> Iterator[str]:
+        for statement in whole(script):
+            kill()
+            yield statement
+
+    schema.statements = dying
+
+
+POINTS: dict[str, Callable[[Killer], None]] = {
+    "in_the_migration": in_the_migration,
+    "before_the_intent": before(Queue, "begin"),
+    "after_the_intent": after(Queue, "begin"),
+    "in_the_body": in_the_body,
+    "after_the_last_byte": after_the_last_byte,
+    "after_the_answer": after(HttpService, "upload"),
+    "before_the_result": before(Outcomes, "accepted"),
+    "after_the_result": after(Outcomes, "accepted"),
+    "before_a_doubt_ends": before(Doubts, "decide"),
+    "after_a_doubt_ended": after(Doubts, "decide"),
+}
+
+
+if __name__ == "__main__":
+    POINTS[sys.argv[1]](Killer(int(sys.argv[2])))
+    from assetsync.cli import main
+
+    sys.argv = ["assetsync", *sys.argv[3:]]
+    sys.exit(main())
