@@ -127,12 +127,15 @@ class Resolver:
         """Tell which of the assets are other versions', and not for this doubt to take.
 
         What lay there for a version at rest was there before the attempt, and is handed on by the queue, which knows to
-        whom. Only what was refused as a copy of it may take it here.
+        whom. Only what was refused as a copy of it may take it here, and by its digest alone: where the service gives
+        none, the name and size of the past say nothing.
         """
         ids = list(one.assets)
         taken = self._ledger.doubts.owned(ids)
-        if not one.facts.refused_as_duplicate:
-            taken |= self._ledger.doubts.history(ids)
+        md5 = one.facts.md5 if one.facts.refused_as_duplicate else None
+        for assetid, digests in self._ledger.doubts.history(ids).items():
+            if md5 is None or md5 not in digests | {one.assets[assetid].md5}:
+                taken.add(assetid)
         return taken - {one.facts.accepted_id or ""}
 
     def _facts(self, doubt: OpenDoubt) -> Doubt:

@@ -82,9 +82,14 @@ class Doubts:
             "SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid IN", assetids
         )
 
-    def history(self, assetids: Collection[str]) -> set[str]:
-        """Tell which of the ids belong to versions at rest, which may hand them on to an equal version."""
-        return self._known("SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid IN", assetids)
+    def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
+        """Give, for ids that belong to versions at rest, the digests of these, None where one was never taken."""
+        digests: dict[str, set[str | None]] = {}
+        for part in _parts(list(assetids)):
+            sql = "SELECT assetid, md5 FROM files WHERE state IN ('superseded', 'gone') AND assetid IN"
+            for row in self._store.rows(f"{sql} ({_marks(part)})", *part):
+                digests.setdefault(row[0], set()).add(row[1])
+        return digests
 
     def recorded(self, assetids: Collection[str]) -> set[str]:
         """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
@@ -98,8 +103,7 @@ class Doubts:
         """Give, for assets seen before, the newest attempt at the end of the look-up that first showed them."""
         found: dict[str, int] = {}
         for part in _parts(list(assetids)):
-            marks = ", ".join("?" * len(part))
-            sql = f"SELECT assetid, seen_to FROM sightings WHERE assetid IN ({marks})"
+            sql = f"SELECT assetid, seen_to FROM sightings WHERE assetid IN ({_marks(part)})"
             found |= {row[0]: row[1] for row in self._store.rows(sql, *part)}
         return found
 
@@ -201,8 +205,12 @@ class Doubts:
     def _known(self, sql: str, assetids: Collection[str]) -> set[str]:
         known: set[str] = set()
         for part in _parts(list(assetids)):
-            known |= {row[0] for row in self._store.rows(f"{sql} ({', '.join('?' * len(part))})", *part)}
+            known |= {row[0] for row in self._store.rows(f"{sql} ({_marks(part)})", *part)}
         return known
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _parts(ids: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:

@@ -237,6 +237,17 @@ def test_a_refused_copy_of_another_files_content_is_blocked_with_where_it_lies(w
     assert len(world.service.posts) == 2
 
 
+def test_a_refused_copy_is_not_taken_for_what_its_path_was_before_though_name_and_size_are_the_same(world):
+    world.service.gives_md5 = False
+    world.write("a.jpg", b"some CONTENT")
+    world.scan_and_send()
+    world.live(3)
+    lose(world, "duplicate")
+    world.live(60)
+    row = world.row("a.jpg")
+    assert (row.state, row.reason, row.assetid) == (BLOCKED, "refused_as_duplicate", None)
+
+
 def test_a_refused_copy_that_no_look_up_shows_is_blocked_and_never_queued(world):
     lose(world, "duplicate")
     world.live(120)
