@@ -24,6 +24,8 @@ class Outcomes:
 
         An id that another row had adopted belongs to this answer: the adopter is in doubt again. An id that another
         answer gave before is not believed, nor one whose asset was found to be of another size or in another folder.
+        So it is with the id of a version at rest that had other content: it may come back, and would find its asset
+        given away.
         """
         outcome = sent.outcome
         assetid = outcome.assetid
@@ -31,16 +33,16 @@ class Outcomes:
 
         def work(conn: sqlite3.Connection) -> State:
             owner = conn.execute(
-                "SELECT id, id_from, size, asset_folder FROM files"
-                " WHERE assetid = ? AND id <> ? AND state NOT IN ('superseded', 'gone')",
+                "SELECT id, id_from, size, md5, asset_folder, state IN ('superseded', 'gone') AS rests FROM files"
+                " WHERE assetid = ? AND id <> ? ORDER BY rests, id DESC LIMIT 1",
                 (assetid, file_id),
             ).fetchone()
-            if owner is not None and (owner["id_from"] == "answer" or not _may_be_same(conn, owner, file_id)):
+            if owner is not None and not _may_be_given(conn, owner, file_id, sent.md5):
                 detail = f"the service answered with {assetid}, which is the id of another file"
                 _end(conn, attempt_id, sent, "id_taken", now)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
             _end(conn, attempt_id, sent, None, now, result="accepted")
-            if owner is not None:
+            if owner is not None and not owner["rests"]:
                 _dispute(conn, owner["id"], now)
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
             release_folder(conn, _attempt_folder(conn, attempt_id), now)
@@ -122,11 +124,14 @@ class Outcomes:
         return self._store.write(work)
 
 
-def _may_be_same(conn: sqlite3.Connection, owner: sqlite3.Row, file_id: int) -> bool:
-    """Whether the asset that another row adopted may be what this version's upload stored."""
+def _may_be_given(conn: sqlite3.Connection, owner: sqlite3.Row, file_id: int, md5: str | None) -> bool:
+    """Whether the asset that another row has, or had, may be what this version's upload stored."""
     sql = "SELECT size, destfolderid FROM files WHERE id = ?"
     size, folder = conn.execute(sql, (file_id,)).fetchone()
-    return bool(owner["size"] == size and owner["asset_folder"] in (None, "", folder))
+    same = owner["size"] == size and owner["asset_folder"] in (None, "", folder)
+    if owner["rests"]:
+        return bool(same and (md5 is None or owner["md5"] in (None, md5)))
+    return bool(same and owner["id_from"] != "answer")
 
 
 def _attempt_folder(conn: sqlite3.Connection, attempt_id: int) -> str:

@@ -112,6 +112,15 @@ def test_an_id_of_history_can_be_given_again(book):
     assert book.accept(book.queue(b"b"), "A").state is State.STORED
 
 
+@pytest.mark.parametrize(("size", "digest"), [(99, M1), (10, M2)])
+def test_an_id_of_history_is_not_believed_for_other_content(book, size, digest):
+    old = book.accept(book.queue(b"a"), "A", md5=M1)
+    book.queue(b"a", mtime=7)
+    assert book.by_id(old).state is State.SUPERSEDED
+    second = book.accept(book.queue(b"b", size=size), "A", md5=digest)
+    assert (second.state, second.reason, second.assetid) == (State.IN_DOUBT, "id_taken", None)
+
+
 def test_what_was_in_flight_at_a_crash_is_in_doubt_at_the_next_start(book):
     flying, resting = book.queue(b"a"), book.queue(b"b")
     book.begin(flying)
