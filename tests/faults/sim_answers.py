@@ -1,0 +1,52 @@
+"""The bytes of the simulated service's answers, and the real client that reads them.
+
+The forms are those that a live installation answered with; wherever it can, an answer quotes the key.
+"""
+
+import hashlib
+import json
+
+import httpx
+from pydantic import SecretStr
+
+from assetsync.service.client import HttpService, ServiceSettings
+
+KEY = "Sesam-0ffne-d1ch+/&"
+COLUMNS = ("id", "filename", "folder_id", "kind", "size", "md5hash", "responsecode", "totalassetscount", "calledwith")
+NO_KEY = "Login not valid! Check user API Key and ensure with your administrator that the user has permissions."
+PAGE = b"<html><body><h1>500</h1>java.lang.NullPointerException api_key=" + KEY.encode() + b"</body></html>"
+_ADDRESS = "http://127.0.0.1:1/dam"
+
+
+def client_over(transport: httpx.BaseTransport) -> HttpService:
+    """Give the real client over the simulated transport."""
+    settings = ServiceSettings(base_url=_ADDRESS, upload_url=f"{_ADDRESS}/index.cfm", api_key=SecretStr(KEY))
+    client = HttpService(settings)
+    client._transport.close()
+    client._transport = transport
+    return client
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest().upper()
+
+
+def xml(code: int, message: str, assetid: str = "") -> httpx.Response:
+    return response(xml_text(code, message, assetid), "application/xml;charset=UTF-8")
+
+
+def xml_text(code: int, message: str, assetid: str) -> bytes:
+    text = (
+        f"<Response><responsecode>{code}</responsecode><message>{message.replace('&', '&amp;')}</message>"
+        f"<assetid>{assetid}</assetid><filetype>doc</filetype></Response>"
+    )
+    return text.encode()
+
+
+def as_json(value: object) -> httpx.Response:
+    text = json.dumps(value, ensure_ascii=False).encode("latin-1", "replace")
+    return response(text, "application/json;charset=ISO-8859-1")
+
+
+def response(body: bytes, content_type: str, status: int = 200) -> httpx.Response:
+    return httpx.Response(status, stream=httpx.ByteStream(body), headers={"content-type": content_type})

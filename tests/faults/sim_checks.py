@@ -1,0 +1,134 @@
+"""What must hold after every step of a simulation, told from the service's side and from the ledger's.
+
+Nothing here is asked of the program: what was stored is known to the simulated service, what stood in the tree to its
+users. The promises I1 to I7 are named in `test_simulation`; what holds only at the end is `sim_end`'s.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from assetsync.ledger.rows import FileRow
+
+from .sim_answers import KEY, md5
+from .sim_service import Post, Stored
+from .sim_tree import CONTENTS, PATHS
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+_MOST_DOUBTS = 4 * 2 + 2
+
+
+class Violation(AssertionError):
+    """A promise that was not kept."""
+
+
+class Checks:
+    """The witnesses of one simulation."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        self._simulation = simulation
+        self.heard: list[str] = []
+        self._allowed: Counter[tuple[str, bytes]] = Counter()
+        self._stored: Counter[tuple[str, bytes]] = Counter()
+
+    def posted(self, post: Post) -> None:
+        """I2: a body leaves only for a version that is neither in doubt nor stored, after its intent is committed."""
+        rows = self._rows(
+            "SELECT f.state, f.assetid, (SELECT COUNT(*) FROM attempts o WHERE o.file_id = f.id AND o.id <> a.id"
+            " AND o.closed_at IS NULL) AS open FROM attempts a JOIN files f ON f.id = a.file_id WHERE a.boundary = ?",
+            post.boundary,
+        )
+        if len(rows) != 1:
+            raise Violation(f"I2: {post.name} leaves before its intent is committed")
+        state, assetid, other = rows[0]
+        if state != "sending" or assetid is not None or other:
+            raise Violation(f"I2: {post.name} is sent while it is {state}, asset {assetid}, {other} attempts open")
+
+    def made(self, asset: Stored) -> None:
+        """I2: no more whole copies than there were files of the content at once, or a person asked for."""
+        if not asset.whole:
+            return
+        key = (asset.folder, asset.content)
+        self._stored[key] += 1
+        most = self._simulation.files.most[key] + self._allowed[key] + self._untold(asset)
+        if self._stored[key] > most:
+            raise Violation(
+                f"I2: {asset.name} in {asset.folder} ({len(asset.content)} bytes) is stored {self._stored[key]} times"
+                f" by us, and {most} is the most there may be"
+            )
+
+    def _untold(self, asset: Stored) -> int:
+        """Count versions of which no digest is known on either side: one that was only touched may be sent again.
+
+        So it is with a large file on whose first upload the process died, where the service gives no MD5.
+        """
+        if self._simulation.variant.gives_md5:
+            return 0
+        sql = "SELECT COUNT(*) FROM files WHERE destfolderid = ? AND size = ? AND md5 IS NULL AND assetid IS NOT NULL"
+        return int(self._rows(sql, asset.folder, len(asset.content))[0][0])
+
+    def allow(self, row: FileRow) -> None:
+        """Note that a person wants another copy of a version."""
+        for content in CONTENTS:
+            if len(content) == row.size and row.md5 in (None, md5(content)):
+                self._allowed[row.destfolderid, content] += 1
+
+    def left_while_prepared(self, folder: str, content: bytes) -> None:
+        """Note that a file went away after a look and before its intent was committed: it is sent still.
+
+        Should an equal file have come elsewhere meanwhile, each of them is sent once.
+        """
+        self._allowed[folder, content] += 1
+
+    def truth_of(self, row: FileRow) -> str | None:
+        """Give the asset that is the version's, None where there is none, or `unknown` while that is not decided."""
+        service = self._simulation.service
+        # What is still on its way would belie a person who says that nothing came of it.
+        late = any(asset.folder == row.destfolderid for asset in service.late)
+        if row.md5 is None or late or self._simulation.baton.busy():
+            return "unknown"
+        equal = [a for a in service.shown() if a.folder == row.destfolderid and md5(a.content) == row.md5]
+        owned = self._simulation.site.edges.ledger.doubts.owned([a.id for a in equal])
+        free = [asset.id for asset in equal if asset.id not in owned or asset.id == row.assetid]
+        return free[0] if free else None
+
+    def always(self) -> None:
+        """I3 and I6, and what must be true of the ledger's rows after every step."""
+        simulation = self._simulation
+        service = simulation.service
+        held: dict[str, int] = {}
+        doubts = sending = 0
+        for row in self._rows(
+            "SELECT id, state, assetid, (SELECT COUNT(*) FROM attempts a WHERE a.file_id = f.id AND a.closed_at IS NULL"
+            " AND a.ended_at IS NULL) AS flying FROM files f WHERE state NOT IN ('superseded', 'gone')"
+        ):
+            doubts += row["state"] == "in_doubt"
+            sending += row["state"] == "sending"
+            if (row["state"] == "sending") != (row["flying"] == 1):
+                raise Violation(f"I2: row {row['id']} is {row['state']} with {row['flying']} attempts in flight")
+            assetid = row["assetid"]
+            if assetid is None:
+                continue
+            if assetid in held:
+                raise Violation(f"I3: {assetid} is held by two rows")
+            held[assetid] = row["id"]
+            if assetid not in service.assets and assetid not in service.given:
+                raise Violation(f"I3: {assetid} never came from the service")
+        if doubts > _MOST_DOUBTS + service.phantoms or sending > 2:
+            raise Violation(f"I6: {doubts} doubts, {sending} on their way")
+        if len(simulation.hints) > 2 * len(PATHS) or len(simulation.site.settling) > 2 * len(PATHS):
+            raise Violation("I6: hints or settling files pile up")
+
+    def secret(self) -> None:
+        """I5: the key stands in nothing that is logged or kept."""
+        simulation = self._simulation
+        kept = b"".join(path.read_bytes() for path in sorted(simulation.base.glob("ledger.db*")))
+        said = "\n".join([*self.heard, *simulation.trace])
+        for form in (KEY, quote(KEY, safe=""), quote(KEY)):
+            if form in said or form.encode() in kept:
+                raise Violation("I5: the API key is in the log or in the ledger")
+
+    def _rows(self, sql: str, *values: object):
+        return self._simulation.site.edges.ledger.store.rows(sql, *values)

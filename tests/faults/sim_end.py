@@ -1,0 +1,139 @@
+"""The end of a simulation: a fair, quiet time in which everything must come to rest, and what must hold then."""
+
+from typing import TYPE_CHECKING
+
+from assetsync.model import State
+
+from .sim_answers import md5
+from .sim_checks import Violation
+from .sim_tree import FOLDERS
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+_ROUNDS = 400
+_SCAN_EVERY = 6
+_RETRIES = (150, 250)
+_UNRESTED = (State.QUEUED, State.SENDING, State.IN_DOUBT, State.STORED)
+
+
+def quiet(simulation: "Simulation") -> None:
+    """Let nothing go wrong any more, release every brake, and let time pass until all is at rest.
+
+    I7: raises Violation when it does not come to rest.
+    """
+    service = simulation.service
+    service.speak_again()
+    service.plans.clear()
+    service.key_refused = False
+    service.broken_searches = 0
+    simulation.full_commits, simulation.crash_in = 0, -1
+    for fiber in list(simulation.baton.busy()):
+        while fiber.busy:
+            simulation.guarded(lambda f=fiber: f.resume(1_000), fiber.name)  # type: ignore[misc]
+    simulation.note("---- quiet from here on")
+    rested = 0
+    for number in range(_ROUNDS):
+        if simulation.site.brakes.pulled():
+            simulation.person("resume", {})
+        if number in _RETRIES:
+            # One file may wait for another that a person is asked about.
+            simulation.person("retry", {})
+        if number % _SCAN_EVERY == 0:
+            simulation.start("scan", simulation.scan, 1_000_000)
+        simulation.guarded(simulation.look, "look")
+        simulation.send_all()
+        simulation.start("read-back", simulation.read_back, 1_000_000)
+        simulation.checks.always()
+        rested = rested + 1 if _rests(simulation) else 0
+        # A scan lies within these rounds, and nothing came of it.
+        if rested > _SCAN_EVERY:
+            return
+        simulation.clock.advance(_pause(simulation))
+    left = [(r.path.decode(), r.state, r.reason, r.detail) for r in _all(simulation) if r.state in _UNRESTED]
+    raise Violation(f"I7: not at rest after {_ROUNDS} rounds: {left}, {simulation.site.gate.pause}")
+
+
+def _rests(simulation: "Simulation") -> bool:
+    simulation.service.settle()
+    unrested = any(row.state in _UNRESTED and row.wanted != "unmapped" for row in _all(simulation))
+    waits = len(simulation.site.settling) or simulation.site.brakes.pulled() or simulation.service.late
+    return not unrested and not waits
+
+
+def _pause(simulation: "Simulation") -> float:
+    """Give the time until something is due."""
+    site, clock = simulation.site, simulation.clock
+    ledger = site.edges.ledger
+    now = clock.now()
+    if site.gate.pause is not None:
+        return max(0.1, site.gate.pause.next_probe - clock.steady())
+    dues = [ledger.queue.next_due(), ledger.doubts.next_look(), ledger.assets.next_verify(), site.indexer.next_due()]
+    waits = [due - now for due in dues if due is not None]
+    settled = site.settling.next_due()
+    if settled is not None:
+        waits.append(settled - clock.steady())
+    waits = [wait for wait in waits if wait > 0]
+    return min(60.0, *waits, 60.0) + 0.01 if waits else 1.0
+
+
+def _all(simulation: "Simulation"):
+    return list(simulation.site.edges.ledger.reports.files(history=True))
+
+
+def judge(simulation: "Simulation") -> None:
+    """I1, I4 and I5 at the end, after an audit of every folder."""
+    simulation.clock.advance(simulation.service.habits.processing + 1.0)
+    simulation.guarded(simulation.audit, "audit")
+    rows = {row.path.decode(): row for row in _all(simulation) if row.wanted == "yes"}
+    held = simulation.files.held
+    if set(rows) != set(held):
+        raise Violation(f"I1: the tree holds {sorted(held)}, the ledger {sorted(rows)}")
+    assets = simulation.service.assets
+    for path, row in sorted(rows.items()):
+        if row.state is State.BLOCKED:
+            if not _justified(simulation, path, row):
+                raise Violation(f"I1: {path} is blocked for no reason: {row.reason}, {row.detail}")
+            continue
+        asset = assets.get(row.assetid or "")
+        if row.state is not State.VERIFIED or asset is None:
+            raise Violation(f"I1: {path} is {row.state} as {row.assetid}, which the service does not have")
+        # A service that refuses copies has it elsewhere, perhaps.
+        elsewhere = asset.folder != FOLDERS[path[0]] and not simulation.variant.refuses_copies
+        if asset.content != held[path] or elsewhere:
+            raise Violation(f"I1: {path} is verified as {asset.id}, which is other content or in another folder")
+        if row.md5 is not None and row.md5 != md5(asset.content):
+            raise Violation(f"I4: {path} is verified with another digest than {asset.id} has")
+    _all_explained(simulation)
+    simulation.checks.secret()
+
+
+def _justified(simulation: "Simulation", path: str, row) -> bool:
+    """Whether a person is asked for a reason that the simulation knows of."""
+    match row.reason:
+        case "empty_file":
+            return simulation.files.held[path] == b""
+        case "sidecar":
+            return path in simulation.files.bad_sidecars
+        case "resembles":
+            # The cut of an older version may be of the size of this one: without digests a person is asked.
+            return not simulation.variant.gives_md5
+        case "refused_as_duplicate":
+            return simulation.variant.refuses_copies
+        case "undecidable" | "unseen" | "unprocessed":
+            # The 24 hours of an asset that is not processed are told by the wall clock, which may have been set.
+            jumped = "24 hours" in row.detail and simulation.clock.jumped >= 80_000
+            return row.absences >= 4 or simulation.service.phantoms > 0 or jumped
+        case "crashes":
+            return row.crashes >= 5
+    return False
+
+
+def _all_explained(simulation: "Simulation") -> None:
+    """P2: whatever we made in the service is a file's, was a file's, or is listed with a word for it."""
+    ledger = simulation.site.edges.ledger
+    known = {row.assetid for row in _all(simulation)}
+    known |= {row[0] for row in ledger.store.rows("SELECT assetid FROM sightings WHERE why <> ''")}
+    for asset in simulation.service.shown():
+        if asset.post is not None and asset.id not in known:
+            raise Violation(f"I1: nothing explains {asset.id}, {len(asset.content)} bytes of {asset.name}")

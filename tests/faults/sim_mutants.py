@@ -1,0 +1,175 @@
+"""The protocol with one rule taken away at a time: what the simulation must be able to find.
+
+Each mutant replaces a function of the program while a schedule runs. What stands here is deliberately wrong.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from assetsync.core import outcome as core_outcome
+from assetsync.core.doubt import Grace
+from assetsync.flow.prepare import Preparer
+from assetsync.flow.resolve import Resolver
+from assetsync.flow.send import Feed
+from assetsync.ledger import doubts, schema
+from assetsync.ledger.queue import Queue
+from assetsync.ledger.store import Store
+from assetsync.model import Answer, Fault, Left, Outcome
+from assetsync.service import client
+
+Patch = pytest.MonkeyPatch
+
+
+def no_grace(patch: Patch) -> None:
+    """Believe the first look-up that shows nothing."""
+    patch.setattr(Grace, "over", lambda self, _seconds: bool(self.boot))
+
+
+def grace_from_the_attempt(patch: Patch) -> None:
+    """Let the grace run from the beginning of the attempt and not from its end."""
+    judge = Resolver._judge
+
+    def early(self, one, newest):
+        attempt = one.doubt.attempt
+        if attempt.grace_boot is None:
+            clock = self._clock
+            began = attempt.started_at - clock.now() + clock.steady()
+            grace = {"grace_boot": clock.boot(), "grace_first": began, "grace_last": one.span[0]}
+            one.doubt = replace(one.doubt, attempt=replace(attempt, **grace))
+        judge(self, one, newest)
+
+    patch.setattr(Resolver, "_judge", early)
+
+
+def a_gap_is_bridged(patch: Patch) -> None:
+    """Let a grace run on through a time in which nothing was answered."""
+    answered = Grace.answered
+
+    def bridging(self, started, ended, boot, grace, *, gap=None):
+        return answered(self, started, ended, boot, grace, gap=1e9 if gap is None else gap)
+
+    patch.setattr(Grace, "answered", bridging)
+
+
+def a_restart_keeps_the_grace(patch: Patch) -> None:
+    """Compare steady times of different boots."""
+    answered = Grace.answered
+
+    def across(self, started, ended, boot, grace, *, gap=None):
+        kept = (
+            replace(self, boot=boot, first=min(self.first, ended), last=min(self.last, started)) if self.boot else self
+        )
+        if self.boot and self.boot != boot:
+            kept = replace(kept, first=ended - grace, last=started)
+        return answered(kept, started, ended, boot, grace, gap=gap)
+
+    patch.setattr(Grace, "answered", across)
+
+
+def a_cut_is_unsent(patch: Patch) -> None:
+    """Take a body of which a part left for one that never left."""
+    read = core_outcome.read_silence
+
+    def believing(left, problem, **said):
+        return read(Left.NOTHING if left is Left.PART else left, problem, **said)
+
+    patch.setattr(client, "read_silence", believing)
+
+
+def a_cut_is_accepted(patch: Patch) -> None:
+    """Believe a success that came before the whole body had left."""
+    read = core_outcome.read_upload_answer
+    patch.setattr(client, "read_upload_answer", lambda reply, _left, **said: read(reply, Left.ALL, **said))
+
+
+def sent_again_after_5xx(patch: Patch) -> None:
+    """Take an error of the server for a refusal before anything was stored."""
+    read = core_outcome.read_upload_answer
+
+    def retrying(reply, left, **said):
+        if reply.status >= 500:
+            return Outcome(Answer.UNSENT, reason="http_status", detail="again", fault=Fault.SERVICE)
+        return read(reply, left, **said)
+
+    patch.setattr(client, "read_upload_answer", retrying)
+
+
+def no_ownership(patch: Patch) -> None:
+    """Adopt an asset that is another file's."""
+    patch.setattr(doubts.Doubts, "owned", lambda _self, _ids: set())
+    may_be_decided = doubts._may_be_decided
+
+    def always(conn, doubt, verdict):
+        return may_be_decided(conn, doubt, replace(verdict, assetid=None))
+
+    patch.setattr(doubts, "_may_be_decided", always)
+
+
+def no_exclusive_names(patch: Patch) -> None:
+    """Let several attempts of one name into one folder be open at once."""
+    whole = schema.statements
+
+    def without(script):
+        return [statement for statement in whole(script) if "attempts_open_name" not in statement]
+
+    patch.setattr(schema, "statements", without)
+    rows = Store.rows
+    exclusive = (
+        " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
+        "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
+    )
+    patch.setattr(Store, "rows", lambda self, sql, *values: rows(self, sql.replace(exclusive, ""), *values))
+    patch.setattr(Feed, "_next", lambda self: self._waiting.popleft() if self._waiting else None)
+
+
+def no_look_at_the_old_path(patch: Patch) -> None:
+    """Take an equal version over although its path still holds it."""
+    patch.setattr(Preparer, "_still_holds", lambda _self, _old: False)
+
+
+def the_intent_comes_late(patch: Patch) -> None:
+    """Let a crash forget what was on its way."""
+    from assetsync.core.states import Event
+    from assetsync.ledger.outcomes import Outcomes
+    from assetsync.ledger.rows import apply
+
+    def forgetful(self, now):
+        def work(conn):
+            flying = conn.execute("SELECT id FROM files WHERE state = 'sending'").fetchall()
+            for row in flying:
+                conn.execute("DELETE FROM attempts WHERE file_id = ? AND closed_at IS NULL", (row[0],))
+                apply(conn, row[0], Event.UNSENT, now)
+            return len(flying)
+
+        return self._store.write(work)
+
+    patch.setattr(Outcomes, "recover", forgetful)
+
+
+def history_may_be_damage(patch: Patch) -> None:
+    """Take the asset of a file as it was for a cut of what it has grown to."""
+    patch.setattr(doubts.Doubts, "history", lambda _self, _ids: {})
+
+
+def no_take_over(patch: Patch) -> None:
+    """Send what was moved, touched or restored once more."""
+    patch.setattr(Queue, "equals", lambda _self, _row, _md5: [])
+
+
+MUTANTS: tuple[Callable[[Patch], None], ...] = (
+    no_grace,
+    grace_from_the_attempt,
+    a_gap_is_bridged,
+    a_restart_keeps_the_grace,
+    a_cut_is_unsent,
+    a_cut_is_accepted,
+    sent_again_after_5xx,
+    no_ownership,
+    no_exclusive_names,
+    no_look_at_the_old_path,
+    the_intent_comes_late,
+    history_may_be_damage,
+    no_take_over,
+)

@@ -1,0 +1,229 @@
+"""Schedules: what a seed stands for, as a list of actions that can be run again, and made smaller when one fails."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .sim_service import LATEST, Habits
+from .sim_tree import PATHS, PLAIN
+
+
+class Action(NamedTuple):
+    """One thing that happens; `values` are all it needs, so that a list without others runs too."""
+
+    name: str
+    values: tuple = ()
+
+    def __str__(self) -> str:
+        return f"{self.name} {' '.join(str(value) for value in self.values)}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What stays the same in one run: the installation's habits, the configuration, and who else is about."""
+
+    settle: int = 0
+    sidecar_wait: int = 0
+    one_shot: bool = False
+    persons: bool = False
+    gives_md5: bool = True
+    reads_latin: bool = True
+    refuses_copies: bool = False
+    processing: float = 0.0
+    index_lag: float = 0.0
+    index_call: str = "adds"
+    pages: bool = False
+
+    def habits(self) -> Habits:
+        return Habits(
+            gives_md5=self.gives_md5,
+            refuses_copies=self.refuses_copies,
+            reads_latin=self.reads_latin,
+            processing=self.processing,
+            index_lag=self.index_lag,
+            index_call=self.index_call,
+            pages=self.pages,
+        )
+
+
+class Schedule(NamedTuple):
+    """One seed's run."""
+
+    variant: Variant
+    actions: tuple[Action, ...]
+
+
+_KINDS = (
+    "lost_before", "lost_after", "lost_after", "cut", "cut", "cut", "success_of_part", "page_before", "page_after",
+    "gateway_before", "gateway_after", "error_at_line", "half_answer", "unsound_id", "phantom", "used_id",
+    "unreachable", "accept", "accept",
+)  # fmt: skip
+
+
+def variant_of(rng: random.Random) -> Variant:
+    """Draw an installation and a configuration; no two rare things that only together cannot be told apart."""
+    gives_md5 = rng.random() < 0.85
+    return Variant(
+        settle=rng.choice((0, 0, 5)),
+        sidecar_wait=rng.choice((0, 0, 0, 10)),
+        one_shot=rng.random() < 0.5,
+        # `model`, assumptions 4 and 5: what nothing could tell from a late cut of ours does not come meanwhile.
+        persons=gives_md5 and rng.random() < 0.3,
+        gives_md5=gives_md5,
+        reads_latin=not gives_md5 or rng.random() < 0.7,
+        refuses_copies=rng.random() < 0.15,
+        processing=rng.choice((0.0, 0.0, 0.5, 4.0, 40.0)),
+        index_lag=rng.choice((0.0, 2.0, 70.0)),
+        index_call=rng.choice(("adds", "noop", "wipes")),
+        pages=rng.random() < 0.2,
+    )
+
+
+def schedule_of(seed: int, *, length: int = 70, twins: bool = False) -> Schedule:
+    """Give what a seed stands for; with `twins` two files of one name that go into one folder, and little else."""
+    rng = random.Random(seed)
+    variant = variant_of(rng)
+    # Without digests only the names tell assets apart: then each comes back as it was sent.
+    paths = rng.sample(PATHS if variant.gives_md5 else PLAIN, rng.choice((2, 3, 5, len(PLAIN))))
+    contents: Sequence[int] = range(7)
+    if twins or rng.random() < 0.1:
+        paths, contents = ["a/x.txt", "b/x.txt"], rng.choice(((0, 2), (4, 6), (2,), (6,)))
+    draw = _Drawing(rng, variant, paths, contents)
+    actions = [Action("file", ("write", path, rng.choice(contents))) for path in paths if rng.random() < 0.7]
+    actions.append(Action("scan", (1_000_000,)))
+    while len(actions) < length:
+        actions += draw.some()
+    return Schedule(variant, tuple(actions))
+
+
+class _Drawing:
+    """Draws actions; some come as a small group that makes sense together."""
+
+    def __init__(self, rng: random.Random, variant: Variant, paths: list[str], contents: Sequence[int]) -> None:
+        self._rng = rng
+        self._contents = contents
+        self._variant = variant
+        self._paths = paths
+
+    def some(self) -> list[Action]:
+        rng = self._rng
+        choice = rng.choices(
+            (
+                "send", "go", "read_back", "file", "plan", "scan", "hint", "wait", "live", "crash", "trouble", "person",
+                "doubt",
+            ),
+            (20, 18, 12, 12, 14, 6, 5, 5, 5, 4, 4, 3, 2),
+        )[0]  # fmt: skip
+        match choice:
+            case "send":
+                return [Action("send", (self._marks(),))]
+            case "go":
+                return [Action("go", (rng.randrange(4), self._marks()))]
+            case "read_back":
+                return [Action(rng.choice(("read_back",) * 7 + ("audit",)), (self._marks(),))]
+            case "scan":
+                return [Action("scan", (rng.choice((2, 1_000_000, 1_000_000)),))]
+            case "hint":
+                return [Action("hint")]
+            case "wait":
+                return [Action("wait", (rng.choice((0.3, 2.0, 5.0, 9.0, 30.0)),))]
+            case "live":
+                return [Action("live", (rng.choice((1, 3, 12, 25)),))]
+            case "crash":
+                return [Action("crash", (rng.randrange(8), rng.random() < 0.3))]
+        rest = {"file": self._file, "plan": self._plan, "trouble": self._trouble, "person": self._person}
+        return {**rest, "doubt": self._doubt}[choice]()
+
+    def _marks(self) -> int:
+        return self._rng.choice((0, 1, 1, 2, 3, 5, 1_000))
+
+    def _file(self) -> list[Action]:
+        rng = self._rng
+        verb = rng.choice((
+            "write", "write", "append", "replace", "touch", "rename", "rename", "link", "copy", "delete", "restore",
+            "sidecar",
+        ))  # fmt: skip
+        path = rng.choice(self._paths)
+        value: object = None
+        if verb == "write":
+            value = rng.choice(self._contents)
+        elif verb in ("rename", "link", "copy"):
+            value = rng.choice(self._paths)
+        elif verb == "sidecar":
+            value = rng.randrange(5)
+        group = [Action("file", (verb, path, value))]
+        if rng.random() < 0.5:
+            group.append(Action("hint"))
+        return group
+
+    def _plan(self) -> list[Action]:
+        if self._rng.random() < 0.2:
+            # Two that go wrong one right after the other.
+            return [*self._one_plan(), *self._one_plan(), Action("send", (1_000,)), Action("live", (1,))]
+        return self._one_plan()
+
+    def _one_plan(self) -> list[Action]:
+        rng = self._rng
+        late = rng.choice((0.0, 0.0, 1.0, 5.0, 12.0, LATEST))
+        kind = rng.choice(_KINDS)
+        if self._variant.persons and kind in ("cut", "success_of_part"):
+            late = 0.0
+        return [
+            Action("plan", (kind, rng.choice((0, 1, 2, 5, 8, 20, 50, 100, 101, 110, 170)), late, rng.random() < 0.5))
+        ]
+
+    def _doubt(self) -> list[Action]:
+        """Lose an answer for long, and let something happen to the grace while it runs."""
+        rng = self._rng
+        pause = Action("wait", (rng.choice((3.0, 12.0, 25.0)),))
+        disturbance = rng.choice((
+            [Action("silence", (True,)), pause, Action("speak")],
+            [Action("crash", (0, True)), pause],
+            [Action("jump", (rng.choice((-3_600.0, 60.0, 3_600.0)),))],
+            [pause],
+        ))  # fmt: skip
+        late = rng.choice((12.0, LATEST, LATEST))
+        return [
+            Action("plan", ("lost_after", 0, late, False)),
+            Action("send", (1_000,)),
+            Action("live", (rng.choice((1, 3, 6)),)),
+            *disturbance,
+            Action("live", (12,)),
+        ]
+
+    def _trouble(self) -> list[Action]:
+        rng = self._rng
+        kind = rng.choice(("jump", "disk_full", "silence", "silence", "speak", "key", "key_back", "break_searches"))
+        match kind:
+            case "jump":
+                return [Action("jump", (rng.choice((-86_400.0, -3_600.0, -60.0, 60.0, 3_600.0, 86_400.0)),))]
+            case "disk_full":
+                return [Action("disk_full", (rng.randrange(1, 6),))]
+            case "silence":
+                group = [Action("silence", (rng.random() < 0.5,))]
+                return [*group, Action("wait", (rng.choice((3.0, 25.0)),)), Action("speak")][: rng.choice((1, 3, 3))]
+            case "speak":
+                return [Action("speak")]
+            case "key":
+                return [Action("key", (True,))]
+            case "key_back":
+                return [Action("key", (False,))]
+        return [Action("break_searches", (rng.randrange(1, 4),))]
+
+    def _person(self) -> list[Action]:
+        rng = self._rng
+        path = rng.choice(self._paths)
+        kinds = ["resume", "retry", "settle_doubt"]
+        if self._variant.persons:
+            kinds += ["upload_by_hand", "upload_by_hand", "send_again"]
+        match rng.choice(kinds):
+            case "upload_by_hand":
+                return [Action("upload_by_hand", (path, rng.random() < 0.6))]
+            case "send_again":
+                return [Action("send_again", (path,))]
+            case "settle_doubt":
+                return [Action("settle_doubt", (path,))]
+            case "retry":
+                return [Action("retry")]
+        return [Action("resume")]

@@ -1,0 +1,360 @@
+"""The service of the simulation: a transport below the real HTTP client, with every way of the live service to fail.
+
+It answers the bytes of real requests with the bytes of real answers. What happens to each upload is a `Plan` that was
+armed before; what it stores late is stored within the grace, in time in which it does not hang (`model`, assumption 1).
+What may be concluded from all this is `sim_checks`'s.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+import httpx
+
+from .baton import Crash
+from .sim_answers import COLUMNS, KEY, NO_KEY, PAGE, as_json, md5, response, xml, xml_text
+from .sim_clock import SimClock
+
+GRACE = 20.0
+LATEST = 0.9 * GRACE
+"""Seconds after which nothing of a request that is over is stored any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What happens to one upload: a word, a number of bytes for cuts, seconds until it is stored, and a choice."""
+
+    kind: str = "accept"
+    at: int = 0
+    late: float = 0.0
+    flag: bool = False
+
+
+@dataclass(slots=True)
+class Stored:
+    """One asset; `post` is the boundary of our upload that made it, None for a person's."""
+
+    id: str
+    folder: str
+    name: str
+    content: bytes
+    shown_from: float
+    processed_from: float
+    indexed_from: float | None
+    post: str | None = None
+    whole: bool = True
+
+
+@dataclass(slots=True)
+class Post:
+    """One upload as it came in; `content` grows, `ended` when the client has gone."""
+
+    boundary: str
+    folder: str
+    name: str
+    size: int
+    plan: Plan
+    content: bytes = b""
+    closed: bool = False
+    stored: bool = False
+
+
+@dataclass(slots=True)
+class Habits:
+    """How this installation is, whatever is asked of it."""
+
+    gives_md5: bool = True
+    refuses_copies: bool = False
+    reads_latin: bool = True
+    processing: float = 0.0
+    index_lag: float = 0.0
+    index_call: str = "adds"
+    pages: bool = False
+
+
+class SimService(httpx.BaseTransport):
+    """The installation; `mark` is where a request may stand still, `note` where it tells what it does."""
+
+    def __init__(self, clock: SimClock, habits: Habits) -> None:
+        self._clock = clock
+        self.habits = habits
+        self.mark: Callable[[str], None] = lambda _place: None
+        self.note: Callable[[str], None] = lambda _line: None
+        self.arrived: Callable[[Post], None] = lambda _post: None
+        self.used_ids: Callable[[], list[str]] = list
+        self.made: Callable[[Stored], None] = lambda _asset: None
+        self.plans: deque[Plan] = deque()
+        self.broken_searches = 0
+        self.assets: dict[str, Stored] = {}
+        self.given: set[str] = set()
+        self.posts: list[Post] = []
+        self.late: list[Stored] = []
+        self.phantoms = 0
+        self.key_refused = False
+        self.silent_since: float | None = None
+        self.hangs = False
+        self._numbers = 0
+        self._wiped_at: float | None = None
+
+    # What the world does to it.
+
+    def fall_silent(self, *, hangs: bool) -> None:
+        self.silent_since = self._clock.true if self.silent_since is None else self.silent_since
+        self.hangs = hangs
+
+    def speak_again(self) -> None:
+        if self.silent_since is None:
+            return
+        self.settle()
+        silence = self._clock.true - self.silent_since
+        self.silent_since = None
+        if silence > GRACE / 2:
+            # What it had not done when it hung, it does afterwards.
+            for asset in self.late:
+                for name in ("shown_from", "processed_from", "indexed_from"):
+                    setattr(asset, name, (getattr(asset, name) or 0.0) + silence)
+
+    def person(self, folder: str, name: str, content: bytes) -> Stored:
+        asset = self._make(folder, name, content, 0.0)
+        self._keep(asset)
+        return asset
+
+    def settle(self) -> None:
+        """Let what was to be stored by now be stored."""
+        if self.silent_since is not None and self._clock.true - self.silent_since > GRACE / 2:
+            return
+        for asset in [a for a in self.late if a.shown_from <= self._clock.true]:
+            self.late.remove(asset)
+            self._keep(asset)
+
+    def shown(self) -> list[Stored]:
+        self.settle()
+        return list(self.assets.values())
+
+    # What the client asks of it.
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if self.silent_since is not None and not self.hangs:
+            raise httpx.ConnectError("connection refused", request=request)
+        if request.url.path.endswith("index.cfm"):
+            return self._upload(request)
+        return self._ask(request)
+
+    def _upload(self, request: httpx.Request) -> httpx.Response:
+        plan = self.plans.popleft() if self.plans else Plan()
+        if plan.kind == "unreachable":
+            raise httpx.ConnectError("connection refused", request=request)
+        stream = iter(request.stream)
+        self.mark("connected")
+        post = self._head(next(stream), int(request.headers["content-length"]), plan)
+        self.posts.append(post)
+        self.note(f"POST {post.name} → {post.folder}, {len(post.content)} of {post.size} bytes, {plan.kind}")
+        self.arrived(post)
+        try:
+            self.mark("first bytes")
+            if plan.kind == "success_of_part" and not post.closed:
+                self._store(post, post.content, 0.0)
+                return xml(0, "success", self._id_of(post))
+            if plan.kind == "cut" and not plan.flag and not post.closed:
+                return self._cut(post, request)
+            if plan.kind == "cut" and post.closed:
+                # All had come, and the client was still writing for all it knows.
+                post.content = post.content[: post.size]
+                return self._cut(post, request)
+            for piece in stream:
+                post.content += piece
+                self.mark("more bytes")
+                if plan.kind == "cut" and len(post.content) > post.size:
+                    post.closed, post.content = True, post.content[: post.size]
+                    return self._cut(post, request)
+            post.closed = True
+            post.content = post.content[: post.size]
+            self.mark("all bytes")
+            answer = self._answer(post, request)
+            self.mark("answered")
+        except Crash:
+            self._client_died(post)
+            raise
+        except (httpx.TransportError, AssertionError):
+            raise
+        except Exception:
+            # The body gave itself up: what had come is a cut upload.
+            self._store(post, post.content, plan.late)
+            raise
+        return answer
+
+    def _head(self, piece: bytes, length: int, plan: Plan) -> Post:
+        head, _, first = piece.partition(b"application/octet-stream\r\n\r\n")
+        boundary = head[2 : head.index(b"\r\n")].decode()
+        tail = len(f"\r\n--{boundary}--\r\n")
+        size = length - len(head) - len(b"application/octet-stream\r\n\r\n") - tail
+        fields = dict(re.findall(r'name="([^"]+)"\r\n\r\n(.*?)\r\n--', head.decode(), re.DOTALL))
+        name = re.findall(r'filename="([^"]*)"', head.decode())[-1]
+        post = Post(boundary, fields["destfolderid"], name, size, plan, first[:size])
+        post.closed = len(first) == size + tail
+        if fields["api_key"] != KEY:
+            raise AssertionError("the key did not come")
+        return post
+
+    def _cut(self, post: Post, request: httpx.Request) -> httpx.Response:
+        sent = post.content + (f"\r\n--{post.boundary}--\r\n".encode() if post.closed else b"")
+        self._store(post, sent[: post.plan.at % (len(sent) + 1)], post.plan.late)
+        raise httpx.ReadError("connection reset", request=request)
+
+    def _client_died(self, post: Post) -> None:
+        if post.stored:
+            return
+        plan = post.plan
+        if post.closed and not plan.flag:
+            self._store(post, post.content, plan.late)
+        elif plan.at:
+            self._store(post, post.content[: plan.at % (len(post.content) + 1)], plan.late)
+
+    def _answer(self, post: Post, request: httpx.Request) -> httpx.Response:
+        plan = post.plan
+        lost = httpx.ReadError("connection reset", request=request)
+        if self.silent_since is not None:
+            raise lost
+        if self.key_refused:
+            return xml(1, NO_KEY)
+        if self.habits.refuses_copies and self._has(post.content):
+            return xml(1, "File already exists in Razuna", post.name)
+        match plan.kind:
+            case "cut":
+                return self._cut(post, request)
+            case "lost_before":
+                raise lost
+            case "lost_after":
+                self._store(post, post.content, plan.late)
+                raise lost
+            case "page_before" | "page_after" | "gateway_before" | "gateway_after":
+                if plan.kind.endswith("after"):
+                    self._store(post, post.content, plan.late)
+                return response(PAGE, "text/html", 200 if "page" in plan.kind else 503)
+            case "error_at_line":
+                if plan.flag:
+                    self._store(post, post.content, plan.late)
+                return xml(1, f"Upload failed Error at line 404 of {KEY}")
+            case "half_answer":
+                self._store(post, post.content, plan.late)
+                whole = xml_text(0, "success", self._id_of(post))
+                return response(whole[: plan.at % len(whole)], "text/xml")
+            case "unsound_id":
+                self._store(post, post.content, plan.late)
+                return xml(0, "success", post.name)
+            case "phantom":
+                self.phantoms += 1
+                return xml(0, "success", self._new_id())
+            case "used_id" if self.used_ids():
+                if plan.flag:
+                    self._store(post, post.content, plan.late)
+                return xml(0, "success", self.used_ids()[plan.at % len(self.used_ids())])
+        self._store(post, post.content, min(plan.late, 3.0))
+        return xml(0, "success", self._id_of(post))
+
+    def _has(self, content: bytes) -> bool:
+        return any(a.content == content and a.processed_from <= self._clock.true for a in self.shown())
+
+    def _new_id(self) -> str:
+        self._numbers += 1
+        self.given.add(f"A{self._numbers:031d}")
+        return f"A{self._numbers:031d}"
+
+    def _id_of(self, post: Post) -> str:
+        every = [*self.assets.values(), *self.late]
+        found = next(asset.id for asset in every if asset.post == post.boundary)
+        self.given.add(found)
+        return found
+
+    def _make(self, folder: str, name: str, content: bytes, late: float) -> Stored:
+        self._numbers += 1
+        shown = self._clock.true + late
+        processed = shown + self.habits.processing
+        name = name if self.habits.reads_latin else name.encode("latin-1", "replace").decode("latin-1")
+        return Stored(
+            f"A{self._numbers:031d}", folder, name, content, shown, processed, processed + self.habits.index_lag
+        )
+
+    def _store(self, post: Post, content: bytes, late: float) -> None:
+        post.stored = True
+        if not content:
+            return
+        asset = self._make(post.folder, post.name, content, min(late, LATEST))
+        asset.post = post.boundary
+        asset.whole = len(content) == post.size
+        self.made(asset)
+        if late > 0:
+            self.late.append(asset)
+            self.note(f"  {asset.id[-3:]} ({len(content)} bytes) will be stored in {late:.1f} s")
+        else:
+            self._keep(asset)
+
+    def _keep(self, asset: Stored) -> None:
+        self.assets[asset.id] = asset
+        self.note(f"  {asset.id[-3:]} is stored: {asset.name} in {asset.folder}, {len(asset.content)} bytes")
+
+    def _ask(self, request: httpx.Request) -> httpx.Response:
+        method = request.url.params["method"]
+        said = request.url.query if request.method == "GET" else request.read()
+        form = {name: values[0] for name, values in parse_qs(said.decode()).items()}
+        self.mark("asked")
+        if self.silent_since is not None:
+            raise httpx.ReadTimeout("no answer", request=request)
+        if form["api_key"] != KEY or self.key_refused:
+            return as_json({"COLUMNS": ["responsecode", "message"], "DATA": [["1", NO_KEY]]})
+        if self.broken_searches:
+            self.broken_searches -= 1
+            return self._broken(request)
+        answer = self._index(form) if method == "searchIndex" else self._search(form)
+        self.mark("read")
+        return answer
+
+    def _broken(self, request: httpx.Request) -> httpx.Response:
+        if self.broken_searches % 3 == 0:
+            return response(PAGE, "text/html")
+        if self.broken_searches % 3 == 1:
+            return as_json({"message": f"database down {KEY}", "errorcode": "0"})
+        whole = next(iter(self._search({"searchfor": "%", "dbdirect": "true"}).stream))
+        return response(whole[: len(whole) - 3], "application/json")
+
+    def _index(self, form: dict[str, str]) -> httpx.Response:
+        ids = form["assetid"].split(",")
+        self.note(f"INDEX {' '.join(i[-3:] for i in ids)}")
+        now = self._clock.true
+        if self.habits.index_call == "wipes":
+            for asset in self.assets.values():
+                asset.indexed_from = None
+        if self.habits.index_call != "noop":
+            for asset in (self.assets[i] for i in ids if i in self.assets):
+                asset.indexed_from = now
+        return as_json({"responsecode": 0, "message": "Indexing successfully triggered"})
+
+    def _search(self, form: dict[str, str]) -> httpx.Response:
+        now = self._clock.true
+        found = [asset for asset in self.shown() if self._matches(asset, form, now)]
+        total = len(found)
+        if self.habits.pages:
+            start = int(form.get("startrow", "1"))
+            found = found[start - 1 : start - 1 + min(25, int(form.get("maxrows", "25")))]
+        said = form["searchfor"]
+        self.note(f"SEARCH {said if len(said) < 40 else len(said)} → {' '.join(a.id[-3:] for a in found)}")
+        return as_json({"COLUMNS": list(COLUMNS), "DATA": [self._row(a, now, total, said) for a in found]})
+
+    def _row(self, asset: Stored, now: float, total: int, said: str) -> list[object]:
+        done = asset.processed_from <= now
+        digest = md5(asset.content) if done and self.habits.gives_md5 else None
+        size = str(len(asset.content)) if done else "0"
+        return [asset.id, asset.name, asset.folder, "doc", size, digest, 0, total, said]
+
+    def _matches(self, asset: Stored, form: dict[str, str], now: float) -> bool:
+        if form.get("folderid") and asset.folder not in form["folderid"].split(","):
+            return False
+        said = form["searchfor"]
+        if form.get("dbdirect") == "true":
+            like = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in said)
+            return re.fullmatch(like, asset.name, re.IGNORECASE | re.DOTALL) is not None
+        if asset.indexed_from is None or asset.indexed_from > now:
+            return False
+        return said == "*" or asset.id in re.findall(r"id:([A-Za-z0-9-]+)", said)

@@ -1,0 +1,165 @@
+"""The simulated users: what they do to a real small tree, and which content stood where, and how often at once."""
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+from .sim_clock import SimClock
+
+FOLDERS = {"a": "F1", "b": "F1", "c": "F2"}
+"""Mappings and their folders of the service: two of one name may go into one of them."""
+
+PATHS = ("a/x.txt", "a/y.txt", "a/日.txt", "a/月.txt", "b/x.txt", "b/y.txt", "c/x.txt", "c/y.txt")
+PLAIN = tuple(path for path in PATHS if path.isascii())
+
+_LONG = bytes(range(32, 127)) * 2
+# Some begin others, some are of one size, some are longer than what the simulation reads whole (`SMALL`).
+CONTENTS = (b"alpha", b"bravo", b"alphabet", b"", _LONG[:100], _LONG[50:150], _LONG[:170])
+BEGINS = {0: 2, 4: 6}
+TWIN = {0: 1, 1: 0, 4: 5, 5: 4}
+SMALL, CHUNK = 32, 40
+
+SIDECARS = {0: "description: fine\n", 1: "description: [broken\n", 2: "unknown: key\n", 3: "keywords: [a, b]\n"}
+
+
+class Files:
+    """The tree as its users know it; `most` counts how many paths held a content at once, for each folder."""
+
+    def __init__(self, root: Path, clock: SimClock) -> None:
+        self.root = root
+        self._clock = clock
+        self._serial = 0
+        self.held: dict[str, bytes] = {}
+        self.most: Counter[tuple[str, bytes]] = Counter()
+        self._lost: dict[str, tuple[bytes, int]] = {}
+        self.bad_sidecars: set[str] = set()
+        for folder in FOLDERS:
+            (root / folder).mkdir()
+        # Never touched: a mapped folder that is suddenly empty pulls the brake, which is to happen in one of them.
+        for folder in ("a", "c"):
+            self.write(f"{folder}/anchor.txt", f"anchor of {folder}".encode())
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write in place: the inode stays."""
+        self._age(path)
+        full = self.root / path
+        full.write_bytes(content)
+        self._stamp(full)
+        self._changed(path, content)
+
+    def append(self, path: str) -> bool:
+        """Let a file grow by what stands behind it in a longer content."""
+        longer = {CONTENTS[a]: CONTENTS[b] for a, b in BEGINS.items()}.get(self.held.get(path, b"-"))
+        if longer is None:
+            return False
+        self.write(path, longer)
+        return True
+
+    def replace(self, path: str) -> bool:
+        """Put another file of the same size in its place."""
+        other = {CONTENTS[a]: CONTENTS[b] for a, b in TWIN.items()}.get(self.held.get(path, b"-"))
+        if other is None:
+            return False
+        full = self.root / path
+        beside = full.with_name(".new.part")
+        beside.write_bytes(other)
+        self._stamp(beside)
+        self._age(path)
+        beside.replace(full)
+        self._changed(path, other)
+        return True
+
+    def touch(self, path: str) -> bool:
+        if path not in self.held:
+            return False
+        self._age(path)
+        self._stamp(self.root / path)
+        return True
+
+    def rename(self, path: str, to: str) -> bool:
+        if path not in self.held or to == path:
+            return False
+        self._age(path)
+        self._age(to)
+        if path in self.held and to in self.held and (self.root / path).samefile(self.root / to):
+            return False
+        (self.root / path).rename(self.root / to)
+        self._changed(to, self.held.pop(path))
+        return True
+
+    def link(self, path: str, to: str) -> bool:
+        if path not in self.held or to in self.held:
+            return False
+        self._age(path)
+        (self.root / to).hardlink_to(self.root / path)
+        self._changed(to, self.held[path])
+        return True
+
+    def copy(self, path: str, to: str) -> bool:
+        if path not in self.held or to == path:
+            return False
+        if to in self.held and (self.root / path).samefile(self.root / to):
+            return False
+        self.write(to, self.held[path])
+        return True
+
+    def delete(self, path: str) -> bool:
+        if path not in self.held:
+            return False
+        self._age(path)
+        full = self.root / path
+        self._lost[path] = (self.held.pop(path), full.stat().st_mtime_ns)
+        full.unlink()
+        return True
+
+    def restore(self, path: str) -> bool:
+        """Bring back what was deleted last, with its old time, as from a backup."""
+        if path not in self._lost or path in self.held:
+            return False
+        content, mtime = self._lost[path]
+        self.write(path, content)
+        self._age(path)
+        os.utime(self.root / path, ns=(mtime, mtime))
+        return True
+
+    def sidecar(self, path: str, kind: int) -> bool:
+        """Let a sidecar come, change, or (4) go."""
+        full = self.root / f"{path}.yaml"
+        self.bad_sidecars.discard(path)
+        if kind in SIDECARS:
+            full.write_text(SIDECARS[kind])
+            self._stamp(full)
+            if kind in (1, 2):
+                self.bad_sidecars.add(path)
+            return True
+        if not full.exists():
+            return False
+        full.unlink()
+        return True
+
+    def _stamp(self, full: Path) -> None:
+        self._serial += 1
+        mtime = int(self._clock.now() * 1000) * 1_000_000 + self._serial
+        os.utime(full, ns=(mtime, mtime))
+
+    def _age(self, path: str) -> None:
+        """Wait until the disk's clock has moved on since the file's last change, so that the next one shows."""
+        try:
+            last = (self.root / path).stat().st_ctime_ns
+        except OSError:
+            return
+        probe = self.root.with_name("probe")
+        probe.touch()
+        while probe.stat().st_ctime_ns <= last:
+            time.sleep(0.001)
+            probe.touch()
+
+    def _changed(self, path: str, content: bytes) -> None:
+        self.held[path] = content
+        same = {other for other in self.held if other != path and (self.root / other).samefile(self.root / path)}
+        for other in same:
+            self.held[other] = content
+        now = Counter((FOLDERS[p[0]], c) for p, c in self.held.items())
+        for key, count in now.items():
+            self.most[key] = max(self.most[key], count)

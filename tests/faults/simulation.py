@@ -1,0 +1,315 @@
+"""The whole flow in simulated time, on one thread at a time: a real tree, a real ledger, the real client, no network.
+
+Senders, the read-back of stored assets and the scan are fibers: each stands still in the middle of its work while other
+things happen. A crash drops the site at any mark and any commit, and opens the ledger again. What happens is
+`sim_actions`'s, drawn by `sim_schedule`; what must hold is `sim_checks`'s.
+"""
+
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+
+from assetsync.config import SiteConfig, load_config
+from assetsync.errors import AssetsyncError, IllegalTransition, LedgerError, ServiceError, UsageError
+from assetsync.flow.hints import Hints, Looker
+from assetsync.flow.requests import carry_out
+from assetsync.flow.send import Step
+from assetsync.flow.trouble import describe
+from assetsync.ledger.ledger import open_ledger
+from assetsync.site import Site, build
+from assetsync.tree import body
+
+from .baton import Baton, Crash
+from .sim_answers import client_over
+from .sim_checks import Checks, Violation
+from .sim_clock import SimClock
+from .sim_schedule import Variant
+from .sim_service import GRACE, SimService
+from .sim_tree import CHUNK, FOLDERS, SMALL, Files
+
+WORKERS = 2
+DISK_FULL = "database or disk is full"
+
+
+class Writer:
+    """The ledger's write connection, with a mark before and after each commit."""
+
+    def __init__(self, connection: sqlite3.Connection, commit: Callable[[str], None]) -> None:
+        self._connection = connection
+        self._commit = commit
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def execute(self, sql: str, *values):
+        if sql != "COMMIT":
+            return self._connection.execute(sql, *values)
+        self._commit("before")
+        done = self._connection.execute(sql)
+        self._commit("after")
+        return done
+
+    def executemany(self, sql: str, values):
+        return self._connection.executemany(sql, values)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _in_turn(items: Iterator, *, depth: int) -> Generator:
+    """Stand in for the thread that reads ahead: what is read when must be the same in every run."""
+    yield from items
+
+
+@contextmanager
+def simulated_bodies():
+    """Let files of a few bytes be what files of many megabytes are: read and checked in pieces while they leave."""
+    kept = body.SMALL, body.CHUNK, body.ahead
+    body.SMALL, body.CHUNK, body.ahead = SMALL, CHUNK, _in_turn
+    try:
+        yield
+    finally:
+        body.SMALL, body.CHUNK, body.ahead = kept
+
+
+class Simulation:
+    """One run of one schedule; `trace` tells what happened."""
+
+    def __init__(self, base: Path, variant: Variant) -> None:
+        self.base = base
+        self.variant = variant
+        self.trace: list[str] = []
+        self.clock = SimClock()
+        self.clock.waited = lambda seconds: self.baton.mark() if seconds else self.baton.mark("scan")
+        (base / "root").mkdir(parents=True)
+        self.files = Files(base / "root", self.clock)
+        self.service = SimService(self.clock, variant.habits())
+        self.client = client_over(self.service)
+        self.baton = Baton((*(f"send-{n}" for n in range(WORKERS)), "read-back", "scan"))
+        self.checks = Checks(self)
+        self.service.mark = self._at
+        self.service.note = self.note
+        self.service.arrived = self.checks.posted
+        self.service.made = self.checks.made
+        self.service.used_ids = self._used_ids
+        self.config = self._config()
+        self.crash_in = -1
+        self.crash_reboots = False
+        self.full_commits = 0
+        self.commits = 0
+        self.bad_commit = (-1, "")
+        self.last_path = ""
+        self.prepared: dict[int, str] = {}
+        self.site: Site = self._open()
+
+    # Starting and stopping.
+
+    def _config(self) -> SiteConfig:
+        said = {
+            "site": "sim",
+            "root": str(self.base / "root"),
+            "ledger": str(self.base / "ledger.db"),
+            "service": {"base_url": "http://127.0.0.1:1/dam", "upload_url": "http://127.0.0.1:1/dam/index.cfm"},
+            "folders": [{"path": path, "destfolderid": folder} for path, folder in FOLDERS.items()],
+            "upload": {"workers": str(WORKERS), "doubt_grace": f"{GRACE:.0f}s"},
+            "watch": {"settle": f"{self.variant.settle}s", "sidecar_wait": f"{self.variant.sidecar_wait}s"},
+            "schedule": {"index": "60s", "verify": "60s"},
+        }
+        file = self.base / "site.yaml"
+        file.write_text(json.dumps(said))
+        return load_config(file, {})
+
+    def _open(self) -> Site:
+        ledger = open_ledger(self.config.ledger)
+        connection = ledger.store._writer
+        assert connection is not None
+        # What is simulated is the death of the process, not of the machine's disk.
+        connection.execute("PRAGMA synchronous=OFF")
+        ledger.store._writer = Writer(connection, self._commit)  # type: ignore[assignment]
+        site = build(self.config, ledger, self.client, self.clock, random.Random(ledger.start_no))
+        site.sender.patience = 30.0 if self.variant.one_shot else float("inf")
+        prepare = site.sender._preparer.prepare
+
+        def prepare_and_stand(row):
+            ready = prepare(row)
+            if ready is not None:
+                self.prepared[row.id] = row.path.decode()
+                try:
+                    self._at("prepared")
+                except BaseException:
+                    ready.file.close()
+                    raise
+                finally:
+                    del self.prepared[row.id]
+            return ready
+
+        site.sender._preparer.prepare = prepare_and_stand  # type: ignore[method-assign]
+        self.hints = Hints()
+        self.looker = Looker(site.edges, site.plan, site.looking, self.hints, site.sidecars)
+        self.site = site
+        now = self.clock.now()
+        ledger.outcomes.recover(now)
+        ledger.queue.release_folders(now)
+        return site
+
+    def die(self, *, reboot: bool, why: str) -> None:
+        """End the process where it stands and begin another."""
+        self.note(f"CRASH {why}{', the machine restarts' if reboot else ''}")
+        self.crash_in, self.full_commits = -1, 0
+        self.baton.kill()
+        self.site.edges.ledger.close()
+        if reboot:
+            self.clock.reboot()
+        self._open()
+
+    def close(self) -> None:
+        self.baton.close()
+        self.site.edges.ledger.close()
+        shutil.rmtree(self.base)
+
+    # Marks.
+
+    def note(self, line: str) -> None:
+        who = self.baton.running.name if self.baton.running else ""
+        self.trace.append(f"{self.clock.true:9.2f} {who:9} {line}")
+
+    def _at(self, place: str) -> None:
+        self._may_crash(place)
+        # A look-up that a sender makes (first contact) holds a lock: it stands still at no mark.
+        if place not in ("asked", "read") or (self.baton.running and self.baton.running.name == "read-back"):
+            self.baton.mark()
+
+    def _used_ids(self) -> list[str]:
+        """Give the ids that answers gave to files: those that a broken service may give again."""
+        sql = "SELECT assetid FROM files WHERE id_from = 'answer' AND state IN ('stored', 'verified') ORDER BY id"
+        return [row[0] for row in self.site.edges.ledger.store.rows(sql)]
+
+    def _commit(self, when: str) -> None:
+        if when == "before":
+            self.commits += 1
+            if self.full_commits > 0 or self.bad_commit == (self.commits, "fails"):
+                self.full_commits -= 1
+                self.note("the disk is full")
+                raise sqlite3.OperationalError(DISK_FULL)
+        if self.bad_commit == (self.commits, f"dies {when}"):
+            self.crash_in = 0
+        self._may_crash(f"{when} a commit")
+
+    def _may_crash(self, place: str) -> None:
+        if self.crash_in >= 0:
+            self.crash_in -= 1
+            if self.crash_in < 0:
+                self.note(f"  dies: {place}")
+                raise Crash
+
+    # The program's steps.
+
+    def guarded(self, what: Callable[[], object], name: str) -> bool:
+        """Run a step as the daemon's loops do; what nobody should see is a violation. False when the process died."""
+        try:
+            what()
+        except Crash:
+            self.die(reboot=self.crash_reboots, why=f"in {name}")
+            return False
+        except IllegalTransition as error:
+            raise Violation(f"an illegal transition in {name}: {error}") from error
+        except LedgerError as error:
+            if DISK_FULL not in str(error):
+                raise Violation(f"the ledger failed in {name}: {error}") from error
+            if self.variant.one_shot:
+                self.die(reboot=False, why=f"{name} ended with the disk full")
+                return False
+        except AssetsyncError as error:
+            raise Violation(f"an error nobody handles in {name}: {error!r}") from error
+        except (sqlite3.Error, LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise Violation(f"an error nobody foresaw in {name}: {error!r}") from error
+        return True
+
+    def start(self, name: str, work: Callable[[], object], marks: int) -> bool:
+        fiber = self.baton.fibers[name]
+        if fiber.busy:
+            return False
+        self.guarded(lambda: fiber.start(work, marks), name)
+        return True
+
+    def send(self, marks: int) -> bool:
+        """Let an idle sender begin; False when all are busy or nothing may be sent."""
+        idle = [f for f in self.baton.fibers.values() if f.name.startswith("send") and not f.busy]
+        if not idle or self.site.brakes.pulled():
+            return False
+        self.start(idle[0].name, self.site.sender.step, marks)
+        return True
+
+    def send_all(self) -> None:
+        """Let idle senders work until nothing more is due."""
+        sent: object = Step.WORKED
+        while sent is Step.WORKED:
+            idle = [f for f in self.baton.fibers.values() if f.name.startswith("send") and not f.busy]
+            if not idle or not self.send(1_000):
+                return
+            sent = None if idle[0].busy else idle[0].result
+
+    def read_back(self) -> None:
+        """Do what the daemon's reading loop does in a pass."""
+        site = self.site
+        try:
+            if site.gate.pause is not None:
+                if site.gate.probe_due():
+                    site.probe()
+                return
+            site.resolver.step()
+            site.indexer.step()
+            site.verifier.step()
+        except ServiceError as error:
+            reason, retry_after = describe(error)
+            site.gate.trouble(reason, str(error), retry_after)
+
+    def scan(self) -> None:
+        for reason in ("unreadable", "sidecar"):
+            self.site.edges.ledger.queue.retry_blocked(reason, self.clock.now())
+        self.site.scan()
+        while self.site.drift.step():
+            pass
+
+    def look(self) -> None:
+        self.looker.step(0)
+
+    def audit(self) -> None:
+        for folder in sorted(set(FOLDERS.values())):
+            try:
+                self.site.auditor.audit(folder)
+            except ServiceError as error:
+                self.note(f"audit: {error}")
+
+    def person(self, verb: str, argument: dict[str, object]) -> None:
+        try:
+            answer = carry_out(self.site.edges.ledger, self.client, self.clock, verb, argument)
+        except (UsageError, ServiceError) as error:
+            answer = str(error)
+        self.site.feed.clear()
+        self.note(f"PERSON {verb}: {answer}")
+
+
+@contextmanager
+def heard(simulation: Simulation):
+    """Put what the program logs into the trace, as words that are the same in every run."""
+
+    def keep(_logger, _method, event):
+        simulation.checks.heard.append(repr(event))
+        words = " ".join(f"{k}={event[k]}" for k in ("path", "reason", "assetid", "kind") if event.get(k) is not None)
+        simulation.note(f"  {event['event']} {words}")
+        raise structlog.DropEvent
+
+    kept = structlog.get_config()
+    structlog.configure(processors=[keep], wrapper_class=structlog.make_filtering_bound_logger(0))
+    try:
+        yield
+    finally:
+        structlog.configure(**kept)

@@ -1,0 +1,117 @@
+"""The whole flow in simulated time: thousands of schedules of faults, and none that loses a file or sends one twice.
+
+A seed stands for an installation of the service and a list of actions (`sim_schedule`): what users do to the tree, what
+becomes of each upload, crashes at any mark and any commit, full disks, clocks that jump, look-ups that come late. After
+it comes a quiet time, and then it is judged. What must hold:
+
+I1  Each file of the tree has exactly one undamaged asset, or is blocked with a reason that there is; whatever was made
+    in the service is a file's, was a file's, or is listed with a word for it.
+I2  No body leaves for a version that is in doubt or stored, and there are never more whole copies than there were files
+    of the content at once, except where a person asked for another.
+I3  Every id in the ledger came from the service, and no two live rows share one.
+I4  What is verified has the digest that is recorded.
+I5  The API key stands in no log line and in no byte of the ledger, though the service quotes it at every occasion.
+I6  Doubts, files on their way, hints and settling files stay within their bounds.
+I7  In a quiet time every file comes to rest, verified or blocked, and every attempt is decided.
+
+A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
+runs 10,000 schedules and searches for each mutant among them.
+"""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .sim_mutants import MUTANTS, a_restart_keeps_the_grace, no_exclusive_names
+from .sim_run import explain, failure, run, shrink
+from .sim_schedule import Action, Schedule, Variant, schedule_of
+
+DEFAULT = 20261121
+FIRST = int(os.environ.get("ASSETSYNC_SEED", DEFAULT))
+SHORT, LONG = 300, 10_000
+REACH = 400
+"""Within so many seeds a mutant must be found."""
+KNOWN = {
+    "no_grace": 20261121,
+    "grace_from_the_attempt": 20261180,
+    "a_gap_is_bridged": 20261256,
+    "a_restart_keeps_the_grace": 20261138,
+    "a_cut_is_unsent": 20261148,
+    "a_cut_is_accepted": 20261166,
+    "sent_again_after_5xx": 20261172,
+    "no_ownership": 20261127,
+    "no_exclusive_names": 20261958,
+    "no_look_at_the_old_path": 20261127,
+    "the_intent_comes_late": 20261133,
+    "history_may_be_damage": 20261203,
+    "no_take_over": 20261124,
+}
+"""A seed that finds the mutant: the search begins there, so that it is short while nothing has changed."""
+
+_TRACES = """
+import sys, hashlib
+sys.path.insert(0, {root!r})
+from tests.faults.sim_run import run
+from tests.faults.sim_schedule import schedule_of
+for seed in {seeds!r}:
+    print(hashlib.sha256("\\n".join(run(schedule_of(seed))).encode()).hexdigest())
+"""
+
+
+def test_no_schedule_loses_a_file_or_sends_one_twice(request: pytest.FixtureRequest):
+    count = LONG if request.config.getoption("--long") else SHORT
+    started = time.monotonic()
+    print(f"seeds {FIRST} to {FIRST + count - 1}")
+    for seed in range(FIRST, FIRST + count):
+        if failure(schedule_of(seed)) is not None:
+            pytest.fail(explain(seed))
+    print(f"{count:,} schedules in {time.monotonic() - started:.0f} s")
+
+
+def test_a_seed_is_the_same_schedule_with_the_same_trace_in_every_process():
+    seeds = range(FIRST, FIRST + 6)
+    here = [hashlib.sha256("\n".join(run(schedule_of(seed))).encode()).hexdigest() for seed in seeds]
+    program = _TRACES.format(root=str(Path(__file__).parents[2]), seeds=list(seeds))
+    there = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+    )
+    assert there.stdout.split() == here
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_without_this_rule_a_schedule_fails(mutant, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+    first = FIRST if request.config.getoption("--long") else KNOWN[mutant.__name__]
+    twins = mutant is no_exclusive_names
+    with monkeypatch.context() as patch:
+        mutant(patch)
+        seeds = range(first, first + (4 * REACH if twins else REACH))
+        found = next((seed for seed in seeds if failure(schedule_of(seed, twins=twins)) is not None), None)
+    assert found is not None
+    print(f"{mutant.__name__}: seed {found}, after {found - first}")
+    assert failure(schedule_of(found, twins=twins)) is None
+
+
+def test_a_schedule_that_fails_is_made_as_small_as_it_can_be():
+    needed = {Action("crash", (3, False)), Action("plan", ("cut", 5, 0.0, True))}
+    many = [Action("wait", (float(number),)) for number in range(40)]
+    whole = Schedule(Variant(), (*many[:7], *needed, *many[7:]))
+    assert set(shrink(whole, lambda tried: needed <= set(tried.actions)).actions) == needed
+
+
+def test_a_failing_seed_is_explained_by_its_smallest_schedule_and_its_trace(monkeypatch: pytest.MonkeyPatch):
+    a_restart_keeps_the_grace(monkeypatch)
+    said = explain(KNOWN["a_restart_keeps_the_grace"])
+    schedule, trace = said.split("trace:")
+    assert re.match(r"seed 20261138: I2: .* is stored 2 times", schedule)
+    assert len(schedule.splitlines()) < 15
+    assert "CRASH between two steps, the machine restarts" in trace
