@@ -1,0 +1,64 @@
+"""Every commit of a small run fails, or is the last thing that the process does: the next start converges.
+
+The run goes through first contact, uploads, a lost answer and its look-ups, a cut, a rename, a change and reading back.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from .sim_actions import Actions
+from .sim_end import judge, quiet
+from .sim_run import in_memory
+from .sim_schedule import Action, Variant
+from .simulation import Simulation, heard, simulated_bodies
+
+ALL = 1_000_000
+SCRIPT = (
+    Action("file", ("write", "a/x.txt", 2)),
+    Action("file", ("write", "b/x.txt", 2)),
+    Action("file", ("write", "c/y.txt", 6)),
+    Action("scan", (ALL,)),
+    Action("plan", ("lost_after", 0, 2.0, False)),
+    Action("plan", ("cut", 50, 0.0, False)),
+    Action("live", (8,)),
+    Action("file", ("rename", "a/x.txt", "a/y.txt")),
+    Action("file", ("write", "b/x.txt", 4)),
+    Action("scan", (ALL,)),
+    Action("live", (4,)),
+    Action("audit", (ALL,)),
+)
+
+
+@pytest.fixture
+def simulate(tmp_path_factory):
+    """Run the script with a commit that fails; gives the number of commits before the end of the script."""
+
+    def run(commit: int, how: str, *, one_shot: bool) -> int:
+        folder = Path(in_memory() or tmp_path_factory.getbasetemp()) / f"assetsync-writes-{id(run)}-{commit}-{how}"
+        with simulated_bodies():
+            simulation = Simulation(folder, Variant(one_shot=one_shot))
+            simulation.bad_commit = (commit, how)
+            try:
+                with heard(simulation):
+                    actions = Actions(simulation)
+                    for action in SCRIPT:
+                        actions.do(action)
+                    commits = simulation.commits
+                    quiet(simulation)
+                    judge(simulation)
+            finally:
+                simulation.close()
+        return commits
+
+    return run
+
+
+@pytest.mark.parametrize("one_shot", [True, False], ids=["reconcile", "daemon"])
+@pytest.mark.parametrize("how", ["fails", "dies before", "dies after"])
+def test_whichever_commit_goes_wrong_the_next_start_converges(simulate, how, one_shot):
+    total = simulate(-1, how, one_shot=one_shot)
+    assert total > 30
+    for commit in range(1, total + 1):
+        simulate(commit, how, one_shot=one_shot)
+    print(f"{how}: {total} commits")
