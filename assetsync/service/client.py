@@ -1,18 +1,15 @@
-"""The three operations over HTTP: the only module that knows httpx.
+"""The three operations over HTTP: with `connection` and `failures` beside it, all that knows httpx.
 
-It sends and maps what the transport raises, and decides nothing: what an upload's answer means is `core.outcome`'s,
+It sends, and decides nothing: what an upload's answer means is `core.outcome`'s,
 what search and index answers hold is read by `recordset` and `indexing`. No environment, no redirects, no cookies:
 requests go to the transport directly, which also keeps addresses out of httpx's own log lines.
 """
 
-import socket
-import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Any, Literal, TypeVar, cast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Literal, TypeVar, cast
 from urllib.parse import urlencode
-from weakref import WeakSet
 
 import httpx
 
@@ -30,12 +27,14 @@ from assetsync.errors import (
 )
 from assetsync.model import Answer, Body, Fault, Left, Outcome, SearchRequest, Sent, UploadRequest
 from assetsync.service.call import SEARCH_PATH, Call, Wire, index_call, search_call
+from assetsync.service.connection import Transport
+from assetsync.service.failures import TRANSPORT_ERRORS, broken, unreachable
 from assetsync.service.hiding import Hiding
 from assetsync.service.indexing import read_index_answer
 from assetsync.service.multipart import Sending, frame
 from assetsync.service.recordset import RecordStream
 from assetsync.service.refusal import refusal
-from assetsync.service.settings import RawAnswer, ServiceSettings, checked_url, retry_after_seconds, tls_context
+from assetsync.service.settings import RawAnswer, ServiceSettings, checked_url, retry_after_seconds
 
 __all__ = ["HttpService", "RawAnswer", "ServiceSettings", "Wire"]
 
@@ -51,12 +50,6 @@ STREAM_LIMIT = 2 * 1024**3
 _SLOWEST = 1024  # bytes a second that a stream must have brought on average, once it has taken read_timeout
 
 _FORM = "application/x-www-form-urlencoded"
-_SPARE_CONNECTIONS = 4  # for the scheduled look-ups beside the uploads
-# The live service closes after each answer; where a proxy keeps connections, an old one may be closed just as it is
-# used, and that costs a doubt.
-_KEEPALIVE_SECONDS = 2.0
-# UnicodeError: a host name that cannot be encoded passes through httpx as it is.
-_TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, UnicodeError)
 _HTTP_ERROR = 400
 _NOT_BY_POST = (400, 404, 405, 501)
 _HTTP_REDIRECT = 300
@@ -82,46 +75,16 @@ class HttpService:
         self._credential = settings.credential
         self._verb: Verb = "POST"
         self._verb_known = False
-        self._closed = False
         self._upload_url = httpx.URL(checked_url("service.upload_url", settings.upload_url))
         search_url = checked_url("service.base_url", settings.base_url).rstrip("/") + SEARCH_PATH
         self._search_url = httpx.URL(search_url)
         self._longest_answer = settings.read_timeout
-        context = tls_context(settings)
-        proxy = None
-        if settings.proxy:
-            address = httpx.URL(checked_url("service.proxy", settings.proxy))
-            proxy = httpx.Proxy(address, ssl_context=context if address.scheme == "https" else None)
-        connections = settings.connections + _SPARE_CONNECTIONS
-        self._transport = httpx.HTTPTransport(
-            verify=context,
-            trust_env=False,
-            http2=False,
-            limits=httpx.Limits(
-                max_connections=connections,
-                max_keepalive_connections=connections,
-                keepalive_expiry=_KEEPALIVE_SECONDS,
-            ),
-            proxy=proxy,
-        )
-        timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout)
-        self._streams: WeakSet[Any] = WeakSet()
-        self._extensions = {"timeout": timeout.as_dict(), "trace": self._note}
+        self._transport = Transport(settings)
         self._headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"assetsync/{__version__}"}
 
     def close(self) -> None:
         """Close every connection; requests that other threads have open end as unanswered, and no more are made."""
-        self._closed = True
-        for stream in list(self._streams):
-            # Closing a socket does not wake the thread that reads from it, shutting it down does.
-            with suppress(OSError):
-                socket.socket.shutdown(stream.get_extra_info("socket"), socket.SHUT_RDWR)
         self._transport.close()
-
-    def _note(self, event: str, info: Mapping[str, Any]) -> None:
-        """Keep each connection that comes about in mind, as long as it lives; called by the transport."""
-        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            self._streams.add(info["return_value"])
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file (interface section 4.3); what left is told by the body, the verdict by `core.outcome`.
@@ -142,8 +105,8 @@ class HttpService:
             sending.prepare()
             reply = self._post(url, framed.content_type, framed.length, _Stream(sending))
             outcome = read_upload_answer(reply, sending.left, redirectto=request.options.redirectto)
-        except _TRANSPORT_ERRORS as exc:
-            outcome = read_silence(sending.left, _unreachable(exc, url).message)
+        except TRANSPORT_ERRORS as exc:
+            outcome = read_silence(sending.left, unreachable(exc, url).message)
         except AssetsyncError as exc:
             # From the Body alone: nothing that reads an upload's answer raises.
             outcome = read_giving_up(sending.left, str(exc), changed=isinstance(exc, FileChanged))
@@ -240,8 +203,8 @@ class HttpService:
         url = self._search_url.copy_with(params=query)
         try:
             response = self._send(url, _FORM, len(form), httpx.ByteStream(form), verb=verb)
-        except _TRANSPORT_ERRORS as exc:
-            raise _unreachable(exc, url) from exc
+        except TRANSPORT_ERRORS as exc:
+            raise unreachable(exc, url) from exc
         try:
             _check_status(response)
             yield response
@@ -251,18 +214,13 @@ class HttpService:
     def _send(
         self, url: httpx.URL, content_type: str, length: int, stream: httpx.SyncByteStream, *, verb: Verb = "POST"
     ) -> httpx.Response:
-        """Send one request and read the head of its answer.
-
-        Where a write fails, the transport still reads the answer that may have come early: an explicit refusal counts.
-        """
+        """Send one request and read the head of its answer."""
         headers = {
             "Host": url.netloc.decode("ascii"),
             **self._headers,
             **({} if verb == "GET" else {"Content-Type": content_type, "Content-Length": str(length)}),
         }
-        if self._closed:
-            raise httpx.ConnectError("the client was closed")
-        request = httpx.Request(verb, url, headers=headers, stream=stream, extensions=self._extensions)
+        request = httpx.Request(verb, url, headers=headers, stream=stream, extensions=self._transport.extensions)
         return self._transport.handle_request(request)
 
     def _bounded(self, response: httpx.Response, limit: int) -> bytes:
@@ -282,8 +240,8 @@ class HttpService:
     def _whole(self, response: httpx.Response, limit: int) -> bytes:
         try:
             body = self._bounded(response, limit)
-        except _TRANSPORT_ERRORS as exc:
-            raise _broken(exc, response) from exc
+        except TRANSPORT_ERRORS as exc:
+            raise broken(exc, response) from exc
         if len(body) > limit:
             raise BadAnswer(f"the answer is longer than {limit} bytes")
         return body
@@ -332,8 +290,8 @@ def _chunks(response: httpx.Response, patience: float) -> Iterator[bytes]:
         began = time.monotonic()
         try:
             chunk = next(chunks, None)
-        except _TRANSPORT_ERRORS as exc:
-            raise _broken(exc, response) from exc
+        except TRANSPORT_ERRORS as exc:
+            raise broken(exc, response) from exc
         if chunk is None:
             return
         waited += time.monotonic() - began
@@ -343,48 +301,3 @@ def _chunks(response: httpx.Response, patience: float) -> Iterator[bytes]:
         if length > STREAM_LIMIT:
             raise BadAnswer(f"the answer is longer than {STREAM_LIMIT} bytes")
         yield chunk
-
-
-def _broken(exc: Exception, response: httpx.Response) -> ServiceError:
-    """Make the error for an answer that began and did not end."""
-    if isinstance(exc, httpx.TimeoutException):
-        return ServiceUnreachable(
-            f"the service stopped in the middle of its answer (HTTP status {response.status_code})"
-        )
-    return BadAnswer("the connection ended in the middle of the answer", hint="it is asked again later")
-
-
-def _unreachable(exc: Exception, url: httpx.URL) -> ServiceUnreachable:
-    """Make the error for a request without an answer; it names host and port, and nothing else of the address."""
-    where = url.netloc.decode("ascii").rpartition("@")[2]
-    causes = _causes(exc)
-    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
-        return ServiceUnreachable(
-            f"the TLS certificate of {where} is not trusted", hint="name its authority's file as service.ca_file"
-        )
-    if any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return ServiceUnreachable(f"no TLS connection with {where} came about", hint="check scheme and port")
-    if isinstance(exc, UnicodeError) or any(isinstance(cause, socket.gaierror) for cause in causes):
-        return ServiceUnreachable(f"the name of {where} could not be resolved", hint="check the address and the DNS")
-    if isinstance(exc, httpx.PoolTimeout):
-        return ServiceUnreachable(f"every connection to {where} stayed in use")
-    if isinstance(exc, httpx.ConnectTimeout):
-        return ServiceUnreachable(f"{where} did not accept a connection in time")
-    if isinstance(exc, httpx.TimeoutException):
-        return ServiceUnreachable(f"{where} did not answer in time")
-    if isinstance(exc, httpx.ProxyError):
-        return ServiceUnreachable(f"the proxy gave no connection to {where}", hint="check service.proxy")
-    if isinstance(exc, httpx.ConnectError):
-        return ServiceUnreachable(f"{where} could not be connected to", hint="check that the service runs")
-    if isinstance(exc, httpx.RemoteProtocolError):
-        return ServiceUnreachable(f"{where} closed the connection without a sound HTTP answer")
-    return ServiceUnreachable(f"the connection to {where} broke")
-
-
-def _causes(exc: BaseException) -> list[BaseException]:
-    causes: list[BaseException] = []
-    step: BaseException | None = exc
-    while step is not None and step not in causes:
-        causes.append(step)
-        step = step.__cause__ or step.__context__
-    return causes

@@ -1,0 +1,219 @@
+"""Connections to the service: a transport for httpx that sends a request in few writes and waits for no head for ever.
+
+It keeps the pool, the sockets and the time limits, and raises httpx's errors; what they mean for a person is for
+`failures`, what is sent and read for `client`. Under it is httpcore, the engine of httpx's own transport, which gives
+no way to a connection's writes.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+from weakref import WeakSet
+
+import httpcore
+import httpx
+
+from assetsync.service.settings import ServiceSettings, checked_url, tls_context
+
+SPARE_CONNECTIONS = 4
+"""For the scheduled look-ups beside the uploads."""
+
+# The live service closes after each answer; where a proxy keeps connections, an old one may be closed just as it is
+# used, and that costs a doubt.
+_KEEPALIVE_SECONDS = 2.0
+_HEAD_LIMIT = 64 * 1024
+
+
+class Stream(httpcore.NetworkStream):
+    """One connection, over the stream that does the work; used by one request at a time.
+
+    The head of a request waits for the first piece of its body and leaves with it in one write. The head of an answer
+    must have come `patience` seconds after it was first waited for, however many bytes drip in meanwhile; `head_came`
+    ends that.
+    """
+
+    def __init__(self, under: httpcore.NetworkStream, patience: float, born: Callable[["Stream"], None]) -> None:
+        self._under = under
+        self._patience = patience
+        self._born = born
+        self._held = b""
+        self._sending = False
+        self._head_until: float | None = None
+        born(self)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send all of it, or keep the head of a request for the write that follows."""
+        if not self._sending:
+            self._sending = True
+            self._head_until = None
+            if len(buffer) < _HEAD_LIMIT:
+                self._held = buffer
+                return
+        if self._held:
+            buffer, self._held = self._held + buffer, b""
+        if buffer:
+            self._under.write(buffer, timeout)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Receive some bytes; raises httpcore.ReadTimeout also for a head that takes too long in all."""
+        if self._sending:
+            self._sending = False
+            self._head_until = time.monotonic() + self._patience
+            if self._held:
+                held, self._held = self._held, b""
+                self._under.write(held, timeout)
+        if self._head_until is not None:
+            left = self._head_until - time.monotonic()
+            if left <= 0:
+                raise httpcore.ReadTimeout("the head of the answer took too long")
+            timeout = left if timeout is None else min(timeout, left)
+        return self._under.read(max_bytes, timeout)
+
+    def head_came(self) -> None:
+        """Say that what comes now is the answer's body, which may take its time."""
+        self._head_until = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._under.close()
+
+    def shut(self) -> None:
+        """End the connection from another thread."""
+        # Closing a socket does not wake the thread that reads from it, shutting it down does.
+        with suppress(OSError):
+            socket.socket.shutdown(self._under.get_extra_info("socket"), socket.SHUT_RDWR)
+
+    def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> "Stream":
+        """Go on under TLS."""
+        return Stream(self._under.start_tls(ssl_context, server_hostname, timeout), self._patience, self._born)
+
+    def get_extra_info(self, info: str) -> Any:
+        """Tell what the stream under it knows."""
+        return self._under.get_extra_info(info)
+
+
+class _Backend(httpcore.SyncBackend):
+    """Connects over TCP, and keeps each connection in mind as long as it lives."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self.streams: WeakSet[Stream] = WeakSet()
+
+    def connect_tcp(self, *args: Any, **kwargs: Any) -> Stream:
+        """Open one connection."""
+        return Stream(super().connect_tcp(*args, **kwargs), self._patience, self.streams.add)
+
+
+class Transport(httpx.BaseTransport):
+    """A pool of connections as httpx takes it; no environment, no redirects, no cookies. Safe to share."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        """Open no connection yet. Raises ConfigError for settings that cannot work."""
+        self._backend = _Backend(settings.read_timeout)
+        self._pool = _pool(settings, self._backend)
+        self._closed = False
+        timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout)
+        self.extensions: dict[str, Any] = {"timeout": timeout.as_dict()}
+        """What each request carries: the limits of its waits in seconds."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and read the head of its answer; raises httpx's errors.
+
+        Where a write fails, the answer that may have come early is still read: an explicit refusal counts.
+        """
+        if self._closed:
+            raise httpx.ConnectError("the client was closed")
+        url = request.url
+        address = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        sent = httpcore.Request(
+            request.method,
+            address,
+            headers=request.headers.raw,
+            content=cast("httpx.SyncByteStream", request.stream),
+            extensions=request.extensions,
+        )
+        with _as_httpx():
+            found = self._pool.handle_request(sent)
+        connection = found.extensions.get("network_stream")
+        # Another one stands there when an answer claims to have changed the protocol.
+        if isinstance(connection, Stream):
+            connection.head_came()
+        stream = _Answer(cast("Iterable[bytes]", found.stream), found.close)
+        return httpx.Response(found.status, headers=found.headers, stream=stream)
+
+    def close(self) -> None:
+        """Close every connection; requests that other threads have open end as unanswered, and no more are made."""
+        self._closed = True
+        for stream in list(self._backend.streams):
+            stream.shut()
+        self._pool.close()
+
+
+class _Answer(httpx.SyncByteStream):
+    """The body of an answer on its way in."""
+
+    def __init__(self, pieces: Iterable[bytes], close: Callable[[], None]) -> None:
+        self._pieces = pieces
+        self._close = close
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _as_httpx():
+            yield from self._pieces
+
+    def close(self) -> None:
+        self._close()
+
+
+def _pool(settings: ServiceSettings, backend: _Backend) -> httpcore.ConnectionPool:
+    context = tls_context(settings)
+    connections = settings.connections + SPARE_CONNECTIONS
+    shared: dict[str, Any] = {
+        "ssl_context": context,
+        "max_connections": connections,
+        "max_keepalive_connections": connections,
+        "keepalive_expiry": _KEEPALIVE_SECONDS,
+        "network_backend": backend,
+    }
+    if not settings.proxy:
+        return httpcore.ConnectionPool(**shared)
+    proxy = httpx.Proxy(httpx.URL(checked_url("service.proxy", settings.proxy)))
+    url = proxy.url
+    return httpcore.HTTPProxy(
+        httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+        proxy_auth=proxy.raw_auth,
+        proxy_ssl_context=context if url.scheme == "https" else None,
+        **shared,
+    )
+
+
+_ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
+    (httpcore.ConnectTimeout, httpx.ConnectTimeout),
+    (httpcore.ReadTimeout, httpx.ReadTimeout),
+    (httpcore.WriteTimeout, httpx.WriteTimeout),
+    (httpcore.PoolTimeout, httpx.PoolTimeout),
+    (httpcore.ConnectError, httpx.ConnectError),
+    (httpcore.ReadError, httpx.ReadError),
+    (httpcore.WriteError, httpx.WriteError),
+    (httpcore.ProxyError, httpx.ProxyError),
+    (httpcore.UnsupportedProtocol, httpx.UnsupportedProtocol),
+    (httpcore.LocalProtocolError, httpx.LocalProtocolError),
+    (httpcore.RemoteProtocolError, httpx.RemoteProtocolError),
+    # Raised by no part of httpcore today: its own families.
+    (httpcore.TimeoutException, httpx.TimeoutException),
+    (httpcore.NetworkError, httpx.NetworkError),
+    (httpcore.ProtocolError, httpx.ProtocolError),
+)
+
+
+@contextmanager
+def _as_httpx() -> Iterator[None]:
+    """Turn the engine's errors into httpx's of the same name."""
+    try:
+        yield
+    except Exception as exc:
+        known = next((ours for theirs, ours in _ERRORS if isinstance(exc, theirs)), None)
+        if known is None:
+            raise
+        raise known(str(exc)) from exc

@@ -1,0 +1,57 @@
+"""What a request without a sound answer means, as errors for a person; of an address they name host and port alone."""
+
+import socket
+import ssl
+
+import httpx
+
+from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
+
+# UnicodeError: a host name that cannot be encoded passes through httpx as it is.
+TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, UnicodeError)
+"""Everything that a transport raises by itself."""
+
+
+def broken(exc: Exception, response: httpx.Response) -> ServiceError:
+    """Make the error for an answer that began and did not end."""
+    if isinstance(exc, httpx.TimeoutException):
+        return ServiceUnreachable(
+            f"the service stopped in the middle of its answer (HTTP status {response.status_code})"
+        )
+    return BadAnswer("the connection ended in the middle of the answer", hint="it is asked again later")
+
+
+def unreachable(exc: Exception, url: httpx.URL) -> ServiceUnreachable:
+    """Make the error for a request without an answer; it names host and port, and nothing else of the address."""
+    where = url.netloc.decode("ascii").rpartition("@")[2]
+    causes = _causes(exc)
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+        return ServiceUnreachable(
+            f"the TLS certificate of {where} is not trusted", hint="name its authority's file as service.ca_file"
+        )
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return ServiceUnreachable(f"no TLS connection with {where} came about", hint="check scheme and port")
+    if isinstance(exc, UnicodeError) or any(isinstance(cause, socket.gaierror) for cause in causes):
+        return ServiceUnreachable(f"the name of {where} could not be resolved", hint="check the address and the DNS")
+    if isinstance(exc, httpx.PoolTimeout):
+        return ServiceUnreachable(f"every connection to {where} stayed in use")
+    if isinstance(exc, httpx.ConnectTimeout):
+        return ServiceUnreachable(f"{where} did not accept a connection in time")
+    if isinstance(exc, httpx.TimeoutException):
+        return ServiceUnreachable(f"{where} did not answer in time")
+    if isinstance(exc, httpx.ProxyError):
+        return ServiceUnreachable(f"the proxy gave no connection to {where}", hint="check service.proxy")
+    if isinstance(exc, httpx.ConnectError):
+        return ServiceUnreachable(f"{where} could not be connected to", hint="check that the service runs")
+    if isinstance(exc, httpx.RemoteProtocolError):
+        return ServiceUnreachable(f"{where} closed the connection without a sound HTTP answer")
+    return ServiceUnreachable(f"the connection to {where} broke")
+
+
+def _causes(exc: BaseException) -> list[BaseException]:
+    causes: list[BaseException] = []
+    step: BaseException | None = exc
+    while step is not None and step not in causes:
+        causes.append(step)
+        step = step.__cause__ or step.__context__
+    return causes

@@ -1,0 +1,84 @@
+"""How requests leave and heads of answers are waited for, over real sockets."""
+
+import threading
+import time
+
+import pytest
+
+from assetsync.errors import ServiceError, ServiceUnreachable
+from assetsync.model import Answer, SearchRequest
+
+SUCCESS = b"<Response><responsecode>0</responsecode><message>success</message><assetid>A1</assetid></Response>"
+
+
+def dripping(wire_tools, gone):
+    """Give a script that sends a byte of an endless head every so often, until the other side has gone."""
+
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        try:
+            while True:
+                conn.sendall(b"x")
+                time.sleep(0.05)
+        except OSError:
+            gone.set()
+
+    return script
+
+
+def test_a_head_that_drips_in_for_ever_is_doubt_after_the_read_timeout(
+    serve, connect, make_body, make_request, wire_tools
+):
+    gone = threading.Event()
+    client = connect(serve(dripping(wire_tools, gone)).port, read_timeout=0.4)
+    sent = client.upload(make_request(), make_body(b"x"))
+    assert sent.outcome.answer is Answer.DOUBT
+    assert gone.wait(10), "the connection was closed"
+
+
+def test_a_head_of_a_search_that_drips_in_for_ever_is_unreachable(serve, connect, wire_tools):
+    gone = threading.Event()
+    client = connect(serve(dripping(wire_tools, gone)).port, read_timeout=0.4)
+    with pytest.raises(ServiceUnreachable, match="did not answer in time"), client.search(SearchRequest("x")):
+        pass
+    assert gone.wait(10)
+
+
+def test_a_body_may_take_longer_than_the_head_may(serve, connect, wire_tools):
+    rows = b",".join(b'["A%d","F"]' % number for number in range(1000))
+    answer = b'{"COLUMNS":["id","folder_id"],"DATA":[' + rows + b"]}"
+
+    def script(conn):
+        wire_tools.request(conn)
+        whole = wire_tools.http(answer, "application/json")
+        for start in range(0, len(whole), 2000):
+            conn.sendall(whole[start : start + 2000])
+            time.sleep(0.15)
+
+    with connect(serve(script).port, read_timeout=0.5).search(SearchRequest("x")) as found:
+        assert len(list(found)) == 1000
+
+
+def test_a_small_request_leaves_whole_in_one_write(serve, connect, make_body, make_request, wire_tools):
+    came = []
+
+    def script(conn):
+        came.append(conn.recv(1 << 20))
+        conn.sendall(wire_tools.http(SUCCESS))
+
+    sent = connect(serve(script).port).upload(make_request(), make_body(b"x" * 5000))
+    assert sent.outcome.answer is Answer.ACCEPTED
+    assert came[0].startswith(b"POST ")
+    assert came[0].endswith(b"--\r\n")
+
+
+def test_an_answer_that_claims_another_protocol_is_none(serve, connect, make_body, make_request, wire_tools):
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+
+    client = connect(serve(script).port)
+    assert client.upload(make_request(), make_body(b"x")).outcome.answer is Answer.DOUBT
+    with pytest.raises(ServiceError), client.search(SearchRequest("x")):
+        pass
