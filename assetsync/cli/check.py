@@ -8,6 +8,7 @@ from assetsync.cli.entry import NO_SERVICE, OK, USAGE
 from assetsync.cli.findings import Level, Where, look
 from assetsync.cli.given import CONFIG_HELP, with_json
 from assetsync.cli.output import write, write_json
+from assetsync.cli.telling import look_at_notify
 from assetsync.log import redact
 from assetsync.shown import printable
 
@@ -18,8 +19,9 @@ _SIGNS = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
 @click.option(
     "--config", "-c", "path", required=True, metavar="FILE", type=click.Path(path_type=Path), help=CONFIG_HELP
 )
+@click.option("--notify", is_flag=True, help="Send a test message to notify.webhook and notify.command too.")
 @with_json("Print one object.")
-def command(path: Path, *, as_json: bool) -> int:
+def command(path: Path, *, notify: bool, as_json: bool) -> int:
     """Try everything that a run needs, and say for each finding what mends it; changes nothing.
 
     Looks at the configuration, the API key, the tree and its folders, the limits of the watcher, the ledger, and asks
@@ -28,9 +30,10 @@ def command(path: Path, *, as_json: bool) -> int:
     \b
     Examples:
       assetsync check --config /etc/assetsync/hq.yaml
+      assetsync check --config hq.yaml --notify      # does a message reach you?
       assetsync check --config hq.yaml --json | jq '.findings[] | select(.level != "ok")'
     """
-    found = list(look(path))
+    found = [*look(path), *look_at_notify(path, send=notify)]
     errors = {finding.where for finding in found if finding.level is Level.ERROR}
     if as_json:
         findings = [

@@ -24,6 +24,7 @@ from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file_warning
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, log_uncaught
+from assetsync.notices.news import tell_once
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.shown import printable
 from assetsync.site import Site, build, make_tree
@@ -97,6 +98,8 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
             log_uncaught()
             site = build(config, ledger, service, clock, random.SystemRandom())
             report = dry_run(site) if only_look else Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
+        if not (only_look or report.interrupted):
+            tell_once(site, os.environ)
         if as_json:
             write_json({key: getattr(report, key) for key in KEYS})
         else:

@@ -4,6 +4,7 @@ Main thread: signals, the watchdog, the line of status. Each loop does one kind 
 what is due is in the ledger. An error that nobody foresaw ends the process: a restart is safe by design.
 """
 
+import os
 import random
 import threading
 from collections.abc import Callable
@@ -15,16 +16,19 @@ from pydantic import SecretStr
 
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
+from assetsync.core.notices import Teller
 from assetsync.daemon.alive import AliveService
 from assetsync.daemon.loops import Loop, Pulse
 from assetsync.daemon.notify import Notifier
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.signals import RELOAD, STOP, Signals
 from assetsync.daemon.work import Work
-from assetsync.errors import LedgerDamaged, LedgerError
+from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.log import log_uncaught
 from assetsync.model import State
+from assetsync.notices.facts import Facts
+from assetsync.notices.news import News, Outlet, senders
 from assetsync.site import Site, build, make_service
 
 log = structlog.get_logger()
@@ -32,6 +36,7 @@ log = structlog.get_logger()
 _LIMIT = 15.0
 _STOP_PATIENCE = 30.0
 _CUT_PATIENCE = 5.0
+_TELL_PATIENCE = 5.0
 _STATUS_EVERY = 10.0
 
 
@@ -71,13 +76,27 @@ class Daemon:
 
     def run(self) -> Ended:
         """Run until a signal ends it; raises what ended a loop, and what `open_ledger` raises."""
-        ledger = open_ledger(self._config.ledger)
+        outlet = Outlet(senders(self._config, os.environ), failed=self._failed)
+        try:
+            return self._open(outlet)
+        finally:
+            outlet.close(_TELL_PATIENCE)
+
+    def _open(self, outlet: Outlet) -> Ended:
+        try:
+            ledger = open_ledger(self._config.ledger)
+        except LedgerBusy:
+            raise
+        except LedgerError as error:
+            # Nobody can say what was told before: systemd does not start it again for this (exit code 2).
+            outlet.ended(Teller(self._config.site), error, self.clock)
+            raise
         service = make_service(self._config, self._key)
         silence = self._config.service.read_timeout + self._config.service.connect_timeout + self._limit
         try:
             alive = AliveService(service, self._alive, silence=silence)
             site = build(self._config, ledger, alive, self.clock, random.SystemRandom(), tick=self._tick)
-            self._run(site, ledger)
+            self._run(site, ledger, outlet)
         finally:
             service.close()
             ledger.close()
@@ -85,7 +104,7 @@ class Daemon:
             raise self._failure.error
         return Ended.RELOADED if self._reloaded else Ended.STOPPED
 
-    def _run(self, site: Site, ledger: Ledger) -> None:
+    def _run(self, site: Site, ledger: Ledger, outlet: Outlet) -> None:
         if ledger.restored:
             log.warning("the ledger is older than its last start: a restored backup? every folder is listed anew")
         work = Work(site, idle=self._limit / 3)
@@ -94,6 +113,9 @@ class Daemon:
         loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
         others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.reading.step}
         loops += [self._loop(name, step) for name, step in others.items()]
+        facts = Facts(ledger, self.clock, pause=lambda: site.gate.pause, waiting=lambda: _waiting(loops))
+        news = News(self._config.site, ledger, self.clock, facts, outlet)
+        loops += [self._loop("news", news.step)] if outlet else []
         try:
             for loop in loops:
                 loop.start()
@@ -112,6 +134,19 @@ class Daemon:
             work.wake()
             self._join(loops, site)
             work.end()
+            self._last_words(news, outlet)
+
+    def _last_words(self, news: News, outlet: Outlet) -> None:
+        """Tell of the end if it is an error's, and write down what was told."""
+        if self._failure.error is not None:
+            news.ended(self._failure.error)
+        if not outlet.close(_TELL_PATIENCE):
+            log.warning("messages are left undelivered: the next start tells them")
+        try:
+            news.keep()
+        except LedgerDamaged:
+            # Said where it was found first; here it only means that the messages are told once more.
+            log.exception("what was told cannot be written down")
 
     def _watch_over(self, site: Site) -> None:
         """Feed the watchdog while every loop keeps its word, until the stop."""
@@ -171,6 +206,10 @@ class Daemon:
     def _tick(self) -> bool:
         self._pulse.extend(threading.current_thread().name, 0.0)
         return self.clock.stop.is_set()
+
+
+def _waiting(loops: list[Loop]) -> str | None:
+    return next((loop.ledger_trouble for loop in loops if loop.ledger_trouble is not None), None)
 
 
 def _all_ended(loops: list[Loop], clock: SystemClock, patience: float) -> bool:

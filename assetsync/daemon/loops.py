@@ -70,6 +70,11 @@ class Loop(threading.Thread):
         self._failed = failed
         self._ledger_trouble: str | None = None
 
+    @property
+    def ledger_trouble(self) -> str | None:
+        """Why the loop waits for the ledger; None when it does not."""
+        return self._ledger_trouble
+
     def run(self) -> None:
         """Repeat the step."""
         try:

@@ -1,7 +1,7 @@
 """What the ledger tells people and machines: counts, files, orphans. Reads only."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
@@ -110,6 +110,17 @@ class Reports:
         """Give some of the blocked files, the first by id."""
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'blocked' AND wanted <> 'unmapped' ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
+
+    def count_blocked(self) -> int:
+        """Count what `blocked` gives without a limit."""
+        sql = "SELECT COUNT(*) FROM files WHERE size >= 0 AND state = 'blocked' AND wanted <> 'unmapped'"
+        return int(self._store.rows(sql)[0][0])
+
+    def trying(self, ids: Collection[int]) -> set[int]:
+        """Give those of these rows that are queued or on their way again."""
+        marks = ", ".join("?" * len(ids))
+        sql = f"SELECT id FROM files WHERE id IN ({marks}) AND state IN ('queued', 'sending') AND wanted = 'yes'"
+        return {int(row[0]) for row in self._store.rows(sql, *ids)}
 
     def drifted(self, limit: int) -> list[FileRow]:
         """Give some of the files whose sidecar or mapping says what the service does not."""

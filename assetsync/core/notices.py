@@ -1,0 +1,215 @@
+"""What people outside are told, and when: few messages that sum up, not one for each file.
+
+Takes the trouble as it stands and remembers what was told of it; gives the messages that are due. A message waits until
+what belongs to it has gathered, comes at most every APART seconds for a kind of trouble, and names only what is new;
+the end of a trouble is told too. Reading the facts and delivering messages are left to others.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+APART = 15 * 60.0
+"""Seconds between two messages of a kind."""
+
+GATHER = 5.0
+"""Seconds that new trouble waits for more of its kind."""
+
+QUIET = 60.0
+"""Seconds that a trouble must have been away before its end is told: a scan tries blocked files again and again."""
+
+KEPT = 1000
+"""Things of a kind that are told apart; what goes beyond is only counted."""
+
+NAMED = 5
+"""Things that a message names."""
+
+
+class Kind(StrEnum):
+    """What a message may be about; `event` in what is delivered."""
+
+    BLOCKED = "blocked"
+    BRAKE = "brake"
+    OUTAGE = "outage"
+    INDEX_STOPPED = "index_stopped"
+    LEDGER = "ledger"
+    ENDED = "ended"
+    TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A kind of trouble as it stands: up to KEPT things by a stable key, each with its sentence, and how many in all.
+
+    Nothing in `items` means that there is none. `lingering` are keys of earlier things that may be back in a moment.
+    """
+
+    kind: Kind
+    items: Mapping[str, str] = field(default_factory=dict)
+    count: int = 0
+    since: float | None = None
+    lingering: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was last told of a kind, `at` a wall-clock time, of trouble that began at `since`."""
+
+    keys: tuple[str, ...]
+    count: int
+    at: float
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One message: `count` things stand, `new` of them were not told before, and `names` are the first of these."""
+
+    site: str
+    kind: Kind
+    is_over: bool
+    text: str
+    count: int
+    new: int
+    names: tuple[str, ...]
+    at: float
+
+
+class Teller:
+    """Decides what is told of one site; `told` is what it remembers, to be kept over a restart."""
+
+    def __init__(self, site: str, kept: str | None = None) -> None:
+        """Begin with what `kept` gave before; None, or what cannot be read, is nothing."""
+        self._site = site
+        self._told = _read(kept)
+        self._noticed: dict[Kind, float] = {}
+        self._away: dict[Kind, float] = {}
+
+    def keys(self, kind: Kind) -> tuple[str, ...]:
+        """Give the keys of what was told of a kind and is not over."""
+        told = self._told.get(kind)
+        return told.keys if told else ()
+
+    def kept(self) -> str:
+        """Give what is remembered, as JSON."""
+        return json.dumps(
+            {
+                str(kind): {"keys": told.keys, "count": told.count, "at": told.at, "since": told.since}
+                for kind, told in sorted(self._told.items())
+            }
+        )
+
+    def step(
+        self, troubles: Iterable[Trouble], now: float, steady: float, *, gather: float = GATHER, quiet: float = QUIET
+    ) -> list[Notice]:
+        """Give the messages that are due; a kind that is not among `troubles` is unknown at the moment."""
+        notices = (self._of(trouble, now, steady, gather, quiet) for trouble in troubles)
+        return [notice for notice in notices if notice is not None]
+
+    def _of(self, trouble: Trouble, now: float, steady: float, gather: float, quiet: float) -> Notice | None:
+        kind = trouble.kind
+        told = self._told.get(kind)
+        # Set back, the clock would hold messages for as long as it was set back.
+        may_tell = told is None or not 0 <= now - told.at < APART
+        if not trouble.items:
+            self._noticed.pop(kind, None)
+            return self._end(trouble, told, now, steady, quiet if may_tell else float("inf"))
+        self._away.pop(kind, None)
+        known = set(told.keys) if told else set()
+        new = [key for key in trouble.items if key not in known]
+        more = 0 if told is None or trouble.count <= KEPT else trouble.count - told.count
+        if not new and more <= 0:
+            self._noticed.pop(kind, None)
+            self._forget(trouble, told)
+            return None
+        if steady - self._noticed.setdefault(kind, steady) < gather or not may_tell:
+            return None
+        self._noticed.pop(kind, None)
+        since = told.since if told and told.keys else now if trouble.since is None else trouble.since
+        standing = known & set(trouble.lingering)
+        self._told[kind] = Told(
+            (*trouble.items, *sorted(standing - set(trouble.items)))[:KEPT], trouble.count, now, since
+        )
+        names = tuple(trouble.items[key] for key in new[:NAMED])
+        fresh = max(len(new), more)
+        text = f"{self._site}: {_sentence(trouble, fresh, names, now - since)}"
+        return Notice(self._site, kind, is_over=False, text=text, count=trouble.count, new=fresh, names=names, at=now)
+
+    def _end(self, trouble: Trouble, told: Told | None, now: float, steady: float, quiet: float) -> Notice | None:
+        kind = trouble.kind
+        if told is None or not told.keys:
+            return None
+        if set(told.keys) & set(trouble.lingering):
+            self._away.pop(kind, None)
+            return None
+        if steady - self._away.setdefault(kind, steady) < quiet:
+            return None
+        self._away.pop(kind, None)
+        self._told[kind] = Told((), 0, now, now)
+        text = f"{self._site}: {_OVER[kind].format(after=_span(now - told.since))}"
+        return Notice(self._site, kind, is_over=True, text=text, count=0, new=0, names=(), at=now)
+
+    def _forget(self, trouble: Trouble, told: Told | None) -> None:
+        """Let go of what is over while other things of its kind stand: should it come back, it is new."""
+        if told is not None:
+            stands = {*trouble.items, *trouble.lingering}
+            self._told[trouble.kind] = replace(told, keys=tuple(key for key in told.keys if key in stands))
+
+
+def trial_notice(site: str, now: float) -> Notice:
+    """Make the message of `check --notify`."""
+    text = f"{site}: this is a test of assetsync's messages; nothing is wrong"
+    return Notice(site, Kind.TEST, is_over=False, text=text, count=0, new=0, names=(), at=now)
+
+
+_OVER = {
+    Kind.BLOCKED: "what was blocked is not any more",
+    Kind.BRAKE: "no brake holds any more",
+    Kind.OUTAGE: "the service answers again, after {after}",
+    Kind.INDEX_STOPPED: "indexing is no longer stopped",
+    Kind.LEDGER: "the ledger can be used again",
+    Kind.ENDED: "assetsync runs again",
+}
+
+
+def _sentence(trouble: Trouble, new: int, names: tuple[str, ...], lasted: float) -> str:
+    first = "; ".join(names)
+    more = f"; and {new - len(names):,} more" if new > len(names) else ""
+    match trouble.kind:
+        case Kind.BLOCKED:
+            noun = "file is" if trouble.count == 1 else "files are"
+            fresh = f", {new:,} of them new" if new != trouble.count else ""
+            return f"{trouble.count:,} {noun} blocked{fresh}: {first}{more} (assetsync status)"
+        case Kind.BRAKE:
+            return f"nothing is sent until a person has looked: {first}{more} (assetsync status, then assetsync resume)"
+        case Kind.OUTAGE:
+            return f"nothing is sent for {_span(lasted)}: {first} (assetsync check)"
+        case Kind.INDEX_STOPPED:
+            return f"indexing has stopped: {first}"
+        case Kind.LEDGER:
+            return f"the ledger cannot be used, everything waits for it: {first}"
+        case _:
+            return f"assetsync has ended because of an error: {first}"
+
+
+def _span(seconds: float) -> str:
+    minutes = max(0, round(seconds / 60))
+    if minutes < 1:
+        return "less than a minute"
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [f"{days} d" * bool(days), f"{hours} h" * bool(hours), f"{minutes} min" * bool(minutes and not days)]
+    return " ".join(part for part in parts if part)
+
+
+def _read(kept: str | None) -> dict[Kind, Told]:
+    try:
+        said = json.loads(kept or "{}")
+        return {
+            Kind(kind): Told(tuple(map(str, told["keys"])), int(told["count"]), float(told["at"]), float(told["since"]))
+            for kind, told in said.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # Of another release, or changed by hand: at worst something is told a second time.
+        return {}

@@ -1,0 +1,80 @@
+"""The trouble of a site as it stands, read from the ledger and the gate. What is told of it is `core.notices`'s."""
+
+from collections.abc import Callable, Collection, Iterator
+
+from assetsync.core.names import printable
+from assetsync.core.notices import KEPT, Kind, Trouble
+from assetsync.errors import LedgerDamaged, LedgerError
+from assetsync.flow.gate import Pause
+from assetsync.flow.index import STOPPED
+from assetsync.ledger.ledger import Ledger
+from assetsync.model import Clock
+
+OUTAGE = 15 * 60.0
+"""Seconds that a pause must last to be told."""
+
+
+class Facts:
+    """Reads what stands; `pause` gives the gate's, and `waiting` why something waits for the ledger's disk."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        *,
+        pause: Callable[[], Pause | None],
+        waiting: Callable[[], str | None],
+        outage: float = OUTAGE,
+    ) -> None:
+        self._reports = ledger.reports
+        self._clock = clock
+        self._pause = pause
+        self._waiting = waiting
+        self._outage = outage
+
+    def look(self, told: Collection[str]) -> list[Trouble]:
+        """Give what stands of each kind that can be known now; `told` are the keys of blocked files already told.
+
+        Raises LedgerDamaged.
+        """
+        waiting = self._waiting()
+        found = [self._out(), Trouble(Kind.ENDED)]
+        try:
+            found += [self._blocked(told), self._braked(), self._stopped()]
+        except LedgerDamaged:
+            raise
+        except LedgerError as error:
+            waiting = waiting or str(error)
+        items = {} if waiting is None else {"ledger": printable(waiting)}
+        return [*found, Trouble(Kind.LEDGER, items, len(items))]
+
+    def _out(self) -> Trouble:
+        pause = self._pause()
+        lasted = 0.0 if pause is None else self._clock.steady() - pause.since
+        if pause is None or lasted < self._outage:
+            return Trouble(Kind.OUTAGE)
+        return Trouble(Kind.OUTAGE, {"outage": printable(pause.detail)}, 1, since=self._clock.now() - lasted)
+
+    def _blocked(self, told: Collection[str]) -> Trouble:
+        rows = self._reports.blocked(KEPT)
+        items = {f"{row.id}:{row.reason}": f"{printable(row.path)} ({row.reason})" for row in rows}
+        count = len(rows) if len(rows) < KEPT else self._reports.count_blocked()
+        away = set(told) - items.keys()
+        trying = self._reports.trying({int(key.partition(":")[0]) for key in away}) if away else set()
+        return Trouble(
+            Kind.BLOCKED, items, count, lingering={key for key in away if int(key.partition(":")[0]) in trying}
+        )
+
+    def _braked(self) -> Trouble:
+        brakes = self._reports.brakes()
+        return Trouble(Kind.BRAKE, {str(b.id): printable(b.detail) for b in brakes[:KEPT]}, len(brakes))
+
+    def _stopped(self) -> Trouble:
+        detail = self._reports.fact(STOPPED)
+        items = dict(_pairs(detail))
+        return Trouble(Kind.INDEX_STOPPED, items, len(items))
+
+
+def _pairs(detail: str | None) -> Iterator[tuple[str, str]]:
+    if detail is not None:
+        yield "index", printable(detail)

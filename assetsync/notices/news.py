@@ -1,0 +1,172 @@
+"""The messages of one site: the configured channels, and the step that leaves what is to be told with them.
+
+What was told is a fact of the ledger, written only once nothing waits for its delivery: after a crash a message may be
+delivered twice, and none is forgotten.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+from pydantic import SecretStr
+
+from assetsync.config.models import SiteConfig
+from assetsync.core.names import printable
+from assetsync.core.notices import Kind, Notice, Teller, Trouble
+from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
+from assetsync.ledger.ledger import Ledger
+from assetsync.log import register_secret
+from assetsync.model import Clock
+from assetsync.notices.channel import Channel, Undelivered
+from assetsync.notices.command import Command, encoded
+from assetsync.notices.facts import Facts
+from assetsync.service.webhook import Webhook
+from assetsync.site import Site
+
+log = structlog.get_logger()
+
+TOLD = "told"
+"""The ledger's fact that holds what was told."""
+
+EVERY = 2.0
+"""Seconds between two looks at what stands."""
+
+_LEAST_SECRET = 6
+_PATIENCE = 40.0  # longer than a command or an answer may take
+
+Send = Callable[[Notice], None]
+
+
+def senders(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Send]:
+    """Give the ways to the outside that are configured, by their keys below `notify`. Raises ConfigError."""
+    found: dict[str, Send] = {}
+    if config.notify.webhook is not None:
+        # Whoever knows the address may post there; a traceback of the transport could hold it.
+        for secret in (config.notify.webhook, config.notify.webhook.partition("://")[2].partition("/")[2]):
+            if len(secret) >= _LEAST_SECRET:
+                register_secret(SecretStr(secret))
+        ca_file = str(config.service.ca_file) if config.service.ca_file else None
+        found["webhook"] = _posting(Webhook(config.notify.webhook, ca_file=ca_file, proxy=config.service.proxy))
+    if config.notify.command:
+        found["command"] = Command(config.notify.command, environ)
+    return found
+
+
+def _posting(webhook: Webhook) -> Send:
+    def send(notice: Notice) -> None:
+        try:
+            webhook.post(encoded(notice))
+        except ServiceError as error:
+            raise Undelivered(f"notify.webhook: {error.message}") from error
+
+    return send
+
+
+class Outlet:
+    """The channels of a site, each on its thread; without any, nothing is told and nothing costs."""
+
+    def __init__(self, ways: Mapping[str, Send], *, failed: Callable[[BaseException], None], **how: Any) -> None:
+        """Start a thread for each way; `how` goes to the channels."""
+        self._channels = [Channel(name, send, failed=failed, **how) for name, send in ways.items()]
+        for channel in self._channels:
+            channel.start()
+
+    def __bool__(self) -> bool:
+        """Whether anyone is told anything."""
+        return bool(self._channels)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for its delivery."""
+        return all(channel.idle for channel in self._channels)
+
+    def post(self, notice: Notice) -> None:
+        """Leave a message with every channel."""
+        log.info("telling", about=str(notice.kind), over=notice.is_over, text=notice.text)
+        for channel in self._channels:
+            channel.post(notice)
+
+    def ended(self, teller: Teller, error: BaseException, clock: Clock) -> None:
+        """Tell that the program ends because of an error, unless it was told a moment ago."""
+        what = {type(error).__name__: printable(str(error)) or type(error).__name__}
+        for notice in teller.step([Trouble(Kind.ENDED, what, 1)], clock.now(), clock.steady(), gather=0.0):
+            self.post(notice)
+
+    def close(self, patience: float) -> bool:
+        """Deliver what waits within so many seconds, each channel by itself; False when something was left."""
+        until = time.monotonic() + patience
+        for channel in self._channels:
+            channel.finish()
+        for channel in self._channels:
+            channel.join(max(0.0, until - time.monotonic()))
+        return self.idle
+
+
+class News:
+    """Tells of one site while its ledger is held."""
+
+    def __init__(self, site: str, ledger: Ledger, clock: Clock, facts: Facts, outlet: Outlet) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._facts = facts
+        self._outlet = outlet
+        self._kept = ledger.reports.fact(TOLD)
+        self._teller = Teller(site, self._kept)
+
+    def step(self) -> float:
+        """Look, tell what is due, and give the seconds until the next look. Raises LedgerDamaged."""
+        self._tell({})
+        return EVERY
+
+    def last(self) -> None:
+        """Tell at once what stands, at the end of a run that will not come back to it. Raises LedgerDamaged."""
+        self._tell({"gather": 0.0, "quiet": 0.0})
+
+    def ended(self, error: BaseException) -> None:
+        """Tell that the program ends because of an error."""
+        self._outlet.ended(self._teller, error, self._clock)
+
+    def keep(self) -> None:
+        """Write down what was told, if all of it was delivered. Raises LedgerDamaged."""
+        kept = self._teller.kept()
+        if kept == self._kept or not self._outlet.idle:
+            return
+        try:
+            self._ledger.set_fact(TOLD, kept)
+        except LedgerDamaged:
+            raise
+        except LedgerError as error:
+            log.debug("what was told is not written down yet", detail=str(error))
+            return
+        self._kept = kept
+
+    def _tell(self, patience: dict[str, float]) -> None:
+        troubles = self._facts.look(self._teller.keys(Kind.BLOCKED))
+        for notice in self._teller.step(troubles, self._clock.now(), self._clock.steady(), **patience):
+            self._outlet.post(notice)
+        self.keep()
+
+
+def tell_once(site: Site, environ: Mapping[str, str], *, patience: float = _PATIENCE) -> bool:
+    """Tell at the end of a single run what stands, waiting no longer than `patience` seconds; False if that was short.
+
+    What the run gave up on counts as an outage at once: the next run may be an hour away. Raises LedgerDamaged, and
+    ConfigError as `senders` does.
+    """
+    edges = site.edges
+    outlet = Outlet(senders(site.config, environ), failed=_log_failure)
+    if not outlet:
+        return True
+    facts = Facts(edges.ledger, edges.clock, pause=lambda: site.gate.pause, waiting=lambda: None, outage=0.0)
+    news = News(site.config.site, edges.ledger, edges.clock, facts, outlet)
+    news.last()
+    delivered = outlet.close(patience)
+    if not delivered:
+        log.warning("messages are left undelivered: the next run tells them")
+    news.keep()
+    return delivered
+
+
+def _log_failure(error: BaseException) -> None:
+    log.error("a channel of messages ends because of an unforeseen error", exc_info=error)

@@ -1,0 +1,83 @@
+"""Receivers of messages: an HTTP server that answers as it is told, and a program that writes down what it is given."""
+
+import http.server
+import json
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+
+class Sink:
+    """Keeps what is posted; `answer` is a status, or "hang" to say nothing until the test is over."""
+
+    def __init__(self, answer=200):
+        self.answer = answer
+        self.bodies: list[bytes] = []
+        self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
+        self.over = threading.Event()
+        self.arrived = threading.Condition()
+        sink = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                with sink.arrived:
+                    sink.paths.append(self.path)
+                    sink.headers.append(dict(self.headers))
+                    sink.bodies.append(body)
+                    sink.arrived.notify_all()
+                if sink.answer == "hang":
+                    sink.over.wait(60)
+                    return
+                self.send_response(sink.answer)
+                if sink.answer in (301, 302, 307):
+                    self.send_header("Location", sink.url + "elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_args):
+                """Say nothing."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook/s3cret-t0ken"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05})
+        self.thread.start()
+
+    @property
+    def messages(self) -> list[dict]:
+        return [json.loads(body) for body in self.bodies]
+
+    def wait(self, count: int, seconds: float = 20) -> list[dict]:
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: len(self.bodies) >= count, seconds), self.bodies
+        return self.messages
+
+    def close(self):
+        self.over.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def sink():
+    made = Sink()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def program(tmp_path: Path):
+    """Make a program of Python statements; it finds its stdin as `said` and its environment as `environ`."""
+
+    def make(*statements: str) -> list[str]:
+        path = tmp_path / f"program-{len(list(tmp_path.glob('program-*')))}.py"
+        begin = "import json, os, sys, time\nsaid = sys.stdin.read()\nenviron = dict(os.environ)\n"
+        path.write_text(begin + "\n".join(statements) + "\n")
+        return [sys.executable, str(path)]
+
+    return make

@@ -1,0 +1,98 @@
+"""What stands, as the ledger and the gate say it."""
+
+import pytest
+
+from assetsync.core.notices import Kind
+from assetsync.errors import LedgerDamaged, LedgerError
+from assetsync.flow.index import STOPPED
+from assetsync.notices.facts import OUTAGE, Facts
+
+
+@pytest.fixture
+def look(world):
+    def at_once(told=(), *, waiting=None):
+        facts = Facts(world.ledger, world.clock, pause=lambda: world.site.gate.pause, waiting=lambda: waiting)
+        return {trouble.kind: trouble for trouble in facts.look(told)}
+
+    return at_once
+
+
+def test_a_site_without_trouble_has_none_of_any_kind(world, look):
+    world.write("a.jpg")
+    world.scan_and_send()
+    found = look()
+    assert set(found) == set(Kind) - {Kind.TEST}
+    assert not any(trouble.items for trouble in found.values())
+
+
+def test_blocked_files_are_named_with_their_reason(world, look):
+    world.write("empty.jpg", b"")
+    world.write("b.jpg")
+    world.write("b.jpg.yaml", b"keywords: [")
+    world.scan_and_send()
+    blocked = look()[Kind.BLOCKED]
+    assert sorted(blocked.items.values()) == ["b.jpg (sidecar)", "empty.jpg (empty_file)"]
+    assert blocked.count == 2
+
+
+def test_a_blocked_file_that_is_tried_again_lingers_until_it_is_through(world, look):
+    world.write("b.jpg")
+    sidecar = world.write("b.jpg.yaml", b"keywords: [")
+    world.scan_and_send()
+    told = tuple(look()[Kind.BLOCKED].items)
+    world.ledger.queue.retry_blocked("sidecar", world.clock.now())
+    found = look(told)[Kind.BLOCKED]
+    assert (dict(found.items), set(found.lingering)) == ({}, set(told))
+    sidecar.unlink()
+    world.scan_and_send()
+    found = look(told)[Kind.BLOCKED]
+    assert (dict(found.items), set(found.lingering)) == ({}, set())
+
+
+def test_a_brake_is_told_by_what_it_saw(world, look):
+    world.site.brakes.check_root("the root is not there")
+    assert list(look()[Kind.BRAKE].items.values()) == ["the root is not there"]
+    world.ledger.resume(None, world.clock.now())
+    assert not look()[Kind.BRAKE].items
+
+
+def test_an_outage_is_one_once_it_has_lasted(world, look):
+    world.write("a.jpg")
+    world.service.down = True
+    world.scan_and_send()
+    assert not look()[Kind.OUTAGE].items
+    world.live(OUTAGE + 60, tick=10)
+    found = look()[Kind.OUTAGE]
+    assert list(found.items.values()) == [world.site.gate.pause.detail]
+    assert world.clock.now() - found.since >= OUTAGE
+    world.service.down = False
+    world.live(120)
+    assert not look()[Kind.OUTAGE].items
+
+
+def test_a_stopped_index_is_told_with_its_fix(world, look):
+    world.ledger.set_fact(STOPPED, "set `schedule.index: off`")
+    assert list(look()[Kind.INDEX_STOPPED].items.values()) == ["set `schedule.index: off`"]
+
+
+def test_a_loop_that_waits_for_the_ledger_is_trouble_with_it(look):
+    assert list(look(waiting="disk full")[Kind.LEDGER].items.values()) == ["disk full"]
+
+
+def test_what_a_ledger_that_cannot_be_read_would_say_is_unknown(world, look, monkeypatch):
+    def busy(_limit):
+        raise LedgerError("the ledger is busy")
+
+    monkeypatch.setattr(world.ledger.reports, "blocked", busy)
+    found = look()
+    assert set(found) == {Kind.OUTAGE, Kind.ENDED, Kind.LEDGER}
+    assert list(found[Kind.LEDGER].items.values()) == ["the ledger is busy"]
+
+
+def test_a_damaged_ledger_is_no_trouble_to_be_waited_for(world, look, monkeypatch):
+    def damaged(_limit):
+        raise LedgerDamaged("the ledger is damaged")
+
+    monkeypatch.setattr(world.ledger.reports, "blocked", damaged)
+    with pytest.raises(LedgerDamaged):
+        look()
