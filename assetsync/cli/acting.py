@@ -14,6 +14,7 @@ from assetsync.flow.requests import carry_out
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_secret
 from assetsync.model import Asset, Body, SearchRequest, Sent, Service, UploadRequest
+from assetsync.secrecy import keep_from_dumps
 from assetsync.service.client import HttpService
 from assetsync.shown import printable
 from assetsync.site import make_service
@@ -22,6 +23,7 @@ from assetsync.site import make_service
 @contextmanager
 def open_service(config: SiteConfig) -> Iterator[HttpService]:
     """Read the key, keep it out of the log, and give the client; raises ConfigError."""
+    keep_from_dumps()
     key = read_api_key(config, os.environ)
     register_secret(key)
     with closing(make_service(config, key)) as service:

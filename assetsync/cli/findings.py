@@ -25,6 +25,7 @@ from assetsync.errors import (
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.store import is_held
 from assetsync.model import SearchRequest
+from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
 from assetsync.site import make_plan, make_tree
 from assetsync.tree.opening import Tree
@@ -96,6 +97,7 @@ def _mailing(config: SiteConfig) -> Iterator[Finding]:
 
 
 def _key(config: SiteConfig) -> list[Finding]:
+    keep_from_dumps()
     try:
         read_api_key(config, os.environ)
     except ConfigError as error:

@@ -17,6 +17,7 @@ from assetsync.daemon.notify import Notifier
 from assetsync.daemon.signals import Signals
 from assetsync.errors import ConfigError, RootMissing
 from assetsync.log import configure_logging, register_secret
+from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
 from assetsync.site import make_tree
 
@@ -67,6 +68,7 @@ def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> bo
 
 def _read(path: Path) -> tuple[SiteConfig, SecretStr]:
     config = load_config(path, os.environ)
+    keep_from_dumps()
     key = read_api_key(config, os.environ)
     register_secret(key)
     return config, key

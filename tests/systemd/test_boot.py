@@ -187,6 +187,28 @@ def test_a_reload_with_a_mistake_is_refused_and_the_old_configuration_stays(serv
     assert server.main_pid() == before
 
 
+def test_a_command_is_given_its_message_behind_the_daemons_walls(server):
+    server.until_mirrored()
+    told = "cat > /var/lib/assetsync/told; env >> /var/lib/assetsync/told; touch /etc/x 2>> /var/lib/assetsync/told"
+    notify = f"notify:\n  command: [sh, -c, '{told}; true']\n"
+    server.machine.write("/etc/assetsync/hq.yaml", re.sub(r"(?ms)^notify:.*", notify, server.config))
+    server.machine.out(f"systemctl reload {UNIT}")
+    server.add("photos/empty.jpg", b"")
+    try:
+        server.machine.until(
+            lambda: "empty.jpg (empty_file)" in server.machine.run("cat /var/lib/assetsync/told").stdout,
+            40,
+            "it is told",
+        )
+    finally:
+        (server.tree / "photos" / "empty.jpg").unlink()
+    shown = server.machine.out("cat /var/lib/assetsync/told")
+    assert "ASSETSYNC_EVENT=blocked" in shown
+    assert "Read-only file system" in shown
+    assert "CREDENTIALS_DIRECTORY" not in shown
+    assert KEY not in shown
+
+
 def test_one_pass_beside_the_daemon_leaves_it_the_work(server):
     since = time.time()
     server.machine.out("systemctl start assetsync-reconcile@hq")
