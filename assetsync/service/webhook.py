@@ -11,8 +11,8 @@ import httpx
 
 from assetsync import __version__
 from assetsync.errors import BadAnswer, ConfigError
-from assetsync.service.settings import checked_url
 from assetsync.service.failures import TRANSPORT_ERRORS, unreachable
+from assetsync.service.settings import checked_url
 
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _OK = range(200, 300)
