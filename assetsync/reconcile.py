@@ -19,7 +19,7 @@ from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
 from assetsync.ledger.reports import Counts
 from assetsync.model import State
-from assetsync.site import Site
+from assetsync.site import RESTORED, TRIED_AGAIN, Site
 from assetsync.tree.report import ScanReport
 
 log = structlog.get_logger()
@@ -84,12 +84,13 @@ class Reconciler:
         """Do it all; raises RootMissing for a site that is not known yet, LedgerError, and whatever a worker met."""
         started = self._clock.steady()
         now = self._clock.now()
+        if self._ledger.restored:
+            log.warning(RESTORED)
         lost = self._ledger.outcomes.recover(now)
         if lost:
             log.warning("in doubt after an unclean stop", files=lost)
         self._ledger.queue.release_folders(now)
-        for reason in ("unreadable", "sidecar"):
-            # A sidecar may have been a folder or a pipe, of which the scan takes no note.
+        for reason in TRIED_AGAIN:
             self._ledger.queue.retry_blocked(reason, now)
         take_requests(self._site.edges)
         self._progress.phase("scan")

@@ -40,6 +40,14 @@ from assetsync.tree.place import is_network_filesystem, network_mounts
 from assetsync.tree.report import ScanReport
 from assetsync.tree.scan import scan
 
+TRIED_AGAIN = ("unreadable", "sidecar", "unprocessed")
+"""What blocks a file until something changes that no scan takes note of: these are tried again with each scan.
+
+A sidecar may have been a folder or a pipe, and an asset may be processed, or taken away, after a day.
+"""
+RESTORED = "the ledger is older than its last start: a restored backup? every folder is listed anew"
+"""What is said of `Ledger.restored`."""
+
 _NETWORK_SETTLE = 60.0
 _DOUBTS_PER_WORKER = 4
 _MISSING_KEPT = 10_000

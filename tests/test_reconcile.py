@@ -8,6 +8,7 @@ import time
 
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
@@ -17,7 +18,7 @@ from assetsync.ledger.ledger import open_ledger
 from assetsync.model import State
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.sandbox import FaultKind, FaultRule, Operation, Sandbox, SandboxSettings
-from assetsync.site import build, make_service
+from assetsync.site import RESTORED, build, make_service
 
 
 class Told:
@@ -48,6 +49,20 @@ def test_a_run_uploads_verifies_and_says_so_in_numbers(world):
     again = run(world)
     assert (again.scanned, again.unchanged, again.verified, again.in_sync) == (7, 7, 7, True)
     assert len(world.service.posts) == 7
+
+
+def test_a_ledger_that_was_put_back_from_a_backup_is_told_of(world):
+    world.write("a")
+    run(world)
+    world.close()
+    backup = world.ledger_path.read_bytes()
+    with capture_logs() as said:
+        run(world)
+        world.close()
+        assert [entry["event"] for entry in said if entry["event"] == RESTORED] == []
+        world.ledger_path.write_bytes(backup)
+        assert run(world).in_sync
+    assert [entry["log_level"] for entry in said if entry["event"] == RESTORED] == ["warning"]
 
 
 def test_a_run_with_nothing_to_do_ends_at_once_and_asks_the_service_nothing(world, clock):
@@ -358,7 +373,7 @@ def make_real(make_world):
         sandbox = Sandbox(SandboxSettings(folders={"F1": "Photos"}, **settings))
         sandbox.start()
         service = {"base_url": sandbox.base_url, "upload_url": sandbox.upload_url, "read_timeout": "2s"}
-        upload = {"workers": "4", "doubt_grace": "1s"}
+        upload = {"workers": "4", "doubt_grace": "2s"}
         sections = {"service": service, "upload": upload, "schedule": {"index": "1s", "verify": "1s"}, **(said or {})}
         opened.append(Real(make_world(**sections), sandbox))
         return opened[-1]

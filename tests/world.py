@@ -90,6 +90,7 @@ class Stored:
     processed_at: float
     indexed_at: float | None
     meta: tuple[tuple[str, str], ...] = ()
+    file_type: str = "original"
 
     @property
     def md5(self) -> str:
@@ -225,7 +226,8 @@ class FakeService:
         if asset.processed_at > self._clock.now():
             return Asset(asset.id, asset.folder, asset.name, 0, None, "doc")
         digest = asset.md5 if self.gives_md5 else None
-        return Asset(asset.id, asset.folder, asset.name, len(asset.content), digest, "doc")
+        columns: dict[str, object] = {"file_type": asset.file_type}
+        return Asset(asset.id, asset.folder, asset.name, len(asset.content), digest, "doc", columns)
 
     @property
     def contents(self) -> list[bytes]:

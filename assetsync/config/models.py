@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from assetsync.config.places import Absolute, BelowRoot, WebAddress, service_url
 from assetsync.config.schedule import Due, Interval, cron
-from assetsync.config.units import Address, Duration, Listen, Rate, Size, SomeTime, UploadWindow
+from assetsync.config.units import Address, Duration, Grace, Listen, Rate, Size, SomeTime, UploadWindow
 from assetsync.document.fields import Flag, Section, Text, Texts, Unusable, Whole
 from assetsync.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
 from assetsync.model import Mapping, UploadOptions
@@ -174,7 +174,7 @@ class Upload(Section):
     rate: Rate | None = None
     window: UploadWindow | None = None
     max_file_size: Size | None = None
-    doubt_grace: SomeTime = 120.0
+    doubt_grace: Grace = 120.0
 
 
 class Schedule(Section):

@@ -14,6 +14,9 @@ from pydantic import AfterValidator, BeforeValidator
 from assetsync.document.fields import Unusable
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SHORTEST_GRACE = 2.0
+"""Seconds of `upload.doubt_grace` at least."""
+
 _TEN_YEARS = 10 * 365 * 86400.0
 _BYTES = {"": 1, "b": 1} | {
     f"{letter}{suffix}": base**power
@@ -46,6 +49,16 @@ def duration(value: object) -> float:
 def _some(seconds: float) -> float:
     if not seconds:
         raise Unusable("it must be longer than 0", "write a duration such as 5s, 2m or 1h")
+    return seconds
+
+
+def _grace(seconds: float) -> float:
+    # The daemon looks up once a second at most, and no gap between look-ups may be longer than half the grace.
+    if seconds < SHORTEST_GRACE:
+        raise Unusable(
+            f"it must be {SHORTEST_GRACE:.0f}s or longer, or no look-up could ever tell that an upload did not arrive",
+            "write 2m, or longer where the service is slow to store what it was sent",
+        )
     return seconds
 
 
@@ -128,6 +141,7 @@ def listen(value: object) -> Listen:
 
 
 Duration = Annotated[float, BeforeValidator(duration)]
+Grace = Annotated[float, BeforeValidator(duration), AfterValidator(_grace)]
 SomeTime = Annotated[float, BeforeValidator(duration), AfterValidator(_some)]
 Size = Annotated[int, BeforeValidator(size)]
 Rate = Annotated[int, BeforeValidator(rate)]

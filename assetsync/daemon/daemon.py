@@ -29,7 +29,7 @@ from assetsync.log import log_uncaught
 from assetsync.model import State
 from assetsync.notices.facts import Facts
 from assetsync.notices.news import News, Outlet, senders
-from assetsync.site import Site, build, make_service
+from assetsync.site import RESTORED, Site, build, make_service
 
 log = structlog.get_logger()
 
@@ -106,7 +106,7 @@ class Daemon:
 
     def _run(self, site: Site, ledger: Ledger, outlet: Outlet) -> None:
         if ledger.restored:
-            log.warning("the ledger is older than its last start: a restored backup? every folder is listed anew")
+            log.warning(RESTORED)
         work = Work(site, idle=self._limit / 3)
         work.begin()
         schedule = Schedule(self._config.schedule, work, failed=self._failed)

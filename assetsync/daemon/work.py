@@ -14,7 +14,7 @@ from assetsync.flow.hints import Hints, Looker
 from assetsync.flow.requests import take_requests
 from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
-from assetsync.site import Site
+from assetsync.site import TRIED_AGAIN, Site
 from assetsync.tree.place import is_network_filesystem, network_mounts
 from assetsync.tree.watch import Watcher, coverage, outermost
 
@@ -154,8 +154,7 @@ class Work:
 
     def _scan(self) -> None:
         started = self._clock.steady()
-        for reason in ("unreadable", "sidecar"):
-            # A sidecar may have been a folder or a pipe, of which the scan takes no note.
+        for reason in TRIED_AGAIN:
             self._ledger.queue.retry_blocked(reason, self._clock.now())
         try:
             result = self._site.scan()

@@ -59,8 +59,9 @@ class Auditor:
         began = self._clock.now()
         result = Audited(folder)
         batch: list[Asset] = []
-        for asset in every(self._service.search, SearchRequest(searchfor="%", folderid=folder, dbdirect=True)):
-            if asset.folder_id == folder:
+        request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, showrenditions=False)
+        for asset in every(self._service.search, request):
+            if asset.folder_id == folder and not _is_rendition(asset):
                 batch.append(asset)
             if len(batch) >= _BATCH:
                 self._compare(folder, batch, began, result)
@@ -160,6 +161,11 @@ class Auditor:
                 columns = {"reason": "missing", "detail": detail, "audited_at": began}
                 changes.append((row, Event.MISSING, columns))
         self._ledger.assets.apply_all(changes, self._clock.now())
+
+
+def _is_rendition(asset: Asset) -> bool:
+    """Whether it is a smaller copy that the service made of a picture; some releases show these whatever is asked."""
+    return str(asset.columns.get("file_type") or "original").lower() != "original"
 
 
 _AGAIN: dict[str, Any] = {

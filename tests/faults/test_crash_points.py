@@ -50,7 +50,7 @@ ledger: {folder}/crash.db
 service: {{base_url: "{sandbox.base_url}", upload_url: "{sandbox.upload_url}", api_key_file: {key}}}
 folders: [{{path: ., destfolderid: "{FOLDER}"}}]
 watch: {{settle: 0s}}
-upload: {{doubt_grace: 1s, workers: 2}}
+upload: {{doubt_grace: 2s, workers: 2}}
 schedule: {{index: off}}
 """
     )

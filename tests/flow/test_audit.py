@@ -88,6 +88,16 @@ def test_a_second_copy_a_late_cut_and_a_strangers_file_are_told_apart(mirrored):
     assert why(world) == {("doubled", b"2"), ("suspected", b"cut.jpg"), ("unknown", None)}
 
 
+@pytest.mark.parametrize(
+    ("file_type", "found"), [("rendition", {}), ("original", {"unknown": 1}), ("", {"unknown": 1})]
+)
+def test_the_renditions_of_a_picture_are_nobodys_assets(mirrored, file_type, found):
+    world = mirrored()
+    world.service.put(b"a smaller one", "0_rendition.jpg", file_type=file_type)
+    assert audit(world) == {"assets": 3 + len(found), "fine": 3, **found}
+    assert world.service.searches[-1].showrenditions is False
+
+
 def test_history_is_not_called_unknown(mirrored):
     world = mirrored()
     world.write("0", b"changed")

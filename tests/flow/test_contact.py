@@ -3,8 +3,19 @@
 import pytest
 
 from assetsync.model import State
+from assetsync.reconcile import Reconciler
 
 DAY = 24 * 3600.0
+
+
+class Quiet:
+    """Nobody who watches."""
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        pass
+
+    def at(self, done: int, bytes_done: int = 0) -> None:
+        pass
 
 
 def working_on(world, content: bytes, name: str, seconds: float = 600.0):
@@ -94,6 +105,19 @@ def test_what_is_not_processed_for_a_day_is_a_persons_matter_who_may_send_it_all
     world.ledger.repair.send_again(row, world.clock.now())
     world.send()
     assert world.posted() == ["film.mp4"]
+
+
+def test_what_was_not_processed_for_a_day_is_tried_again_by_each_run_until_it_can_be_told(world):
+    asset = working_on(world, b"film", "film.mp4", 3 * DAY)
+    world.write("film.mp4", b"film")
+    world.scan_and_send()
+    world.clock.advance(DAY + 1)
+    world.send()
+    for blocked in (1, 1, 0):
+        report = Reconciler(world.site, wait=0, adopt=False, progress=Quiet()).run()
+        assert report.blocked == blocked
+        world.clock.advance(DAY)
+    assert (world.row("film.mp4").assetid, world.posted()) == (asset.id, [])
 
 
 def test_a_persons_word_that_nothing_arrived_is_not_doubted_for_an_unprocessed_asset(world):
