@@ -22,8 +22,7 @@ def client_over(transport: httpx.BaseTransport) -> HttpService:
     """Give the real client over the simulated transport."""
     settings = ServiceSettings(base_url=_ADDRESS, upload_url=f"{_ADDRESS}/index.cfm", api_key=SecretStr(KEY))
     client = HttpService(settings)
-    client._transport.close()
-    client._transport = transport
+    client._transport.handle_request = transport.handle_request  # type: ignore[method-assign]
     return client
 
 

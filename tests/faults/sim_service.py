@@ -43,6 +43,7 @@ class Stored:
     shown_from: float
     processed_from: float
     indexed_from: float | None
+    made_at: float
     post: str | None = None
     whole: bool = True
 
@@ -108,13 +109,14 @@ class SimService(httpx.BaseTransport):
         if self.silent_since is None:
             return
         self.settle()
-        silence = self._clock.true - self.silent_since
+        began, now = self.silent_since, self._clock.true
         self.silent_since = None
-        if silence > GRACE / 2:
-            # What it had not done when it hung, it does afterwards.
+        if now - began > GRACE / 2:
+            # What it had not done when it hung, or was given then, it does afterwards.
             for asset in self.late:
+                stood_still = now - max(began, asset.made_at)
                 for name in ("shown_from", "processed_from", "indexed_from"):
-                    setattr(asset, name, (getattr(asset, name) or 0.0) + silence)
+                    setattr(asset, name, (getattr(asset, name) or 0.0) + stood_still)
 
     def person(self, folder: str, name: str, content: bytes) -> Stored:
         asset = self._make(folder, name, content, 0.0)
@@ -273,9 +275,8 @@ class SimService(httpx.BaseTransport):
         shown = self._clock.true + late
         processed = shown + self.habits.processing
         name = name if self.habits.reads_latin else name.encode("latin-1", "replace").decode("latin-1")
-        return Stored(
-            f"A{self._numbers:031d}", folder, name, content, shown, processed, processed + self.habits.index_lag
-        )
+        number, indexed = f"A{self._numbers:031d}", processed + self.habits.index_lag
+        return Stored(number, folder, name, content, shown, processed, indexed, self._clock.true)
 
     def _store(self, post: Post, content: bytes, late: float) -> None:
         post.stored = True
