@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 from assetsync.daemon.bell import Bell
 from assetsync.errors import ServiceError
+from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.site import Site
 
-AUDIT_ASKED = "audit_asked"
-"""The fact that holds when the newest audit was asked for, in seconds since the epoch."""
 AUDIT_FROM = "audit_from"
 """The fact that holds when the ledger's first start was, from which the first audit is counted."""
 
@@ -49,6 +48,11 @@ class Reading:
     def want_audit(self) -> None:
         """Ask for comparing each mapped folder of the service with the ledger; many asks are one."""
         self._audit_wanted.set()
+        self._bell.ring()
+
+    def look_for_audits(self) -> None:
+        """Go on with what a person may have asked for: the ledger knows."""
+        self._audit_left = True
         self._bell.ring()
 
     def audit_asked(self) -> float:

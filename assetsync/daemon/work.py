@@ -139,6 +139,7 @@ class Work:
         if take_requests(site.edges):
             site.feed.clear()
             self._bell.ring()
+            self.reading.look_for_audits()
         if self._watcher is not None:
             self._tend_watcher(self._watcher)
         # In time for the next look-up: a gap between them would begin the grace anew.

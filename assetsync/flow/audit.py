@@ -22,6 +22,9 @@ from assetsync.service.query import ids_query
 
 log = structlog.get_logger()
 
+AUDIT_ASKED = "audit_asked"
+"""The fact that holds when the newest audit was asked for, in seconds since the epoch."""
+
 _BATCH = 500
 _FEW = 10
 _SHARE = 0.01

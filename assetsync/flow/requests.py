@@ -10,6 +10,7 @@ import structlog
 
 from assetsync.core.names import printable
 from assetsync.errors import AssetsyncError, UsageError
+from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.edges import Edges
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
@@ -43,8 +44,8 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
     """Do what is asked and say in a sentence what was done. Paths in `argument` are hex of their bytes.
 
     retry: {"paths": [...], "send_again": bool}, no paths for all blocked files · resume: {"id": int | None} ·
-    doubt: {"path": ..., "asset": ID | None}, None for absent · sighted: what `sighted` gives. Raises UsageError for
-    what cannot be done, ServiceError where the service had to be asked.
+    doubt: {"path": ..., "asset": ID | None}, None for absent · sighted: what `sighted` gives · audit: {}, which the
+    daemon goes on with. Raises UsageError for what cannot be done, ServiceError where the service had to be asked.
     """
     now = clock.now()
     if verb == "retry":
@@ -60,6 +61,9 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
         path = bytes.fromhex(str(argument["path"]))
         asset = argument.get("asset")
         return _resolve(ledger, service, path, None if asset is None else str(asset), now)
+    if verb == "audit":
+        ledger.set_fact(AUDIT_ASKED, repr(now))
+        return "each mapped folder is audited"
     if verb == "sighted":
         assetid, folder, name, md5 = (str(argument[key]) for key in ("id", "folder_id", "filename", "md5"))
         note_asset(ledger, Asset(assetid, folder, name, int(str(argument["size"])), md5, ""), now)

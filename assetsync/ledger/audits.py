@@ -28,8 +28,13 @@ class Audits:
 
     def last_at(self, folder: str) -> float | None:
         """Give when the folder's newest audit that came to its end began, in seconds since the epoch."""
+        said = self.last(folder)
+        return None if said is None else float(str(said["at"]))
+
+    def last(self, folder: str) -> dict[str, object] | None:
+        """Give what the folder's newest audit that came to its end found in numbers, and `at`, when it began."""
         rows = self._store.rows("SELECT value FROM facts WHERE name = ?", _AUDITED + folder)
-        return None if not rows else float(json.loads(rows[0][0])["at"])
+        return None if not rows else dict(json.loads(rows[0][0]))
 
     def done(self, folder: str, at: float, found: Mapping[str, object]) -> None:
         """Keep what an audit of the folder, begun `at`, found in numbers."""

@@ -17,6 +17,13 @@ _DOUBTED = (
     " AND (a.md5 = {1}.md5 OR (a.md5 IS NULL OR {1}.md5 IS NULL) AND a.size = {1}.size))"
 )
 
+# Files whose assets are not what they should be: the word for it, how they stand, and where it is said.
+_NOT_AS_SENT = (
+    ("missing", "state = 'blocked' AND reason = 'missing'", "detail"),
+    ("different", "state = 'blocked' AND reason = 'different'", "detail"),
+    ("elsewhere", "state IN ('stored', 'verified') AND asset_folder <> destfolderid", "NULLIF(drift, 'unread')"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -42,6 +49,19 @@ class Orphan:
     size: int | None
     md5: str | None
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What differs between the ledger and the service: a word for it, and the asset, the file, or both."""
+
+    why: str
+    assetid: str | None
+    path: bytes | None
+    folder: str
+    size: int | None
+    md5: str | None
+    detail: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +197,22 @@ class Reports:
         )
         for row in sightings:
             yield Orphan(row["assetid"], row["path"], row["folder_id"], row["size"], row["md5"], row["why"])
+
+    def findings(self) -> Iterator[Finding]:
+        """Give what stands different in the service: files first, then assets of ours or of nobody's."""
+        for why, where, said in _NOT_AS_SENT:
+            rows = self._store.pages(
+                "SELECT id, assetid, path, COALESCE(asset_folder, destfolderid) AS folder, size, md5,"
+                f" {said} AS said FROM files WHERE wanted = 'yes' AND {where} AND id > ? ORDER BY id LIMIT ?",
+                "id",
+                (0,),
+            )
+            for row in rows:
+                yield Finding(why, row["assetid"], row["path"], row["folder"], row["size"], row["md5"], row["said"])
+        for orphan in self.orphans(0.0):
+            if orphan.why not in ("replaced", "deleted"):
+                folder = orphan.destfolderid
+                yield Finding(orphan.why, orphan.assetid, orphan.path, folder, orphan.size, orphan.md5, None)
 
     def fact(self, name: str) -> str | None:
         """Give one of the facts that concern the whole ledger."""

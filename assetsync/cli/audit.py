@@ -1,0 +1,125 @@
+"""`assetsync audit`: the service's folders compared with the ledger, and what differs, as a table or as JSON.
+
+How a folder is compared is `flow.audit`'s. Beside a daemon it is asked for an audit, and its last one is shown.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+
+import click
+
+from assetsync.cli.acting import open_service
+from assetsync.cli.entry import NOT_IN_SYNC, OK
+from assetsync.cli.given import with_config, with_json
+from assetsync.cli.output import moment, note, table, write, write_json
+from assetsync.clock import SystemClock
+from assetsync.config import SiteConfig
+from assetsync.errors import LedgerBusy
+from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
+from assetsync.ledger.reports import Finding
+from assetsync.log import configure_logging
+from assetsync.shown import printable, relative_text
+from assetsync.site import build
+
+_COLUMNS = ("assets", "fine", "different", "missing", "elsewhere", "doubled", "suspected", "unknown")
+
+
+@click.command("audit")
+@with_config
+@click.option("--last", is_flag=True, help="Show what the last audit found, and ask the service nothing.")
+@with_json("Print one object a line: first the folders, then what was found.")
+def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
+    """Compare each mapped folder of the service with the ledger, and list what differs.
+
+    WHY is missing (no longer in the service), different (no longer these bytes), elsewhere (moved in the service),
+    doubled (a copy), damaged (a cut upload, proven), suspected (perhaps one) or unknown (never sent by this ledger).
+    Exits with 1 when there is any. Beside a daemon the daemon is asked for an audit, and its last one is shown.
+
+    \b
+    Examples:
+      assetsync audit --config hq.yaml
+      assetsync audit --config hq.yaml --last --json | jq -r 'select(.why == "missing") | .path'
+    """
+    configure_logging(config.log.format, "warning")
+    if not last:
+        _audit(config)
+    with closing(read_ledger(config.ledger)) as ledger:
+        found = _as_json(config, ledger) if as_json else _as_table(config, ledger)
+    return NOT_IN_SYNC if found else OK
+
+
+def _audit(config: SiteConfig) -> None:
+    clock = SystemClock()
+    try:
+        ledger = open_ledger(config.ledger, create=False)
+    except LedgerBusy:
+        with closing(read_ledger(config.ledger, writable=True)) as beside:
+            number = beside.ask("audit", {}, clock.now())
+        note(f"another process holds the ledger: it will audit (request {number}); `audit --last` shows what it found")
+        return
+    with closing(ledger), open_service(config) as service:
+        site = build(config, ledger, service, clock, random.SystemRandom())
+        for folder in _folders(config):
+            site.auditor.audit(folder)
+
+
+def _folders(config: SiteConfig) -> list[str]:
+    return sorted({folder.destfolderid for folder in config.folders})
+
+
+def _audited(config: SiteConfig, ledger: Ledger) -> Iterator[tuple[str, dict[str, object] | None]]:
+    for folder in _folders(config):
+        yield folder, ledger.audits.last(folder)
+
+
+def _as_json(config: SiteConfig, ledger: Ledger) -> bool:
+    for folder, said in _audited(config, ledger):
+        numbers = {name: None if said is None else said[name] for name in (*_COLUMNS, "braked")}
+        at = None if said is None else moment(float(str(said["at"])))
+        write_json({"folder": folder, "audited_at": at, **numbers})
+    found = False
+    for finding in ledger.reports.findings():
+        found = True
+        write_json({"why": finding.why, **_shown(finding)})
+    return found
+
+
+def _shown(finding: Finding) -> dict[str, object]:
+    path, encoded = (None, None) if finding.path is None else relative_text(finding.path)
+    shown: dict[str, object] = {
+        "assetid": finding.assetid,
+        "path": path,
+        "destfolderid": finding.folder,
+        "size": finding.size,
+        "md5": finding.md5,
+        "detail": finding.detail,
+    }
+    return shown if encoded is None else shown | {"path_base64": encoded}
+
+
+def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
+    rows = []
+    for folder, said in _audited(config, ledger):
+        if said is None:
+            rows.append((folder, *("-" for _ in _COLUMNS), "not yet"))
+            continue
+        braked = "  BRAKED: assetsync resume" if said["braked"] else ""
+        at = moment(float(str(said["at"])))
+        rows.append((folder, *(f"{said[name]:,}" for name in _COLUMNS), f"{at}{braked}"))
+    for line in table(("folder", *_COLUMNS, "audited at"), rows):
+        write(line)
+    counts: Counter[str] = Counter()
+    for finding in ledger.reports.findings():
+        if not counts:
+            write()
+        counts[finding.why] += 1
+        path = "-" if finding.path is None else printable(finding.path)
+        write(f"{finding.why:<9}  {finding.assetid or '-':<32}  {path}")
+        if finding.detail:
+            write(f"    {printable(finding.detail)}")
+    write()
+    said_of = ", ".join(f"{count:,} {why}" for why, count in counts.items())
+    write(f"{config.site}: {said_of or 'nothing differs'}")
+    return bool(counts)

@@ -1,0 +1,68 @@
+"""The folders of the service against the ledger, as a person asks for it."""
+
+import pytest
+
+from .conftest import PHOTOS
+
+
+@pytest.fixture
+def mirrored(site):
+    for name in ("a.txt", "b.txt", "c.txt"):
+        site.write(name, name.encode() * 5)
+    assert site.run("reconcile").code == 0
+    return site
+
+
+def ids(site):
+    return {asset.filename: asset.id for asset in site.sandbox.assets()}
+
+
+def test_a_service_that_holds_what_was_sent_differs_in_nothing(mirrored):
+    result = mirrored.run("audit")
+    assert (result.code, result.out.splitlines()[-1]) == (0, "hq: nothing differs")
+    folder, audited = mirrored.run("audit", "--json").objects, mirrored.run("audit", "--last", "--json").objects
+    assert folder[0] | {"audited_at": ""} == audited[0] | {"audited_at": ""}
+    assert {name: value for name, value in audited[0].items() if name != "audited_at" and value} == {
+        "folder": PHOTOS, "assets": 3, "fine": 3,
+    }  # fmt: skip
+
+
+def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mirrored):
+    lost = ids(mirrored)["a.txt"]
+    with mirrored.sandbox._stored._transaction() as service:
+        service.execute("DELETE FROM assets WHERE id = ?", (lost,))
+    twice = mirrored.run("upload", str(mirrored.photos / "b.txt"), "--folder", PHOTOS, "--json").only["assetid"]
+    (mirrored.folder / "stranger.txt").write_text("nobody's")
+    other = mirrored.run("upload", str(mirrored.folder / "stranger.txt"), "--folder", PHOTOS, "--json").only["assetid"]
+    result = mirrored.run("audit", "--json")
+    assert result.code == 1
+    (folder,), found = result.objects[:1], result.objects[1:]
+    assert {name: folder[name] for name in ("missing", "doubled", "unknown", "fine")} == {
+        "missing": 1, "doubled": 1, "unknown": 1, "fine": 2,
+    }  # fmt: skip
+    assert {(one["why"], one["assetid"], one["path"]) for one in found} == {
+        ("missing", lost, "photos/a.txt"), ("doubled", twice, "photos/b.txt"), ("unknown", other, None),
+    }  # fmt: skip
+    shown = mirrored.run("audit", "--last")
+    assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: 1 missing, 1 doubled, 1 unknown")
+    assert "retry --send-again" in shown.out
+
+
+def test_without_an_audit_the_last_one_says_so_and_asks_the_service_nothing(mirrored):
+    mirrored.nowhere()
+    assert "not yet" in mirrored.run("audit", "--last").out
+    result = mirrored.run("audit")
+    assert (result.code, result.out) == (3, "")
+
+
+def test_beside_a_daemon_the_daemon_audits(mirrored, eventually):
+    mirrored.start("run")
+    eventually(lambda: mirrored.run("retry").out.startswith("another process"))
+    result = mirrored.run("audit")
+    assert (result.code, "it will audit" in result.err) == (0, True)
+    eventually(lambda: mirrored.run("audit", "--last", "--json").objects[0]["fine"] == 3)
+
+
+def test_without_a_ledger_there_is_nothing_to_compare(site):
+    assert site.run("audit").code == 2
+    assert "site.db" not in site.left_behind()
