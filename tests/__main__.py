@@ -20,7 +20,7 @@ CHECKS = (
     ("ruff format", [tool("ruff"), "format", "--check", "."]),
     ("mypy --strict", [tool("mypy")]),
     ("import-linter", [tool("lint-imports")]),
-    ("pytest", [sys.executable, "-m", "pytest", "-q", "-n", "3", *sys.argv[1:]]),
+    ("pytest", [sys.executable, "-m", "pytest", "-q", "-n", "3", "--dist", "loadgroup", *sys.argv[1:]]),
 )
 
 

@@ -13,7 +13,8 @@ from assetsync.sandbox import FaultKind, FaultRule, Operation
 
 from .conftest import KEY, OTHER, UNIT
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+# One server at a time: it is booted once, and its image is made once.
+pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning"), pytest.mark.xdist_group("server")]
 
 
 def test_the_readmes_five_commands_lead_to_a_running_site(server):
