@@ -120,6 +120,6 @@ def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
         if finding.detail:
             write(f"    {printable(finding.detail)}")
     write()
-    said_of = ", ".join(f"{count:,} {why}" for why, count in counts.items())
+    said_of = ", ".join(f"{count:,} {why}" for why, count in sorted(counts.items()))
     write(f"{config.site}: {said_of or 'nothing differs'}")
     return bool(counts)

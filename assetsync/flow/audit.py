@@ -100,11 +100,12 @@ class Auditor:
                 result.fine += reading is Reading.EQUAL
         self._ledger.audits.met(met, began)
         self._ledger.assets.apply_all(changes, now)
-        self._explain(folder, strangers, result)
+        self._explain(folder, strangers, began, result)
 
-    def _explain(self, folder: str, assets: list[Asset], result: Audited) -> None:
+    def _explain(self, folder: str, assets: list[Asset], began: float, result: Audited) -> None:
         """Take note of what nobody owns; what is history or explained already stays so."""
         history = self._ledger.audits.history([asset.id for asset in assets]) if assets else set()
+        self._ledger.audits.met_history(history, began)
         strangers = [asset for asset in assets if asset.id not in history and asset.processed]
         doubts = self._ledger.doubts
         doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())

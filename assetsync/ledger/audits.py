@@ -9,7 +9,8 @@ from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
 
-_AUDITED = "audited "
+AUDITED = "audited "
+"""The facts that hold what each folder's newest audit found are named by this and the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,14 @@ class Audits:
 
     def last(self, folder: str) -> dict[str, object] | None:
         """Give what the folder's newest audit that came to its end found in numbers, and `at`, when it began."""
-        rows = self._store.rows("SELECT value FROM facts WHERE name = ?", _AUDITED + folder)
+        rows = self._store.rows("SELECT value FROM facts WHERE name = ?", AUDITED + folder)
         return None if not rows else dict(json.loads(rows[0][0]))
 
     def done(self, folder: str, at: float, found: Mapping[str, object]) -> None:
         """Keep what an audit of the folder, begun `at`, found in numbers."""
         value = json.dumps({"at": at, **found})
         sql = "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)"
-        self._store.write(lambda conn: conn.execute(sql, (_AUDITED + folder, value)))
+        self._store.write(lambda conn: conn.execute(sql, (AUDITED + folder, value)))
 
     def live(self, assetids: Sequence[str]) -> dict[str, FileRow]:
         """Give the live rows of these ids."""
@@ -89,6 +90,12 @@ class Audits:
         self._store.write(
             lambda conn: conn.executemany("UPDATE files SET audited_at = ? WHERE id = ?", [(at, i) for i in file_ids])
         )
+
+    def met_history(self, assetids: Collection[str], at: float) -> None:
+        """Record that an audit begun `at` met these assets of versions at rest: they can be listed for removal."""
+        sql = "UPDATE files SET audited_at = ? WHERE assetid = ? AND state IN ('superseded', 'gone')"
+        if assetids:
+            self._store.write(lambda conn: conn.executemany(sql, [(at, assetid) for assetid in assetids]))
 
     def expected(self, folder: str, at: float) -> Expectation:
         """Count what the audit begun `at` should have met in the folder; what was verified since does not count."""

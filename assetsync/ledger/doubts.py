@@ -242,10 +242,10 @@ def _found(conn: sqlite3.Connection, file: FileRow, verdict: Verdict, now: float
 
 def _sight(conn: sqlite3.Connection, values: Sequence[tuple[object, ...]]) -> None:
     conn.executemany(
-        "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why, met_at)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?6)"
         " ON CONFLICT (assetid) DO UPDATE SET folder_id = excluded.folder_id, size = excluded.size,"
-        " md5 = excluded.md5, why = CASE WHEN why = '' THEN excluded.why ELSE why END",
+        " md5 = excluded.md5, met_at = excluded.met_at, why = CASE WHEN why = '' THEN excluded.why ELSE why END",
         values,
     )
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from assetsync.ledger.audits import AUDITED
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import State
@@ -17,6 +18,10 @@ _DOUBTED = (
     " AND (a.md5 = {1}.md5 OR (a.md5 IS NULL OR {1}.md5 IS NULL) AND a.size = {1}.size))"
 )
 
+# What the newest audit of the folder, begun later than that, did not show any more: somebody has taken it away.
+_TAKEN_AWAY = (
+    f"EXISTS (SELECT 1 FROM facts t WHERE t.name = '{AUDITED}' || {{0}} AND json_extract(t.value, '$.at') > {{1}})"
+)
 # Files whose assets are not what they should be: the word for it, how they stand, and where it is said.
 _NOT_AS_SENT = (
     ("missing", "state = 'blocked' AND reason = 'missing'", "detail"),
@@ -165,8 +170,10 @@ class Reports:
     def orphans(self, gone_before: float) -> Iterator[Orphan]:
         """Give assets without a live file: history (deleted ones only if gone before then) and unexplained sightings.
 
-        Never one that a live row owns, or that a doubt which is still open may turn out to need.
+        Never one that a live row owns, or that a doubt which is still open may turn out to need, nor one that an audit
+        did not find any more.
         """
+        last_known = "MAX(COALESCE(f.audited_at, 0), COALESCE(f.uploaded_at, f.queued_at))"
         history = self._store.pages(
             "SELECT id, assetid, path, asset_folder, destfolderid, size, md5, state FROM files f"
             " WHERE state IN ('superseded', 'gone') AND assetid IS NOT NULL"
@@ -178,6 +185,7 @@ class Reports:
             " AND NOT EXISTS (SELECT 1 FROM brakes WHERE resumed_at IS NULL)"
             f" AND {_NOT_OWNED.format('f')}"
             f" AND NOT {_DOUBTED.format('COALESCE(f.asset_folder, f.destfolderid)', 'f')}"
+            f" AND NOT {_TAKEN_AWAY.format('COALESCE(f.asset_folder, f.destfolderid)', last_known)}"
             " AND id > ? ORDER BY id LIMIT ?",
             "id",
             (0,),
@@ -191,6 +199,7 @@ class Reports:
             "SELECT assetid, path, folder_id, size, md5, why FROM sightings s WHERE why <> ''"
             f" AND {_NOT_OWNED.format('s')}"
             f" AND NOT (why <> 'damaged' AND {_DOUBTED.format('s.folder_id', 's')})"
+            f" AND NOT {_TAKEN_AWAY.format('s.folder_id', 'COALESCE(s.met_at, s.first_seen)')}"
             " AND assetid > ? ORDER BY assetid LIMIT ?",
             "assetid",
             ("",),

@@ -112,7 +112,8 @@ CREATE TABLE sightings (
     seen_to INTEGER NOT NULL,       -- the newest attempt when the look-up that first showed it ended
     why TEXT NOT NULL DEFAULT '',   -- damaged, suspected, doubled, unknown, or nothing
     file_id INTEGER,
-    path BLOB
+    path BLOB,
+    met_at REAL                     -- when a look-up showed it last
 ) WITHOUT ROWID;
 CREATE INDEX sightings_by_size ON sightings (folder_id, size);
 

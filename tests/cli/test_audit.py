@@ -44,7 +44,7 @@ def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mi
         ("missing", lost, "photos/a.txt"), ("doubled", twice, "photos/b.txt"), ("unknown", other, None),
     }  # fmt: skip
     shown = mirrored.run("audit", "--last")
-    assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: 1 missing, 1 doubled, 1 unknown")
+    assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: 1 doubled, 1 missing, 1 unknown")
     assert "retry --send-again" in shown.out
 
 

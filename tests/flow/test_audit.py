@@ -98,6 +98,28 @@ def test_the_renditions_of_a_picture_are_nobodys_assets(mirrored, file_type, fou
     assert world.service.searches[-1].showrenditions is False
 
 
+def test_what_somebody_has_taken_away_is_listed_no_longer(mirrored):
+    world = mirrored()
+    world.write("0", b"changed")
+    world.scan_and_send()
+    world.live(5)
+    world.service.put(b"content 2", "2")
+    world.service.put(b"a stranger's", "stranger.jpg")
+    world.clock.advance(60)
+    audit(world)
+    listed = {orphan.assetid for orphan in world.orphans()}
+    assert why(world) == {("replaced", b"0"), ("doubled", b"2"), ("unknown", None)}
+    for assetid in listed:
+        world.clock.advance(60)
+        kept = world.service.assets.pop(assetid)
+        audit(world)
+        assert {orphan.assetid for orphan in world.orphans()} == listed - {assetid}
+        world.service.assets[assetid] = kept
+    world.clock.advance(60)
+    audit(world)
+    assert {orphan.assetid for orphan in world.orphans()} == listed
+
+
 def test_history_is_not_called_unknown(mirrored):
     world = mirrored()
     world.write("0", b"changed")

@@ -129,9 +129,10 @@ CREATE TABLE sightings (
     seen_to INTEGER NOT NULL,       
     why TEXT NOT NULL DEFAULT '',   
     file_id INTEGER,
-    path BLOB
+    path BLOB,
+    met_at REAL                     
 ) WITHOUT ROWID;
-INSERT INTO "sightings" VALUES('B1','F','stranger.jpg',99,'11111111111111111111111111111111',1000000.0,3,'unknown',NULL,NULL);
+INSERT INTO "sightings" VALUES('B1','F','stranger.jpg',99,'11111111111111111111111111111111',1000000.0,3,'unknown',NULL,NULL,1000000.0);
 CREATE UNIQUE INDEX "idx__sqlite_migrations_migration_set_name"
     ON "_sqlite_migrations" ("migration_set", "name");
 CREATE UNIQUE INDEX files_current ON files (path) WHERE wanted = 'yes';
