@@ -236,7 +236,14 @@ def kept_and_closed(exchange):
     time.sleep(0.01)
 
 
-UNUSUAL = [after_100_continue, chunked, half_closed_by_the_end, in_two_halves, kept_and_closed]
+def read_in_drips(exchange):
+    for most in range(0, exchange.length, 30_000):
+        exchange.body(most)
+        time.sleep(0.02)
+    exchange.conn.sendall(exchange.pass_on())
+
+
+UNUSUAL = [after_100_continue, chunked, half_closed_by_the_end, in_two_halves, kept_and_closed, read_in_drips]
 
 
 def random_bytes(size: int, seed: int = 1) -> bytes:
@@ -420,6 +427,23 @@ def test_a_file_that_changes_while_it_is_sent_is_stored_once_as_it_is_then(place
     ledger.close()
 
 
+def test_a_file_that_becomes_unreadable_while_it_is_sent_is_sent_to_its_end(place, make_front):
+    front = make_front(place)
+    path = place.write("a.bin", random_bytes(LARGE))
+
+    def script(exchange):
+        exchange.body(1_000_000)
+        path.chmod(0)
+        exchange.conn.sendall(exchange.pass_on())
+
+    front.uploads.append(script)
+    assert place.reconcile().in_sync
+    path.chmod(0o600)
+    assert place.reconcile().in_sync
+    assert front.seen.count("upload") == 1
+    expect_sound(place, names=("a.bin",))
+
+
 def test_a_file_that_vanishes_while_it_is_sent_is_sent_to_its_end(place, make_front):
     front = make_front(place)
     place.write("b.bin", b"small")
@@ -497,12 +521,21 @@ def test_a_certificate_of_the_configured_authority_is_as_good_as_any(place, make
 
 
 @pytest.mark.parametrize(
-    "address", ["http://127.0.0.1:9", "https://nowhere.invalid:443"], ids=["refused", "name_not_known"]
+    ("address", "more"),
+    [
+        ("http://127.0.0.1:9", {}),
+        ("https://nowhere.invalid:443", {}),
+        ("https://127.0.0.1:{port}", {}),
+        ("http://127.0.0.1:{port}", {"proxy": "http://127.0.0.1:9"}),
+        ("https://127.0.0.1:{port}", {"proxy": "http://127.0.0.1:{port}"}),
+    ],
+    ids=["refused", "name_not_known", "no_tls_there", "proxy_refused", "no_proxy_there"],
 )
-def test_what_cannot_be_reached_leaves_every_file_waiting_and_none_in_doubt(place, address):
+def test_what_cannot_be_reached_leaves_every_file_waiting_and_none_in_doubt(place, address, more):
     place.write("a.bin")
     place.write("b.bin", b"small")
-    place.point(address)
+    port = place.sandbox.port
+    place.point(address.format(port=port), **{name: value.format(port=port) for name, value in more.items()})
     report = place.reconcile(wait=0)
     assert (report.pending, report.in_doubt, report.blocked, report.uploaded) == (2, 0, 0, 0)
     place.point(place.sandbox.address)
