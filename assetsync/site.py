@@ -23,6 +23,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.gate import Gate
 from assetsync.flow.index import Indexer
 from assetsync.flow.intake import Intake, ScanResult
+from assetsync.flow.members import Members
 from assetsync.flow.pace import Throttle
 from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
@@ -234,7 +235,12 @@ def build(
             needs_index=lambda: indexes and not indexer.stopped,
         ),
         indexer=indexer,
-        auditor=Auditor(edges, resend_missing=config.policy.on_remote_missing == "upload", brake=brakes.allows_missing),
+        auditor=Auditor(
+            edges,
+            Members(edges, plan.mappings, sidecars),
+            resend_missing=config.policy.on_remote_missing == "upload",
+            brake=brakes.allows_missing,
+        ),
         drift=Drift(edges, plan, sidecars),
         sidecars=sidecars,
     )

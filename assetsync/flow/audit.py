@@ -15,6 +15,7 @@ from assetsync.core.names import printable
 from assetsync.core.states import Event
 from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.flow.edges import Edges
+from assetsync.flow.members import Members
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, State
 from assetsync.service.paging import every
@@ -50,10 +51,13 @@ class Audited:
 class Auditor:
     """Audits folders; used by one thread at a time. `brake` pulls one: (subject, sentence, amount) → allowed."""
 
-    def __init__(self, edges: Edges, *, resend_missing: bool, brake: Callable[[str, str, int], bool]) -> None:
+    def __init__(
+        self, edges: Edges, members: Members, *, resend_missing: bool, brake: Callable[[str, str, int], bool]
+    ) -> None:
         self._ledger = edges.ledger
         self._service = edges.service
         self._clock = edges.clock
+        self._members = members
         self._resend_missing = resend_missing
         self._brake = brake
 
@@ -61,6 +65,7 @@ class Auditor:
         """Audit one folder of the service; raises ServiceError, and then nothing is concluded from what is missing."""
         began = self._clock.now()
         result = Audited(folder)
+        self._members.begin()
         batch: list[Asset] = []
         request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, showrenditions=False)
         for asset in every(self._service.search, request):
@@ -121,6 +126,8 @@ class Auditor:
             if sent is not None and asset.size is not None and asset.size < sent.size:
                 result.suspected += 1
                 found.append((asset.id, "suspected", sent))
+            elif self._members.holds(folder, asset):
+                found.append((asset.id, "", None))
             else:
                 result.unknown += 1
                 found.append((asset.id, "unknown", None))

@@ -72,6 +72,14 @@ class Audits:
                 found[asset.id] = file_row(rows[0])
         return found
 
+    def archives(self, folder: str) -> list[bytes]:
+        """Give the paths of the ZIP archives that are stored in the folder."""
+        sql = (
+            "SELECT path FROM files WHERE destfolderid = ? AND wanted = 'yes' AND state IN ('stored', 'verified')"
+            " AND folded_name LIKE '%.zip' ORDER BY path"
+        )
+        return [row[0] for row in self._store.rows(sql, folder)]
+
     def sent_as(self, folder: str, name: str) -> FileRow | None:
         """Give a file that was sent into the folder under this name, in an attempt that ended in doubt."""
         rows = self._store.rows(

@@ -1,5 +1,8 @@
 """The audit finds what is missing, moved, different, doubled, suspected and unknown, and asks before too much."""
 
+import io
+import zipfile
+
 import pytest
 
 from assetsync.errors import ServiceUnreachable
@@ -96,6 +99,39 @@ def test_the_renditions_of_a_picture_are_nobodys_assets(mirrored, file_type, fou
     world.service.put(b"a smaller one", "0_rendition.jpg", file_type=file_type)
     assert audit(world) == {"assets": 3 + len(found), "fine": 3, **found}
     assert world.service.searches[-1].showrenditions is False
+
+
+def zipped(*members: tuple[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("extracts", "name", "content", "unknown"),
+    [
+        (True, "top.txt", b"top", 0),
+        (True, "gr?n.txt", b"green", 0),
+        (True, "top.txt", b"of another size", 1),
+        (True, "inner.txt", b"inner", 1),
+        (False, "top.txt", b"top", 1),
+    ],
+)
+def test_the_members_of_an_archive_that_the_service_takes_apart_are_not_unknown(
+    mirrored, extracts, name, content, unknown
+):
+    folders = [{"path": ".", "destfolderid": FOLDER, "upload": {"zip_extract": str(extracts).lower()}}]
+    world = mirrored(1, folders=folders)
+    world.write("all.zip", zipped(("top.txt", b"top"), ("grün.txt", b"green"), ("sub/inner.txt", b"inner")))
+    world.write("broken.zip", b"PK\x05\x06" + b"\xff" * 18)
+    world.scan_and_send()
+    world.live(5)
+    world.service.put(content, name)
+    world.clock.advance(60)
+    assert audit(world).get("unknown", 0) == unknown
+    assert len(why(world)) == unknown
 
 
 def test_what_somebody_has_taken_away_is_listed_no_longer(mirrored):
