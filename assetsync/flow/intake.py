@@ -220,6 +220,9 @@ class Intake:
         mapping = self._plan.covers(row.path)
         if mapping is None:
             result.unmapped += 1
+        elif result.report.blind_at(row.path):
+            # Not missing, but not seen: it pulls no brake, and takes no place from what can be decided.
+            return
         else:
             result.missing_count += 1
             if result.missing_count > self._most_missing:

@@ -57,16 +57,18 @@ class ScanReport:
         False at and below what could not be read. While the scan runs, and after it was abandoned, true only for what
         sorts before the folder reached last.
         """
-        if not self.finished and path >= self.reached:
-            return False
+        return (self.finished or path < self.reached) and not self.blind_at(path)
+
+    def blind_at(self, path: bytes) -> bool:
+        """Whether a file at `path`, which the scan has passed, may be there although it was not yielded."""
         if self._blind_from is not None and path >= self._blind_from:
-            return False
+            return True
         if self._blind:
             if b"" in self._blind or path in self._blind:
-                return False
+                return True
             slash = path.find(b"/")
             while slash >= 0:
                 if path[:slash] in self._blind:
-                    return False
+                    return True
                 slash = path.find(b"/", slash + 1)
-        return True
+        return False

@@ -13,6 +13,7 @@ from assetsync.flow.settle import Settling
 from assetsync.ledger.intake import NewVersion
 from assetsync.model import FileStat, State, Wanted
 from assetsync.tree.opening import facts
+from assetsync.tree.report import ScanReport
 
 NAMES = [b"a", b"b.jpg", b"c d", b"\xff\xfe", b"e\nf", b"-g", "é".encode(), b"a.", b"a-", b"a0", b"~", b"x" * 200]
 
@@ -278,6 +279,25 @@ def test_nothing_is_decided_below_a_folder_that_cannot_be_read(world):
     result.report.mark_unreadable(b"b", "Permission denied")
     world.site.intake.decide_missing(result)
     assert world.states() == {"b/1": State.QUEUED}
+
+
+def test_what_cannot_be_seen_is_not_counted_as_missing_and_takes_no_place_from_what_is(world):
+    for path in ("a/1", "a/2", "b/1"):
+        world.write(path)
+    world.scan()
+    report = ScanReport()
+
+    def entries():
+        report.mark_unreadable(b"a", "Permission denied")
+        report.finished = True
+        yield from ()
+
+    world.site.intake._most_missing = 1
+    result = world.site.intake.scan(entries(), report)
+    assert ([missing.path for missing in result.missing], result.missing_count) == ([b"b/1"], 1)
+    shutil.rmtree(world.root / "b")
+    assert world.site.intake.decide_missing(result) == 1
+    assert world.states() == {"a/1": State.QUEUED, "a/2": State.QUEUED}
 
 
 def test_a_row_that_was_moved_to_another_path_since_the_scan_is_not_gone(world):
