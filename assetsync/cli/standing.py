@@ -18,6 +18,7 @@ _HELP = {
     "sidecar": "mend the sidecar: the file is sent at the next scan",
     "unreadable": "mend its permissions: every run tries it again",
     "unknown_folder": "correct destfolderid or make the folder: every run tries it again",
+    "unprocessed": "every run tries it again; if it is another file: assetsync retry --send-again {path}",
     "resembles": "assetsync reconcile --adopt, or assetsync retry --send-again {path}",
     "changed": "assetsync retry --send-again {path}",
     "undecidable": "assetsync doubt resolve {path} --asset ID, or --absent",
