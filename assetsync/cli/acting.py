@@ -6,7 +6,9 @@ What the decisions mean is `flow.requests`'s. Looking at a ledger is here too, a
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
 
+from assetsync.cli.output import write, write_json
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, read_api_key
 from assetsync.errors import LedgerBusy, UsageError
@@ -63,8 +65,23 @@ class ServiceWhenAsked:
         return self._service
 
 
-def act(config: SiteConfig, verb: str, argument: dict[str, object], paths: Sequence[bytes] = ()) -> str:
-    """Carry a decision out, or leave it for the holder of the ledger; gives the sentence that says which.
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What came of a decision: the sentence, and the number of the request that was left for the ledger's holder."""
+
+    message: str
+    request: int | None = None
+
+    def show(self, *, as_json: bool) -> None:
+        """Print it."""
+        if as_json:
+            write_json({"done": self.request is None, "request": self.request, "message": self.message})
+        else:
+            write(self.message)
+
+
+def act(config: SiteConfig, verb: str, argument: dict[str, object], paths: Sequence[bytes] = ()) -> Acted:
+    """Carry a decision out, or leave it for the holder of the ledger.
 
     `paths` must be known to the ledger. Raises as `flow.requests.carry_out` and `open_ledger` do, LedgerBusy excepted.
     """
@@ -77,9 +94,9 @@ def act(config: SiteConfig, verb: str, argument: dict[str, object], paths: Seque
             for path in paths:
                 expect_known(beside, path)
             number = beside.ask(verb, argument, clock.now())
-        return f"another process holds the ledger: it will do that (request {number})"
+        return Acted(f"another process holds the ledger: it will do that (request {number})", number)
     with closing(ledger), closing(ServiceWhenAsked(config)) as service:
-        return carry_out(ledger, service, clock, verb, argument)
+        return Acted(carry_out(ledger, service, clock, verb, argument))
 
 
 def expect_known(ledger: Ledger, path: bytes) -> None:

@@ -49,7 +49,8 @@ def list_doubts(config: SiteConfig, *, as_json: bool) -> None:
                 handed = "an unknown part" if attempt.handed is None else amount(attempt.handed)
                 write(
                     f"    sent {moment(attempt.started_at)} as {printable(attempt.sent_name)} into"
-                    f" {attempt.destfolderid}, {handed} of {amount(attempt.size)} left, {attempt.looks} look-ups since"
+                    f" {attempt.destfolderid}, {handed} of {amount(attempt.size)} handed over,"
+                    f" {attempt.looks} look-ups since"
                 )
         if none and not as_json:
             write("nothing is in doubt")
@@ -88,8 +89,9 @@ def _as_object(row: FileRow, attempt: AttemptRow | None) -> dict[str, object]:
 @with_config
 @click.argument("path")
 @click.option("--asset", "assetid", metavar="ID", help="This asset is the file: it is read back and taken over.")
+@with_json("Print one object: done, request, message.")
 @click.option("--absent", is_flag=True, help="The service does not have the file: it is sent again.")
-def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool) -> None:
+def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool, as_json: bool) -> None:
     """Say what became of an upload whose answer was lost, after a look in the service.
 
     Beside a daemon the request is left for it. PATH is relative to the root, or absolute.
@@ -104,4 +106,4 @@ def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool)
             "doubt resolve needs either --asset ID or --absent", hint="look in the service, then say which"
         )
     wanted = site_path(config, path)
-    write(act(config, "doubt", {"path": wanted.hex(), "asset": assetid}, [wanted]))
+    act(config, "doubt", {"path": wanted.hex(), "asset": assetid}, [wanted]).show(as_json=as_json)

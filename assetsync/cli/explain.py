@@ -6,6 +6,7 @@ from contextlib import closing
 
 import click
 
+from assetsync.cli.course import attempt_line, attempt_object, next_try, said_of
 from assetsync.cli.fileview import as_object, error_of
 from assetsync.cli.given import site_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
@@ -20,6 +21,7 @@ from assetsync.model import State, Wanted
 from assetsync.shown import printable, relative_text
 from assetsync.tree.opening import Tree
 
+_ATTEMPTS = 20
 _MEANS = {
     State.QUEUED: "it waits to be sent",
     State.SENDING: "it is on its way",
@@ -37,18 +39,20 @@ _MEANS = {
 @with_json("Print one object.")
 @click.argument("path")
 def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
-    """Tell why a file is where it is: its versions, what became of each, and what helps.
+    """Tell why a file is where it is: its mapping and rules, its sidecars, its versions, every attempt, what helps.
 
-    PATH is relative to the root, or absolute.
+    PATH is relative to the root, or absolute. With --json, `next_try` is when something happens by itself.
 
     \b
     Examples:
       assetsync explain --config hq.yaml photos/harbour.jpg
       assetsync explain --config hq.yaml /srv/media/photos/harbour.jpg
+      assetsync explain --config hq.yaml photos/harbour.jpg --json | jq '.versions[0].history'
     """
     wanted = site_path(config, path)
     on_disk = _on_disk(config, wanted)
     covered = _covered(config, wanted)
+    said = list(said_of(config, wanted))
     with closing(read_ledger(config.ledger)) as ledger:
         rows = ledger.reports.of_path(wanted)
         holds = ledger.reports.holds(time.time())
@@ -58,13 +62,24 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                 "path": text,
                 "on_disk": on_disk,
                 "mapping": covered,
-                "versions": [as_object(row, holds) | {"wanted": str(row.wanted)} for row in rows],
+                "said": said,
+                "versions": [
+                    as_object(row, holds)
+                    | {
+                        "wanted": str(row.wanted),
+                        "next_try": moment(next_try(ledger, row)),
+                        "history": [attempt_object(attempt) for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS)],
+                    }
+                    for row in rows
+                ],
             }
             write_json(shown if encoded is None else shown | {"path_base64": encoded})
             return
         write(printable(wanted))
         write(f"  on disk: {on_disk}")
         write(f"  mapping: {covered}")
+        for line in said:
+            write(f"  {line}")
         for row in rows:
             for line in _version(ledger, row, holds):
                 write(f"  {line}")
@@ -111,8 +126,10 @@ def _version(ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[st
         yield f"    {printable(row.detail)}"
     if row.drift not in (None, "unread"):
         yield f"    metadata: {printable(row.drift or '')}"
-    attempt = ledger.doubts.of(row.id)
-    if attempt is not None:
-        yield f"    sent {moment(attempt.started_at)} as {printable(attempt.sent_name)}, {attempt.looks} look-ups since"
+    for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS):
+        yield f"    {attempt_line(attempt)}"
+    due = next_try(ledger, row)
+    if due is not None:
+        yield f"    next try: {moment(due) if due > time.time() else 'now'}, where a process runs"
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield f"    what helps: {next_step(row)}"

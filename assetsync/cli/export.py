@@ -1,5 +1,6 @@
 """`assetsync export`: the ledger's file versions, history included, for other programs."""
 
+import base64
 import csv
 import io
 import time
@@ -8,12 +9,14 @@ from contextlib import closing
 
 import click
 
+from assetsync.cli.files import chosen
 from assetsync.cli.fileview import FILE_KEYS, as_object
 from assetsync.cli.given import with_config
 from assetsync.cli.output import csv_cell, moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.rows import FileRow
+from assetsync.model import State
 
 COLUMNS = (*FILE_KEYS, "wanted", "reason", "mtime", "filetype", "queued_at", "metadata_drift", "path_base64")
 
@@ -21,23 +24,34 @@ COLUMNS = (*FILE_KEYS, "wanted", "reason", "mtime", "filetype", "queued_at", "me
 @click.command("export")
 @with_config
 @click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), required=True, help="How to write it.")
-def command(config: SiteConfig, *, form: str) -> None:
-    """Write every file version that the ledger knows, history included, to stdout.
+@click.option(
+    "--state", type=click.Choice([str(state) for state in State]), metavar="STATE", help="Only versions in this state."
+)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+def command(config: SiteConfig, paths: tuple[str, ...], *, form: str, state: str | None) -> None:
+    """Write every file version that the ledger knows, history included, to stdout: a proof of delivery.
 
-    In CSV, control characters are escaped, and a cell that a spreadsheet would take for a formula begins with '.
+    What is verified was read back from the service: its id, folder, size and MD5, and when. PATH leaves the versions of
+    this file, or below this folder.
+
+    In CSV, control characters are escaped, and a cell that a spreadsheet would take for a formula begins with '. Where
+    that, or bytes that are no UTF-8, make the path another, path_base64 holds its bytes.
 
     \b
     Examples:
       assetsync export --config hq.yaml --format csv > hq.csv
+      assetsync export --config hq.yaml --format csv --state verified photos/2026 > delivered.csv
       assetsync export --config hq.yaml --format jsonl | gzip > hq.jsonl.gz
     """
     with closing(read_ledger(config.ledger)) as ledger:
         holds = ledger.reports.holds(time.time())
         if form == "csv":
             write(csv_line(COLUMNS))
-        for row in ledger.reports.files(history=True):
+        for row in chosen(ledger, config, paths, None if state is None else State(state), history=True):
             said = _as_object(row, holds)
             if form == "csv":
+                if csv_cell(said["path"]) != said["path"]:
+                    said["path_base64"] = base64.b64encode(row.path).decode("ascii")
                 write(csv_line([said[column] for column in COLUMNS]))
             else:
                 write_json(said)

@@ -1,15 +1,19 @@
 """`assetsync files`: one line a path."""
 
+import os
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import click
 
 from assetsync.cli.fileview import as_object, error_of
-from assetsync.cli.given import with_config, with_json
+from assetsync.cli.given import site_path, with_config, with_json
+from assetsync.cli.output import note as tell
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig
-from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.ledger import Ledger, read_ledger
+from assetsync.ledger.rows import FileRow
 from assetsync.model import State
 from assetsync.shown import printable
 
@@ -24,10 +28,16 @@ _REST = (State.SUPERSEDED, State.GONE)
     metavar="STATE",
     help=f"Only files in this state: {', '.join(State)}.",
 )
+@click.option("--reason", metavar="WORD", help="Only files with this reason, such as sidecar or empty_file.")
 @click.option("--all", "history", is_flag=True, help="Earlier versions and vanished files too.")
 @with_json("Print one object a line.")
-def command(config: SiteConfig, *, state: str | None, history: bool, as_json: bool) -> None:
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+def command(
+    config: SiteConfig, paths: tuple[str, ...], *, state: str | None, reason: str | None, history: bool, as_json: bool
+) -> None:
     """List the files that the ledger knows, one line a path in the order of their bytes.
+
+    PATH leaves those of this file, or below this folder; it is relative to the root, or absolute.
 
     With --json each line holds path, state, assetid, destfolderid, size, md5, error, attempts, uploaded_at and
     verified_at; path_base64 too where a path is no UTF-8.
@@ -35,16 +45,38 @@ def command(config: SiteConfig, *, state: str | None, history: bool, as_json: bo
     \b
     Examples:
       assetsync files --config hq.yaml
-      assetsync files --config hq.yaml --state blocked
+      assetsync files --config hq.yaml --state blocked --reason sidecar
+      assetsync files --config hq.yaml photos/2026 docs/letter.pdf
       assetsync files --config hq.yaml --json --all | jq -r 'select(.assetid) | .assetid'
     """
     wanted = None if state is None else State(state)
     with closing(read_ledger(config.ledger)) as ledger:
         holds = ledger.reports.holds(time.time())
-        for row in ledger.reports.files(wanted, history=history or wanted in _REST):
+        none = True
+        for row in chosen(ledger, config, paths, wanted, history=history or wanted in _REST):
+            if reason is not None and row.reason != reason:
+                continue
+            none = False
             if as_json:
                 write_json(as_object(row, holds))
                 continue
             error = error_of(row, holds)
             note = f"  ({printable(error)})" if error else ""
             write(f"{row.state:<10}  {row.assetid or '-':<32}  {printable(row.path)}{note}")
+        if none:
+            tell("the ledger knows no such file" if paths or state or reason else "the ledger knows no file yet")
+
+
+def chosen(
+    ledger: Ledger, config: SiteConfig, paths: Sequence[str], state: State | None, *, history: bool
+) -> Iterator[FileRow]:
+    """Give the rows of these paths and of what is below them, or all; each once. Raises UsageError."""
+    given = sorted({b"" if _is_root(config, path) else site_path(config, path) for path in paths})
+    # What lies below another one that is given is listed with it.
+    tops = [path for path in given if not any(path.startswith(top + b"/") for top in given)]
+    for top in tops if paths and b"" not in given else [None]:
+        yield from ledger.reports.files(state, history=history, under=top)
+
+
+def _is_root(config: SiteConfig, path: str) -> bool:
+    return os.path.normpath(path) in {".", os.path.normpath(config.root)}

@@ -3,15 +3,15 @@
 import click
 
 from assetsync.cli.acting import act
-from assetsync.cli.given import with_config
-from assetsync.cli.output import write
+from assetsync.cli.given import with_config, with_json
 from assetsync.config import SiteConfig
 
 
 @click.command("resume")
 @with_config
+@with_json("Print one object: done, request, message.")
 @click.argument("brake", metavar="[ID]", type=click.IntRange(1, 2**62), required=False)
-def command(config: SiteConfig, brake: int | None) -> None:
+def command(config: SiteConfig, brake: int | None, *, as_json: bool) -> None:
     """Release the brake with this number, or all: what they saw is meant.
 
     `assetsync status` lists them. Beside a daemon the request is left for it.
@@ -21,4 +21,4 @@ def command(config: SiteConfig, brake: int | None) -> None:
       assetsync resume --config hq.yaml 3
       assetsync resume --config hq.yaml
     """
-    write(act(config, "resume", {"id": brake}))
+    act(config, "resume", {"id": brake}).show(as_json=as_json)

@@ -3,8 +3,7 @@
 import click
 
 from assetsync.cli.acting import act
-from assetsync.cli.given import site_path, with_config
-from assetsync.cli.output import write
+from assetsync.cli.given import site_path, with_config, with_json
 from assetsync.config import SiteConfig
 
 
@@ -15,8 +14,9 @@ from assetsync.config import SiteConfig
     is_flag=True,
     help="Upload the given files anew, even if an asset is known: the service cannot delete, so the old one stays.",
 )
+@with_json("Print one object: done, request, message.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool) -> None:
+def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, as_json: bool) -> None:
     """Let blocked files go on where they stand: the given ones, or all.
 
     A file with a known asset is read back again, one in doubt is looked up again, others are sent. Beside a daemon the
@@ -30,4 +30,4 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool) -> 
     """
     wanted = [site_path(config, path) for path in paths]
     argument: dict[str, object] = {"paths": [path.hex() for path in wanted], "send_again": send_again}
-    write(act(config, "retry", argument, wanted))
+    act(config, "retry", argument, wanted).show(as_json=as_json)

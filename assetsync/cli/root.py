@@ -34,6 +34,7 @@ COMMANDS = {
     "search": Entry("search", "searchassets by hand."),
     "index": Entry("index", "searchIndex by hand."),
     "upload": Entry("upload", "Upload one file by hand."),
+    "completion": Entry("completion", "Print the completion script for bash, zsh or fish."),
     "sandbox": Entry("sandbox", "A local service that implements the interface, to try things with."),
     "demo": Entry("demo", "A whole run against a sandbox on a sample tree."),
 }

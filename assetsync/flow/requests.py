@@ -90,11 +90,23 @@ def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: flo
     if send_again:
         for row in rows:
             ledger.repair.send_again(row, now)
-        return f"{len(rows)} to be sent again"
+        return f"{len(rows):,} to be sent again"
     states = [ledger.repair.retry(row, now) for row in rows]
     ledger.queue.release_folders(now)
     counts = {state: states.count(state) for state in dict.fromkeys(states)}
-    return ", ".join(f"{count} {state}" for state, count in counts.items()) or "nothing is blocked"
+    return "; ".join(f"{count:,} {_AFTER_RETRY[state]}" for state, count in counts.items()) or "nothing is blocked"
+
+
+_AFTER_RETRY = {
+    State.QUEUED: "to be sent",
+    State.SENDING: "on the way already",
+    State.IN_DOUBT: "to be looked up again",
+    State.STORED: "to be read back again",
+    State.VERIFIED: "verified already",
+    State.BLOCKED: "still blocked",
+    State.SUPERSEDED: "replaced by a newer version",
+    State.GONE: "no longer in the tree",
+}
 
 
 def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None, now: float) -> str:

@@ -58,6 +58,11 @@ class Doubts:
         rows = self._store.rows(sql, file_id)
         return attempt_row(rows[0]) if rows else None
 
+    def attempts(self, file_id: int, limit: int) -> list[AttemptRow]:
+        """Give the newest attempts of a version, open or decided, the oldest of them first."""
+        sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE file_id = ? ORDER BY id DESC LIMIT ?"
+        return [attempt_row(row) for row in reversed(self._store.rows(sql, file_id, limit))]
+
     def next_look(self) -> float | None:
         """Give when the next look-up is due."""
         row = self._store.rows(

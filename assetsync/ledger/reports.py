@@ -9,6 +9,7 @@ from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import State
 
+_AFTER_SLASH = bytes([ord("/") + 1])
 _NOT_OWNED = (
     "NOT EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0}.assetid AND l.state NOT IN ('superseded', 'gone'))"
 )
@@ -114,8 +115,13 @@ class Reports:
             int(history[0][0]),
         )
 
-    def files(self, state: State | None = None, *, history: bool = False) -> Iterator[FileRow]:
-        """Give the current row of every path in byte order, or all rows with `history`."""
+    def files(
+        self, state: State | None = None, *, history: bool = False, under: bytes | None = None
+    ) -> Iterator[FileRow]:
+        """Give the current row of every path in byte order, or all rows with `history`.
+
+        `under` leaves those of one file, or of all below one folder.
+        """
         where = ["(path, id) > (?, ?)"]
         values: list[object] = []
         if not history:
@@ -123,8 +129,12 @@ class Reports:
         if state is not None:
             where.insert(0, "state = ?")
             values.append(state)
+        if under is not None:
+            # Among what is read are names that begin alike, such as `a-b` beside `a/b`.
+            where[:0] = ["path < ?", "(path = ? OR substr(path, 1, ?) = ?)"]
+            values[:0] = [under + _AFTER_SLASH, under, len(under) + 1, under + b"/"]
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {' AND '.join(where)} ORDER BY path, id LIMIT ?"
-        return (file_row(row) for row in self._store.pages(sql, "path, id", (b"", 0), *values))
+        return (file_row(row) for row in self._store.pages(sql, "path, id", (under or b"", 0), *values))
 
     def of_path(self, path: bytes) -> list[FileRow]:
         """Give all versions of one path, the current one first."""

@@ -34,7 +34,7 @@ class TestRetry:
     def test_lets_blocked_files_go_on_without_the_service(self, blocked, paths):
         blocked.nowhere()
         result = blocked.run("retry", *paths)
-        assert (result.code, result.out) == (0, "1 queued\n")
+        assert (result.code, result.out) == (0, "1 to be sent\n")
         assert blocked.files() == {"photos/big.bin": "queued"}
 
     def test_send_again_makes_a_second_asset_and_lists_the_first(self, site):

@@ -103,7 +103,59 @@ def test_a_newline_in_a_name_does_not_make_two_lines(site):
     assert site.run("files", "--json").objects[0]["path"] == "photos/two\nlines.jpg"
 
 
+class TestChoosing:
+    @pytest.fixture
+    def many(self, site):
+        for name in ("a.jpg", "2026/b.jpg", "2026/sub/c.jpg", "2026-old/d.jpg", "2026.jpg"):
+            site.write(name, name.encode())
+        site.write("2026/empty.jpg", b"")
+        site.run("reconcile", "--wait", "0s")
+        return site
+
+    @pytest.mark.parametrize(
+        ("arguments", "names"),
+        [
+            (["photos/2026"], ["2026/b.jpg", "2026/empty.jpg", "2026/sub/c.jpg"]),
+            (["photos/2026/"], ["2026/b.jpg", "2026/empty.jpg", "2026/sub/c.jpg"]),
+            (["photos/a.jpg"], ["a.jpg"]),
+            (["photos/2026", "photos/2026/sub", "photos/a.jpg", "photos/a.jpg"], 4),
+            (["photos/2026", "--state", "blocked"], ["2026/empty.jpg"]),
+            (["--reason", "empty_file"], ["2026/empty.jpg"]),
+            (["--reason", "sidecar"], []),
+            (["photos/202"], []),
+            (["."], 6),
+            ([], 6),
+        ],
+    )
+    def test_a_path_is_a_file_or_all_below_a_folder(self, many, arguments, names):
+        result = many.run("files", "--json", *arguments)
+        listed = [str(row["path"]).removeprefix("photos/") for row in result.objects]
+        assert (listed == names) if isinstance(names, list) else (len(set(listed)) == len(listed) == names)
+        assert ("knows no such file" in result.err) == (listed == [])
+
+    def test_the_root_and_absolute_paths_do_as_well(self, many):
+        assert len(many.run("files", "--json", str(many.tree)).objects) == 6
+        assert len(many.run("files", "--json", str(many.photos / "2026")).objects) == 3
+
+    def test_an_export_of_what_was_delivered_leaves_the_rest(self, many):
+        rows = many.run("export", "--format", "jsonl", "--state", "verified", "photos/2026").objects
+        assert [row["path"] for row in rows] == ["photos/2026/b.jpg", "photos/2026/sub/c.jpg"]
+
+    def test_a_path_outside_the_root_is_refused(self, many):
+        assert many.run("files", "../x").code == 2
+
+
 class TestExport:
+    @pytest.mark.parametrize(
+        "name", [b"two\nlines.jpg", b"\xff\xfe.jpg", b"=1+1;=2.jpg", b"a\\n.jpg", "\u202ex".encode()]
+    )
+    def test_no_name_is_lost_in_csv(self, site, name):
+        site.write(name)
+        site.run("reconcile", "--wait", "0s")
+        (row,) = csv.DictReader(io.StringIO(site.run("export", "--format", "csv").out))
+        path = base64.b64decode(row["path_base64"]) if row["path_base64"] else row["path"].encode()
+        assert path == b"photos/" + name
+
     def test_csv_is_read_back_as_it_was_and_holds_no_formula(self, site):
         site.write('say "a,b".jpg')
         site.write("a.jpg")
@@ -184,6 +236,34 @@ class TestExplain:
         site.write(b"bad \xff.jpg")
         site.run("reconcile")
         assert "verified" in site.run("explain", "photos/bad \udcff.jpg").out
+
+    def test_every_attempt_is_told_and_what_comes_next(self, site):
+        site.write("a.jpg", b"the content")
+        site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
+        site.run("reconcile", "--wait", "0s")
+        shown = site.run("explain", "photos/a.jpg").out
+        assert " as a.jpg: 11 bytes of 11 bytes handed over in " in shown
+        assert "next try: " in shown
+        (version,) = site.run("explain", "--json", "photos/a.jpg").only["versions"]
+        assert RFC_3339_UTC.fullmatch(version["next_try"])
+        (attempt,) = version["history"]
+        assert (attempt["open"], attempt["result"], attempt["bytes_left"]) == (True, None, 11)
+        site.sandbox.set_faults()
+        site.run("doubt resolve", "photos/a.jpg", "--absent")
+        site.run("reconcile")
+        (version,) = site.run("explain", "--json", "photos/a.jpg").only["versions"]
+        assert [attempt["result"] for attempt in version["history"]] == ["resolved", "accepted"]
+        assert version["next_try"] is None
+
+    def test_the_sidecars_that_speak_of_a_file_and_what_they_say_are_told(self, site):
+        site.write("2026/a.jpg")
+        site.write("_folder.yaml", b"location: Oslo\n")
+        site.write("2026/a.jpg.yaml", b"description: The pier\n")
+        site.run("reconcile", "--wait", "0s")
+        shown = site.run("explain", "photos/2026/a.jpg").out
+        assert "sidecars: photos/_folder.yaml, photos/2026/a.jpg.yaml" in shown
+        assert "metadata: img_description = The pier" in shown
+        assert "metadata: location = Oslo" in shown
 
 
 class TestOrphans:

@@ -1,0 +1,27 @@
+"""`assetsync completion`: the script by which a shell completes commands, options and states; click writes it."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from assetsync.cli.output import write
+from assetsync.cli.root import root
+from assetsync.errors import UsageError
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(shell: str) -> None:
+    """Print the script that makes a shell complete assetsync's commands and options.
+
+    \b
+    Examples:
+      assetsync completion bash > /etc/bash_completion.d/assetsync
+      assetsync completion zsh > /usr/local/share/zsh/site-functions/_assetsync
+      assetsync completion fish > ~/.config/fish/completions/assetsync.fish
+    """
+    made = get_completion_class(shell)
+    if made is None:
+        raise UsageError(f"click has no completion for {shell}", hint=f"take one of {', '.join(SHELLS)}")
+    write(made(root, {}, "assetsync", "_ASSETSYNC_COMPLETE").source())

@@ -1,0 +1,75 @@
+"""What is said of a file by its sidecars, and the course of its uploads: the parts of `explain`."""
+
+from collections.abc import Iterator
+
+from assetsync.cli.output import amount, moment
+from assetsync.clock import SystemClock
+from assetsync.config import SiteConfig, mappings
+from assetsync.core.mapping import Mappings
+from assetsync.core.sidecar import folder_sidecars, is_sidecar_name, sidecar_for
+from assetsync.errors import RootMissing, SidecarError, TreeError
+from assetsync.flow.told import Sidecars
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.rows import AttemptRow, FileRow
+from assetsync.model import State, Wanted
+from assetsync.shown import printable
+from assetsync.tree.opening import Tree
+
+
+def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
+    """Name the sidecars that speak of a file, and the metadata that comes of all levels, or the first mistake."""
+    known = Mappings(mappings(config))
+    position = known.for_directory(path.rpartition(b"/")[0])
+    if position is None or is_sidecar_name(path.rpartition(b"/")[2]):
+        return
+    mapping = known.all[position]
+    tree = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
+    try:
+        if mapping.sidecars:
+            there = [name for name in (*folder_sidecars(path), sidecar_for(path)) if tree.lstat(name) is not None]
+            yield f"sidecars: {', '.join(map(printable, there)) or 'none'}"
+        told = Sidecars(tree, SystemClock(), config.service.metadata_fields.table()).told(path, mapping)
+    except SidecarError as error:
+        yield f"metadata: {printable(str(error))}"
+    except (TreeError, RootMissing):
+        # What is on disk cannot be read at all; that is said in its own line.
+        return
+    else:
+        for name, value in told.fields:
+            yield f"metadata: {printable(name)} = {printable(value)}"
+
+
+def attempt_line(attempt: AttemptRow) -> str:
+    """Tell in one line what became of one POST."""
+    left = "an unknown part" if attempt.handed is None else amount(attempt.handed)
+    took = "" if attempt.ended_at is None else f" in {attempt.ended_at - attempt.started_at:.1f} s"
+    became = printable(attempt.result or "open") + (f" ({printable(attempt.why)})" if attempt.why else "")
+    looks = f", {attempt.looks} look-ups" if attempt.looks else ""
+    begun = f"attempt {moment(attempt.started_at)} as {printable(attempt.sent_name)}"
+    return f"{begun}: {left} of {amount(attempt.size)} handed over{took}: {became}{looks}"
+
+
+def attempt_object(attempt: AttemptRow) -> dict[str, object]:
+    """Give one POST as an object of JSON."""
+    return {
+        "sent_at": moment(attempt.started_at),
+        "ended_at": moment(attempt.ended_at),
+        "destfolderid": attempt.destfolderid,
+        "sent_name": attempt.sent_name,
+        "size": attempt.size,
+        "bytes_left": attempt.handed,
+        "open": attempt.closed_at is None,
+        "result": attempt.result,
+        "why": attempt.why,
+        "looks": attempt.looks,
+    }
+
+
+def next_try(ledger: Ledger, row: FileRow) -> float | None:
+    """Give when something happens to a version by itself (seconds since the epoch); None when nothing will."""
+    if row.state is State.IN_DOUBT:
+        attempt = ledger.doubts.of(row.id)
+        return None if attempt is None else attempt.look_at
+    if row.wanted is not Wanted.YES or row.state not in (State.QUEUED, State.STORED):
+        return None
+    return row.due_at

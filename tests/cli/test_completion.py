@@ -1,0 +1,65 @@
+"""The completion scripts, in the shells that they are for."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+
+# In each shell: load the script, ask for the completion of a line as a person's Tab would, print one a line.
+ASK = {
+    "bash": """
+        source "$1"
+        COMP_WORDS=({words} '') COMP_CWORD={count}
+        _assetsync_completion assetsync
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """,
+    "zsh": """
+        compdef() {{ }}
+        compadd() {{ [[ "$*" == *" -a "* ]] && print -l -- "${{(@P)@[-1]}}" }}
+        _describe() {{ for pair in "${{(@P)3}}"; do print -r -- "${{pair%%:*}}"; done }}
+        source "$1"
+        words=({words} '') CURRENT={current}
+        _assetsync_completion
+    """,
+    "fish": """
+        source $argv[1]
+        complete --do-complete '{line} '
+    """,
+}
+
+
+@pytest.fixture(params=list(ASK))
+def complete(request, tmp_path):
+    shell = request.param
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not there: apt-get install {shell}")
+    environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    made = subprocess.run(["assetsync", "completion", shell], env=environ, capture_output=True, text=True, check=True)
+    script = tmp_path / "script"
+    script.write_text(made.stdout)
+
+    def ask(line: str) -> set[str]:
+        count = len(line.split())
+        text = ASK[shell].format(words=line, line=line, count=count, current=count + 1)
+        options = {"bash": ["-c", text, "bash"], "zsh": ["-f", "-c", text, "zsh"], "fish": ["-c", text]}[shell]
+        done = subprocess.run([shell, *options, str(script)], env=environ, capture_output=True, text=True, check=True)
+        return {line.split("\t")[0] for line in done.stdout.splitlines()}
+
+    return ask
+
+
+def test_a_tab_after_the_program_gives_its_commands(complete):
+    assert {"run", "reconcile", "files", "completion"} <= complete("assetsync")
+
+
+def test_a_tab_after_a_command_of_several_gives_these(complete):
+    assert {"list", "resolve"} <= complete("assetsync doubt")
+
+
+def test_a_tab_after_an_option_gives_its_values(complete):
+    assert {"verified", "blocked", "in_doubt"} <= complete("assetsync files --state")
