@@ -34,6 +34,7 @@ COMMANDS = {
     "search": Entry("search", "searchassets by hand."),
     "index": Entry("index", "searchIndex by hand."),
     "upload": Entry("upload", "Upload one file by hand."),
+    "example": Entry("example", "Print the example of a configuration, or write the systemd units."),
     "completion": Entry("completion", "Print the completion script for bash, zsh or fish."),
     "sandbox": Entry("sandbox", "A local service that implements the interface, to try things with."),
     "demo": Entry("demo", "A whole run against a sandbox on a sample tree."),
@@ -63,7 +64,8 @@ class LazyGroup(click.Group):
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Begin with `assetsync demo`, which needs nothing; then copy config.example.yaml and `assetsync check` it.",
+    epilog="Begin with `assetsync demo`, which needs nothing; then change what `assetsync example config` prints,"
+    " and `assetsync check` it.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def root() -> None:

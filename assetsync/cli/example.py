@@ -1,0 +1,80 @@
+"""`assetsync example`: the files that an administrator begins with, from the installed package itself."""
+
+import sys
+from pathlib import Path
+
+import click
+
+import assetsync
+from assetsync.cli.output import note, write
+from assetsync.errors import UsageError
+from assetsync.shown import printable
+
+# Where the units expect the program; they are written with the place of the one that writes them.
+_PROGRAM = "/opt/assetsync/bin/assetsync"
+_UNITS = ("assetsync@.service", "assetsync-reconcile@.service", "assetsync-reconcile@.timer")
+
+
+@click.group("example")
+def command() -> None:
+    """Print the example of a configuration, or write the systemd units.
+
+    \b
+    Examples:
+      assetsync example config > /etc/assetsync/hq.yaml
+      assetsync example units /etc/systemd/system
+    """
+
+
+@command.command("config")
+def config() -> None:
+    """Print a configuration in which each key is explained and has its default.
+
+    \b
+    Example:
+      assetsync example config > /etc/assetsync/hq.yaml
+    """
+    write(_shared("config.example.yaml").read_text("utf-8").rstrip("\n"))
+
+
+@command.command("units")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--force", is_flag=True, help="Replace units that are there already.")
+def units(folder: Path, *, force: bool) -> None:
+    """Write the systemd units into FOLDER: the daemon, one pass, and its timer, one instance a site.
+
+    They start the assetsync that writes them. Then: systemctl daemon-reload && systemctl enable --now assetsync@hq
+
+    \b
+    Examples:
+      assetsync example units /etc/systemd/system
+      assetsync example units /etc/systemd/system --force
+    """
+    there = [name for name in _UNITS if (folder / name).exists()]
+    if there and not force:
+        names = ", ".join(there)
+        raise UsageError(f"{printable(bytes(folder))} has {names} already", hint="--force replaces them")
+    program = Path(sys.prefix) / "bin" / "assetsync"
+    for name in _UNITS:
+        text = _shared(f"systemd/{name}").read_text("utf-8")
+        target = folder / name
+        new = target.with_name(f".{name}.new")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            new.write_text(text.replace(_PROGRAM, str(program)), "utf-8")
+            new.chmod(0o644)
+            new.replace(target)
+        except OSError as error:
+            raise UsageError(f"{target} cannot be written: {error.strerror}", hint="run it as root") from error
+        write(str(target))
+    if not program.exists():
+        note(f"{program}, which the units start, is not there")
+
+
+def _shared(name: str) -> Path:
+    """Find a file that comes with the program: inside the package, or beside it in a clone."""
+    package = Path(assetsync.__file__).parent
+    for place in (package / "share", package.parent):
+        if (place / name).is_file():
+            return place / name
+    raise UsageError(f"{name} did not come with this installation", hint="install the wheel, or a clone")

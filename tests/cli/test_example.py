@@ -1,0 +1,48 @@
+"""The files that an administrator begins with."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from assetsync.cli import run
+from assetsync.config import load_config
+
+ROOT = Path(__file__).parent.parent.parent
+UNITS = ["assetsync-reconcile@.service", "assetsync-reconcile@.timer", "assetsync@.service"]
+
+
+def test_the_example_is_a_configuration(capsys, tmp_path):
+    assert run(["example", "config"]) == 0
+    text = capsys.readouterr().out
+    assert text == (ROOT / "config.example.yaml").read_text("utf-8")
+    (tmp_path / "hq.yaml").write_text(text)
+    assert load_config(tmp_path / "hq.yaml", {}).site == "hq"
+
+
+def test_the_units_are_written_for_the_program_that_writes_them(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.prefix", "/opt/pipx/venvs/assetsync")
+    assert run(["example", "units", str(tmp_path / "new" / "units")]) == 0
+    written = {path.name: path for path in (tmp_path / "new" / "units").iterdir()}
+    assert sorted(written) == UNITS
+    assert {stat.S_IMODE(path.stat().st_mode) for path in written.values()} == {0o644}
+    lines = written["assetsync@.service"].read_text().splitlines()
+    assert "ExecStart=/opt/pipx/venvs/assetsync/bin/assetsync run --config /etc/assetsync/%i.yaml" in lines
+    assert "is not there" in capsys.readouterr().err
+
+
+def test_units_that_are_there_are_replaced_by_force_alone(tmp_path, capsys):
+    (tmp_path / UNITS[2]).write_text("mine")
+    assert run(["example", "units", str(tmp_path)]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == [UNITS[2]]
+    assert "--force replaces them" in capsys.readouterr().err
+    assert run(["example", "units", str(tmp_path), "--force"]) == 0
+    assert (tmp_path / UNITS[2]).read_text() != "mine"
+
+
+@pytest.mark.parametrize("where", ["/proc/units", "file/units"])
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, capsys, where):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x")
+    assert run(["example", "units", where]) == 2
+    assert capsys.readouterr().err.startswith("Error: ")

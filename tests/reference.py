@@ -1,0 +1,152 @@
+"""The configuration reference of the README, made of the models (keys, types, defaults) and the example (meanings).
+
+`python -m tests.reference` writes it anew; a test fails when it is not up to date.
+"""
+
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from assetsync.config.models import Folder, KindFields, Section, SiteConfig
+from assetsync.config.schedule import Cron, Interval
+from assetsync.config.units import Listen
+from assetsync.document.metadata import SaidWithPlaceholders
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+EXAMPLE = ROOT / "config.example.yaml"
+BEGIN, END = "<!-- configuration -->", "<!-- /configuration -->"
+
+# How a value is read decides what a person calls it.
+_READERS = {
+    "duration": "duration",
+    "size": "size",
+    "rate": "rate",
+    "window": "hours",
+    "listen": "address:port",
+    "web_address": "address",
+    "absolute": "path",
+    "below_root": "path",
+    "due": "interval, cron line or off",
+    "_flag": "yes or no",
+    "_whole": "number",
+    "_texts": "list",
+    "_events": "list",
+    "_command": "line or list",
+    "_site": "name",
+}
+
+
+def keys(model: type[Section] = SiteConfig, before: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Give every key that takes a value, by its path in the file."""
+    for name, field in model.model_fields.items():
+        path = before + name
+        inner = _section(field)
+        if inner is None or inner in (KindFields, SaidWithPlaceholders) or name == "metadata_fields":
+            yield path, field
+        else:
+            yield from keys(inner, path + ("[]." if inner is Folder else "."))
+
+
+def _section(field: FieldInfo) -> type[Section] | None:
+    found = [field.annotation, *typing.get_args(field.annotation)]
+    return next((one for one in found if isinstance(one, type) and issubclass(one, Section)), None)
+
+
+def kind(field: FieldInfo) -> str:
+    """Say in a word or two what a key takes."""
+    if typing.get_origin(field.annotation) is typing.Literal:
+        return " · ".join(f"`{value}`" for value in typing.get_args(field.annotation))
+    if _section(field) is not None:
+        return "keys"
+    metadata = list(field.metadata)
+    for part in typing.get_args(field.annotation):
+        metadata += typing.get_args(part)[1:] if typing.get_origin(part) is typing.Annotated else []
+    readers = [getattr(getattr(part, "func", None), "__name__", "") for part in metadata]
+    named = [_READERS[reader] for reader in readers if reader in _READERS]
+    word = named[-1] if named else "text"
+    bounds = [(getattr(m, "ge", None), getattr(m, "le", None)) for m in metadata]
+    least = next((ge for ge, _ in bounds if ge), None)
+    most = next((le for _, le in bounds if le), None)
+    return f"{word} ({least}-{most})" if least is not None and most is not None else word
+
+
+def default(path: str, field: FieldInfo) -> str:
+    """Give the default as it would be written in the file."""
+    if path == "ledger":
+        return "`/var/lib/assetsync/<site>.db`"
+    value = field.default
+    if value is PydanticUndefined:
+        return "**needed**"
+    if value is None or value == () or isinstance(value, Section):
+        return "-"
+    if isinstance(value, Interval):
+        return f"`{_span(value.seconds)}`"
+    if isinstance(value, Cron):
+        return f"`{value.line}`"
+    if isinstance(value, Listen):
+        return f"`{value.host}:{value.port}`"
+    if isinstance(value, bool):
+        return "`yes`" if value else "`no`"
+    if isinstance(value, float):
+        return f"`{_span(value)}`"
+    return f"`{value}`"
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("m", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def meanings() -> dict[str, str]:
+    """Read the comment above each key of the example, and of those that are commented out."""
+    found: dict[str, str] = {}
+    comment: list[str] = []
+    stack: list[tuple[int, str]] = []
+    for line in EXAMPLE.read_text("utf-8").splitlines():
+        said = re.match(r"( *)#(?: (.*)|$)", line)
+        key = re.match(r"( *(?:- )?)#?([a-z_]+):(?: |$)", line)
+        if said and not line.startswith("# ──"):
+            comment.append(said[2] or "")
+        elif key:
+            depth = len(key[1])
+            stack = [*[(at, name) for at, name in stack if at < depth], (depth, key[2])]
+            path = ".".join(name for _, name in stack).replace("folders.", "folders[].")
+            if comment:
+                found[path] = " ".join(comment).strip()
+            comment = []
+        else:
+            comment = []
+    return found
+
+
+def table() -> str:
+    """Give the whole reference as a table of Markdown."""
+    told = meanings()
+    lines = ["| key | takes | default | meaning |", "|---|---|---|---|"]
+    for path, field in keys():
+        cell = re.sub(r"\s+", " ", told[path]).replace("|", "·")
+        lines.append(f"| `{path}` | {kind(field)} | {default(path, field)} | {cell} |")
+    return "\n".join(lines)
+
+
+def block() -> str:
+    """Give what stands between the marks."""
+    return f"{BEGIN}\n{table()}\n{END}"
+
+
+def main() -> None:
+    """Write the reference into the README."""
+    text = README.read_text("utf-8")
+    before, rest = text.split(BEGIN)
+    README.write_text(before + block() + rest.split(END)[1], "utf-8")
+
+
+if __name__ == "__main__":
+    main()
