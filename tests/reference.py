@@ -1,4 +1,6 @@
-"""The configuration reference of the README, made of the models (keys, types, defaults) and the example (meanings).
+"""The references of the README: the configuration and the ledger.
+
+The one is made of the models (keys, types, defaults) and the example (meanings), the other of the schema.
 
 `python -m tests.reference` writes it anew; a test fails when it is not up to date.
 """
@@ -15,11 +17,11 @@ from assetsync.config.models import Folder, KindFields, Section, SiteConfig
 from assetsync.config.schedule import Cron, Interval
 from assetsync.config.units import Listen
 from assetsync.document.metadata import SaidWithPlaceholders
+from assetsync.ledger.schema import _TABLES
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 EXAMPLE = ROOT / "config.example.yaml"
-BEGIN, END = "<!-- configuration -->", "<!-- /configuration -->"
 
 # How a value is read decides what a person calls it.
 _READERS = {
@@ -131,21 +133,52 @@ def table() -> str:
     told = meanings()
     lines = ["| key | takes | default | meaning |", "|---|---|---|---|"]
     for path, field in keys():
-        cell = re.sub(r"\s+", " ", told[path]).replace("|", "·")
+        cell = re.sub(r"\s+", " ", told[path]).replace("|", "·").replace("*", r"\*")
         lines.append(f"| `{path}` | {kind(field)} | {default(path, field)} | {cell} |")
     return "\n".join(lines)
 
 
-def block() -> str:
-    """Give what stands between the marks."""
-    return f"{BEGIN}\n{table()}\n{END}"
+def tables() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
+    """Read the schema: what a table is for, and of each column its name, its type and what it holds."""
+    found: dict[str, tuple[str, list[tuple[str, str, str]]]] = {}
+    above: list[str] = []
+    columns: list[tuple[str, str, str]] = []
+    for line in _TABLES.splitlines():
+        begun = re.match(r"CREATE TABLE (\w+) \((.*)", line)
+        column = re.match(r"    (\w+) ([A-Z]+)[^-]*(?:-- (.*))?$", line)
+        if line.startswith("-- "):
+            above.append(line[3:])
+        elif begun:
+            columns = []
+            found[begun[1]] = (" ".join(above), columns)
+            columns += re.findall(r"(\w+) (INTEGER|TEXT|REAL|BLOB)()", begun[2])
+        elif column and line.startswith("    "):
+            columns.append((column[1], column[2], column[3] or ""))
+        if not line.startswith("-- "):
+            above = []
+    return found
+
+
+def ledger() -> str:
+    """Give the tables of the ledger as Markdown."""
+    lines = []
+    for name, (purpose, columns) in tables().items():
+        lines += [f"**`{name}`** {purpose}".rstrip(), "", "| column | type | holds |", "|---|---|---|"]
+        lines += [f"| `{column}` | {kind_} | {text} |" for column, kind_, text in columns]
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+BLOCKS = {"configuration": table, "ledger": ledger}
 
 
 def main() -> None:
-    """Write the reference into the README."""
+    """Write the references into the README."""
     text = README.read_text("utf-8")
-    before, rest = text.split(BEGIN)
-    README.write_text(before + block() + rest.split(END)[1], "utf-8")
+    for mark, made in BLOCKS.items():
+        before, rest = text.split(f"<!-- {mark} -->")
+        text = f"{before}<!-- {mark} -->\n{made()}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"
+    README.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

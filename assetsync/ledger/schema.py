@@ -15,39 +15,41 @@ _TABLES = """
 -- One row is one version of one path.
 CREATE TABLE files (
     id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given twice: a row may be merged away while it is looked at
-    path BLOB NOT NULL,
-    destfolderid TEXT NOT NULL,
-    size INTEGER NOT NULL,
-    mtime_ns INTEGER NOT NULL,
-    ctime_ns INTEGER NOT NULL,
-    inode INTEGER NOT NULL,
-    md5 TEXT,
-    state TEXT NOT NULL,
-    wanted TEXT NOT NULL DEFAULT 'yes',
+    path BLOB NOT NULL,       -- relative to the root, as bytes
+    destfolderid TEXT NOT NULL,  -- the folder of the service that its mapping names
+    size INTEGER NOT NULL,    -- in bytes
+    mtime_ns INTEGER NOT NULL,  -- of the file, in nanoseconds
+    ctime_ns INTEGER NOT NULL,  -- of the file, in nanoseconds
+    inode INTEGER NOT NULL,   -- of the file
+    md5 TEXT,                 -- of the content, once it was read
+    state TEXT NOT NULL,      -- what the service knows of it
+    wanted TEXT NOT NULL DEFAULT 'yes',  -- what the tree says: yes, replaced, gone or unmapped
     reason TEXT,              -- a stable word: why it is blocked, in doubt or waiting
     detail TEXT,              -- the same for a person, with the next step
     folded_name TEXT NOT NULL,  -- the name to be sent, without case: one open attempt for each in a folder
-    assetid TEXT,
+    assetid TEXT,             -- as the service gave it
     id_from TEXT,             -- answer (of the upload) or adopted (found by a look-up)
     asset_folder TEXT,        -- where the service holds the asset
-    filetype TEXT,
+    filetype TEXT,            -- the kind of asset that the service named
     meta_digest TEXT,         -- of the metadata that was sent
     drift TEXT,               -- what the sidecar says now and the service does not
-    failures INTEGER NOT NULL DEFAULT 0,
-    attempts INTEGER NOT NULL DEFAULT 0,
-    absences INTEGER NOT NULL DEFAULT 0,
-    crashes INTEGER NOT NULL DEFAULT 0,
+    failures INTEGER NOT NULL DEFAULT 0,  -- in a row, for the pause before the next try
+    attempts INTEGER NOT NULL DEFAULT 0,  -- uploads that were begun
+    absences INTEGER NOT NULL DEFAULT 0,  -- times that it was proven absent after a doubt
+    crashes INTEGER NOT NULL DEFAULT 0,  -- unclean stops while it was on its way
     send_again INTEGER NOT NULL DEFAULT 0,  -- a person asked for a copy: equal versions are not taken over
-    due_at REAL NOT NULL DEFAULT 0,
-    queued_at REAL NOT NULL,
-    uploaded_at REAL,
+    due_at REAL NOT NULL DEFAULT 0,  -- not tried before
+    queued_at REAL NOT NULL,  -- first seen in the tree
+    uploaded_at REAL,         -- when the service gave its id
     seen_at REAL,             -- first seen in the service's database
     findable_at REAL,         -- first seen through the service's index
-    index_asked_at REAL,
-    verified_at REAL,
-    rested_at REAL,
+    index_asked_at REAL,      -- when searchIndex was last asked for it
+    verified_at REAL,         -- when it was read back equal
+    rested_at REAL,           -- when it became history
     audited_at REAL,          -- last met by an audit of its folder
-    unseen_boot TEXT, unseen_first REAL, unseen_last REAL
+    unseen_boot TEXT,         -- look-ups that did not show it: the boot, and the first and last of them
+    unseen_first REAL,        -- on the steady clock of that boot
+    unseen_last REAL
 );
 CREATE UNIQUE INDEX files_current ON files (path) WHERE wanted = 'yes';
 CREATE INDEX files_path ON files (path, id);
@@ -70,32 +72,34 @@ CREATE INDEX files_counted ON files (wanted, state, destfolderid, size) WHERE si
 -- One row is one POST that was begun; it is open until it is decided.
 CREATE TABLE attempts (
     id INTEGER PRIMARY KEY,
-    file_id INTEGER NOT NULL,
-    destfolderid TEXT NOT NULL,
-    sent_name TEXT NOT NULL,
-    folded_name TEXT NOT NULL,
-    boundary TEXT NOT NULL,
-    size INTEGER NOT NULL,
+    file_id INTEGER NOT NULL,  -- the row of `files`
+    destfolderid TEXT NOT NULL,  -- where it was sent
+    sent_name TEXT NOT NULL,  -- the name that the service was given
+    folded_name TEXT NOT NULL,  -- the same without case
+    boundary TEXT NOT NULL,   -- of the form; a cut upload may end in it
+    size INTEGER NOT NULL,    -- of the file as it was sent
     mtime_ns INTEGER NOT NULL,
     inode INTEGER NOT NULL,
-    md5 TEXT,
-    meta_digest TEXT,
-    start_no INTEGER NOT NULL,
-    started_at REAL NOT NULL,
+    md5 TEXT,                 -- of the file as it was sent
+    meta_digest TEXT,         -- of the metadata that was sent
+    start_no INTEGER NOT NULL,  -- which start of the program
+    started_at REAL NOT NULL,  -- committed before the first byte left
     ended_at REAL,            -- when its answer came or was given up; NULL while it is in flight
     left_part TEXT,           -- nothing, part or all, as far as it is known
-    handed INTEGER,
-    handed_md5 TEXT,
-    accepted_id TEXT,
-    is_duplicate INTEGER NOT NULL DEFAULT 0,
-    why TEXT,
+    handed INTEGER,           -- bytes of the file that left
+    handed_md5 TEXT,          -- of these
+    accepted_id TEXT,         -- the id of its answer, where there was one
+    is_duplicate INTEGER NOT NULL DEFAULT 0,  -- the service said that it has the content
+    why TEXT,                 -- a stable word: why it failed or is in doubt
     answer TEXT,              -- JSON: what the service said, word for word where it matters
     parked INTEGER NOT NULL DEFAULT 0,  -- open, but a person's matter: does not hold its name back for others
-    closed_at REAL,
-    result TEXT,
-    grace_boot TEXT, grace_first REAL, grace_last REAL,
-    look_at REAL NOT NULL DEFAULT 0,
-    looks INTEGER NOT NULL DEFAULT 0
+    closed_at REAL,           -- when it was decided; NULL while it is open
+    result TEXT,              -- how
+    grace_boot TEXT,          -- answered look-ups that did not find it: the boot, and the first and last of them
+    grace_first REAL,         -- on the steady clock of that boot
+    grace_last REAL,
+    look_at REAL NOT NULL DEFAULT 0,  -- when it is looked up next
+    looks INTEGER NOT NULL DEFAULT 0  -- how often it was looked up
 );
 CREATE UNIQUE INDEX attempts_open_name ON attempts (destfolderid, folded_name) WHERE closed_at IS NULL AND parked = 0;
 CREATE INDEX attempts_open_file ON attempts (file_id) WHERE closed_at IS NULL;
@@ -117,14 +121,16 @@ CREATE TABLE sightings (
 ) WITHOUT ROWID;
 CREATE INDEX sightings_by_size ON sightings (folder_id, size);
 
+-- What is known of a folder of the service.
 CREATE TABLE folders (
-    destfolderid TEXT PRIMARY KEY,
+    destfolderid TEXT PRIMARY KEY,  -- as the configuration names it
     contact_start INTEGER,    -- the start in which it was listed before the first POST
-    hold_reason TEXT,
-    hold_detail TEXT,
-    hold_until REAL
+    hold_reason TEXT,         -- a stable word: why nothing is sent there
+    hold_detail TEXT,         -- the same for a person
+    hold_until REAL           -- not tried before
 ) WITHOUT ROWID;
 
+-- The sidecars that a scan saw, so that one that changes is noticed.
 CREATE TABLE sidecars (
     path BLOB PRIMARY KEY,
     size INTEGER NOT NULL,
@@ -136,24 +142,26 @@ CREATE TABLE sidecars (
 -- What commands beside a running process ask of it.
 CREATE TABLE requests (
     id INTEGER PRIMARY KEY,
-    verb TEXT NOT NULL,
+    verb TEXT NOT NULL,       -- retry, resume, doubt or sighted
     argument TEXT NOT NULL,   -- JSON
-    asked_at REAL NOT NULL,
-    done_at REAL,
-    answer TEXT
+    asked_at REAL NOT NULL,   -- when it was left
+    done_at REAL,             -- when it was carried out or refused
+    answer TEXT               -- the sentence that says which
 );
 
+-- Pauses that wait, or waited, for a person.
 CREATE TABLE brakes (
-    id INTEGER PRIMARY KEY,
-    kind TEXT NOT NULL,
-    subject TEXT NOT NULL,
-    detail TEXT NOT NULL,
-    amount INTEGER NOT NULL,
-    pulled_at REAL NOT NULL,
-    resumed_at REAL
+    id INTEGER PRIMARY KEY,   -- the number that `resume` takes
+    kind TEXT NOT NULL,       -- root, emptied, vanished, new_files, destfolderid or missing
+    subject TEXT NOT NULL,    -- what it is about: a folder, or the site
+    detail TEXT NOT NULL,     -- what was seen, for a person
+    amount INTEGER NOT NULL,  -- how many files
+    pulled_at REAL NOT NULL,  -- when
+    resumed_at REAL           -- when a person released it; NULL while it holds
 );
 CREATE UNIQUE INDEX brakes_open ON brakes (kind, subject) WHERE resumed_at IS NULL;
 
+-- Single facts of the whole ledger, by their names.
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
 

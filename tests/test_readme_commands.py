@@ -1,0 +1,89 @@
+"""What the README tells a person to type works as it stands there."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"(<!-- [^\n]*-->\n)?```(\w*)\n(.*?)```", README, re.DOTALL)
+# Here this port may be another program's.
+PORT = "8790"
+
+
+def typed(block: str) -> list[str]:
+    """Give the commands of a console block: lines after `$ `, with a here-document where one is begun."""
+    return [part.strip("\n") for part in re.split(r"(?m)^\$ ", block) if part.strip()]
+
+
+COMMANDS = [command for _, language, block in BLOCKS if language == "console" for command in typed(block)]
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def test_every_block_of_commands_is_run_or_says_what_tries_it():
+    for comment, language, block in BLOCKS:
+        if language in ("sh", "bash", "shell"):
+            named = re.findall(r"tests/[\w/.]+", comment)
+            assert named, block
+            assert all((ROOT / name).exists() for name in named), comment
+        elif language == "":
+            # The two that have a test of their own, marked for CI.
+            assert comment in ("<!-- demo -->\n", "<!-- checks -->\n"), block
+
+
+def test_the_commands_of_the_readme_work_in_their_order(tmp_path):
+    if shutil.which("sqlite3") is None:
+        pytest.skip("sqlite3 is not there: apt-get install sqlite3")
+    port = free_port()
+    environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    environ.pop("ASSETSYNC_API_KEY", None)
+    folder, background = tmp_path, []
+    try:
+        for command in COMMANDS:
+            line = command.replace(PORT, port)
+            if line.endswith(" &"):
+                background.append(start(line[:-2], folder, environ, int(port)))
+                continue
+            words = ["bash", "-euo", "pipefail", "-c", line]
+            done = subprocess.run(
+                words, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False
+            )
+            expected = int(found[1]) if (found := re.search(r"# exit (\d+)", line)) else 0
+            assert done.returncode == expected, f"{line}\n{done.stdout}{done.stderr}"
+            if "cd mirror" in line:
+                folder = tmp_path / "mirror"
+    finally:
+        for process in background:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(20)
+    rows = (folder / "delivered.csv").read_text().splitlines()
+    assert [row.split(",")[:2] for row in rows[1:]] == [
+        ["photos/harbour.jpg", "verified"],
+        ["photos/town.jpg", "verified"],
+    ]
+
+
+def start(line: str, folder: Path, environ: dict[str, str], port: int) -> subprocess.Popen:
+    process = subprocess.Popen(
+        ["bash", "-c", line], cwd=folder, env=environ, start_new_session=True, stdout=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return process
+        time.sleep(0.05)
+    raise AssertionError(f"nothing listens after {line}")
