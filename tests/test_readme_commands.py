@@ -58,9 +58,8 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path):
                 background.append(start(line[:-2], folder, environ, int(port)))
                 continue
             words = ["bash", "-euo", "pipefail", "-c", line]
-            done = subprocess.run(
-                words, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False
-            )
+            how = {"cwd": folder, "env": environ, "capture_output": True, "text": True, "timeout": 60}
+            done = subprocess.run(words, check=False, **how)
             expected = int(found[1]) if (found := re.search(r"# exit (\d+)", line)) else 0
             assert done.returncode == expected, f"{line}\n{done.stdout}{done.stderr}"
             if "cd mirror" in line:
