@@ -93,7 +93,8 @@ class Reconciler:
         for reason in TRIED_AGAIN:
             self._ledger.queue.retry_blocked(reason, now)
         take_requests(self._site.edges)
-        self._progress.phase("scan")
+        # As many as last time, as far as anyone can tell.
+        self._progress.phase("scan", self._ledger.intake.size() or None)
         result = self._scan()
         if self._adopt and not self._stopped():
             self._site.preparer.adopt_alike = True
@@ -109,7 +110,7 @@ class Reconciler:
 
     def _scan(self) -> ScanResult | None:
         try:
-            return self._site.scan()
+            return self._site.scan(seen=self._progress.at)
         except RootMissing as error:
             if self._ledger.intake.size() == 0:
                 raise

@@ -77,9 +77,10 @@ class Site:
     drift: Drift
     sidecars: Sidecars = field(repr=False)
 
-    def scan(self, *, dry_run: bool = False) -> ScanResult:
+    def scan(self, *, dry_run: bool = False, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
         """Look at the whole tree once and write down what it says; a brake may keep what is missing undecided.
 
+        `seen` is told, folder by folder, how many files there were so far.
         Raises RootMissing.
         """
         if not dry_run:
@@ -89,7 +90,12 @@ class Site:
         # Beside the ledger and not where temporary files go: that may be in memory, or in the tree.
         beside = str(self.config.ledger.parent) if self.config.ledger.parent.is_dir() else None
         tick = self.edges.tick
-        entries = scan(self.edges.tree, self.plan, report, stop=lambda: tick() or clock.wait(0), spill_folder=beside)
+
+        def stop() -> bool:
+            seen(report.files)
+            return tick() or clock.wait(0)
+
+        entries = scan(self.edges.tree, self.plan, report, stop=stop, spill_folder=beside)
         result = self.intake.scan(entries, report, dry_run=dry_run)
         if dry_run:
             return result

@@ -1,4 +1,4 @@
-"""How far a run is, on stderr: a bar on a terminal, one event at the beginning and end of each phase elsewhere.
+"""How far a run is, on stderr: a bar on a terminal, elsewhere events when a phase begins, goes on and ends.
 
 What the phases are and when they change is `reconcile`'s.
 """
@@ -37,23 +37,47 @@ class Silent:
 
 
 class Events(Silent):
-    """Logs the beginning and the end of each phase."""
+    """Logs the beginning and the end of each phase, and in a long one how far it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, every: float = 10.0) -> None:
+        """Say how far a phase is every so many seconds."""
+        self._every = every
+        self._next = 0.0
+        self._total: int | None = None
         self._name: str | None = None
         self._done = 0
         self._bytes = 0
         self._began = 0.0
+        self._first: int | None = None
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase, which ends the one before."""
         self._end()
-        self._name, self._done, self._bytes, self._began = name, 0, 0, time.monotonic()
+        self._name, self._total = name, total
+        self._done, self._bytes, self._began = 0, 0, time.monotonic()
+        self._first = None
+        self._next = self._began + self._every
         log.info("phase begins", phase=name, **({} if total is None else {"files": total}))
 
     def at(self, done: int, bytes_done: int = 0) -> None:
-        """Keep how much is done, for the event at the end."""
+        """Keep how much is done, for the event at the end, and say it now and then."""
         self._done, self._bytes = done, bytes_done
+        # Reading back begins with what was verified before: that is no speed.
+        self._first = done if self._first is None else self._first
+        now = time.monotonic()
+        if self._name is not None and now >= self._next:
+            self._next = now + self._every
+            log.info("phase goes on", phase=self._name, files=done, **self._pace(now - self._began))
+
+    def _pace(self, seconds: float) -> dict[str, object]:
+        """Give how fast it goes, and how long it takes yet where the end is known."""
+        rate = (self._done - (self._first or 0)) / seconds
+        said: dict[str, object] = {"files_per_second": round(rate, 1)}
+        if self._bytes:
+            said["bytes"] = self._bytes
+        if self._total is not None and rate:
+            said |= {"of": self._total, "seconds_left": round(max(0, self._total - self._done) / rate)}
+        return said
 
     def _end(self) -> None:
         if self._name is None:
@@ -80,6 +104,7 @@ class Bar(Silent):
         )
         self._task: TaskID | None = None
         self._began = 0.0
+        self._first: int | None = None
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -90,14 +115,17 @@ class Bar(Silent):
         if self._task is not None:
             self._bars.remove_task(self._task)
         self._task = self._bars.add_task(name, total=total, rate="")
-        self._began = time.monotonic()
+        self._began, self._first = time.monotonic(), None
 
     def at(self, done: int, bytes_done: int = 0) -> None:
         """Move the bar."""
         if self._task is None:
             return
         seconds = max(time.monotonic() - self._began, 0.001)
-        rate = f"{done / seconds:,.0f} files/s" + (f" {amount(bytes_done / seconds)}/s" if bytes_done else "")
+        self._first = done if self._first is None else self._first
+        rate = f"{(done - self._first) / seconds:,.0f} files/s" + (
+            f" {amount(bytes_done / seconds)}/s" if bytes_done else ""
+        )
         self._bars.update(self._task, completed=done, rate=rate)
 
     def _end(self) -> None:

@@ -1,0 +1,88 @@
+"""What a person sees of a run under way, on a terminal and off one."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+
+import structlog
+from rich.console import Console
+from structlog.testing import capture_logs
+
+from assetsync.cli.progress import Bar, Events
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+
+
+def told(progress, *steps):
+    structlog.reset_defaults()
+    with capture_logs() as events, progress:
+        progress.phase("upload", 100)
+        for step in steps:
+            progress.at(*step)
+    return [event for event in events if event["event"] == "phase goes on"]
+
+
+def test_a_long_phase_is_told_of_now_and_then_with_rate_and_rest():
+    _, first, second = told(Events(every=0.0), (0, 0), (10, 5000), (50, 25_000))
+    assert (first["phase"], first["files"], first["of"], first["bytes"]) == ("upload", 10, 100, 5000)
+    assert second["files"] == 50
+    assert first["files_per_second"] > 0
+    assert isinstance(second["seconds_left"], int)
+
+
+def test_a_short_phase_is_told_of_at_its_ends_only():
+    assert told(Events(), (10, 5000), (50, 25_000)) == []
+
+
+def test_a_phase_whose_end_is_unknown_has_no_rest():
+    structlog.reset_defaults()
+    with capture_logs() as events, Events(every=0.0) as progress:
+        progress.phase("scan")
+        progress.at(7)
+    (event,) = [event for event in events if event["event"] == "phase goes on"]
+    assert "seconds_left" not in event
+    assert event["files"] == 7
+
+
+def test_what_was_done_before_a_phase_is_no_speed():
+    _, event = told(Events(every=0.0), (1500, 0), (1500, 0))
+    assert event["files_per_second"] == 0
+    assert "seconds_left" not in event
+
+
+def test_a_bar_shows_phase_count_rate_and_bytes():
+    out = io.StringIO()
+    bar = Bar(Console(file=out, force_terminal=True, width=120))
+    with bar:
+        bar.phase("upload", 8)
+        bar.at(0)
+        bar.at(3, 3_000_000)
+        bar._bars.refresh()
+    for shown in ("upload", "3/8", "files/s", "B/s"):
+        assert shown in out.getvalue()
+
+
+def test_a_terminal_gets_the_bar_and_the_result_stays_on_stdout(site):
+    """As `script -qc` would: stderr is a terminal, stdout a pipe."""
+    for number in range(40):
+        site.write(f"{number}.jpg", b"%d" % number)
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=Operation.UPLOAD, seconds=0.1))
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "assetsync", "reconcile", "--config", str(site.config)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    seen = b""
+    try:
+        while piece := os.read(ours, 65536):
+            seen += piece
+    except OSError:
+        # The other end of a terminal is closed: that is how its reader hears of it.
+        os.close(ours)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert b"upload" in seen
+    assert b"/40" in seen
+    assert b"files/s" in seen
+    assert out.startswith(b"hq: in sync, 40 files verified")
+    assert b"\x1b" not in out
