@@ -269,7 +269,10 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
     try:
         if not read_only:
             # Created with the mode it keeps: SQLite gives its side files the mode of the main file.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as file:
+                if os.fstat(file.fileno()).st_size == 0:
+                    # Whoever wanted to read it before there was one may have left an empty file for all to read.
+                    os.fchmod(file.fileno(), 0o600)
         uri = f"file:{quote(os.fsencode(path))}?mode={'ro' if read_only else 'rw'}"
         if alone and not path.with_name(path.name + "-wal").exists():
             # Without a writer there is no log to honour, and reading must not leave one behind.

@@ -39,6 +39,20 @@ def test_no_file_of_the_ledger_can_be_read_by_others_whatever_the_umask(path):
     assert modes == dict.fromkeys(("site.db", "site.db-wal", "site.db-shm", "site.db.lock", "site.db.epoch"), 0o600)
 
 
+def test_an_empty_file_that_another_program_left_does_not_open_the_ledger_to_others(path):
+    path.touch()
+    path.chmod(0o644)
+    make(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_ledger_that_was_opened_to_a_group_on_purpose_stays_so(path):
+    make(path)
+    path.chmod(0o640)
+    make(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
 @pytest.mark.parametrize("name", BESIDE)
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
 def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(path, within, name, known):
