@@ -10,7 +10,6 @@ from assetsync.cli.course import attempt_line, attempt_object, next_try, said_of
 from assetsync.cli.fileview import as_object, error_of
 from assetsync.cli.given import site_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
-from assetsync.cli.standing import next_step
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import IgnoreRules, Mappings
 from assetsync.core.sidecar import is_sidecar_name
@@ -19,6 +18,7 @@ from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State, Wanted
 from assetsync.shown import printable, relative_text
+from assetsync.status.sentences import next_step
 from assetsync.tree.opening import Tree
 
 _ATTEMPTS = 20

@@ -9,13 +9,25 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
 import click
 
+from assetsync.amounts import amount, files, moment
 from assetsync.shown import ACTIVE, printable
 
-_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+__all__ = [
+    "amount",
+    "complain",
+    "csv_cell",
+    "files",
+    "moment",
+    "note",
+    "table",
+    "warn",
+    "write",
+    "write_json",
+]
+
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
 # Where a spreadsheet takes the semicolon for the end of a cell, the next one may begin a formula.
 _CELL_IN_CELL = re.compile(";(?=[ \"']*[=+@\uff1d\uff0b\uff0d\uff20-])")
@@ -62,27 +74,6 @@ def _without_secrets(text: str) -> str:
     log = sys.modules.get("assetsync.log")
     # Nothing is registered before the module that keeps the secrets is loaded.
     return log.redact(text) if log is not None else text
-
-
-def moment(seconds: float | None) -> str | None:
-    """Give a time as RFC 3339 in UTC, to the millisecond; None stays None."""
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def amount(size: float) -> str:
-    """Give a number of bytes for a person: `3.4 MB`."""
-    for unit in _UNITS:
-        if size < 1000 or unit == _UNITS[-1]:  # noqa: PLR2004 - as the configuration counts: 1 MB is 10^6 bytes
-            return f"{size:,.0f} {unit}" if unit == _UNITS[0] else f"{size:,.1f} {unit}"
-        size /= 1000
-    raise AssertionError("the last unit takes all")
-
-
-def files(count: int) -> str:
-    """Give a number of files in words."""
-    return f"{count:,} file{'' if count == 1 else 's'}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:

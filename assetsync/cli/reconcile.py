@@ -19,7 +19,6 @@ from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK
 from assetsync.cli.given import seconds, with_config, with_json
 from assetsync.cli.output import amount, files, warn, write, write_json
 from assetsync.cli.progress import Bar, Events, Silent
-from assetsync.cli.standing import leftovers
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file_warning
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
@@ -28,6 +27,8 @@ from assetsync.notices.news import tell_once
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.shown import printable
 from assetsync.site import Site, build, make_tree
+from assetsync.status.sentences import leftovers
+from assetsync.status.standing import stand
 
 KEYS = (
     "site",
@@ -164,8 +165,6 @@ def _code(report: Report) -> int:
 
 def _tell(report: Report, site: Site, *, only_look: bool) -> None:
     """Print the verdict in one line, then what is left and how to go on."""
-    ledger = site.edges.ledger
-    counts = ledger.reports.counts(site.edges.clock.now())
     write(_verdict(report, only_look=only_look))
     if report.trouble is not None:
         write(f"the service: {printable(report.trouble)}")
@@ -173,7 +172,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
     if report.unreadable:
         write(f"unreadable: {report.unreadable:,} files or folders; nothing is concluded about them")
         write("    assetsync check names them")
-    for line in leftovers(ledger, site.edges.clock.now(), counts):
+    for line in leftovers(stand(site.config, site.edges.ledger, site.edges.clock.now())):
         write(line)
     if report.pending and not only_look and not report.interrupted:
         write(f"pending: {files(report.pending)}; another run goes on with them")

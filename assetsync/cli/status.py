@@ -1,26 +1,32 @@
-"""`assetsync status`: how the site stands, from the ledger alone."""
+"""`assetsync status`: how the site stands, from the ledger alone, once or again and again."""
 
+import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 
 import click
 
 from assetsync.cli.given import with_config, with_json
-from assetsync.cli.output import amount, files, moment, write, write_json
-from assetsync.cli.standing import LastScan, in_doubt, last_scan, leftovers, next_step, pending
+from assetsync.cli.output import moment, write, write_json
 from assetsync.config import SiteConfig
-from assetsync.ledger.ledger import Ledger, read_ledger
-from assetsync.ledger.reports import Counts
-from assetsync.model import State
-from assetsync.shown import relative_text
+from assetsync.ledger.ledger import read_ledger
+from assetsync.shown import printable
+from assetsync.status.document import as_object
+from assetsync.status.sentences import counted, leftovers, scanned, uploaded, verdict, waiting
+from assetsync.status.standing import Standing, stand
 
-_NAMED = 20
+_EVERY = 2.0
+# A screen of its own, so that what was on the terminal is there again afterwards; then home, and clear what follows.
+_OTHER_SCREEN, _OWN_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 @click.command("status")
 @with_config
-@with_json("Print one object.")
-def command(config: SiteConfig, *, as_json: bool) -> None:
+@with_json("Print one object; with --watch one a line, every two seconds.")
+@click.option("--watch", is_flag=True, help="Go on showing it until Ctrl-C, which then exits with 0.")
+def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
     """Tell how the site stands, from the ledger alone: nothing is asked of the service, and the tree is not looked at.
 
     Works beside a daemon.
@@ -28,82 +34,84 @@ def command(config: SiteConfig, *, as_json: bool) -> None:
     \b
     Examples:
       assetsync status --config /etc/assetsync/hq.yaml
+      assetsync status --config hq.yaml --watch
       assetsync status --config hq.yaml --json | jq .in_sync
     """
+    if watch:
+        _watch(config, as_json=as_json)
+        return
+    standing = _look(config)
+    if as_json:
+        write_json(as_object(standing))
+        return
+    for line in _lines(standing):
+        write(line)
+
+
+def _look(config: SiteConfig) -> Standing:
+    # Opened anew for each look: beside no writer, what was read once would be taken as it was.
     with closing(read_ledger(config.ledger)) as ledger:
-        now = time.time()
-        counts = ledger.reports.counts(now)
-        scan = last_scan(ledger)
-        if as_json:
-            write_json(_as_object(config.site, ledger, counts, scan, now))
-            return
-        write(f"{config.site}: {_verdict(ledger, counts, scan)}")
-        shown = ", ".join(f"{counts.of(state):,} {state.replace('_', ' ')}" for state in State if counts.of(state))
-        write(f"files: {shown or 'none known'}; {amount(counts.bytes_verified)} verified")
-        if scan is None:
-            write("last scan: none that the ledger knows of")
-        else:
-            blind = f", {scan.unreadable:,} unreadable: assetsync check names them" if scan.unreadable else ""
-            write(f"last scan: {moment(scan.at)}{', complete' if scan.complete else ', not complete'}{blind}")
-        for line in leftovers(ledger, now, counts):
-            write(line)
+        return stand(config, ledger, time.time())
 
 
-def _in_sync(ledger: Ledger, counts: Counts, scan: LastScan | None) -> bool:
-    left = pending(counts) or in_doubt(counts) or counts.of(State.BLOCKED) or ledger.reports.brakes()
-    return scan is not None and scan.complete and not left
+def _lines(standing: Standing) -> Iterator[str]:
+    yield f"{standing.site}: {verdict(standing)}"
+    yield counted(standing)
+    yield uploaded(standing)
+    longest = waiting(standing)
+    if longest is not None:
+        yield longest
+    yield scanned(standing)
+    if standing.paused is not None:
+        yield f"paused since {moment(standing.paused.since)}: {printable(standing.paused.detail)}"
+    yield from leftovers(standing)
+    if not standing.running:
+        yield "no process sends for this site now: assetsync run, or assetsync reconcile"
 
 
-def _verdict(ledger: Ledger, counts: Counts, scan: LastScan | None) -> str:
-    if _in_sync(ledger, counts, scan):
-        return f"in sync: {files(counts.of(State.VERIFIED))} verified"
-    brakes = len(ledger.reports.brakes())
-    needs = [f"{counts.of(State.BLOCKED):,} blocked"] * bool(counts.of(State.BLOCKED))
-    needs += [f"{brakes} brake{'s' * (brakes != 1)}"] * bool(brakes)
-    going = [f"{pending(counts):,} pending"] * bool(pending(counts))
-    going += [f"{in_doubt(counts):,} in doubt"] * bool(in_doubt(counts))
-    if needs:
-        return f"needs you: {', '.join(needs)}" + (f" (beside {', '.join(going)})" if going else "")
-    if going:
-        return f"on its way: {', '.join(going)}"
-    return "the tree was not scanned completely yet"
+def _watch(config: SiteConfig, *, as_json: bool) -> None:
+    """Show it again and again; an interrupt is how it is meant to end."""
+    on_terminal = sys.stdout.isatty() and not as_json
+    standing = _look(config)
+    if on_terminal:
+        click.echo(_OTHER_SCREEN, nl=False)
+    try:
+        while True:
+            if as_json:
+                write_json(as_object(standing))
+            elif on_terminal:
+                _redraw(standing)
+            else:
+                write(f"{moment(standing.at)}")
+                for line in _lines(standing):
+                    write(line)
+                write()
+            sys.stdout.flush()
+            time.sleep(_EVERY)
+            standing = _look(config)
+    except KeyboardInterrupt:
+        return
+    finally:
+        if on_terminal:
+            click.echo(_OWN_SCREEN, nl=False)
+            write(f"{standing.site}: {verdict(standing)}")
 
 
-def _as_object(site: str, ledger: Ledger, counts: Counts, scan: LastScan | None, now: float) -> dict[str, object]:
-    return {
-        "site": site,
-        "in_sync": _in_sync(ledger, counts, scan),
-        "verified": counts.of(State.VERIFIED),
-        "pending": pending(counts),
-        "in_doubt": in_doubt(counts),
-        "blocked": counts.of(State.BLOCKED),
-        "bytes_verified": counts.bytes_verified,
-        "states": {str(state): counts.of(state) for state in State if counts.of(state)},
-        "brakes": [
-            {
-                "id": brake.id,
-                "kind": brake.kind,
-                "subject": brake.subject,
-                "detail": brake.detail,
-                "pulled_at": moment(brake.pulled_at),
-                "help": f"assetsync resume {brake.id}",
-            }
-            for brake in ledger.reports.brakes()
-        ],
-        "holds": [
-            {"destfolderid": folder, "detail": detail} for folder, detail in sorted(ledger.reports.holds(now).items())
-        ],
-        "blocked_files": [
-            {
-                "path": relative_text(row.path)[0],
-                "reason": row.reason,
-                "detail": row.detail,
-                "help": next_step(row),
-            }
-            for row in ledger.reports.blocked(_NAMED)
-        ],
-        "index_stopped": ledger.reports.fact("index_stopped"),
-        "last_scan": None
-        if scan is None
-        else {"at": moment(scan.at), "complete": scan.complete, "unreadable": scan.unreadable},
-    }
+def _redraw(standing: Standing) -> None:
+    """Draw one screen over the one before; what does not fit is left out at its end, and that is said."""
+    width, height = _size()
+    lines = [*_lines(standing), "", f"{moment(standing.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
+    if len(lines) > height - 1:
+        lines = [*lines[: height - 3], "… and more: assetsync status without --watch", lines[-1]]
+    click.echo(_HOME, nl=False)
+    for line in lines:
+        cut = line if len(line) < width else line[: width - 2] + "…"
+        write(cut + _CLEAR_LINE)
+    click.echo(_CLEAR_BELOW, nl=False)
+
+
+def _size() -> tuple[int, int]:
+    import shutil  # noqa: PLC0415 - of no use to a single look, which should start at once
+
+    size = shutil.get_terminal_size()
+    return size.columns, size.lines

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.states import Event
+from assetsync.ledger.hours import count_upload
 from assetsync.ledger.rows import ATTEMPT_COLUMNS, FILE_COLUMNS, AttemptRow, FileRow, apply, attempt_row, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
@@ -191,7 +192,7 @@ class Doubts:
                     " AND (md5 = ? OR md5 IS NULL OR ? IS NULL)",
                     (attempt.destfolderid, attempt.size, attempt.md5, attempt.md5),
                 )
-                _found(conn, file, verdict, now)
+                _found(conn, doubt, verdict, now)
                 return
             if verdict.assetid is not None:
                 _explain(conn, verdict.assetid, "damaged", file)
@@ -233,13 +234,15 @@ def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict
     return not found or conn.execute(taken, (verdict.assetid, doubt.file.id)).fetchone() is None
 
 
-def _found(conn: sqlite3.Connection, file: FileRow, verdict: Verdict, now: float) -> None:
+def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
+    if not doubt.attempt.is_duplicate:
+        count_upload(conn, doubt.attempt.size, now)
     conn.execute("DELETE FROM sightings WHERE assetid = ?", (verdict.assetid,))
     # Of a large file that was never read to its end, the service knows the digest first: a version that only was
     # touched meanwhile is then known for the same.
     known = {} if verdict.md5 is None else {"md5": verdict.md5}
     apply(
-        conn, file.id, Event.FOUND, now, **known,
+        conn, doubt.file.id, Event.FOUND, now, **known,
         assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id, uploaded_at=now, seen_at=now,
         findable_at=None, index_asked_at=None, verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from assetsync.ledger.contacts import Contacts
 from assetsync.ledger.damage import CLEAN_STOP
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.epoch import Epoch
+from assetsync.ledger.hours import Hours
 from assetsync.ledger.intake import Intake
 from assetsync.ledger.outcomes import Outcomes
 from assetsync.ledger.queue import Queue
@@ -46,6 +47,7 @@ class Ledger:
         self.audits = Audits(store)
         self.repair = Repair(store)
         self.reports = Reports(store)
+        self.hours = Hours(store)
 
     def set_fact(self, name: str, value: str | None) -> None:
         """Write one of the facts that concern the whole ledger."""

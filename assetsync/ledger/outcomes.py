@@ -4,6 +4,7 @@ import json
 import sqlite3
 
 from assetsync.core.states import Event
+from assetsync.ledger.hours import count_upload
 from assetsync.ledger.queue import release_folder
 from assetsync.ledger.rows import apply, reopen
 from assetsync.ledger.store import Store
@@ -46,6 +47,7 @@ class Outcomes:
                 _dispute(conn, owner["id"], now)
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
             release_folder(conn, _attempt_folder(conn, attempt_id), now)
+            count_upload(conn, sent.handed, now)
             return apply(
                 conn, file_id, Event.ACCEPTED, now,
                 assetid=assetid, id_from="answer", filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from assetsync.ledger.audits import AUDITED
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
@@ -29,16 +29,22 @@ _NOT_AS_SENT = (
     ("different", "state = 'blocked' AND reason = 'different'", "detail"),
     ("elsewhere", "state IN ('stored', 'verified') AND asset_folder <> destfolderid", "NULLIF(drift, 'unread')"),
 )
+_UNDER_WAY = (State.QUEUED, State.SENDING, State.IN_DOUBT, State.STORED)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many current files stand in each state, and what else keeps a site from being in sync."""
+    """How many current files stand in each state, and what else keeps a site from being in sync.
+
+    `folders` counts by destfolderid; `oldest` names, by state, the row that was made first.
+    """
 
     states: dict[State, int]
     bytes_verified: int = 0
     held: int = 0
     unresolved_history: int = 0
+    folders: dict[str, dict[State, int]] = field(default_factory=dict)
+    oldest: dict[State, int] = field(default_factory=dict)
 
     def of(self, *states: State) -> int:
         """Add up some states."""
@@ -89,30 +95,37 @@ class Reports:
         self._store = store
 
     def counts(self, now: float) -> Counts:
-        """Count the current files by state."""
-        # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
-        rows = self._store.rows(
-            "SELECT state, COUNT(*), SUM(size) FROM files WHERE size >= 0 AND wanted = 'yes' GROUP BY state"
-            " UNION ALL SELECT state, COUNT(*), SUM(size) FROM files"
-            " WHERE size >= 0 AND wanted IN ('replaced', 'gone') AND state = 'blocked' GROUP BY state"
-        )
-        held = self._store.rows(
-            "SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
-            " AND destfolderid IN (SELECT destfolderid FROM folders WHERE hold_until > ?)",
-            now,
-        )
-        history = self._store.rows(
-            "SELECT COUNT(*) FROM files"
-            " WHERE size >= 0 AND wanted IN ('replaced', 'gone') AND state IN ('sending', 'in_doubt')"
-        )
+        """Count the current files by state, in one pass over an index that holds all that is asked."""
         states: Counter[State] = Counter()
-        for row in rows:
-            states[State(row[0])] += int(row[1])
+        folders: dict[str, dict[State, int]] = {}
+        oldest: dict[State, int] = {}
+        bytes_verified = 0
+        for state, folder, count, size, first in self._store.rows(
+            "SELECT state, destfolderid, COUNT(*), SUM(size), MIN(id) FROM files"
+            " WHERE size >= 0 AND wanted = 'yes' GROUP BY state, destfolderid"
+        ):
+            key = State(state)
+            states[key] += count
+            folders.setdefault(folder, {})[key] = count
+            oldest[key] = min(first, oldest.get(key, first))
+            bytes_verified += size if key is State.VERIFIED else 0
+        held = self._store.rows("SELECT destfolderid FROM folders WHERE hold_until > ?", now)
+        # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
+        history = {
+            State(row[0]): int(row[1])
+            for row in self._store.rows(
+                "SELECT state, COUNT(*) FROM files WHERE size >= 0 AND wanted IN ('replaced', 'gone')"
+                " AND state IN ('sending', 'in_doubt', 'blocked') GROUP BY state"
+            )
+        }
+        states[State.BLOCKED] += history.pop(State.BLOCKED, 0)
         return Counts(
-            dict(states),
-            sum(int(row[2]) for row in rows if row[0] == State.VERIFIED),
-            int(held[0][0]),
-            int(history[0][0]),
+            {state: count for state, count in states.items() if count},
+            bytes_verified,
+            sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in held),
+            sum(history.values()),
+            folders,
+            oldest,
         )
 
     def files(
@@ -156,6 +169,20 @@ class Reports:
         marks = ", ".join("?" * len(ids))
         sql = f"SELECT id FROM files WHERE id IN ({marks}) AND state IN ('queued', 'sending') AND wanted = 'yes'"
         return {int(row[0]) for row in self._store.rows(sql, *ids)}
+
+    def in_doubt(self, limit: int) -> list[FileRow]:
+        """Give some of the versions in doubt, the first by id, those that the tree no longer has included."""
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'in_doubt' ORDER BY id LIMIT ?"
+        return [file_row(row) for row in self._store.rows(sql, limit)]
+
+    def waiting_longest(self, counts: Counts) -> FileRow | None:
+        """Give, of what `counts` saw under way to the service, the version that was queued first."""
+        ids = [counts.oldest[state] for state in _UNDER_WAY if state in counts.oldest]
+        sql = (
+            f"SELECT {FILE_COLUMNS} FROM files WHERE id IN ({', '.join('?' * len(ids))}) ORDER BY queued_at, id LIMIT 1"
+        )
+        rows = self._store.rows(sql, *ids)
+        return file_row(rows[0]) if rows else None
 
     def drifted(self, limit: int) -> list[FileRow]:
         """Give some of the files whose sidecar or mapping says what the service does not."""

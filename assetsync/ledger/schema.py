@@ -161,6 +161,9 @@ CREATE TABLE brakes (
 );
 CREATE UNIQUE INDEX brakes_open ON brakes (kind, subject) WHERE resumed_at IS NULL;
 
+-- What was uploaded in each hour since the epoch (UTC), counted with the upload.
+CREATE TABLE hours (hour INTEGER PRIMARY KEY, uploads INTEGER NOT NULL, bytes INTEGER NOT NULL);
+
 -- Single facts of the whole ledger, by their names.
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """

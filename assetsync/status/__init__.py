@@ -1,1 +1,1 @@
-"""Views of the ledger for people and machines, read only."""
+"""How a site stands: read from the ledger once, and said alike by commands, page, metrics and systemd."""

@@ -50,7 +50,7 @@ def shape_of(path: Path) -> dict[str, str]:
 def test_a_ledger_of_the_first_release_is_opened_with_all_its_rows(old: Path):
     before = rows_of(old)
     assert {table for table, rows in before.items() if rows} == {
-        "files", "attempts", "sightings", "folders", "sidecars", "requests", "brakes",
+        "files", "attempts", "sightings", "folders", "sidecars", "requests", "brakes", "hours",
     }  # fmt: skip
     open_ledger(old).close()
     assert rows_of(old) == before

@@ -1,0 +1,35 @@
+"""Times, sizes and numbers as a person reads them, the same in every command, on the page and in the journal."""
+
+from datetime import UTC, datetime
+
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+_SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def moment(seconds: float | None) -> str | None:
+    """Give a time as RFC 3339 in UTC, to the millisecond; None stays None."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def amount(size: float) -> str:
+    """Give a number of bytes for a person: `3.4 MB`."""
+    for unit in _UNITS:
+        if size < 1000 or unit == _UNITS[-1]:  # noqa: PLR2004 - as the configuration counts: 1 MB is 10^6 bytes
+            return f"{size:,.0f} {unit}" if unit == _UNITS[0] else f"{size:,.1f} {unit}"
+        size /= 1000
+    raise AssertionError("the last unit takes all")
+
+
+def files(count: int) -> str:
+    """Give a number of files in words."""
+    return f"{count:,} file{'' if count == 1 else 's'}"
+
+
+def span(seconds: float) -> str:
+    """Give a length of time for a person, in its largest unit: `40 s`, `12 min`, `3 h`, `9 d`."""
+    for length, unit in _SPANS:
+        if seconds >= length:
+            return f"{int(seconds // length):,} {unit}"
+    return f"{max(0, int(seconds))} s"

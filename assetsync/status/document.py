@@ -1,0 +1,94 @@
+"""How a site stands as one object of JSON: what `status --json` prints and `/status.json` gives."""
+
+from typing import Any
+
+from assetsync.amounts import moment
+from assetsync.ledger.rows import FileRow
+from assetsync.model import State
+from assetsync.shown import printable, relative_text
+from assetsync.status.sentences import next_step, verdict
+from assetsync.status.standing import JOBS, Standing
+
+
+def as_object(standing: Standing) -> dict[str, Any]:
+    """Give the object; times are RFC 3339 in UTC, ages are seconds, names that are not UTF-8 come as base64 too."""
+    counts = standing.counts
+    oldest, scan, pause = standing.oldest, standing.last_scan, standing.paused
+    return {
+        "site": standing.site,
+        "at": moment(standing.at),
+        "verdict": verdict(standing),
+        "level": str(standing.level),
+        "in_sync": standing.in_sync,
+        "running": standing.running,
+        "verified": counts.of(State.VERIFIED),
+        "pending": standing.pending,
+        "in_doubt": standing.in_doubt,
+        "blocked": counts.of(State.BLOCKED),
+        "bytes_verified": counts.bytes_verified,
+        "states": {str(state): counts.of(state) for state in State if counts.of(state)},
+        "folders": folders(standing),
+        "oldest_waiting": None
+        if oldest is None
+        else _named(oldest)
+        | {"state": str(oldest.state), "since": moment(oldest.queued_at), "seconds": round(standing.oldest_age, 3)},
+        "hours": [
+            {"start": moment(hour.start), "uploads": hour.uploads, "bytes": hour.bytes} for hour in standing.hours
+        ],
+        "brakes": [
+            {
+                "id": brake.id,
+                "kind": brake.kind,
+                "subject": brake.subject,
+                "detail": brake.detail,
+                "pulled_at": moment(brake.pulled_at),
+                "help": f"assetsync resume {brake.id}",
+            }
+            for brake in standing.brakes
+        ],
+        "paused": None
+        if pause is None
+        else {"since": moment(pause.since), "reason": pause.reason, "detail": pause.detail},
+        "holds": [{"destfolderid": folder, "detail": detail} for folder, detail in sorted(standing.holds.items())],
+        "blocked_files": [
+            _named(row) | {"reason": row.reason, "detail": row.detail, "help": next_step(row)}
+            for row in standing.blocked
+        ],
+        "doubts": [
+            _named(row) | {"reason": row.reason, "detail": row.detail, "help": "assetsync doubt list"}
+            for row in standing.doubts
+        ],
+        "drift": [_named(row) | {"detail": row.drift} for row in standing.drifted],
+        "index_stopped": standing.index_stopped,
+        "last_scan": None
+        if scan is None
+        else {"at": moment(scan.at), "complete": scan.complete, "unreadable": scan.unreadable},
+        "last_runs": {
+            job: {"at": moment(run.at), "seconds": run.seconds}
+            for job in JOBS
+            if (run := standing.last_runs.get(job)) is not None
+        },
+    }
+
+
+def folders(standing: Standing) -> list[dict[str, Any]]:
+    """Give the counts by folder of the service, with the mapped paths that lead there; none leads to a former one."""
+    paths: dict[str, list[str]] = {}
+    for mapping in standing.mappings:
+        paths.setdefault(mapping.destfolderid, []).append(printable(mapping.path) or ".")
+    former = sorted(set(standing.counts.folders) - set(paths))
+    return [
+        {
+            "destfolderid": folder,
+            "paths": paths.get(folder, []),
+            "states": {
+                str(state): count for state in State if (count := standing.counts.folders.get(folder, {}).get(state, 0))
+            },
+        }
+        for folder in [*paths, *former]
+    ]
+
+
+def _named(row: FileRow) -> dict[str, Any]:
+    path, encoded = relative_text(row.path)
+    return {"path": path} if encoded is None else {"path": path, "path_base64": encoded}

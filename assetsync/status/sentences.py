@@ -1,0 +1,126 @@
+"""How a site stands, in sentences: the verdict, what is left and why, and the command that helps."""
+
+from collections.abc import Iterator
+
+from assetsync.amounts import amount, files, moment, span
+from assetsync.ledger.rows import FileRow
+from assetsync.model import State
+from assetsync.shown import printable
+from assetsync.status.standing import NAMED, Standing
+
+# What helps with a blocked file, by its reason; all others are retried once their reason is gone.
+_HELP = {
+    "empty_file": "it is sent by itself once it has content",
+    "sidecar": "mend the sidecar: the file is sent at the next scan",
+    "unreadable": "mend its permissions: every run tries it again",
+    "unknown_folder": "correct destfolderid or make the folder: every run tries it again",
+    "unprocessed": "every run tries it again; if it is another file: assetsync retry --send-again {path}",
+    "resembles": "assetsync reconcile --adopt, or assetsync retry --send-again {path}",
+    "changed": "assetsync retry --send-again {path}",
+    "undecidable": "assetsync doubt resolve {path} --asset ID, or --absent",
+    "refused_as_duplicate": "assetsync doubt resolve {path} --asset ID",
+}
+_RETRY = "assetsync retry {path}"
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@%")
+
+_PAUSES = {
+    "key_refused": "the service refuses the API key",
+    "unreachable": "the service cannot be reached",
+    "bad_answer": "the service gives no usable answer",
+}
+
+
+def verdict(standing: Standing) -> str:
+    """Say in one sentence how the site stands, so that a person knows whether to sleep."""
+    blocked, brakes = standing.counts.of(State.BLOCKED), len(standing.brakes)
+    needs = [f"{blocked:,} blocked"] * bool(blocked)
+    needs += [f"{brakes} brake{'s' * (brakes != 1)}"] * bool(brakes)
+    going = [f"{standing.pending:,} pending"] * bool(standing.pending)
+    going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)
+    pause = standing.paused
+    if pause is not None:
+        why = _PAUSES.get(pause.reason, pause.reason.replace("_", " "))
+        going.insert(0, f"paused for {span(standing.at - pause.since)} because {why}")
+        if pause.reason == "key_refused":
+            needs.insert(0, going.pop(0))
+    if needs:
+        return f"needs you: {', '.join(needs)}" + (f" (beside {', '.join(going)})" if going else "")
+    if pause is not None:
+        return ", ".join(going)
+    if standing.in_sync:
+        return f"in sync: {files(standing.counts.of(State.VERIFIED))} verified"
+    if going:
+        return f"on its way: {', '.join(going)}"
+    return "the tree was not scanned completely yet"
+
+
+def next_step(row: FileRow) -> str:
+    """Say what helps with a blocked file."""
+    return _HELP.get(row.reason or "", _RETRY).format(path=quoted(row.path))
+
+
+def quoted(path: bytes) -> str:
+    """Give a path as it can stand in a command; one that no line can hold stays readable only."""
+    text = printable(path)
+    return "'" + text.replace("'", "'\\''") + "'" if set(text) - _PLAIN else text
+
+
+def why_blocked(row: FileRow) -> str:
+    """Say why a file is blocked."""
+    return printable(row.detail or row.reason or "for no known reason")
+
+
+def scanned(standing: Standing) -> str:
+    """Say when the tree was last looked at as a whole."""
+    scan = standing.last_scan
+    if scan is None:
+        return "last scan: none that the ledger knows of"
+    blind = f", {scan.unreadable:,} unreadable: assetsync check names them" if scan.unreadable else ""
+    return f"last scan: {moment(scan.at)}{', complete' if scan.complete else ', not complete'}{blind}"
+
+
+def counted(standing: Standing) -> str:
+    """Say how many files stand in each state."""
+    counts = standing.counts
+    shown = ", ".join(f"{counts.of(state):,} {state.replace('_', ' ')}" for state in State if counts.of(state))
+    return f"files: {shown or 'none known'}; {amount(counts.bytes_verified)} verified"
+
+
+def uploaded(standing: Standing) -> str:
+    """Say how much was uploaded in the last 24 hours."""
+    done, size = sum(hour.uploads for hour in standing.hours), sum(hour.bytes for hour in standing.hours)
+    return f"last 24 hours: {files(done)} uploaded, {amount(size)}"
+
+
+def waiting(standing: Standing) -> str | None:
+    """Say which file has waited longest to arrive; None when none waits."""
+    row = standing.oldest
+    if row is None:
+        return None
+    state = row.state.replace("_", " ")
+    return f"waiting longest: {printable(row.path)}, for {span(standing.oldest_age)}, {state}"
+
+
+def leftovers(standing: Standing) -> Iterator[str]:
+    """Say line by line what keeps the site from being in sync, with the next step for each."""
+    for brake in standing.brakes:
+        yield f"brake {brake.id}: {printable(brake.detail)}"
+        yield f"    since {moment(brake.pulled_at)}; if it is meant: assetsync resume {brake.id}"
+    for folder, why in standing.holds.items():
+        yield f"held: folder {printable(folder)}: {printable(why)}"
+    for row in standing.blocked:
+        yield f"blocked: {printable(row.path)}: {why_blocked(row)}"
+        yield f"    {next_step(row)}"
+    more = standing.counts.of(State.BLOCKED) - NAMED
+    if more > 0:
+        yield f"and {more:,} more blocked: assetsync files --state blocked"
+    if standing.in_doubt:
+        yield (
+            f"in doubt: {standing.in_doubt:,}, looked up until it is clear whether they arrived: assetsync doubt list"
+        )
+    for row in standing.drifted:
+        yield f"metadata drift: {printable(row.path)}: {printable(row.drift or '')}"
+    if standing.more_drifted:
+        yield "and more metadata drift: assetsync export --format jsonl names all"
+    if standing.index_stopped is not None:
+        yield f"indexing stopped: {printable(standing.index_stopped)}"
