@@ -253,6 +253,25 @@ class Service(Protocol):
         """Close every connection; what other threads have on its way ends as unanswered."""
 
 
+class Meter(Protocol):
+    """Told what the flow does, for whoever counts it; called from any thread, and never raises."""
+
+    def attempted(self, sent: Sent, *, again: bool) -> None:
+        """One POST is over and written down; `again` when the file had an earlier one."""
+
+    def doubted(self, count: int = 1) -> None:
+        """So many uploads or assets are in doubt from now on."""
+
+    def decided(self, how: str) -> None:
+        """One doubt ended: found, damaged, absent, undecidable, or by_hand."""
+
+    def findable(self, seconds: float) -> None:
+        """Say how long after its file had settled an upload was first seen through the service's index."""
+
+    def ran(self, job: str, seconds: float) -> None:
+        """Regular work came to its end: rescan, index, verify or audit."""
+
+
 class Clock(Protocol):
     """Where the time comes from."""
 

@@ -32,9 +32,10 @@ from assetsync.flow.send import Feed, Sender
 from assetsync.flow.settle import Settling
 from assetsync.flow.told import Sidecars
 from assetsync.flow.trouble import describe
+from assetsync.flow.unmetered import Unmetered
 from assetsync.flow.verify import Verifier
 from assetsync.ledger.ledger import Ledger
-from assetsync.model import Clock, SearchRequest, Service
+from assetsync.model import Clock, Meter, SearchRequest, Service
 from assetsync.service.client import HttpService, ServiceSettings
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import is_network_filesystem, network_mounts
@@ -87,6 +88,7 @@ class Site:
             self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
         report = ScanReport()
         clock = self.edges.clock
+        began = clock.steady()
         # Beside the ledger and not where temporary files go: that may be in memory, or in the tree.
         beside = str(self.config.ledger.parent) if self.config.ledger.parent.is_dir() else None
         tick = self.edges.tick
@@ -102,9 +104,18 @@ class Site:
         self.brakes.check_new(result)
         if report.finished and self.brakes.allows_vanished(result):
             self.intake.decide_missing(result)
-        said = {"at": clock.now(), "complete": report.complete, "unreadable": report.unreadable_count}
-        self.edges.ledger.set_fact("last_scan", json.dumps(said))
+        self._ran("rescan", "last_scan", began, complete=report.complete, unreadable=report.unreadable_count)
         return result
+
+    def ran(self, job: str, began: float) -> None:
+        """Write down that regular work which `began` then (steady seconds) came to its end: index, verify or audit."""
+        self._ran(job, f"last_{job}", began)
+
+    def _ran(self, job: str, fact: str, began: float, **found: object) -> None:
+        seconds = self.edges.clock.steady() - began
+        said = {"at": self.edges.clock.now(), "seconds": round(seconds, 3), **found}
+        self.edges.ledger.set_fact(fact, json.dumps(said))
+        self.edges.meter.ran(job, seconds)
 
     def probe(self) -> bool:
         """Ask the service for next to nothing, to see whether it answers; during a pause this ends or prolongs it."""
@@ -169,9 +180,10 @@ def build(
     chance: random.Random,
     *,
     tick: Callable[[], bool] = lambda: False,
+    meter: Meter | None = None,
 ) -> Site:
-    """Put a site together; `tick` as in `Edges`."""
-    edges = Edges(ledger, service, make_tree(config), clock, chance, tick=tick)
+    """Put a site together; `tick` as in `Edges`, `meter` where somebody measures."""
+    edges = Edges(ledger, service, make_tree(config), clock, chance, tick=tick, meter=meter or Unmetered())
     plan = make_plan(config)
     settle = settle_of(config)
     settling = Settling(settle)

@@ -18,6 +18,7 @@ from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import Teller
 from assetsync.daemon.alive import AliveService
+from assetsync.daemon.lookout import Lookout, Pauses
 from assetsync.daemon.loops import Loop, Pulse
 from assetsync.daemon.notify import Notifier
 from assetsync.daemon.schedule import Schedule
@@ -26,10 +27,13 @@ from assetsync.daemon.work import Work
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.log import log_uncaught
-from assetsync.model import State
 from assetsync.notices.facts import Facts
 from assetsync.notices.news import News, Outlet, senders
 from assetsync.site import RESTORED, Site, build, make_service
+from assetsync.status.board import Board
+from assetsync.status.metrics import Metrics
+from assetsync.status.sentences import verdict
+from assetsync.status.server import Server
 
 log = structlog.get_logger()
 
@@ -38,6 +42,7 @@ _STOP_PATIENCE = 30.0
 _CUT_PATIENCE = 5.0
 _TELL_PATIENCE = 5.0
 _STATUS_EVERY = 10.0
+_STATUS_PATIENCE = 0.5
 
 
 class Ended(StrEnum):
@@ -91,12 +96,13 @@ class Daemon:
             # Nobody can say what was told before: systemd does not start it again for this (exit code 2).
             outlet.ended(Teller(self._config.site), error, self.clock)
             raise
+        metrics = Metrics(self._config.site)
         service = make_service(self._config, self._key)
         silence = self._config.service.read_timeout + self._config.service.connect_timeout + self._limit
         try:
             alive = AliveService(service, self._alive, silence=silence)
-            site = build(self._config, ledger, alive, self.clock, random.SystemRandom(), tick=self._tick)
-            self._run(site, ledger, outlet)
+            site = build(self._config, ledger, alive, self.clock, random.SystemRandom(), tick=self._tick, meter=metrics)
+            self._run(site, ledger, outlet, metrics)
         finally:
             service.close()
             ledger.close()
@@ -104,12 +110,15 @@ class Daemon:
             raise self._failure.error
         return Ended.RELOADED if self._reloaded else Ended.STOPPED
 
-    def _run(self, site: Site, ledger: Ledger, outlet: Outlet) -> None:
+    def _run(self, site: Site, ledger: Ledger, outlet: Outlet, metrics: Metrics) -> None:
         if ledger.restored:
             log.warning(RESTORED)
         work = Work(site, idle=self._limit / 3)
         work.begin()
         schedule = Schedule(self._config.schedule, work, failed=self._failed)
+        board = Board(self._config, ledger, metrics, Lookout(site, work, schedule, self._pulse))
+        listen = self._config.status.listen
+        server = None if listen is None else Server(listen, board.answers())
         loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
         others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.reading.step}
         loops += [self._loop(name, step) for name, step in others.items()]
@@ -120,9 +129,11 @@ class Daemon:
             for loop in loops:
                 loop.start()
             schedule.start()
+            if server is not None:
+                server.start()
             self._notifier.ready()
-            log.info("running", root=str(self._config.root), watch=work.watching)
-            self._watch_over(site)
+            log.info("running", root=str(self._config.root), watch=work.watching.mode)
+            self._watch_over(board, Pauses(site))
         finally:
             if self._reloaded:
                 self._notifier.reloading(self.clock.steady())
@@ -130,6 +141,8 @@ class Daemon:
                 # Whoever says this is given TimeoutStopSec, and then killed: a reload must not.
                 self._notifier.stopping()
             self.clock.stop.set()
+            if server is not None:
+                server.stop()
             schedule.stop()
             work.wake()
             self._join(loops, site)
@@ -148,7 +161,7 @@ class Daemon:
             # Said where it was found first; here it only means that the messages are told once more.
             log.exception("what was told cannot be written down")
 
-    def _watch_over(self, site: Site) -> None:
+    def _watch_over(self, board: Board, pauses: Pauses) -> None:
         """Feed the watchdog while every loop keeps its word, until the stop."""
         pause = min(self._limit / 2, 2.0)
         late_before: list[str] = []
@@ -161,9 +174,10 @@ class Daemon:
             elif late != late_before:
                 log.error("a loop hangs: the watchdog is not fed", loops=late)
             late_before = late
+            self._guarded(pauses.note)
             if self.clock.steady() >= next_status:
                 next_status = self.clock.steady() + _STATUS_EVERY
-                self._tell(site)
+                self._guarded(lambda: self._notifier.status(verdict(board.standing(_STATUS_PATIENCE))))
 
     def _heed(self, signals: frozenset[int]) -> None:
         if signals & STOP:
@@ -172,14 +186,14 @@ class Daemon:
             self._reloaded = True
             self.clock.stop.set()
 
-    def _tell(self, site: Site) -> None:
+    def _guarded(self, say: Callable[[], None]) -> None:
+        """Do what needs the ledger; trouble with its disk is waited for, as the loops do."""
         try:
-            line = _line(site)
+            say()
         except LedgerDamaged:
             raise
         except LedgerError as error:
-            line = f"waiting for the ledger: {error}"
-        self._notifier.status(line)
+            self._notifier.status(f"waiting for the ledger: {error}")
 
     def _join(self, loops: list[Loop], site: Site) -> None:
         """Wait for the loops, together no longer than the unit's TimeoutStopSec allows."""
@@ -217,19 +231,3 @@ def _all_ended(loops: list[Loop], clock: SystemClock, patience: float) -> bool:
     for loop in loops:
         loop.join(max(0.0, until - clock.steady()))
     return not any(loop.is_alive() for loop in loops)
-
-
-def _line(site: Site) -> str:
-    counts = site.edges.ledger.reports.counts(site.edges.clock.now())
-    pause = site.gate.pause
-    parts = [f"{counts.of(State.VERIFIED):,} verified"]
-    for name, state in (("queued", State.QUEUED), ("stored", State.STORED), ("in doubt", State.IN_DOUBT)):
-        if counts.of(state):
-            parts.append(f"{counts.of(state):,} {name}")
-    if counts.of(State.BLOCKED):
-        parts.append(f"{counts.of(State.BLOCKED):,} blocked: see `assetsync status`")
-    if site.brakes.pulled():
-        parts.append("BRAKE: see `assetsync status`")
-    if pause is not None:
-        parts.append(f"paused: {pause.reason}")
-    return ", ".join(parts)

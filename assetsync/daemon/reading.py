@@ -34,6 +34,7 @@ class Reading:
         self._audit_wanted = threading.Event()
         self._audit_left = True
         self._audit_again = 0.0
+        self._audit_began: float | None = None
 
     def want_verify(self) -> None:
         """Ask for reading back; many asks are one."""
@@ -87,12 +88,18 @@ class Reading:
 
     def _verify(self) -> None:
         self._verify_wanted.clear()
-        while self._may_ask() and self._site.verifier.step().looked:
-            pass
+        began = self._clock.steady()
+        while self._may_ask():
+            if not self._site.verifier.step().looked:
+                self._site.ran("verify", began)
+                return
 
     def _index(self) -> None:
-        while self._may_ask() and self._site.indexer.step():
-            pass
+        began = self._clock.steady()
+        while self._may_ask():
+            if not self._site.indexer.step():
+                self._site.ran("index", began)
+                return
 
     def _audit(self) -> bool:
         """Audit one folder that is due for it; False when there was none."""
@@ -106,7 +113,12 @@ class Reading:
         folder = self._next_folder()
         if folder is None:
             self._audit_left = False
+            if self._audit_began is not None:
+                self._site.ran("audit", self._audit_began)
+                self._audit_began = None
             return False
+        if self._audit_began is None:
+            self._audit_began = self._clock.steady()
         # One that cannot be audited now is tried again, but not at once.
         self._audit_again = self._clock.steady() + _AGAIN
         self._site.auditor.audit(folder)

@@ -48,6 +48,10 @@ class Schedule:
         if self._scheduler.running:
             self._scheduler.shutdown(wait=True)
 
+    def next_runs(self) -> dict[str, float]:
+        """Give when each job starts next, in seconds since the epoch; what is off is left out."""
+        return {job.id: job.next_run_time.timestamp() for job in self._scheduler.get_jobs() if job.next_run_time}
+
     def _on_error(self, event: JobExecutionEvent) -> None:
         self._failed(event.exception)
 

@@ -9,14 +9,13 @@ import structlog
 
 from assetsync.daemon.bell import Bell
 from assetsync.daemon.reading import Reading
+from assetsync.daemon.watching import Watching
 from assetsync.errors import LedgerError, RootMissing, ServiceError
 from assetsync.flow.hints import Hints, Looker
 from assetsync.flow.requests import take_requests
 from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
 from assetsync.site import TRIED_AGAIN, Site
-from assetsync.tree.place import is_network_filesystem, network_mounts
-from assetsync.tree.watch import Watcher, coverage, outermost
 
 log = structlog.get_logger()
 
@@ -24,7 +23,6 @@ _IDLE = 5.0
 _PAUSED = 0.5
 _TEND = 1.0
 _POLL = 60.0
-_CANARY_EVERY = 60.0
 _CANARY_PATIENCE = 10.0
 
 
@@ -43,20 +41,10 @@ class Work:
         self.reading = Reading(site, idle=self._idle, trouble=self._trouble)
         self._hints = Hints()
         self._looker = Looker(site.edges, site.plan, site.looking, self._hints, site.sidecars)
-        self._polling = not self._can_watch()
-        self._watcher: Watcher | None = None if self._polling or self._mode == "off" else self._make_watcher()
+        patience = min(_CANARY_PATIENCE, 2 * self._idle)
+        self.watching = Watching(site, self._hints, want_scan=self.want_scan, patience=patience)
         self._next_scan = self._clock.steady()
-        self._next_canary = 0.0
         self._root_missing = False
-
-    @property
-    def _mode(self) -> str:
-        return self._site.config.watch.mode
-
-    @property
-    def watching(self) -> str:
-        """How new files are noticed: inotify, polling or off."""
-        return "inotify" if self._watcher is not None else "polling" if self._polling else "off"
 
     def begin(self) -> None:
         """Settle what a crash left, and begin to watch, before the first scan: nothing falls between them."""
@@ -65,16 +53,15 @@ class Work:
         now = self._clock.now()
         lost = self._ledger.outcomes.recover(now)
         if lost:
+            self._site.edges.meter.doubted(lost)
             log.warning("in doubt after an unclean stop", files=lost)
         self._ledger.queue.release_folders(now)
-        if self._watcher is not None:
-            self._watcher.start()
+        self.watching.start()
         self._scan_wanted.set()
 
     def end(self) -> None:
         """End watching."""
-        if self._watcher is not None:
-            self._watcher.stop()
+        self.watching.stop()
 
     def wake(self) -> None:
         """Let every waiting step return."""
@@ -114,7 +101,7 @@ class Work:
             self._scan_bell.wait(heard, min(self._idle, max(0.0, self._next_scan - self._clock.steady())))
             return 0.0
         self._scan_wanted.clear()
-        self._next_scan = self._clock.steady() + (_POLL if self._polling else float("inf"))
+        self._next_scan = self._clock.steady() + (_POLL if self.watching.polling else float("inf"))
         try:
             self._scan()
         except LedgerError:
@@ -140,8 +127,7 @@ class Work:
             site.feed.clear()
             self._bell.ring()
             self.reading.look_for_audits()
-        if self._watcher is not None:
-            self._tend_watcher(self._watcher)
+        self.watching.tend()
         # In time for the next look-up: a gap between them would begin the grace anew.
         due = self._ledger.doubts.next_look()
         return _TEND if due is None else min(_TEND, max(0.05, due - self._clock.now()))
@@ -180,52 +166,9 @@ class Work:
             seconds=round(self._clock.steady() - started, 2),
         )
         self._hints.wake()
-        if self._watcher is not None:
-            self._check_coverage(result.report.folders)
-
-    def _check_coverage(self, folders: int) -> None:
-        """Poll while the kernel watches fewer folders than there are, and say how to change that."""
-        found = coverage()
-        above = sum(1 for folder in outermost(self._site.plan.folders()) for _ in folder.split(b"/")) + 1
-        short = found.watched < folders - above
-        if short and not self._polling:
-            log.warning(
-                "not all folders can be watched, the tree is scanned every minute instead",
-                watched=found.watched,
-                folders=folders,
-                fix=f"sysctl fs.inotify.max_user_watches={max(2 * folders, 2 * found.limit)}, then restart",
-            )
-        self._polling = short
-        if short:
+        self.watching.check_coverage(result.report.folders)
+        if self.watching.polling:
             self._next_scan = self._clock.steady() + _POLL
-
-    def _tend_watcher(self, watcher: Watcher) -> None:
-        for folder in watcher.tend():
-            self.want_scan(f"{folder.decode('utf-8', 'backslashreplace')} is watched from now on")
-        if self._clock.steady() >= self._next_canary:
-            self._next_canary = self._clock.steady() + _CANARY_EVERY
-            if not watcher.sings(min(_CANARY_PATIENCE, 2 * self._idle)) and not self._clock.wait(0):
-                log.error("the watcher does not answer and is made anew")
-                watcher.stop()
-                self._watcher = self._make_watcher()
-                self._watcher.start()
-                self.want_scan("the watcher was made anew")
-
-    def _make_watcher(self) -> Watcher:
-        config = self._site.config
-        return Watcher(
-            bytes(config.root),
-            outermost(self._site.plan.folders()),
-            bytes(config.ledger) + b".canary",
-            hint=self._hints.add,
-            lost=self.want_scan,
-        )
-
-    def _can_watch(self) -> bool:
-        root = bytes(self._site.config.root)
-        if self._mode == "auto":
-            return not is_network_filesystem(root) and not network_mounts(root)
-        return self._mode != "polling"
 
     def _until_due(self) -> float:
         due = self._ledger.queue.next_due()

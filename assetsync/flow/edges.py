@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from assetsync.flow.tally import Tally
+from assetsync.flow.unmetered import Unmetered
 from assetsync.ledger.ledger import Ledger
-from assetsync.model import Clock, Service
+from assetsync.model import Clock, Meter, Service
 from assetsync.tree.opening import Tree
 
 
@@ -24,6 +25,7 @@ class Edges:
     chance: random.Random = field(default_factory=random.SystemRandom)
     tally: Tally = field(default_factory=Tally)
     tick: Callable[[], bool] = lambda: False
+    meter: Meter = field(default_factory=Unmetered)
 
     def token(self) -> str:
         """Make a boundary that no file holds by accident; a plain token (observed: a quoted one hangs the service)."""

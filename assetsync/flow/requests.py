@@ -36,6 +36,8 @@ def take_requests(edges: Edges) -> int:
             log.warning("request refused", verb=request.verb, detail=answer)
         else:
             log.info("request carried out", verb=request.verb, answer=answer)
+            if request.verb == "doubt":
+                edges.meter.decided("by_hand")
         edges.ledger.answer(request.id, answer, edges.clock.now())
     return len(requests)
 

@@ -51,6 +51,7 @@ class Resolver:
         self._tree = edges.tree
         self._clock = edges.clock
         self._tally = edges.tally
+        self._meter = edges.meter
         self._tick = edges.tick
         self._grace = grace
 
@@ -231,6 +232,8 @@ class Resolver:
 
     def _report(self, one: _Looking, verdict: Verdict) -> None:
         bound = log.bind(path=printable(one.doubt.file.path), attempt=one.doubt.attempt.id)
+        if verdict.judgement is not Judgement.WAIT:
+            self._meter.decided(str(verdict.judgement))
         match verdict.judgement:
             case Judgement.WAIT:
                 bound.debug("still in doubt", detail=verdict.reason)

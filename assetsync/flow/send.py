@@ -124,6 +124,7 @@ class Sender:
         self._throttle = throttle
         self.may_send = may_send
         self._tally = edges.tally
+        self._meter = edges.meter
         self._chance = edges.chance.random
         self.last_answer: float | None = None
         self.patience = 30.0
@@ -186,6 +187,7 @@ class Sender:
                 if self._clock.steady() - since >= self.patience or self._clock.wait(_LEDGER_PAUSE):
                     raise
             else:
+                self._meter.attempted(sent, again=ready.row.attempts > 0)
                 return
 
     def _record(self, attempt: int, ready: Ready, sent: Sent) -> None:
@@ -199,12 +201,14 @@ class Sender:
                 state = outcomes.accepted(attempt, row.id, sent, now)
                 self._gate.worked()
                 if state is State.IN_DOUBT:
+                    self._meter.doubted()
                     bound.warning("in doubt", reason="id_taken", assetid=outcome.assetid)
                 else:
                     self._tally.uploaded(row.size)
                     bound.info("uploaded", assetid=outcome.assetid, size=row.size)
             case Answer.DUPLICATE:
                 outcomes.lost(attempt, row.id, sent, now, duplicate=True)
+                self._meter.doubted()
                 self._gate.worked()
                 bound.info("the service has this content already", detail=outcome.detail)
             case Answer.REFUSED if outcome.fault is Fault.KEY:
@@ -224,6 +228,7 @@ class Sender:
                 self._unsent(attempt, row, sent, now)
             case Answer.DOUBT:
                 outcomes.lost(attempt, row.id, sent, now)
+                self._meter.doubted()
                 bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
                 if outcome.fault is not Fault.FILE or sent.left is Left.ALL:
                     self._trouble(outcome.reason, outcome.detail, outcome.retry_after)

@@ -44,6 +44,7 @@ class Verifier:
         self._ledger = edges.ledger
         self._service = edges.service
         self._clock = edges.clock
+        self._meter = edges.meter
         self._longest = longest
         self._needs_index = needs_index
 
@@ -70,6 +71,9 @@ class Verifier:
             else:
                 changes.append(self._change(row, asset, now, findable=row.assetid in found, needs_index=needs_index))
         self._ledger.assets.apply_all(changes, now)
+        for row in rows:
+            if row.assetid in found and row.findable_at is None and row.uploaded_at is not None:
+                self._meter.findable(now - row.queued_at)
         for row in unseen:
             self._not_shown(row, now)
         return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes))
@@ -147,6 +151,7 @@ class Verifier:
                 f"the service gave the id {row.assetid} but has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"
             )
             self._ledger.assets.unseen(row, detail, now)
+            self._meter.doubted()
             log.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=detail)
             return
         due = now + min(next_look(now - (row.uploaded_at or row.queued_at), self._longest), UNSEEN_PATIENCE / 4)

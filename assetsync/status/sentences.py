@@ -59,6 +59,12 @@ def next_step(row: FileRow) -> str:
     return _HELP.get(row.reason or "", _RETRY).format(path=quoted(row.path))
 
 
+def is_command(row: FileRow) -> bool:
+    """Whether what helps with a blocked file is one command, ready to be run as it stands."""
+    step = _HELP.get(row.reason or "", _RETRY)
+    return step.startswith("assetsync ") and ", or " not in step and " ID" not in step
+
+
 def quoted(path: bytes) -> str:
     """Give a path as it can stand in a command; one that no line can hold stays readable only."""
     text = printable(path)

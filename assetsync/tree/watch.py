@@ -36,6 +36,8 @@ _EVENTS: list[type[FileSystemEvent]] = [
 ]
 _LOGGERS = ("watchdog.observers.inotify_c", "watchdog.observers.inotify")
 _OVERFLOW = "overflow"
+OVERFLOWED = "more happened at once than the kernel keeps (fs.inotify.max_queued_events)"
+"""What `lost` is told when the kernel's queue overflowed."""
 _CANARY = b"alive"
 _FDINFO = Path("/proc/self/fdinfo")
 _LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
@@ -197,4 +199,4 @@ class _Ears(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Pass an overflow on."""
         if _OVERFLOW in str(record.msg):
-            self._tell("more happened at once than the kernel keeps (fs.inotify.max_queued_events)")
+            self._tell(OVERFLOWED)

@@ -1,0 +1,114 @@
+"""Keeps the watcher going, and knows how far it can be trusted.
+
+Watching is `tree.watch`'s, scanning what a watcher cannot see is `work`'s: it is asked for through `want_scan`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from assetsync.flow.hints import Hints
+from assetsync.site import Site
+from assetsync.status.live import Trust
+from assetsync.tree.place import is_network_filesystem, network_mounts
+from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost
+
+log = structlog.get_logger()
+
+_CANARY_EVERY = 60.0
+
+
+class Watching:
+    """The watcher of one site; `tend` and `check_coverage` are for one thread each."""
+
+    def __init__(self, site: Site, hints: Hints, *, want_scan: Callable[[str], None], patience: float) -> None:
+        """Make the watcher where one is of use; `patience` is how many seconds its canary may take."""
+        self._site = site
+        self._clock = site.edges.clock
+        self._hints = hints
+        self._want_scan = want_scan
+        self._patience = patience
+        self.polling = not self._can_watch()
+        """Whether the tree is scanned every minute, because the kernel does not tell of all that happens in it."""
+        self._watcher = None if self.polling or site.config.watch.mode == "off" else self._make()
+        self._next_canary = 0.0
+        self._trust = Trust(self.mode)
+
+    @property
+    def mode(self) -> str:
+        """How new files are noticed: inotify, polling or off."""
+        return "inotify" if self._watcher is not None else "polling" if self.polling else "off"
+
+    @property
+    def trust(self) -> Trust:
+        """How far the watcher can be trusted, as of the last scan and the last canary."""
+        return replace(self._trust, mode=self.mode, polling=self.polling)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        if self._watcher is not None:
+            self._watcher.start()
+
+    def stop(self) -> None:
+        """End watching."""
+        if self._watcher is not None:
+            self._watcher.stop()
+
+    def tend(self) -> None:
+        """Watch folders that came, and from time to time prove that the watcher still answers."""
+        if self._watcher is None:
+            return
+        for folder in self._watcher.tend():
+            self._want_scan(f"{folder.decode('utf-8', 'backslashreplace')} is watched from now on")
+        if self._clock.steady() < self._next_canary:
+            return
+        self._next_canary = self._clock.steady() + _CANARY_EVERY
+        if self._watcher.sings(self._patience):
+            self._trust = replace(self._trust, canary_at=self._clock.now())
+        elif not self._clock.wait(0):
+            log.error("the watcher does not answer and is made anew")
+            self._watcher.stop()
+            self._watcher = self._make()
+            self._watcher.start()
+            self._trust = replace(self._trust, made_anew=self._trust.made_anew + 1)
+            self._want_scan("the watcher was made anew")
+
+    def check_coverage(self, folders: int) -> None:
+        """After a scan that met so many folders: poll while the kernel watches fewer, and say how to change that."""
+        if self._watcher is None:
+            self._trust = replace(self._trust, folders=folders)
+            return
+        found = coverage()
+        above = sum(1 for folder in outermost(self._site.plan.folders()) for _ in folder.split(b"/")) + 1
+        short = found.watched < folders - above
+        if short and not self.polling:
+            log.warning(
+                "not all folders can be watched, the tree is scanned every minute instead",
+                watched=found.watched,
+                folders=folders,
+                fix=f"sysctl fs.inotify.max_user_watches={max(2 * folders, 2 * found.limit)}, then restart",
+            )
+        self.polling = short
+        self._trust = replace(self._trust, watched=found.watched, folders=folders, limit=found.limit)
+
+    def _lost(self, why: str) -> None:
+        if why == OVERFLOWED:
+            self._trust = replace(self._trust, overflows=self._trust.overflows + 1)
+        self._want_scan(why)
+
+    def _make(self) -> Watcher:
+        config = self._site.config
+        return Watcher(
+            bytes(config.root),
+            outermost(self._site.plan.folders()),
+            bytes(config.ledger) + b".canary",
+            hint=self._hints.add,
+            lost=self._lost,
+        )
+
+    def _can_watch(self) -> bool:
+        root, mode = bytes(self._site.config.root), self._site.config.watch.mode
+        if mode == "auto":
+            return not is_network_filesystem(root) and not network_mounts(root)
+        return mode != "polling"

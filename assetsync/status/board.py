@@ -1,0 +1,123 @@
+"""What there is to be seen of a running site: the page, the same as JSON, the metrics, and whether it is healthy.
+
+Gives finished answers; who may ask for them, and over what, is `server`'s.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from assetsync.amounts import moment
+from assetsync.config import SiteConfig
+from assetsync.errors import LedgerError
+from assetsync.ledger.ledger import Ledger
+from assetsync.log import redact
+from assetsync.status.document import as_object
+from assetsync.status.live import Live
+from assetsync.status.metrics import CONTENT_TYPE, Metrics
+from assetsync.status.page import Page
+from assetsync.status.standing import Level, Standing, stand
+
+_FRESH_SECONDS = 1.0
+_SPARING = 20
+_PATIENCE = 2.0
+
+_ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><circle cx="16" cy="16" r="13" fill="{}"/>'
+    '<path d="{}" fill="none" stroke="#fff" stroke-width="3.5" stroke-linecap="round" stroke-linejoin="round"/></svg>'
+)
+_ICONS = {
+    Level.IN_SYNC: _ICON.format("#1a7f4b", "M10 17l4.5 4.5L22.5 12"),
+    Level.UNDER_WAY: _ICON.format("#2563ab", "M16 22V10m-5 5l5-5 5 5"),
+    Level.NEEDS_YOU: _ICON.format("#b3261e", "M16 9v9m0 5v.1"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A finished answer: HTTP status, media type, body; `policy` is its Content-Security-Policy."""
+
+    status: int
+    kind: str
+    body: bytes
+    policy: str = "default-src 'none'; frame-ancestors 'none'"
+
+
+class Board:
+    """The answers of one site; any thread may ask."""
+
+    def __init__(self, config: SiteConfig, ledger: Ledger, metrics: Metrics, live: Callable[[], Live]) -> None:
+        self._config = config
+        self._ledger = ledger
+        self._metrics = metrics
+        self._live = live
+        self._page = Page()
+        self._lock = threading.Lock()
+        self._kept: Standing | None = None
+        self._kept_until = 0.0
+        metrics.show(self.standing, live)
+
+    def standing(self, patience: float = _PATIENCE) -> Standing:
+        """Give how the site stands, as fresh as is fair: where counting is dear, it is done less often.
+
+        While another thread reads it for longer than `patience` seconds, what was read before is given. Raises
+        LedgerError.
+        """
+        if not self._lock.acquire(timeout=patience):
+            if self._kept is None:
+                raise LedgerError("the ledger takes long to answer", hint="is its disk busy?")
+            return self._kept
+        try:
+            began = time.monotonic()
+            if self._kept is None or began >= self._kept_until:
+                self._kept = stand(self._config, self._ledger, time.time())
+                ended = time.monotonic()
+                self._kept_until = ended + max(_FRESH_SECONDS, _SPARING * (ended - began))
+            return self._kept
+        finally:
+            self._lock.release()
+
+    def answers(self) -> dict[str, Callable[[], Reply]]:
+        """Give what makes each answer, by path. They raise LedgerError where it cannot be read."""
+        return {
+            "/": self._as_page,
+            "/status.json": self._as_json,
+            "/metrics": lambda: Reply(200, CONTENT_TYPE, self._metrics.exposition()),
+            "/healthz": self._health,
+            "/icon.svg": lambda: Reply(200, "image/svg+xml", _ICONS[self.standing().level].encode()),
+        }
+
+    def _as_page(self) -> Reply:
+        text = redact(self._page.render(self.standing(), self._live(), time.time()))
+        return Reply(200, "text/html; charset=utf-8", text.encode(), self._page.policy)
+
+    def _as_json(self) -> Reply:
+        live = self._live()
+        trust = live.trust
+        daemon = {
+            "version": live.version,
+            "started_at": moment(live.started_at),
+            "late": list(live.late),
+            "settling": live.settling,
+            "next_runs": {job: moment(at) for job, at in live.next_runs.items()},
+            "watch": {
+                "mode": trust.mode,
+                "polling": trust.polling,
+                "watched": trust.watched,
+                "folders": trust.folders,
+                "limit": trust.limit,
+                "overflows": trust.overflows,
+                "made_anew": trust.made_anew,
+                "canary_at": moment(trust.canary_at),
+            },
+        }
+        text = redact(json.dumps(as_object(self.standing()) | {"daemon": daemon}))
+        return Reply(200, "application/json", text.encode() + b"\n")
+
+    def _health(self) -> Reply:
+        """Tell from the loops alone: neither a ledger that is busy nor a service that is down makes it unhealthy."""
+        late = self._live().late
+        text = f"late: {', '.join(late)}\n" if late else "ok\n"
+        return Reply(503 if late else 200, "text/plain; charset=utf-8", text.encode())

@@ -1,0 +1,41 @@
+"""Which names of this machine a request may call it by: a page on the web must not read what is served on loopback.
+
+A browser that was led here by a foreign name, which its owner lets point to this address (DNS rebinding), says that
+name in `Host`.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Sequence
+
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+
+
+class Hosts:
+    """The names for an address that is listened on."""
+
+    def __init__(self, listen: str) -> None:
+        self._names = {*_LOCAL, listen.casefold()}
+        if not _is_loopback(listen):
+            own = socket.gethostname().casefold()
+            self._names |= {own, own.partition(".")[0], f"{own}.local"}
+
+    def are(self, said: Sequence[str], local: str) -> bool:
+        """Whether a request's `Host` fields name this machine; `local` is the address that the connection came to.
+
+        Any port will do: behind `ssh -L` it is another.
+        """
+        found = _HOST.fullmatch(said[0].strip()) if len(said) == 1 else None
+        if found is None:
+            return False
+        name = found[1].strip("[]").casefold().removesuffix(".")
+        return name in self._names or name == local.removeprefix("::ffff:").casefold()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.casefold() == "localhost"

@@ -1,0 +1,174 @@
+"""The status page: what a standing and a running process say, laid out by a template.
+
+One document with its style and script inside, allowed by their hashes and nothing else. The template escapes what it
+is given; texts from outside are made harmless to read (`printable`) and free of secrets before.
+"""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files as resources
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from assetsync.amounts import amount, moment, span
+from assetsync.ledger.rows import FileRow
+from assetsync.log import redact
+from assetsync.model import State
+from assetsync.shown import printable
+from assetsync.status.chart import draw
+from assetsync.status.document import folders
+from assetsync.status.live import Live, Trust
+from assetsync.status.sentences import is_command, next_step, verdict, why_blocked
+from assetsync.status.standing import JOBS, Standing
+
+_WAY = (
+    (State.QUEUED, "Waiting", "to be sent"),
+    (State.SENDING, "Sending", "on its way now"),
+    (State.STORED, "Stored", "to be read back"),
+    (State.VERIFIED, "Verified", "read back, and equal"),
+)
+_ASIDE = (
+    (State.IN_DOUBT, "In doubt", "looked up until it is clear"),
+    (State.BLOCKED, "Blocked", "a person must act"),
+)
+_WORK = {
+    "rescan": "compare the whole tree with the ledger",
+    "index": "have the service index what it cannot find",
+    "verify": "read back what was stored",
+    "audit": "compare the service's folders with the ledger",
+}
+_WATCHING = {
+    "inotify": "New files are noticed at once: the kernel tells of every change in the mapped folders.",
+    "polling": "The tree is scanned every minute: the kernel cannot tell of what happens in it.",
+    "off": "Nothing is watched: new files are found by the scan alone.",
+}
+_TOO_FEW = "Not every folder can be watched, so the tree is scanned every minute: see the log for the limit to raise."
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A time as the page shows it: as a person says it, and exactly."""
+
+    text: str
+    exact: str | None
+
+
+class Page:
+    """The template, loaded once; `policy` is the Content-Security-Policy that the page needs."""
+
+    def __init__(self) -> None:
+        folder = resources("assetsync.status") / "templates"
+        style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
+        self._parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - the package's own files
+        self._template = _template((folder / "page.html").read_text("utf-8"))
+        self.policy = (
+            f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; connect-src 'self';"
+            " img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+
+    def render(self, standing: Standing, live: Live, now: float) -> str:
+        """Give the document; `now` is what ages are counted from."""
+        return self._template.render(**self._parts, **_said(standing, live, now))
+
+
+def _template(text: str) -> Template:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters["count"] = "{:,}".format
+    return environment.from_string(text)
+
+
+def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
+    """Turn everything into what the template shows as it is."""
+    counts, pause, scan, oldest = standing.counts, standing.paused, standing.last_scan, standing.oldest
+
+    def ago(seconds: float | None) -> When:
+        if seconds is None:
+            return When("not yet", None)
+        return When(f"{span(now - seconds)} ago", moment(seconds))
+
+    def tiles(states: tuple[tuple[State, str, str], ...]) -> list[dict[str, Any]]:
+        return [{"state": s, "name": name, "means": means, "count": counts.of(s)} for s, name, means in states]
+
+    return {
+        "site": standing.site,
+        "level": standing.level,
+        "verdict": _shown(verdict(standing)),
+        "at": ago(standing.at),
+        "way": tiles(_WAY),
+        "aside": tiles(_ASIDE),
+        "unsettled": live.settling,
+        "verified_bytes": amount(counts.bytes_verified),
+        "late": live.late,
+        "brakes": [
+            {"detail": _shown(brake.detail), "at": ago(brake.pulled_at), "help": f"assetsync resume {brake.id}"}
+            for brake in standing.brakes
+        ],
+        "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(pause.since)},
+        "holds": [(_shown(folder), _shown(why or "")) for folder, why in sorted(standing.holds.items())],
+        "index_stopped": None if standing.index_stopped is None else _shown(standing.index_stopped),
+        "blocked": [_blocked(row) for row in standing.blocked],
+        "more_blocked": max(0, counts.of(State.BLOCKED) - len(standing.blocked)),
+        "doubts": [_named(row, row.detail or row.reason) for row in standing.doubts],
+        "more_doubts": max(0, standing.in_doubt - len(standing.doubts)),
+        "drift": [_named(row, row.drift) for row in standing.drifted],
+        "more_drift": standing.more_drifted,
+        "oldest": None
+        if oldest is None
+        else {
+            "path": _shown(oldest.path),
+            "age": span(max(0.0, now - oldest.queued_at)),
+            "at": ago(oldest.queued_at),
+            "state": oldest.state.replace("_", " "),
+        },
+        "chart": draw(standing.hours),
+        "folders": folders(standing),
+        "states": [s for s in State if counts.of(s)],
+        "scan": None if scan is None else {"complete": scan.complete, "unreadable": scan.unreadable},
+        "jobs": [_job(job, standing, live, now) for job in JOBS],
+        "trust": live.trust,
+        "watching": _watching(live.trust),
+        "canary": ago(live.trust.canary_at),
+        "version": live.version,
+        "started": ago(live.started_at),
+    }
+
+
+def _job(job: str, standing: Standing, live: Live, now: float) -> dict[str, Any]:
+    run, following = standing.last_runs.get(job), live.next_runs.get(job)
+    return {
+        "name": job,
+        "does": _WORK[job],
+        "last": When("not yet", None) if run is None else When(f"{span(now - run.at)} ago", moment(run.at)),
+        "took": "" if run is None or run.seconds is None else _took(run.seconds),
+        "next": When("off", None) if following is None else When(f"in {span(following - now)}", moment(following)),
+    }
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else span(seconds)  # noqa: PLR2004 - a minute
+
+
+def _watching(trust: Trust) -> str:
+    return _TOO_FEW if trust.mode == "inotify" and trust.polling else _WATCHING[trust.mode]
+
+
+def _blocked(row: FileRow) -> dict[str, Any]:
+    named = _named(row, why_blocked(row))
+    return named | {"reason": row.reason or "", "help": _shown(next_step(row)), "is_command": is_command(row)}
+
+
+def _named(row: FileRow, why: str | None) -> dict[str, Any]:
+    return {"path": _shown(row.path), "why": _shown(why or "")}
+
+
+def _shown(text: str | bytes) -> str:
+    return redact(printable(text))
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
