@@ -1,11 +1,15 @@
 """Options of the whole suite."""
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from assetsync.sandbox import Sandbox
+
+from .running import Running, alone, daemons, make_sandbox
 from .world import ManualClock, World
 
 
@@ -46,3 +50,31 @@ def make_world(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Wor
 @pytest.fixture
 def world(make_world: Callable[..., World]) -> World:
     return make_world()
+
+
+@pytest.fixture
+def daemon_sandbox() -> Iterator[Sandbox]:
+    with make_sandbox() as running:
+        yield running
+
+
+@pytest.fixture
+def make_daemon(tmp_path: Path, daemon_sandbox: Sandbox) -> Iterator[Callable[..., Running]]:
+    """Make a daemon as a process; keywords are sections of its configuration."""
+    with daemons(tmp_path, daemon_sandbox) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def make_lasting_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Running]]:
+    """Make a daemon that all tests of a module look at, with a sandbox of its own."""
+    with make_sandbox() as sandbox, daemons(tmp_path_factory.mktemp("daemon"), sandbox) as make:
+        yield make
+
+
+@pytest.fixture
+def name_spaces() -> None:
+    """Skip where an ordinary user may not make name spaces of their own."""
+    tried = subprocess.run([*alone(""), "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"no name spaces of one's own here: {tried.stderr.strip()}")

@@ -24,7 +24,7 @@ from assetsync.flow.trouble import describe
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.reports import Orphan
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, Body, Left, SearchRequest, Sent, State, UploadRequest
+from assetsync.model import Asset, Body, Left, Meter, SearchRequest, Sent, State, UploadRequest
 from assetsync.service.multipart import closing
 from assetsync.site import Site, build
 
@@ -244,6 +244,7 @@ class World:
         self.root = base / "root"
         self.root.mkdir(exist_ok=True)
         self.service = FakeService(clock)
+        self.meter: Meter | None = None
         self._said = said
         self._opened: Site | None = None
 
@@ -272,7 +273,7 @@ class World:
     def site(self) -> Site:
         if self._opened is None:
             ledger = open_ledger(self.ledger_path)
-            self._opened = build(self.config(), ledger, self.service, self.clock, random.Random(7))
+            self._opened = build(self.config(), ledger, self.service, self.clock, random.Random(7), meter=self.meter)
         return self._opened
 
     @property

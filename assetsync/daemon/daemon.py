@@ -116,7 +116,7 @@ class Daemon:
         work = Work(site, idle=self._limit / 3)
         work.begin()
         schedule = Schedule(self._config.schedule, work, failed=self._failed)
-        board = Board(self._config, ledger, metrics, Lookout(site, work, schedule, self._pulse))
+        board = Board(self._config, ledger, self.clock, metrics, Lookout(site, work, schedule, self._pulse))
         listen = self._config.status.listen
         server = None if listen is None else Server(listen, board.answers())
         loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]

@@ -5,7 +5,6 @@ Gives finished answers; who may ask for them, and over what, is `server`'s.
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from assetsync.config import SiteConfig
 from assetsync.errors import LedgerError
 from assetsync.ledger.ledger import Ledger
 from assetsync.log import redact
+from assetsync.model import Clock
 from assetsync.status.document import as_object
 from assetsync.status.live import Live
 from assetsync.status.metrics import CONTENT_TYPE, Metrics
@@ -48,9 +48,12 @@ class Reply:
 class Board:
     """The answers of one site; any thread may ask."""
 
-    def __init__(self, config: SiteConfig, ledger: Ledger, metrics: Metrics, live: Callable[[], Live]) -> None:
+    def __init__(
+        self, config: SiteConfig, ledger: Ledger, clock: Clock, metrics: Metrics, live: Callable[[], Live]
+    ) -> None:
         self._config = config
         self._ledger = ledger
+        self._clock = clock
         self._metrics = metrics
         self._live = live
         self._page = Page()
@@ -70,10 +73,10 @@ class Board:
                 raise LedgerError("the ledger takes long to answer", hint="is its disk busy?")
             return self._kept
         try:
-            began = time.monotonic()
+            began = self._clock.steady()
             if self._kept is None or began >= self._kept_until:
-                self._kept = stand(self._config, self._ledger, time.time())
-                ended = time.monotonic()
+                self._kept = stand(self._config, self._ledger, self._clock.now())
+                ended = self._clock.steady()
                 self._kept_until = ended + max(_FRESH_SECONDS, _SPARING * (ended - began))
             return self._kept
         finally:
@@ -90,7 +93,7 @@ class Board:
         }
 
     def _as_page(self) -> Reply:
-        text = redact(self._page.render(self.standing(), self._live(), time.time()))
+        text = redact(self._page.render(self.standing(), self._live(), self._clock.now()))
         return Reply(200, "text/html; charset=utf-8", text.encode(), self._page.policy)
 
     def _as_json(self) -> Reply:

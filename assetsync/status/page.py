@@ -122,7 +122,6 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         else {
             "path": _shown(oldest.path),
             "age": span(max(0.0, now - oldest.queued_at)),
-            "at": ago(oldest.queued_at),
             "state": oldest.state.replace("_", " "),
         },
         "chart": draw(standing.hours),
@@ -144,13 +143,13 @@ def _job(job: str, standing: Standing, live: Live, now: float) -> dict[str, Any]
         "name": job,
         "does": _WORK[job],
         "last": When("not yet", None) if run is None else When(f"{span(now - run.at)} ago", moment(run.at)),
-        "took": "" if run is None or run.seconds is None else _took(run.seconds),
+        "took": "-" if run is None or run.seconds is None else _took(run.seconds),
         "next": When("off", None) if following is None else When(f"in {span(following - now)}", moment(following)),
     }
 
 
 def _took(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else span(seconds)  # noqa: PLR2004 - a minute
+    return f"{max(0.1, seconds):.1f} s" if seconds < 60 else span(seconds)  # noqa: PLR2004 - a minute
 
 
 def _watching(trust: Trust) -> str:

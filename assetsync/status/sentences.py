@@ -26,8 +26,10 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 _PAUSES = {
     "key_refused": "the service refuses the API key",
     "unreachable": "the service cannot be reached",
-    "bad_answer": "the service gives no usable answer",
+    "unsent": "the service cannot be reached",
+    "no_answer": "the service does not answer",
 }
+_NO_ANSWER = "the service gives no usable answer"
 
 
 def verdict(standing: Standing) -> str:
@@ -39,7 +41,7 @@ def verdict(standing: Standing) -> str:
     going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)
     pause = standing.paused
     if pause is not None:
-        why = _PAUSES.get(pause.reason, pause.reason.replace("_", " "))
+        why = _PAUSES.get(pause.reason, _NO_ANSWER)
         going.insert(0, f"paused for {span(standing.at - pause.since)} because {why}")
         if pause.reason == "key_refused":
             needs.insert(0, going.pop(0))

@@ -1,0 +1,207 @@
+"""The status page in a real browser, of a real daemon: without a script, with it, dark, and on a phone."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+HOSTILE = b'<img src=x onerror="document.title=1">caf\xe9.jpg'
+
+
+@pytest.fixture(scope="module")
+def running(make_lasting_daemon):
+    """A daemon with a verified file, a blocked one of a hostile name, and one that `retry` may help."""
+    made = make_lasting_daemon(status='{listen: "127.0.0.1:0"}', upload="{max_file_size: 100}").start()
+    (made.photos / "a.jpg").write_bytes(b"a picture")
+    (made.photos / "big one.jpg").write_bytes(b"x" * 200)
+    (Path(os.fsdecode(bytes(made.photos) + b"/" + HOSTILE))).write_bytes(b"")
+    made.until_verified(1)
+    made.until(lambda: list(made.states().values()).count("blocked") == 2)
+    return made
+
+
+@pytest.fixture
+def visit(browser, running):
+    """Open the page; at the end, it has said nothing on the console and asked nobody else for anything."""
+    opened = []
+    said: list[str] = []
+    asked: list[str] = []
+
+    def go(*, clock: bool = False, **how):
+        context = browser.new_context(**how)
+        opened.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        if clock:
+            page.clock.install()
+        page.goto(running.address())
+        return page
+
+    yield go
+    for context in opened:
+        context.close()
+    assert [line for line in said if "503" not in line] == []
+    assert asked
+    assert [url for url in asked if not url.startswith(running.address() + "/")] == []
+
+
+def test_without_a_script_it_says_everything(visit):
+    page = visit(java_script_enabled=False)
+    assert page.locator("h1").inner_text().lower() == "needs you: 2 blocked"
+    assert page.locator(".way .verified b").inner_text() == "1"
+    assert page.locator("#blocked tbody tr").count() == 2
+    assert "assetsync retry 'photos/big one.jpg'" in page.locator("#blocked").inner_text()
+    assert page.locator("button:visible").count() == 0, "a button that does nothing is not shown"
+
+
+def test_with_its_script_it_follows_what_happens(visit, running):
+    page = visit(clock=True)
+    verified = page.locator(".way .verified b")
+    before = int(verified.inner_text())
+    page.locator("#hours summary").click()
+    (running.photos / "b.jpg").write_bytes(b"another picture")
+    running.until_verified(before + 1)
+    for _ in range(10):
+        page.clock.run_for(5_100)
+        page.wait_for_timeout(300)
+        if verified.inner_text() != str(before):
+            break
+    assert verified.inner_text() == str(before + 1)
+    assert page.locator("#hours table").is_visible(), "what a person has opened stays open"
+    assert page.title() == "d: needs you: 2 blocked"
+
+
+def test_a_command_is_copied_with_a_click_and_with_the_keyboard(visit, running):
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    button = page.locator("#blocked button").first
+    button.click()
+    assert page.evaluate("navigator.clipboard.readText()") == "assetsync retry 'photos/big one.jpg'"
+    page.evaluate("navigator.clipboard.writeText('')")
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("navigator.clipboard.readText().then(text => text !== '')")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("assetsync retry ")
+
+
+def test_a_hostile_name_is_a_text(visit):
+    page = visit()
+    assert page.locator("img").count() == 0
+    assert page.title() == "d: needs you: 2 blocked"
+    shown = page.locator("#blocked tbody th").all_inner_texts()
+    assert 'photos/<img src=x onerror="document.title=1">caf\ufffd.jpg' in shown
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 1100), ("light", 320), ("dark", 360)], ids=str)
+def test_it_can_be_read_in_light_and_dark_on_a_desk_and_on_a_phone(visit, tmp_path, scheme, width):
+    page = visit(viewport={"width": width, "height": 700}, color_scheme=scheme, reduced_motion="reduce")
+    page.locator("#hours summary").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    cut = page.evaluate(
+        "[...document.querySelectorAll('main *, header *, footer *')].filter(one => {"
+        " const box = one.getBoundingClientRect();"
+        " return box.width > 2 && (box.right > innerWidth + 1 || box.left < -1);"
+        "}).map(one => one.outerHTML.slice(0, 80))"
+    )
+    assert cut == []
+    assert low_contrast(page) == []
+    page.screenshot(path=tmp_path / "page.png", full_page=True)
+    assert (tmp_path / "page.png").stat().st_size > 10_000
+
+
+def low_contrast(page) -> list[str]:
+    """Texts whose colour is too near to what lies behind them (WCAG AA: 4.5, large ones 3)."""
+    found = page.evaluate(
+        """() => {
+          const behind = (one) => {
+            for (; one; one = one.parentElement) {
+              const colour = getComputedStyle(one).backgroundColor;
+              if (!colour.endsWith(', 0)')) return colour;
+            }
+            return 'rgb(255, 255, 255)';
+          };
+          const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+          const found = [];
+          while (texts.nextNode()) {
+            const one = texts.currentNode.parentElement;
+            if (!texts.currentNode.data.trim() || !one.getClientRects().length) continue;
+            if (['SCRIPT', 'STYLE'].includes(one.tagName)) continue;
+            const style = getComputedStyle(one);
+            const text = texts.currentNode.data.trim().slice(0, 40);
+            found.push([text, style.color, behind(one), parseFloat(style.fontSize)]);
+          }
+          return found;
+        }"""
+    )
+    assert len(found) > 40
+    poor = []
+    for text, front, back, size in found:
+        light, dark = sorted((luminance(front), luminance(back)), reverse=True)
+        if (light + 0.05) / (dark + 0.05) < (3 if size >= 24 else 4.5):
+            poor.append(f"{text}: {front} on {back}")
+    return poor
+
+
+def luminance(colour: str) -> float:
+    shares = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
+    linear = [share / 12.92 if share <= 0.03928 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_it_has_headings_labels_and_table_heads_for_those_who_see_no_picture(visit):
+    page = visit()
+    assert page.locator("h1").count() == 1
+    assert page.locator("h1[role=status]").count() == 1
+    assert page.evaluate("document.documentElement.lang") == "en"
+    for section in page.locator("main > section").all():
+        heading = section.get_attribute("aria-labelledby")
+        assert page.locator(f"#{heading}").inner_text()
+    for table in page.locator("table").all():
+        assert table.locator("thead th[scope=col]").count() >= 2
+        assert table.locator("tbody th[scope=row]").count() == table.locator("tbody tr").count()
+    assert re.fullmatch(
+        r"[12] files? uploaded in 24 hours.*", page.locator("svg[role=img]").get_attribute("aria-label")
+    )
+
+
+def test_its_links_lead_to_what_machines_read(visit):
+    page = visit()
+    page.get_by_role("link", name="status.json").click()
+    assert json.loads(page.locator("body").inner_text())["blocked"] == 2
+
+
+def test_a_page_under_another_name_of_this_machine_is_refused(browser, running):
+    port = running.address().rpartition(":")[2]
+    with_name = browser.new_context(extra_http_headers={})
+    page = with_name.new_page()
+    answer = page.goto(f"http://rebound.localhost:{port}/")
+    assert answer.status == 421
+    with_name.close()
+
+
+def test_what_no_longer_matters_goes_and_the_page_says_when_nothing_answers(visit, running):
+    page = visit(clock=True)
+    count = len(list(running.photos.iterdir()))
+    for number, path in enumerate(running.photos.iterdir()):
+        path.write_bytes(b"small enough: %d" % number)
+    running.until_verified(count, 30)
+    for _ in range(20):
+        page.clock.run_for(5_100)
+        page.wait_for_timeout(300)
+        if page.locator("#blocked").count() == 0:
+            break
+    assert page.locator("#blocked").count() == 0
+    assert page.locator("header").get_attribute("class") == "in_sync"
+    assert page.locator("#stale").is_hidden()
+    page.route("**/*", lambda route: route.fulfill(status=503, body="busy"))
+    for _ in range(10):
+        page.clock.run_for(5_100)
+        page.wait_for_timeout(200)
+        if page.locator("#stale").is_visible():
+            break
+    assert page.locator("#stale").is_visible()
+    assert page.locator(".way .verified b").inner_text() == str(count), "what it showed stays"
+    page.unroute("**/*")

@@ -1,0 +1,139 @@
+"""The page, the metrics and the health of a real daemon, and what `status` says beside it."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+
+PATHS = ("/", "/status.json", "/metrics", "/healthz", "/icon.svg")
+ANYWHERE = '{listen: "127.0.0.1:0"}'
+
+
+@pytest.fixture
+def systemd(tmp_path):
+    """The socket that systemd hears a daemon by."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(str(tmp_path / "notify"))
+        channel.settimeout(20)
+        yield channel
+
+
+def get(address: str, path: str = "/") -> str:
+    with urllib.request.urlopen(address + path, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def status(running, *arguments: str) -> str:
+    command = [sys.executable, "-m", "assetsync", "status", "--config", str(running.config), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_daemon_shows_what_it_does_and_says_the_same_everywhere(make, systemd):
+    running = make(status=ANYWHERE).start(NOTIFY_SOCKET=systemd.getsockname())
+    (running.photos / "a.jpg").write_bytes(b"a picture")
+    (running.photos / "empty.jpg").write_bytes(b"")
+    running.until_verified(1)
+    running.until(lambda: json.loads(get(running.address(), "/status.json"))["blocked"] == 1)
+    heard = ""
+    while heard != "STATUS=needs you: 1 blocked":
+        heard = systemd.recv(4096).decode()
+    assert status(running).splitlines()[0] == "d: needs you: 1 blocked"
+    page = get(running.address())
+    assert "needs you: 1 blocked" in page
+    assert "photos/empty.jpg" in page
+    beside, shown = json.loads(status(running, "--json")), json.loads(get(running.address(), "/status.json"))
+    daemon = shown.pop("daemon")
+    for changing in ("at", "last_runs", "last_scan"):
+        assert beside.pop(changing)
+        assert shown.pop(changing)
+    assert beside == shown
+    assert beside["running"] is True
+    assert daemon["watch"]["mode"] == "inotify"
+    assert daemon["watch"]["watched"] >= daemon["watch"]["folders"] >= 1
+    assert daemon["next_runs"].keys() == {"rescan", "index", "verify", "audit"}
+    running.until(lambda: "verify" in json.loads(get(running.address(), "/status.json"))["last_runs"])
+    metrics = get(running.address(), "/metrics")
+    assert 'assetsync_uploads_total{result="accepted",site="d"} 1.0' in metrics
+    assert 'assetsync_files{site="d",state="blocked"} 1.0' in metrics
+    assert get(running.address(), "/healthz") == "ok\n"
+    assert running.stop() == 0
+
+
+def test_a_reload_serves_on_at_the_same_address_or_at_another(make):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    running = make(status=f'{{listen: "127.0.0.1:{port}"}}').start()
+    for expected in (port, None, port):
+        listen = "null" if expected is None else f'"127.0.0.1:{expected}"'
+        reloads = len(running.events("configuration read again"))
+        pages = len(running.events("status page"))
+        running.write_config(status=f"{{listen: {listen}}}")
+        running.signal(signal.SIGHUP)
+        running.until(lambda before=reloads: len(running.events("configuration read again")) > before)
+        if expected is None:
+            with pytest.raises(urllib.error.URLError):
+                get(f"http://127.0.0.1:{port}")
+        else:
+            running.until(lambda before=pages: len(running.events("status page")) > before)
+            assert "assetsync" in get(f"http://127.0.0.1:{port}")
+    assert not running.events("the status page cannot be shown")
+    assert running.stop() == 0
+
+
+def test_a_taken_port_is_said_loudly_and_holds_nothing_up(make):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        running = make(status=f'{{listen: "127.0.0.1:{other.getsockname()[1]}"}}').start()
+        (running.photos / "a.jpg").write_bytes(b"a")
+        running.until_verified(1)
+        (said,) = running.events("the status page cannot be shown")
+        assert (said["level"], said["listen"]) == ("error", f"127.0.0.1:{other.getsockname()[1]}")
+        assert "status.listen" in said["fix"]
+        assert running.stop() == 0
+
+
+def test_an_outage_is_told_by_the_page_the_metrics_and_the_command(make, sandbox):
+    sandbox.set_faults(FaultRule(kind=FaultKind.STATUS), FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH))
+    running = make(status=ANYWHERE).start()
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.until(lambda: "paused for" in status(running))
+    assert "paused since" in status(running)
+    running.until(lambda: "paused for" in get(running.address()))
+    assert 'assetsync_paused{reason="' in get(running.address(), "/metrics")
+    assert get(running.address(), "/healthz") == "ok\n", "a service that is down is no illness of ours"
+    sandbox.set_faults()
+    running.until_verified(1, 40)
+    running.until(lambda: "paused" not in status(running))
+    assert running.stop() == 0
+
+
+def test_clients_that_hang_starve_neither_the_watchdog_nor_the_mirror(make, systemd):
+    running = make(status=ANYWHERE).start(NOTIFY_SOCKET=systemd.getsockname(), WATCHDOG_USEC="4000000")
+    port = int(running.address().rpartition(":")[2])
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(30)]
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.until_verified(1)
+    alive = 0
+    while alive < 4:
+        # Waits no longer than systemd would.
+        alive += systemd.recv(4096) == b"WATCHDOG=1"
+    for one in silent:
+        one.close()
+    assert not running.events("a loop hangs: the watchdog is not fed")
+    assert running.stop() == 0
+
+
+def test_the_key_is_in_nothing_that_is_served(make, sandbox):
+    running = make(status=ANYWHERE).start()
+    (running.photos / "a.jpg").write_bytes(b"a")
+    (running.photos / "daemon.jpg").write_bytes(b"")
+    running.until_verified(1)
+    for path in PATHS:
+        assert "daemon-key" not in get(running.address(), path)
+    assert running.stop() == 0

@@ -1,0 +1,192 @@
+"""The page, its JSON and the health, from a real ledger: complete, harmless and without secrets."""
+
+import html
+import json
+import re
+import threading
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from pydantic import SecretStr
+
+import assetsync.log as log_module
+from assetsync.errors import LedgerError
+from assetsync.log import register_secret
+from assetsync.model import State
+from assetsync.status.live import Trust
+
+HOSTILE = [
+    b"<script>alert(1)</script>.jpg",
+    b'"><img src=x onerror=alert(1)>.jpg',
+    b"' onmouseover='alert(1).jpg",
+    b"{{ 7*7 }}{% raw %}.jpg",
+    b"caf\xe9\xff.jpg",
+    b"\x1b[31mred\x07.jpg",
+    "\u202egpj.exe".encode(),
+    b"new\nline.jpg",
+]
+
+
+def text_of(page: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", " ", re.sub(r"(?s)<(style|script)>.*?</\1>", "", page)))
+
+
+def attributes(page: str) -> set[str]:
+    found = set()
+    parser = HTMLParser()
+    parser.handle_starttag = lambda _tag, attrs: found.update(name for name, _ in attrs)
+    parser.feed(page)
+    assert {"class", "id", "data-copy"} <= found
+    return found
+
+
+def block_all(world, detail="why"):
+    world.scan()
+    for row in list(world.ledger.reports.files()):
+        world.ledger.queue.hold(row.id, "different", detail, world.clock.now())
+
+
+def test_hostile_names_are_text_on_the_page_and_do_nothing(shown):
+    for number, name in enumerate(HOSTILE):
+        shown.world.write(name, b"x" * (number + 1))
+    block_all(shown.world, "<b>said by the service</b> \x1b[2J")
+    page = shown.page()
+    assert page.count("<script>") == page.count("</script>") == 1
+    assert "<img" not in page
+    assert "<b>said" not in page
+    assert not [name for name in attributes(page) if name.startswith("on") or name == "style"]
+    shown_text = text_of(page)
+    for expected in ("<script>alert(1)</script>.jpg", "{{ 7*7 }}", "caf\ufffd\ufffd.jpg", "\\x1b[31mred\\x07.jpg"):
+        assert expected in shown_text
+    assert "\\u202egpj.exe" in shown_text
+    assert not set(page) & {"\x1b", "\x07", "\u202e"}
+
+
+def test_hostile_names_are_whole_in_the_json(shown):
+    for number, name in enumerate(HOSTILE):
+        shown.world.write(name, b"x" * (number + 1))
+    block_all(shown.world)
+    body = shown.get("/status.json").body
+    assert body.isascii()
+    assert b"\x1b" not in body
+    files = json.loads(body)["blocked_files"]
+    assert {file["path"] for file in files} == {name.decode("utf-8", "replace") for name in HOSTILE}
+    assert [file["path_base64"] for file in files if "path_base64" in file] == ["Y2Fm6f8uanBn"]
+
+
+def test_the_json_is_what_status_prints_and_beside_it_what_only_the_process_knows(shown):
+    shown.world.write("a")
+    block_all(shown.world)
+    said = json.loads(shown.get("/status.json").body)
+    daemon = said.pop("daemon")
+    from assetsync.status.document import as_object
+
+    assert said.keys() == as_object(shown.standing()).keys()
+    assert (daemon["version"], daemon["late"], daemon["next_runs"]) == (
+        "9.8.7",
+        [],
+        {"rescan": "2096-10-02T07:06:40.000Z"},
+    )
+    assert daemon["watch"]["overflows"] == 1
+
+
+def test_the_page_says_everything_that_a_person_asks(shown):
+    world = shown.world
+    for number in range(3):
+        world.write(f"{number}", b"x" * (number + 1))
+    world.service.script.extend(["accept", "accept", "lost_before"])
+    world.scan_and_send()
+    world.write("blocked.jpg", b"content of it")
+    world.scan()
+    world.ledger.queue.hold(world.row("blocked.jpg").id, "different", "not what was sent", world.clock.now())
+    world.write("waiting.jpg", b"another")
+    world.scan()
+    world.ledger.pull_brake("emptied", "photos", "photos held 5 files and is empty now", 5, world.clock.now())
+    world.ledger.set_fact("index_stopped", "after searchIndex 5 of 5 were gone")
+    page = shown.page()
+    said = re.sub(r"\s+", " ", text_of(page))
+    for expected in (
+        "needs you: 1 blocked, 1 brake",
+        "1 Waiting", "1 In doubt", "1 Blocked", "2 Stored", "0 Verified",
+        "blocked.jpg not what was sent assetsync retry blocked.jpg",
+        "photos held 5 files and is empty now", "assetsync resume 1",
+        "after searchIndex 5 of 5 were gone",
+        "assetsync doubt list",
+        "2 uploaded",
+        "rescan compare the whole tree with the ledger", "audit",
+        "Folders watched 3 ", "Overflows seen 1 ",
+        "F1",
+        "9.8.7",
+    ):  # fmt: skip
+        assert expected in said, expected
+
+
+@pytest.mark.parametrize(
+    ("trust", "sentence"),
+    [
+        (Trust("inotify", watched=9, folders=8), "New files are noticed at once"),
+        (Trust("inotify", polling=True, watched=3, folders=8), "Not every folder can be watched"),
+        (Trust("polling", polling=True, folders=8), "The tree is scanned every minute"),
+        (Trust("off"), "Nothing is watched"),
+    ],
+    ids=["inotify", "short", "polling", "off"],
+)
+def test_the_page_says_how_far_the_watcher_can_be_trusted(shown, trust, sentence):
+    shown.live = replace(shown.live, trust=trust)
+    assert sentence in shown.page()
+
+
+def test_the_loops_alone_decide_on_the_health(shown):
+    assert (shown.get("/healthz").status, shown.get("/healthz").body) == (200, b"ok\n")
+    shown.live = replace(shown.live, late=("scan", "send-0"))
+    assert (shown.get("/healthz").status, shown.get("/healthz").body) == (503, b"late: scan, send-0\n")
+    assert "the loop send-0 has missed its deadline" in shown.page()
+
+
+def test_a_page_with_a_new_site_says_that_nothing_is_known_yet(shown):
+    said = re.sub(r"\s+", " ", text_of(shown.page()))
+    assert "the tree was not scanned completely yet" in said
+    assert "Nothing was uploaded." in said
+    assert "not yet" in said
+
+
+def test_the_key_is_in_no_answer_though_the_ledger_had_it(shown, monkeypatch):
+    monkeypatch.setattr(log_module, "_SECRETS", log_module._Secrets())
+    key = 'C4n4ry&<k>"3y'
+    register_secret(SecretStr(key))
+    shown.world.write("a")
+    block_all(shown.world, f"the service said {key}")
+    shown.world.ledger.set_fact("index_stopped", f"because {key}")
+    for path in shown.board.answers():
+        body = shown.get(path).body.decode()
+        for form in (key, html.escape(key), json.dumps(key)[1:-1], "C4n4ry"):
+            assert form not in body, (path, form)
+    assert "because [key]" in shown.page()
+
+
+def test_while_the_ledger_is_being_read_for_long_the_last_reading_is_shown(shown):
+    world, board = shown.world, shown.board
+    before = board.standing()
+    world.write("new")
+    world.scan()
+    board._kept_until = 0.0
+    with board._lock:
+        found = []
+        asks = threading.Thread(target=lambda: found.append(board.standing(0.05)))
+        asks.start()
+        asks.join(10)
+        assert found == [before]
+    assert board.standing().counts.of(State.QUEUED) == 1
+
+
+def test_without_any_reading_it_is_said_that_there_is_none(shown):
+    with shown.board._lock, pytest.raises(LedgerError, match="takes long"):
+        shown.board.standing(0.01)
+
+
+def test_counting_is_not_repeated_for_every_reader(shown):
+    first = shown.board.standing()
+    shown.world.write("new")
+    shown.world.scan()
+    assert shown.board.standing() is first

@@ -1,0 +1,162 @@
+"""What is measured: by whom, under which names, and nothing that should not be there."""
+
+import json
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from assetsync.errors import LedgerError
+from assetsync.flow.requests import take_requests
+from assetsync.status.live import Live
+from assetsync.status.metrics import Metrics
+
+
+def samples(shown) -> dict[tuple[str, ...], float]:
+    """The series as (name, label values but the site's)."""
+    found = {}
+    for family in text_string_to_metric_families(shown.get("/metrics").body.decode()):
+        for sample in family.samples:
+            assert sample.labels["site"] == "test", sample
+            own = tuple(value for name, value in sorted(sample.labels.items()) if name != "site")
+            found[sample.name.removeprefix("assetsync_"), *own] = sample.value
+    return found
+
+
+def test_the_end_of_each_upload_is_counted_by_what_it_meant(shown):
+    world = shown.world
+    for number in range(5):
+        world.write(f"{number}", b"12345"[: number + 1] * 10)
+    world.service.script.extend(["accept", "no_filedata", "duplicate", "lost_before", "unreachable"])
+    world.scan_and_send()
+    for _ in range(2):
+        world.clock.advance(100)
+        world.site.probe()
+        world.send()
+    found = samples(shown)
+    results = {key[1]: value for key, value in found.items() if key[0] == "uploads_total"}
+    assert results == {"accepted": 2, "refused": 1, "duplicate": 1, "unsent": 1, "doubt": 1}
+    reasons = {key[1]: value for key, value in found.items() if key[0] == "upload_failures_total"}
+    assert reasons == {"no_filedata": 1, "duplicate": 1, "no_answer": 1, "unsent": 1}
+    assert found["upload_bytes_total",] == 10 + 20 + 30 + 40 + 50
+    assert found["upload_retries_total",] == 1
+    assert found["doubts_opened_total",] == 2
+    assert found["files", "blocked"] == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "how"),
+    [("lost_after", "found"), (("cut", 3), "damaged"), ("lost_before", "absent")],
+    ids=["found", "damaged", "absent"],
+)
+def test_the_end_of_a_doubt_is_counted_by_how(shown, script, how):
+    world = shown.world
+    world.service.script.append(script)
+    world.write("a", b"content")
+    world.scan_and_send()
+    world.live(120)
+    decided = {key[1]: value for key, value in samples(shown).items() if key[0] == "doubts_decided_total"}
+    assert decided == {"found": 0, "damaged": 0, "absent": 0, "undecidable": 0, "by_hand": 0} | {how: 1}
+
+
+def test_a_doubt_that_a_person_decides_is_counted_too(shown):
+    world = shown.world
+    world.service.script.append("lost_before")
+    world.write("a")
+    world.scan_and_send()
+    world.ledger.ask("doubt", {"path": b"a".hex(), "asset": None}, world.clock.now())
+    take_requests(world.site.edges)
+    assert samples(shown)["doubts_decided_total", "by_hand"] == 1
+
+
+def test_the_time_until_a_file_can_be_found_is_measured_once_for_each(shown):
+    world = shown.world
+    world.service.index_lag = 40.0
+    for number in range(3):
+        world.write(f"{number}", b"x" * (number + 1))
+    world.scan()
+    world.live(400)
+    found = samples(shown)
+    name = "settled_to_findable_seconds"
+    assert found[f"{name}_count",] == 3
+    assert found[f"{name}_bucket", "30.0"] == 0
+    assert found[f"{name}_bucket", "300.0"] == 3
+    assert 3 * 40 <= found[f"{name}_sum",] < 3 * 300
+
+
+def test_how_the_site_stands_is_measured(shown):
+    world = shown.world
+    world.write("a")
+    world.scan()
+    world.clock.advance(90)
+    world.ledger.pull_brake("emptied", "photos", "empty", 5, world.clock.now())
+    said = {"start": world.ledger.start_no, "since": world.clock.now() - 3600, "reason": "unreachable", "detail": "x"}
+    world.ledger.set_fact("paused", json.dumps(said))
+    world.ledger.set_fact("index_stopped", "why")
+    found = samples(shown)
+    expected = {
+        ("files", "queued"): 1, ("files", "verified"): 0, ("files", "in_doubt"): 0, ("in_sync",): 0,
+        ("brakes",): 1, ("paused", "unreachable"): 1, ("index_stopped",): 1, ("ledger_readable",): 1,
+        ("last_scan_complete",): 1, ("last_scan_unreadable",): 0, ("loops_late",): 0,
+        ("watch_folders",): 2, ("watch_folders_watched",): 3, ("watch_limit",): 8192, ("watch_overflows_total",): 1,
+        ("watch_mode", "inotify"): 1, ("watch_polling",): 0, ("job_next_timestamp_seconds", "rescan"): 4e9,
+        ("build_info", "9.8.7"): 1, ("adopted_total",): 0, ("folders_held",): 0,
+    }  # fmt: skip
+    assert {key: found.get(key) for key in expected} == expected
+    assert found["oldest_waiting_seconds",] == pytest.approx(90, abs=1)
+    assert found["paused_seconds",] == pytest.approx(3600, abs=1)
+    assert found["job_last_success_timestamp_seconds", "rescan"] == pytest.approx(world.clock.now() - 90, abs=1)
+
+
+def test_no_path_and_no_text_of_the_service_is_in_the_metrics(shown):
+    world = shown.world
+    world.write("photos/secret-name.jpg")
+    world.service.script.append("unknown_folder")
+    world.scan_and_send()
+    text = shown.get("/metrics").body.decode()
+    assert "secret-name" not in text
+    assert "does not exist" not in text
+    assert str(world.root) not in text
+
+
+def test_names_follow_the_conventions(shown):
+    for family in text_string_to_metric_families(shown.get("/metrics").body.decode()):
+        assert re.fullmatch(r"(assetsync|process)_[a-z_]+", family.name)
+        assert family.documentation
+        if family.name.startswith("assetsync_"):
+            assert family.documentation.endswith(".")
+        for sample in family.samples:
+            if family.type == "counter":
+                assert sample.name.endswith("_total")
+        assert not re.search(r"_(ms|minutes|hours|kb|mb|percent)(_|$)", family.name)
+
+
+def test_a_ledger_that_cannot_be_read_is_measured_and_the_rest_is_still_there():
+    metrics = Metrics("test")
+
+    def broken():
+        raise LedgerError("its disk is gone")
+
+    from assetsync.status.live import Trust
+
+    metrics.show(broken, lambda: Live("1", 0.0, Trust("off")))
+    text = metrics.exposition().decode()
+    assert 'assetsync_ledger_readable{site="test"} 0.0' in text
+    assert 'assetsync_loops_late{site="test"} 0.0' in text
+    assert "assetsync_files{" not in text
+
+
+def test_what_was_in_flight_in_a_crash_is_a_doubt_that_was_opened(shown):
+    from assetsync.daemon.work import Work
+
+    world = shown.world
+    world.write("a")
+    world.scan()
+    row = world.row("a")
+    ready = world.site.preparer.prepare(row)
+    with ready.file:
+        world.ledger.queue.begin(ready.intent, world.clock.now())
+    work = Work(world.site)
+    work.begin()
+    work.end()
+    assert samples(shown)["doubts_opened_total",] == 1

@@ -1,0 +1,85 @@
+"""The alert rules and the dashboard speak of metrics that there are."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+FOLDER = Path(__file__).parents[2] / "systemd" / "monitoring"
+RULES = FOLDER / "assetsync.rules.yml"
+DASHBOARD = FOLDER / "assetsync.dashboard.json"
+# What Prometheus itself adds.
+GIVEN = {"up"}
+WORDS = {
+    "by", "on", "and", "or", "sum", "min", "max", "rate", "increase", "time", "histogram_quantile", "min_over_time",
+    "site", "le", "state", "result", "reason", "how", "job", "mode", "label_values", "version",
+}  # fmt: skip
+
+
+def named(expression: str) -> set[str]:
+    bare = re.sub(r'"[^"]*"|\[[^\]]*\]', "", expression)
+    return set(re.findall(r"(?<![\w$.])[a-zA-Z_][\w]*", bare)) - WORDS - GIVEN
+
+
+@pytest.fixture
+def exported(shown) -> set[str]:
+    world = shown.world
+    world.write("a", b"content")
+    world.service.script.append("lost_after")
+    world.scan_and_send()
+    world.live(200)
+    world.scan()
+    said = {"start": world.ledger.start_no, "since": 0, "reason": "key_refused", "detail": "x"}
+    world.ledger.set_fact("paused", json.dumps(said))
+    text = shown.get("/metrics").body.decode()
+    return {line.split("{")[0] for line in text.splitlines() if not line.startswith("#")}
+
+
+def expressions() -> list[str]:
+    rules = yaml.safe_load(RULES.read_text("utf-8"))
+    found = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    board = json.loads(DASHBOARD.read_text("utf-8"))
+    found += [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    return found + [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
+
+
+def test_every_metric_that_is_asked_for_is_exported(exported):
+    asked = set().union(*map(named, expressions()))
+    assert len(asked) > 20
+    assert asked - exported == set()
+
+
+def test_every_alert_says_what_it_is_and_what_to_do():
+    rules = yaml.safe_load(RULES.read_text("utf-8"))["groups"][0]["rules"]
+    for rule in rules:
+        assert rule["alert"].startswith("Assetsync")
+        assert rule["labels"]["severity"] in {"page", "ticket"}
+        assert rule["annotations"].keys() == {"summary", "description"}
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+
+
+def test_the_panels_lie_side_by_side_and_have_numbers_of_their_own():
+    panels = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert at["x"] + at["w"] <= 24
+        assert not cells & taken
+        taken |= cells
+
+
+def test_prometheus_accepts_the_rules_and_the_metrics(shown):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool is installed: apt-get install prometheus")
+    done = subprocess.run([promtool, "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = shown.get("/metrics").body
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")

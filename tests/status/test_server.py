@@ -1,0 +1,238 @@
+"""The server over real sockets: who may ask, for what, and how little a bad client can do."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from assetsync.config.units import Listen
+from assetsync.status.board import Reply
+from assetsync.status.hosts import Hosts
+
+OK = Reply(200, "text/plain", b"fine")
+
+
+@pytest.mark.parametrize(
+    ("listen", "said", "local", "expected"),
+    [
+        ("127.0.0.1", ["localhost"], "127.0.0.1", True),
+        ("127.0.0.1", ["LocalHost:8080"], "127.0.0.1", True),
+        ("127.0.0.1", ["127.0.0.1:9464"], "127.0.0.1", True),
+        ("127.0.0.1", ["[::1]:9464"], "127.0.0.1", True),
+        ("127.0.0.1", ["evil.example"], "127.0.0.1", False),
+        ("127.0.0.1", ["localhost.evil.example"], "127.0.0.1", False),
+        ("127.0.0.1", ["localhost@evil.example"], "127.0.0.1", False),
+        ("127.0.0.1", [socket.gethostname()], "127.0.0.1", socket.gethostname() == "localhost"),
+        ("127.0.0.1", [], "127.0.0.1", False),
+        ("127.0.0.1", [""], "127.0.0.1", False),
+        ("127.0.0.1", ["localhost", "evil.example"], "127.0.0.1", False),
+        ("127.0.0.1", ["localhost:port"], "127.0.0.1", False),
+        ("dam-mirror", ["dam-mirror:9464"], "10.0.0.5", True),
+        ("0.0.0.0", [f"{socket.gethostname()}.:9464"], "10.0.0.5", True),
+        ("0.0.0.0", ["10.0.0.5:9464"], "10.0.0.5", True),
+        ("0.0.0.0", ["10.0.0.6:9464"], "10.0.0.5", False),
+        ("::", ["10.0.0.5"], "::ffff:10.0.0.5", True),
+        ("::", ["[fd00::5]:9464"], "fd00::5", True),
+        ("0.0.0.0", ["evil.example"], "10.0.0.5", False),
+    ],
+)
+def test_only_names_of_this_machine_are_answered(listen, said, local, expected):
+    assert Hosts(listen).are(said, local) is expected
+
+
+def test_a_foreign_host_is_refused_with_one_sentence_on_every_path(serve, shown, ask):
+    port = serve(shown.board.answers()).port
+    for path in ("/", "/status.json", "/metrics", "/healthz"):
+        answer = ask(port, path, host="rebound.example")
+        assert (answer.status, answer.text.count("\n")) == (421, 1)
+        assert "host name" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "text/html; charset=utf-8"),
+        ("/?anything", "text/html; charset=utf-8"),
+        ("/status.json", "application/json"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
+        ("/healthz", "text/plain; charset=utf-8"),
+        ("/icon.svg", "image/svg+xml"),
+    ],
+)
+def test_every_path_is_answered_with_its_type_and_with_headers_that_forbid_all_else(serve, shown, ask, path, kind):
+    answer = ask(serve(shown.board.answers()).port, path)
+    assert (answer.status, answer.headers["Content-Type"]) == (200, kind)
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; ")
+    assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]
+    expected = {
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+        "Connection": "close",
+    }
+    assert expected.items() <= answer.headers.items()
+    assert "Python" not in answer.headers["Server"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("POST", "/", 405), ("PUT", "/status.json", 405), ("BREW", "/", 405), ("GET", "/favicon.ico", 404)]
+    + [("GET", path, 404) for path in ("/../etc/passwd", "/status.json/", "/%00", "/metrics/../")],
+)
+def test_nothing_else_is_there_and_nothing_can_be_done(serve, ask, method, path, status):
+    answer = ask(serve({"/": lambda: OK, "/status.json": lambda: OK}).port, path, method=method)
+    assert (answer.status, answer.text.count("\n")) == (status, 1)
+    assert answer.headers.get("Allow") == ("GET, HEAD" if status == 405 else None)
+
+
+def test_head_gives_the_headers_alone(serve, ask):
+    port = serve({"/": lambda: OK}).port
+    answer = ask(port, method="HEAD")
+    assert (answer.status, answer.headers["Content-Length"], answer.body) == (200, "4", b"")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET /<script> HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 200 + b"\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["tls", "version", "many headers", "long path", "long header", "no host"],
+)
+def test_what_is_no_sound_request_is_refused_and_nothing_of_it_comes_back(serve, talk, data):
+    port = serve({"/": lambda: OK}).port
+    answer = talk(port, data)
+    assert b"fine" not in answer
+    assert b"script" not in answer
+    assert b"aaaa" not in answer
+    assert talk(port, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n").endswith(b"\r\n\r\nfine")
+
+
+def test_a_connection_carries_one_request(serve, talk):
+    port = serve({"/": lambda: OK}).port
+    twice = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n" * 2
+    assert talk(port, twice).count(b"fine") == 1
+
+
+def test_clients_that_say_nothing_or_drip_are_cut_and_others_are_answered(serve, talk, monkeypatch):
+    monkeypatch.setattr("assetsync.status.server._PATIENCE", 0.8)
+    port = serve({"/": lambda: OK}).port
+    drips = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)]
+    try:
+        for drip in drips:
+            drip.sendall(b"GET / HTTP/1.1\r\n")
+        until = time.monotonic() + 15
+        alive = set(drips)
+        while alive and time.monotonic() < until:
+            for drip in list(alive):
+                try:
+                    drip.sendall(b"X: y\r\n")
+                except OSError:
+                    alive.discard(drip)
+            time.sleep(0.1)
+        assert not alive, "each byte in time kept a connection for ever"
+        assert talk(port, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n").endswith(b"fine")
+    finally:
+        for drip in drips:
+            drip.close()
+
+
+def test_however_many_ask_there_are_a_handful_of_threads(serve, talk):
+    release = threading.Event()
+    working = threading.Semaphore(0)
+
+    def slow():
+        working.release()
+        release.wait(20)
+        return OK
+
+    port = serve({"/": slow}).port
+    before = threading.active_count()
+    crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
+    try:
+        for one in crowd:
+            one.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        for _ in range(4):
+            assert working.acquire(timeout=10)
+        assert threading.active_count() == before
+    finally:
+        release.set()
+        answers = 0
+        for one in crowd:
+            one.settimeout(15)
+            try:
+                answers += b"fine" in one.recv(4096) + one.recv(4096)
+            except OSError:
+                # One that was turned away.
+                continue
+            finally:
+                one.close()
+    assert 4 <= answers < 40
+    assert talk(port, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n").endswith(b"fine")
+
+
+def test_an_answer_that_fails_costs_that_connection_alone(serve, talk):
+    def broken():
+        raise RuntimeError("nobody foresaw this")
+
+    port = serve({"/": lambda: OK, "/broken": broken}).port
+    for _ in range(5):
+        assert talk(port, b"GET /broken HTTP/1.0\r\nHost: localhost\r\n\r\n") == b""
+    assert talk(port, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n").endswith(b"fine")
+
+
+def test_an_address_that_is_taken_is_taken_over_once_it_is_free(serve, talk):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        server = serve({"/": lambda: OK}, Listen("127.0.0.1", port), again=0.05)
+        assert server.port is None
+    until = time.monotonic() + 15
+    while server.port is None and time.monotonic() < until:
+        time.sleep(0.02)
+    assert talk(port, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n").endswith(b"fine")
+
+
+def test_an_address_is_free_as_soon_as_its_server_has_stopped(serve, talk):
+    first = serve({"/": lambda: OK})
+    port = first.port
+    silent = socket.create_connection(("127.0.0.1", port))
+    for _ in range(3):
+        assert talk(port, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n").endswith(b"fine")
+        first.stop()
+        first = serve({"/": lambda: OK}, Listen("127.0.0.1", port))
+        assert first.port == port
+    silent.close()
+
+
+def test_an_answer_that_hangs_does_not_hold_up_the_stop(serve):
+    release = threading.Event()
+    begun = threading.Event()
+
+    def hangs():
+        begun.set()
+        release.wait(30)
+        return OK
+
+    server = serve({"/": hangs})
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert begun.wait(10)
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 10
+    release.set()
+
+
+def test_ipv6_is_listened_on_where_it_is_asked_for(serve, ask):
+    if not socket.has_ipv6:
+        pytest.skip("this Python knows no IPv6")
+    server = serve({"/": lambda: OK}, Listen("::1", 0))
+    if server.port is None:
+        pytest.skip("this machine has no IPv6 loopback")
+    assert ask(server.port, address="::1", host="[::1]").text == "fine"

@@ -1,0 +1,174 @@
+"""How a site stands, and the sentence that says it."""
+
+import json
+
+import pytest
+
+from assetsync.core.states import Event
+from assetsync.ledger.rows import apply
+from assetsync.model import State
+from assetsync.status.document import as_object
+from assetsync.status.sentences import is_command, leftovers, next_step, verdict, waiting
+from assetsync.status.standing import Level, Run, stand
+
+
+def paused(world, reason="unreachable", start=None):
+    said = {"start": start or world.ledger.start_no, "since": world.clock.now() - 720, "reason": reason, "detail": "x"}
+    world.ledger.set_fact("paused", json.dumps(said))
+
+
+def blocked(world, path="b", reason="different"):
+    world.write(path, b"another content " + path.encode())
+    world.scan()
+    world.ledger.queue.hold(world.row(path).id, reason, "it is so", world.clock.now())
+
+
+def queued(world):
+    world.write("q", b"waits")
+    world.scan()
+
+
+def verified(world):
+    world.write("v")
+    world.scan()
+    world.live(200)
+    world.scan()
+
+
+def braked(world):
+    world.ledger.pull_brake("emptied", "photos", "it is empty now", 5, world.clock.now())
+
+
+@pytest.mark.parametrize(
+    ("happened", "level", "sentence"),
+    [
+        ([], Level.UNDER_WAY, "the tree was not scanned completely yet"),
+        ([verified], Level.IN_SYNC, "in sync: 1 file verified"),
+        ([verified, queued], Level.UNDER_WAY, "on its way: 1 pending"),
+        ([verified, blocked], Level.NEEDS_YOU, "needs you: 1 blocked"),
+        ([blocked, queued, braked], Level.NEEDS_YOU, "needs you: 1 blocked, 1 brake (beside 1 pending)"),
+        (
+            [queued, paused],
+            Level.UNDER_WAY,
+            "paused for 12 min because the service cannot be reached, 1 pending",
+        ),
+        ([verified, paused], Level.UNDER_WAY, "paused for 12 min because the service cannot be reached"),
+        (
+            [queued, lambda world: paused(world, "key_refused")],
+            Level.NEEDS_YOU,
+            "needs you: paused for 12 min because the service refuses the API key (beside 1 pending)",
+        ),
+        ([verified, lambda world: paused(world, start=999)], Level.IN_SYNC, "in sync: 1 file verified"),
+    ],
+    ids=["new", "in sync", "queued", "blocked", "all", "outage", "idle outage", "key", "earlier process"],
+)
+def test_the_verdict_is_one_sentence_and_one_level(shown, happened, level, sentence):
+    for step in happened:
+        step(shown.world)
+    standing = shown.standing()
+    assert (standing.level, verdict(standing)) == (level, sentence)
+    assert as_object(standing)["verdict"] == sentence
+
+
+def test_the_version_that_was_queued_first_waits_longest(shown):
+    world = shown.world
+    world.write("first", b"1")
+    world.scan()
+    world.clock.advance(100)
+    world.write("later", b"22")
+    world.scan()
+    world.clock.advance(50)
+    standing = shown.standing()
+    assert standing.oldest.path == b"first"
+    assert standing.oldest_age == pytest.approx(150)
+    assert waiting(standing) == "waiting longest: first, for 2 min, queued"
+    world.ledger.queue.hold(world.row("first").id, "different", "", world.clock.now())
+    assert shown.standing().oldest.path == b"later"
+
+
+def test_what_was_uploaded_is_counted_by_the_hour_and_copies_are_not(shown):
+    world = shown.world
+    world.write("a", b"12345")
+    world.write("b", b"1234567")
+    world.service.script.extend(["lost_after", "duplicate"])
+    world.scan_and_send()
+    world.live(300)
+    hour = shown.standing().hours[-1]
+    sent = [row for row in world.ledger.reports.files() if row.state is State.VERIFIED]
+    assert (hour.uploads, hour.bytes) == (1, sent[0].size)
+    assert len(shown.standing().hours) == 24
+
+
+def test_counts_are_given_by_folder_and_those_of_a_former_folder_too(make_world):
+    folders = [{"path": p, "destfolderid": f} for p, f in (("a", "F1"), ("b", "F2"), ("c", "F1"))]
+    world = make_world(folders=folders)
+    for path in ("a/1", "b/1", "c/1", "c/2"):
+        world.write(path, path.encode())
+    world.scan()
+    world.restart(folders=folders[:1])
+    found = as_object(stand(world.config(), world.ledger, world.clock.now()))["folders"]
+    assert [(f["paths"], f["destfolderid"], f["states"]) for f in found] == [
+        (["a"], "F1", {"queued": 3}),
+        ([], "F2", {"queued": 1}),
+    ]
+
+
+def test_regular_work_says_when_it_ended_and_how_long_it_took(shown):
+    world = shown.world
+    began = world.clock.steady()
+    world.clock.advance(7.5)
+    world.site.ran("audit", began)
+    assert shown.standing().last_runs == {"audit": Run(pytest.approx(world.clock.now()), 7.5)}
+    world.scan()
+    assert shown.standing().last_runs["rescan"].at == pytest.approx(world.clock.now())
+
+
+@pytest.mark.parametrize(
+    ("reason", "step", "whole"),
+    [
+        ("different", "assetsync retry 'a b'\\''c'", True),
+        ("changed", "assetsync retry --send-again 'a b'\\''c'", True),
+        ("empty_file", "it is sent by itself once it has content", False),
+        ("undecidable", "assetsync doubt resolve 'a b'\\''c' --asset ID, or --absent", False),
+        ("refused_as_duplicate", "assetsync doubt resolve 'a b'\\''c' --asset ID", False),
+        ("resembles", "assetsync reconcile --adopt, or assetsync retry --send-again 'a b'\\''c'", False),
+    ],
+)
+def test_what_helps_with_a_blocked_file_follows_from_the_reason(shown, reason, step, whole):
+    blocked(shown.world, "a b'c", reason)
+    row = shown.standing().blocked[0]
+    assert (next_step(row), is_command(row)) == (step, whole)
+
+
+def test_twenty_blocked_files_are_named_and_the_others_counted(shown):
+    world = shown.world
+    for number in range(23):
+        world.write(f"{number:02}", b"x" * (number + 1))
+    world.scan()
+    for number in range(23):
+        world.ledger.queue.hold(world.row(f"{number:02}").id, "different", "why", world.clock.now())
+    lines = list(leftovers(shown.standing()))
+    assert sum(line.startswith("blocked: ") for line in lines) == 20
+    assert "and 3 more blocked: assetsync files --state blocked" in lines
+    assert "And 3 more: " in shown.page()
+
+
+def test_a_doubt_is_named_with_what_is_known_of_it(shown):
+    world = shown.world
+    world.service.script.append("lost_before")
+    world.write("lost.jpg")
+    world.scan_and_send()
+    found = as_object(shown.standing())
+    assert [(doubt["path"], doubt["reason"]) for doubt in found["doubts"]] == [("lost.jpg", "no_answer")]
+    assert (found["in_doubt"], found["level"]) == (1, "under_way")
+
+
+def test_a_doubt_of_a_version_that_was_replaced_is_counted(shown):
+    world = shown.world
+    world.service.script.append("lost_before")
+    world.write("a", b"1")
+    world.scan_and_send()
+    row = world.row("a")
+    world.ledger.store.write(lambda conn: apply(conn, row.id, Event.VANISHED, world.clock.now()))
+    assert shown.standing().in_doubt == 1
+    assert [r.path for r in shown.standing().doubts] == [b"a"]
