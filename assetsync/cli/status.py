@@ -1,5 +1,6 @@
 """`assetsync status`: how the site stands, from the ledger alone, once or again and again."""
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -99,7 +100,7 @@ def _watch(config: SiteConfig, *, as_json: bool) -> None:
 
 def _redraw(standing: Standing) -> None:
     """Draw one screen over the one before; what does not fit is left out at its end, and that is said."""
-    width, height = _size()
+    width, height = os.get_terminal_size(sys.stdout.fileno())
     lines = [*_lines(standing), "", f"{moment(standing.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
     if len(lines) > height - 1:
         lines = [*lines[: height - 3], "… and more: assetsync status without --watch", lines[-1]]
@@ -108,10 +109,3 @@ def _redraw(standing: Standing) -> None:
         cut = line if len(line) < width else line[: width - 2] + "…"
         write(cut + _CLEAR_LINE)
     click.echo(_CLEAR_BELOW, nl=False)
-
-
-def _size() -> tuple[int, int]:
-    import shutil  # noqa: PLC0415 - of no use to a single look, which should start at once
-
-    size = shutil.get_terminal_size()
-    return size.columns, size.lines

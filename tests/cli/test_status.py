@@ -1,3 +1,11 @@
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
 from contextlib import closing
 
 import pytest
@@ -115,3 +123,68 @@ def test_an_upload_without_an_answer_is_in_doubt_and_on_its_way(site):
     assert site.run("reconcile", "--wait", "0s").code == 1
     assert site.run("status").out.splitlines()[0] == "hq: on its way: 1 in doubt"
     assert site.run("status", "--json").only["in_doubt"] == 1
+
+
+def test_watching_shows_what_changes_and_an_interrupt_is_its_proper_end(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    process = site.start("status", "--watch", "--json")
+    first = json.loads(process.stdout.readline())
+    assert (first["verified"], first["level"]) == (1, "in_sync")
+    site.write("b.jpg", b"more")
+    site.run("reconcile")
+    while json.loads(process.stdout.readline())["verified"] != 2:
+        pass
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+    assert process.stderr.read() == ""
+
+
+def test_watching_into_a_pipe_is_plain_lines(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    process = site.start("status", "--watch")
+    lines = [process.stdout.readline() for _ in range(3)]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+    assert lines[1] == "hq: in sync: 1 file verified\n"
+    assert "\x1b" not in "".join(lines) + process.stdout.read()
+
+
+def test_watching_on_a_terminal_gives_the_screen_back(site):
+    for number in range(30):
+        site.write(f"{number:02} \x1b[2J{'x' * 100}.jpg", b"")
+    site.run("reconcile")
+    main, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (20, 60))
+    command = [sys.executable, "-m", "assetsync", "status", "--watch", "--config", str(site.config)]
+    # A terminal of its own, so that Ctrl-C there reaches it alone.
+    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True)
+    os.close(terminal)
+    shown = b""
+    while b"Ctrl-C ends it" not in shown:
+        shown += os.read(main, 65536)
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(OSError):
+        while part := os.read(main, 65536):
+            shown += part
+    os.close(main)
+    assert process.wait(20) == 0
+    screen = shown.partition(b"\x1b[?1049h")[2].partition(b"\x1b[?1049l")
+    lines = screen[0].removeprefix(b"\x1b[H").partition(b"\x1b[J")[0].decode().split("\r\n")
+    assert len(lines) <= 20
+    assert all(len(line.removesuffix("\x1b[K")) < 60 for line in lines)
+    assert "\x1b" not in "".join(line.removesuffix("\x1b[K") for line in lines)
+    assert screen[2].decode().strip() == "hq: needs you: 30 blocked"
+
+
+def test_a_quick_look_loads_neither_the_page_nor_what_sends(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    code = (
+        "import sys; from assetsync.cli import run; assert run(sys.argv[1:]) == 0;"
+        "print(*({'jinja2', 'prometheus_client', 'httpx', 'rich', 'watchdog', 'http.server'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", code, "status", "--config", str(site.config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""
