@@ -11,7 +11,7 @@ from assetsync.daemon.schedule import trigger_of
 from assetsync.ledger.ledger import open_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Sandbox, SandboxSettings
 
-from .conftest import FOLDER, KEY, Running
+from ..running import FOLDER, KEY, Running  # noqa: TID252 - the tests are no package of their own
 
 
 @pytest.mark.parametrize(
