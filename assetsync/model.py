@@ -57,6 +57,20 @@ class Seen(NamedTuple):
     is_sidecar: bool
 
 
+class Quiet(NamedTuple):
+    """A folder whose own files were all as the ledger has them when their names and facts gave this digest.
+
+    `folder` ends in `/` (b"" is the root). `files`, `sidecars` and `ignored` count what is directly in it; the ledger
+    has a current row for each of the `files` and for nothing else there.
+    """
+
+    folder: bytes
+    digest: bytes
+    files: int
+    sidecars: int
+    ignored: int
+
+
 @dataclass(frozen=True, slots=True)
 class UploadOptions:
     """The optional parameters of an upload that a mapping or a sidecar may set (interface section 4.3)."""

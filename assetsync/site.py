@@ -5,7 +5,7 @@ Who drives them, in which order and for how long, is left to `reconcile`, the da
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -35,10 +35,11 @@ from assetsync.flow.trouble import describe
 from assetsync.flow.unmetered import Unmetered
 from assetsync.flow.verify import Verifier
 from assetsync.ledger.ledger import Ledger
-from assetsync.model import Clock, Meter, SearchRequest, Service
+from assetsync.model import Clock, Meter, SearchRequest, Seen, Service
 from assetsync.service.client import HttpService, ServiceSettings
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import is_network_filesystem, network_mounts
+from assetsync.tree.quiet import Notes
 from assetsync.tree.report import ScanReport
 from assetsync.tree.scan import scan
 
@@ -93,12 +94,14 @@ class Site:
         beside = str(self.config.ledger.parent) if self.config.ledger.parent.is_dir() else None
         tick = self.edges.tick
 
-        def stop() -> bool:
-            seen(report.files)
-            return tick() or clock.wait(0)
+        def look(notes: Notes | None) -> Iterator[Seen]:
+            def stop() -> bool:
+                seen(report.files)
+                return tick() or clock.wait(0)
 
-        entries = scan(self.edges.tree, self.plan, report, stop=stop, spill_folder=beside)
-        result = self.intake.scan(entries, report, dry_run=dry_run)
+            return scan(self.edges.tree, self.plan, report, notes=notes, stop=stop, spill_folder=beside)
+
+        result = self.intake.scan(look, report, dry_run=dry_run)
         if dry_run:
             return result
         self.brakes.check_new(result)

@@ -3,6 +3,8 @@
 Only that one has changed is found out here; it is read when its file is sent.
 """
 
+from collections.abc import Callable
+
 from assetsync.core.sidecar import FOLDER_SIDECAR, SUFFIX
 from assetsync.flow.edges import Edges
 from assetsync.ledger.intake import SidecarChange
@@ -24,6 +26,8 @@ class SidecarMerge:
         self._next = next(self._known, None)
         self._changes: list[SidecarChange] = []
         self._gone: list[bytes] = []
+        self.spoil: Callable[[bytes], None] = lambda _path: None
+        """Hears of each sidecar that is not as it was known, or was known and is not there."""
 
     def see(self, seen: Seen) -> None:
         """Compare one sidecar with what is known of it."""
@@ -34,7 +38,17 @@ class SidecarMerge:
             self._next = next(self._known, None)
             if known[1] == seen[1:5]:
                 return
+        self.spoil(seen.path)
         self._changes.append(SidecarChange(seen.path, FileStat(*seen[1:5]), spoken_of(seen.path)))
+
+    def reached(self, until: bytes | None, folder: bytes, *, is_quiet: bool) -> None:
+        """Hear that the scan has told all before `until`, but for what is directly in `folder` where that is quiet."""
+        while self._next is not None and (until is None or self._next[0] < until):
+            path = self._next[0]
+            if is_quiet and path.startswith(folder) and b"/" not in path[len(folder) :]:
+                self._next = next(self._known, None)
+            else:
+                self._missing(path)
 
     def finish(self) -> None:
         """Take what is left for missing; for the end of the scan, which tells what it covered."""
@@ -51,6 +65,7 @@ class SidecarMerge:
 
     def _missing(self, path: bytes) -> None:
         self._next = next(self._known, None)
+        self.spoil(path)
         if len(self._gone) < _MOST_GONE:
             self._gone.append(path)
 

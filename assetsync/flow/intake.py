@@ -5,7 +5,7 @@ What has vanished is decided after a complete scan only, by a second look. What 
 too much has vanished `flow.brake`'s.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -17,10 +17,12 @@ from assetsync.core.states import Event
 from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.flow.beside import SidecarMerge, look_at_sidecar
 from assetsync.flow.edges import Edges
+from assetsync.flow.merge import Merge
 from assetsync.flow.plan import Plan
 from assetsync.flow.settle import Settling
 from assetsync.ledger.intake import Known, NewVersion
 from assetsync.model import FileStat, Seen, State
+from assetsync.tree.quiet import Notes
 from assetsync.tree.report import ScanReport
 
 log = structlog.get_logger()
@@ -85,38 +87,41 @@ class Intake:
         self.frozen: frozenset[int] = frozenset()
         self.new_versions = 0
 
-    def scan(self, entries: Iterable[Seen], report: ScanReport, *, dry_run: bool = False) -> ScanResult:
-        """Merge one scan into the ledger; with `dry_run` only count. What is missing is collected, not decided."""
+    def scan(
+        self, look: Callable[[Notes | None], Iterable[Seen]], report: ScanReport, *, dry_run: bool = False
+    ) -> ScanResult:
+        """Merge one scan into the ledger; with `dry_run` only count. What is missing is collected, not decided.
+
+        `look` begins the scan, with notes of what need not be yielded.
+        """
         result = ScanResult(report)
         self._dry_run = dry_run
-        known = self._ledger.intake.current()
         beside = SidecarMerge(self._edges, report)
-        row = next(known, None)
-        for seen in entries:
-            if seen.is_sidecar:
-                beside.see(seen)
-                continue
-            result.scanned += 1
-            while row is not None and row[0] < seen[0]:
-                self._missing(row, result)
-                row = next(known, None)
-            if row is None or row[0] != seen[0]:
-                self._differs(seen, None, result)
-            else:
-                if row[1:5] == seen[1:5] and row[5] == self._folders[seen[5]]:
+        merge = Merge(self._edges, beside, self._mark(), dry_run=dry_run)
+        merge.missing = lambda row: self._missing(row, result)
+        beside.spoil = merge.spoil
+        try:
+            for seen in look(merge):
+                if seen.is_sidecar:
+                    beside.see(seen)
+                    continue
+                result.scanned += 1
+                row = merge.row(seen[0])
+                if row is not None and row[1:5] == seen[1:5] and row[5] == self._folders[seen[5]]:
                     result.unchanged += 1
-                else:
-                    self._differs(seen, row, result)
-                row = next(known, None)
-            if len(self._batch) >= _BATCH:
-                self._flush()
-                beside.flush(dry_run=dry_run)
-        while row is not None:
-            self._missing(row, result)
-            row = next(known, None)
-        beside.finish()
+                    continue
+                merge.spoil(seen[0])
+                self._differs(seen, row, result)
+                if len(self._batch) >= _BATCH:
+                    self._flush()
+                    beside.flush(dry_run=dry_run)
+            merge.finish(to_the_end=report.finished)
+        finally:
+            merge.close()
         self._flush()
         beside.flush(dry_run=dry_run)
+        result.scanned += merge.left_out
+        result.unchanged += merge.left_out
         return result
 
     def decide_missing(self, result: ScanResult) -> int:
@@ -176,6 +181,10 @@ class Intake:
         self._flush()
         self.new_versions += result.new_versions
         return result.to_send
+
+    def _mark(self) -> str:
+        """Name by what rules the tree is looked at."""
+        return f"1 {self._plan.mark} {self._tree.follow_symlinks}"
 
     def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
         stat = FileStat(*seen[1:5])

@@ -1,7 +1,9 @@
 """The configuration's mappings and ignore rules in the shape that a scan asks for them."""
 
+import hashlib
 from collections.abc import Sequence
 
+from assetsync.core.ignore import BUILT_IN
 from assetsync.core.mapping import IgnoreRules, Mappings
 
 
@@ -11,6 +13,9 @@ class Plan:
     def __init__(self, mappings: Mappings, ignore: Sequence[str]) -> None:
         self.mappings = mappings
         self._rules = IgnoreRules(mappings, ignore)
+        told = [(m.path, m.destfolderid, m.ignore, m.sidecars) for m in mappings.all]
+        self.mark = hashlib.sha256(repr((told, tuple(ignore), BUILT_IN)).encode()).hexdigest()
+        """What a scan by these rules is remembered under: another for each difference in what it would say."""
 
     def folders(self) -> Sequence[bytes]:
         """Give the folder of each mapping."""

@@ -10,6 +10,9 @@ from assetsync.ledger.store import Store
 from assetsync.model import FileStat, State, Wanted
 
 _PAGE = 5000
+_FIRST_PAGE = 100
+# No path is longer than the kernel's 4,096 bytes, and none begins so.
+_AFTER_ALL = b"\xff" * 5000
 
 
 class Known(NamedTuple):
@@ -49,18 +52,34 @@ class Intake:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def current(self, after: bytes = b"") -> Iterator[Known]:
-        """Give the current row of every path in byte order, in pages."""
+    def current(
+        self, first: bytes = b"", until: bytes | None = None, *, not_in: bytes | None = None
+    ) -> Iterator[Known]:
+        """Give the current row of each path in byte order, in pages, from `first` to before `until` (None: to the end).
+
+        What is directly in the folder `not_in` (with a slash at its end) is left out.
+        """
+        where, values = _range(until)
+        if not_in is not None:
+            where += " AND NOT (path >= ? AND path < ? AND instr(substr(path, ?), x'2F') = 0)"
+            values += [not_in, not_in[:-1] + b"0" if not_in else _AFTER_ALL, len(not_in) + 1]
         sql = (
             "SELECT path, size, mtime_ns, ctime_ns, inode, destfolderid, id, state FROM files"
-            " WHERE wanted = 'yes' AND path > ? ORDER BY path LIMIT ?"
+            f" WHERE wanted = 'yes' AND path {{}} ?{where} ORDER BY path LIMIT ?"
         )
+        after, size = first, _FIRST_PAGE
         while True:
-            page = self._store.rows(sql, after, _PAGE)
+            page = self._store.rows(sql.format(">" if after is not first else ">="), after, *values, size)
             yield from (Known._make(row) for row in page)
-            if len(page) < _PAGE:
+            if len(page) < size:
                 return
-            after = page[-1][0]
+            after, size = page[-1][0], min(4 * size, _PAGE)
+
+    def count(self, first: bytes, until: bytes | None) -> int:
+        """Count the paths from `first` to before `until` (None: to the end)."""
+        where, values = _range(until)
+        sql = f"SELECT COUNT(*) FROM files WHERE wanted = 'yes' AND path >= ?{where}"
+        return int(self._store.rows(sql, first, *values)[0][0])
 
     def current_of(self, path: bytes) -> FileRow | None:
         """Give the current row of one path."""
@@ -152,6 +171,10 @@ class Intake:
     def size(self) -> int:
         """Give how many paths are current."""
         return int(self._store.rows("SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes'")[0][0])
+
+
+def _range(until: bytes | None) -> tuple[str, list[object]]:
+    return ("", []) if until is None else (" AND path < ?", [until])
 
 
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> int:

@@ -17,6 +17,7 @@ from assetsync.ledger.hours import Hours
 from assetsync.ledger.intake import Intake
 from assetsync.ledger.outcomes import Outcomes
 from assetsync.ledger.queue import Queue
+from assetsync.ledger.quiet import QuietFolders
 from assetsync.ledger.repair import Repair
 from assetsync.ledger.reports import Reports
 from assetsync.ledger.store import Store, open_beside, open_store
@@ -40,6 +41,7 @@ class Ledger:
         self.restored = restored
         self.intake = Intake(store)
         self.queue = Queue(store, start_no)
+        self.quiet = QuietFolders(store)
         self.contacts = Contacts(store, start_no)
         self.outcomes = Outcomes(store)
         self.doubts = Doubts(store)

@@ -178,6 +178,25 @@ def m001_first(db: sqlite_utils.Database) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
+_QUIET = """
+-- Folders whose files were all as the rows say when their names and facts gave the digest; see `ledger.quiet`.
+CREATE TABLE quiet (
+    folder BLOB PRIMARY KEY,  -- with a slash at its end; the root is empty
+    digest BLOB NOT NULL,
+    files INTEGER NOT NULL,
+    sidecars INTEGER NOT NULL,
+    ignored INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+@migrations()
+def m002_quiet(db: sqlite_utils.Database) -> None:
+    """Let scans leave out folders in which nothing has changed."""
+    for statement in statements(_QUIET):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Split a script at the semicolons that end its statements, comments removed."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

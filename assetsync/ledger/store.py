@@ -21,6 +21,7 @@ from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissi
 from assetsync.ledger import damage, schema
 from assetsync.ledger.epoch import Epoch
 from assetsync.ledger.place import expect_file, real
+from assetsync.ledger.quiet import Stirred
 
 T = TypeVar("T")
 
@@ -54,7 +55,10 @@ class Store:
         self._commit_lock = threading.Lock()
         self._queue_lock = threading.Lock()
         self._queue: list[_Slot[Any]] = []
+        self.stirred = Stirred()
         self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
+        if self._writer is not None and lock_fd is not None:
+            self.stirred.install(self._writer)
         self.found_damage = False
         """Whether SQLite has found the file damaged since it was opened."""
 
@@ -88,6 +92,7 @@ class Store:
             conn.execute("BEGIN IMMEDIATE")
             for slot in batch:
                 self._run_in_savepoint(conn, slot)
+            self.stirred.settle(conn)
             conn.execute("COMMIT")
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):
@@ -106,8 +111,7 @@ class Store:
         try:
             slot.result = slot.work(conn)
         except sqlite3.OperationalError:
-            # A full disk or an I/O error concerns the whole transaction, not this piece.
-            raise
+            raise  # A full disk or an I/O error concerns the whole transaction, not this piece.
         except Exception as error:  # noqa: BLE001 - carried to the thread that asked, which raises it
             conn.execute("ROLLBACK TO piece")
             slot.error = self.translate(error) if isinstance(error, sqlite3.DatabaseError) else error

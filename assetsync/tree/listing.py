@@ -30,13 +30,17 @@ class Kind(Enum):
 
 
 class Listing(NamedTuple):
-    """The names of one folder in byte order; `held` of them stand in memory, `files` were left out as not asked for."""
+    """The names of one folder in byte order; `held` of them stand in memory, `files` were left out as not asked for.
+
+    `whole` are the same names again where all of them are in memory.
+    """
 
     names: Iterator[bytes]
     held: int
     files: int
     special: int
     error: OSError | None
+    whole: Sequence[bytes] | None = None
 
 
 NOTHING = Listing(iter(()), 0, 0, 0, None)
@@ -163,7 +167,7 @@ class Lister:
         names.sort()
         self._held += len(names)
         ordered = heapq.merge(*self._spilled(runs), names) if runs else iter(names)
-        return Listing(ordered, len(names), files, special, error)
+        return Listing(ordered, len(names), files, special, error, None if runs or error else names)
 
     def _spilled(self, runs: Sequence[tuple[int, int]]) -> Iterator[Iterator[bytes]]:
         piece_size = max(_PIECE, _MERGED // len(runs))

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from assetsync.model import Seen
+from assetsync.tree.frame import Frame, close, identity_of
 from assetsync.tree.listing import NOTHING, Kind, Lister, Spool
 from assetsync.tree.opening import ABSENT, IRREGULAR, LARGEST, LISTABLE, Tree, facts, open_unmarked
+from assetsync.tree.quiet import Notes, Signature, is_same, look_facts, split
 from assetsync.tree.report import ScanReport
 
 # Names held in memory, by all folders on the way down together, before one of them is sorted on disk.
@@ -50,51 +52,43 @@ def scan(
     plan: ScanPlan,
     report: ScanReport,
     *,
+    notes: Notes | None = None,
     stop: Callable[[], bool] = lambda: False,
     spill_above: int = SPILL_ABOVE,
     spill_folder: str | None = None,
 ) -> Iterator[Seen]:
     """Yield every file under a mapped folder, sidecars included, and fill `report` on the way.
 
+    With `notes`, the files of folders that are as they were are counted and not yielded, and the notes are told.
     `stop` is asked at every folder; when it says so, the scan ends and the report stays unfinished, as it does when the
     iterator is closed early. A folder of more than `spill_above` entries is sorted in `spill_folder` (None: where
     temporary files go), which must not lie in the tree. Links are followed only where the tree says so: a link to a
     file counts as a file, and a folder reached through one is not left through another, which ends every circle.
     Raises RootMissing, with the first file or when the root disappears.
     """
-    return _Walk(tree, plan, report, stop, Lister(Spool(spill_folder), stop, spill_above)).files()
-
-
-class _Frame:
-    """A folder being walked; `outer` is the length of the path above, `fd` is -1 while closed to save descriptors."""
-
-    __slots__ = ("covered", "fd", "hidden", "identity", "last", "linked", "listing", "mapping", "outer", "spooled")
-
-    def __init__(self, fd: int, outer: int, covered: int | None, *, hidden: bool, linked: bool) -> None:
-        self.fd = fd
-        self.outer = outer
-        self.identity = _identity(fd)
-        self.covered = covered
-        self.mapping = None if hidden else covered
-        self.hidden = hidden
-        self.linked = linked
-        self.spooled = 0
-        self.last = b""
-        self.listing = NOTHING
+    return _Walk(tree, plan, report, notes, Lister(Spool(spill_folder), stop, spill_above), stop=stop).files()
 
 
 class _Walk:
     """One scan on its way: the folders from the root down to where it stands."""
 
     def __init__(
-        self, tree: Tree, plan: ScanPlan, report: ScanReport, stop: Callable[[], bool], lister: Lister
+        self,
+        tree: Tree,
+        plan: ScanPlan,
+        report: ScanReport,
+        notes: Notes | None,
+        lister: Lister,
+        *,
+        stop: Callable[[], bool],
     ) -> None:
         self._tree = tree
         self._plan = plan
         self._report = report
         self._stop = stop
         self._lister = lister
-        self._stack: list[_Frame] = []
+        self._notes = notes
+        self._stack: list[Frame] = []
         # The folder it stands in, with a slash at its end; b"" is the root.
         self._path = b""
         self._entered: set[int] = set()
@@ -117,7 +111,7 @@ class _Walk:
             ]
         finally:
             for frame in self._stack:
-                _close(frame)
+                close(frame)
             self._lister.spool.close()
 
     def _begin(self) -> None:
@@ -126,13 +120,14 @@ class _Walk:
         except OSError as exc:
             self._report.mark_unreadable(b"", reason(exc))
             return
-        self._push(_Frame(fd, 0, self._plan.mapping_of(b""), hidden=False, linked=False), b"")
+        self._push(Frame(fd, 0, self._plan.mapping_of(b""), hidden=False, linked=False), b"")
 
-    def _files_of(self, frame: _Frame) -> Iterator[Seen]:  # noqa: C901, PLR0912 - a million times over, each call tells
+    def _files_of(self, frame: Frame) -> Iterator[Seen]:  # noqa: C901, PLR0912, PLR0915 - a million times over
         """Yield files until the folder ends or one below it was entered."""
         prefix, fd, mapping, last = self._path, frame.fd, frame.mapping, frame.last
         sidecars = mapping is not None and self._plan.sidecars_on(mapping)
         ignored, look, new = self._plan.ignored, os.stat, tuple.__new__
+        signature = frame.signature
         files = beside = left_out = 0
         try:
             for name in frame.listing.names:
@@ -146,17 +141,25 @@ class _Walk:
                         return
                     continue
                 path = prefix + name
-                if ignored(path, False, mapping):
+                is_ignored = ignored(path, False, mapping)
+                if is_ignored:
                     left_out += 1
-                    continue
+                    if signature is None:
+                        continue
                 try:
                     status = look(name, dir_fd=fd, follow_symlinks=False)
+                    if signature is not None:
+                        signature.add(name, look_facts(status))
+                    if is_ignored:
+                        continue
                     if (status.st_mode & _FORMAT) != _REGULAR:
+                        frame.signature = signature = None
                         if (target := self._linked_file(path, status)) is None:
                             continue
                         status = target
                 except OSError as exc:
-                    if self._blinds(frame, path, exc):
+                    frame.signature = signature = None
+                    if not is_ignored and self._blinds(frame, path, exc):
                         return
                     continue
                 is_sidecar = sidecars and name[-5:] == SIDECAR
@@ -180,6 +183,10 @@ class _Walk:
             report.ignored += left_out
             if mapping is not None:
                 report.per_mapping[mapping] += files
+            if signature is not None:
+                signature.files += files
+                signature.sidecars += beside
+                signature.ignored += left_out
 
     def _linked_file(self, path: bytes, status: os.stat_result) -> os.stat_result | None:
         """Give the facts of the file a link leads to; None for what is no file (any more). Raises OSError."""
@@ -190,7 +197,7 @@ class _Walk:
         self._report.special += 1
         return None
 
-    def _blinds(self, frame: _Frame, path: bytes, exc: OSError) -> bool:
+    def _blinds(self, frame: Frame, path: bytes, exc: OSError) -> bool:
         """Note a file that cannot be looked at; tells whether it is the whole folder that cannot be."""
         if exc.errno in ABSENT or exc.errno in IRREGULAR:
             return False
@@ -200,7 +207,7 @@ class _Walk:
         self._report.mark_unreadable(path, reason(exc))
         return False
 
-    def _enter(self, frame: _Frame, name: bytes) -> bool:
+    def _enter(self, frame: Frame, name: bytes) -> bool:
         """Go down into a folder; False when it is left out, gone or unreadable, which is then in the report."""
         path = self._path + name[:-1]
         covered = self._plan.mapping_of(path)
@@ -226,20 +233,22 @@ class _Walk:
             if exc.errno not in ABSENT and exc.errno not in IRREGULAR:
                 self._report.mark_unreadable(path, reason(exc))
             return False
-        below = _Frame(fd, len(self._path), covered, hidden=hidden, linked=linked)
+        below = Frame(fd, len(self._path), covered, hidden=hidden, linked=linked)
         if linked and any(below.identity == above.identity for above in self._stack):
-            _close(below)
+            close(below)
             self._report.special += 1
             return False
+        if self._notes is not None:
+            self._notes.reached(self._path + name, self._path, frame.quiet)
         self._push(below, name)
         return True
 
-    def _push(self, frame: _Frame, name: bytes) -> None:
+    def _push(self, frame: Frame, name: bytes) -> None:
         report = self._report
         self._stack.append(frame)
         self._path += name
         if len(self._stack) > MOST_OPEN:
-            _close(self._stack[-1 - MOST_OPEN])
+            close(self._stack[-1 - MOST_OPEN])
         report.reached = self._path
         report.folders += 1
         report.devices.add(frame.identity[0])
@@ -254,11 +263,34 @@ class _Walk:
             report.unmapped_files += frame.listing.files
         if frame.listing.error is not None:
             report.mark_unreadable(self._path[:-1], reason(frame.listing.error))
+        if self._notes is not None and frame.mapping is not None and frame.listing.whole is not None:
+            self._recall(self._notes, frame, frame.mapping, frame.listing.whole)
+
+    def _recall(self, notes: Notes, frame: Frame, mapping: int, whole: Sequence[bytes]) -> None:
+        """Leave out the files of a folder that is as it was, or else find out how to know it again."""
+        known = notes.recall(self._path)
+        if known is not None:
+            files, folders = split(whole)
+            if is_same(frame.fd, files, known):
+                frame.quiet = known
+                frame.listing = frame.listing._replace(names=folders)
+                report = self._report
+                report.files += known.files
+                report.sidecars += known.sidecars
+                report.ignored += known.ignored
+                report.per_mapping[mapping] += known.files
+                return
+        frame.signature = Signature()
 
     def _pop(self) -> None:
         """Go up; the folder above may have to be opened again, and must then be the one that was listed."""
         frame = self._stack.pop()
         self._lister.release(frame.listing, frame.spooled)
+        if self._notes is not None:
+            path, found = self._path, frame.signature
+            self._notes.reached(path[:-1] + _AFTER_SLASH if path else None, path, frame.quiet)
+            if frame.quiet is None:
+                self._notes.ended(None if found is None else found.quiet(path))
         if self._stack:
             self._report.reached = self._path[:-1] + _AFTER_SLASH
             self._path = self._path[: frame.outer]
@@ -269,9 +301,10 @@ class _Walk:
                 self._report.mark_unreadable(self._path[:-1], "it was moved or replaced during the scan")
                 self._lister.release(above.listing, above.spooled)
                 above.listing = NOTHING
-        _close(frame)
+                above.signature = None
+        close(frame)
 
-    def _open_again(self, above: _Frame, below: _Frame) -> int:
+    def _open_again(self, above: Frame, below: Frame) -> int:
         """Open a folder that was closed on the way down: by its child, or else by its path; -1 when it is another."""
         for way in ("child", "path"):
             try:
@@ -282,7 +315,7 @@ class _Walk:
             except OSError:
                 continue
             if fd >= 0:
-                if _identity(fd) == above.identity:
+                if identity_of(fd) == above.identity:
                     return fd
                 os.close(fd)
         return -1
@@ -303,14 +336,3 @@ class _Walk:
 def reason(exc: OSError) -> str:
     """Say for a person why something cannot be read."""
     return exc.strerror or str(exc)
-
-
-def _identity(fd: int) -> tuple[int, int]:
-    status = os.fstat(fd)
-    return status.st_dev, status.st_ino
-
-
-def _close(frame: _Frame) -> None:
-    fd, frame.fd = frame.fd, -1
-    if fd >= 0:
-        os.close(fd)
