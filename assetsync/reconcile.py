@@ -56,6 +56,7 @@ class Report:
     in_doubt: int
     blocked: int
     in_sync: bool
+    counts: Counts
     unreadable: int = 0
     braked: int = 0
     trouble: str | None = None
@@ -78,6 +79,7 @@ class Reconciler:
         self._braked = False
         self._idle_since: float | None = None
         self._counted: Counts | None = None
+        self._counted_at = -1
         self._count_again = 0.0
 
     def run(self) -> Report:
@@ -260,10 +262,14 @@ class Reconciler:
     def _counts(self, *, fresh: bool = False) -> Counts:
         """Count the files by state; where that is dear, what was counted is good for a while."""
         now = self._clock.steady()
-        if fresh or self._counted is None or now >= self._count_again:
+        commits = self._ledger.store.commits
+        changed = commits != self._counted_at
+        if self._counted is None or (fresh and changed) or now >= self._count_again:
+            self._counted_at = commits
             self._counted = self._ledger.reports.counts(self._clock.now())
             ended = self._clock.steady()
             self._count_again = ended + _SPARING * (ended - now)
+        assert self._counted is not None
         return self._counted
 
     def _report(self, result: ScanResult | None, seconds: float) -> Report:
@@ -288,6 +294,7 @@ class Reconciler:
             in_doubt=in_doubt,
             blocked=blocked,
             in_sync=complete and not (pending or in_doubt or blocked or brakes),
+            counts=counts,
             unreadable=result.report.unreadable_count if result else 0,
             braked=len(brakes),
             trouble=None if pause is None else pause.detail,
@@ -328,6 +335,7 @@ def dry_run(site: Site) -> Report:
         in_doubt=in_doubt,
         blocked=blocked,
         in_sync=result.report.complete and not (would or pending or in_doubt or blocked or brakes),
+        counts=counts,
         unreadable=result.report.unreadable_count,
         braked=len(brakes),
         interrupted=site.edges.clock.wait(0),

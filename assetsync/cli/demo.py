@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from assetsync.cli.bar import Bar
 from assetsync.cli.entry import NOT_IN_SYNC, OK
 from assetsync.cli.output import files, note, table, write
-from assetsync.cli.progress import Bar, Events
+from assetsync.cli.progress import Events
 from assetsync.errors import UsageError
 from assetsync.ledger.rows import FileRow
 from assetsync.log import configure_logging

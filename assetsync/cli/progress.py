@@ -1,4 +1,4 @@
-"""How far a run is, on stderr: a bar on a terminal, elsewhere events when a phase begins, goes on and ends.
+"""How far a run is, on stderr, where that is no terminal: events when a phase begins, goes on and ends.
 
 What the phases are and when they change is `reconcile`'s.
 """
@@ -8,11 +8,6 @@ from types import TracebackType
 from typing import Self
 
 import structlog
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
-
-from assetsync.cli.output import amount
 
 log = structlog.get_logger()
 
@@ -85,48 +80,3 @@ class Events(Silent):
         counted = {"files": self._done} | ({"bytes": self._bytes} if self._bytes else {})
         log.info("phase ends", phase=self._name, seconds=round(time.monotonic() - self._began, 1), **counted)
         self._name = None
-
-
-class Bar(Silent):
-    """A bar a phase, with the rate and the time that is left."""
-
-    def __init__(self, console: Console) -> None:
-        self._bars = Bars(
-            SpinnerColumn(),
-            TextColumn("{task.description:<7}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            refresh_per_second=5,
-        )
-        self._task: TaskID | None = None
-        self._began = 0.0
-        self._first: int | None = None
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def phase(self, name: str, total: int | None = None) -> None:
-        """Begin a bar in place of the one before."""
-        if self._task is not None:
-            self._bars.remove_task(self._task)
-        self._task = self._bars.add_task(name, total=total, rate="")
-        self._began, self._first = time.monotonic(), None
-
-    def at(self, done: int, bytes_done: int = 0) -> None:
-        """Move the bar."""
-        if self._task is None:
-            return
-        seconds = max(time.monotonic() - self._began, 0.001)
-        self._first = done if self._first is None else self._first
-        rate = f"{(done - self._first) / seconds:,.0f} files/s" + (
-            f" {amount(bytes_done / seconds)}/s" if bytes_done else ""
-        )
-        self._bars.update(self._task, completed=done, rate=rate)
-
-    def _end(self) -> None:
-        self._bars.stop()

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import FrameType
 
 import click
-from rich.console import Console
 
 from assetsync.cli.acting import open_service
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK
 from assetsync.cli.given import seconds, with_config, with_json
 from assetsync.cli.output import amount, files, warn, write, write_json
-from assetsync.cli.progress import Bar, Events, Silent
+from assetsync.cli.progress import Events, Silent
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file_warning
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
@@ -78,8 +77,7 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
       assetsync reconcile --config hq.yaml --json --wait 30s
       assetsync reconcile --config hq.yaml --adopt     # a folder that was filled by hand
     """
-    console = Console(stderr=True)
-    with_bar = console.is_terminal and not quiet and not only_look and config.log.level != "debug"
+    with_bar = sys.stderr.isatty() and not quiet and not only_look and config.log.level != "debug"
     level = "warning" if (quiet or with_bar) and config.log.level in ("debug", "info") else config.log.level
     if config.service.api_key_file is not None:
         problem = key_file_warning(config.service.api_key_file)
@@ -92,7 +90,7 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
         service = stack.enter_context(open_service(config))
         ends.append(service.close)
         ledger = stack.enter_context(_looked_at(config) if only_look else _held(config))
-        progress = Bar(console) if with_bar else Silent() if quiet or only_look else Events()
+        progress = _bar() if with_bar else Silent() if quiet or only_look else Events()
         with progress:
             # After the bar began: it stands in for stderr, so that what is logged does not break it.
             configure_logging(config.log.format, level, stream=sys.stderr)
@@ -106,6 +104,14 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
         else:
             _tell(report, site, only_look=only_look)
     return _code(report)
+
+
+def _bar() -> Silent:
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and of use on a terminal alone
+
+    from assetsync.cli.bar import Bar  # noqa: PLC0415
+
+    return Bar(Console(stderr=True))
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from assetsync.config.places import Absolute, BelowRoot, WebAddress, service_url
@@ -37,6 +36,10 @@ def _folder_id(value: str) -> str:
 
 
 def _patterns(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        return value
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - a fifth of the start of `status`
+
     for pattern in value:
         try:
             _, ignores = GitIgnoreSpecPattern.pattern_to_regex(pattern)

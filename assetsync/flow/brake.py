@@ -120,6 +120,8 @@ class Brakes:
 
     def allows_vanished(self, result: ScanResult) -> bool:
         """After a scan: whether what is missing may be recorded as gone."""
+        if not result.missing_count:
+            return True
         before = self._ledger.intake.size()
         fine = True
         missing = Counter(m.mapping for m in result.missing if m.mapping is not None)

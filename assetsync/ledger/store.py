@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-import sqlite_utils
-
-from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerNewer
-from assetsync.ledger import damage, schema
+from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing
+from assetsync.ledger import damage, release
 from assetsync.ledger.epoch import Epoch
 from assetsync.ledger.place import expect_file, real
 from assetsync.ledger.quiet import Stirred
@@ -59,6 +57,8 @@ class Store:
         self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
         if self._writer is not None and lock_fd is not None:
             self.stirred.install(self._writer)
+        self.commits = 0
+        """How many transactions were written since it was opened: while it stands, what was read still holds."""
         self.found_damage = False
         """Whether SQLite has found the file damaged since it was opened."""
 
@@ -94,6 +94,7 @@ class Store:
                 self._run_in_savepoint(conn, slot)
             self.stirred.settle(conn)
             conn.execute("COMMIT")
+            self.commits += 1
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):
                 conn.execute("ROLLBACK")
@@ -317,11 +318,7 @@ def _migrate(path: Path) -> None:
     conn = _connect(path, read_only=False)
     try:
         damage.expect_whole(conn)
-        db = sqlite_utils.Database(conn, execute_plugins=False)
-        if damage.is_foreign(conn) or (db.table_names() and not db[schema.migrations.migrations_table].exists()):
-            raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
-        _refuse_newer(path, {m.name for m in schema.migrations.applied(db)})
-        schema.migrations.apply(db)
+        release.migrate(path, conn)
     except sqlite3.Error as error:
         raise _translated(path, error) from error
     finally:
@@ -329,25 +326,7 @@ def _migrate(path: Path) -> None:
 
 
 def _check_release(store: Store) -> None:
-    conn = store.reader()
     try:
-        applied = {
-            row[0] for row in conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set='assetsync'")
-        }
+        release.expect_current(store.path, store.reader())
     except sqlite3.Error as error:
         raise _translated(store.path, error) from error
-    _refuse_newer(store.path, applied)
-    if schema.known() - applied:
-        raise LedgerError(
-            f"the ledger {store.path} was written by an older release",
-            hint="run `assetsync reconcile` once to bring it up",
-        )
-
-
-def _refuse_newer(path: Path, applied: set[str]) -> None:
-    unknown = applied - schema.known()
-    if unknown:
-        raise LedgerNewer(
-            f"the ledger {path} was written by a newer release ({', '.join(sorted(unknown))})",
-            hint="install that release",
-        )

@@ -9,7 +9,7 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from assetsync.errors import LedgerNewer
-from assetsync.ledger import schema
+from assetsync.ledger import release, schema
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.ledger.store import open_store
 from assetsync.model import State
@@ -154,3 +154,7 @@ def test_what_is_due_is_taken_in_its_order_and_not_by_the_index_for_counting(boo
     reader.set_trace_callback(None)
     plan = [row[3] for row in reader.execute(f"EXPLAIN QUERY PLAN {asked[-1]}")]
     assert plan[0].endswith("USING INDEX files_due")
+
+
+def test_the_release_knows_its_migrations_without_loading_them():
+    assert release.MIGRATIONS == schema.known()

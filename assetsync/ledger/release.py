@@ -1,0 +1,55 @@
+"""Whether a ledger is of this release, older or newer, and how an older one is brought up.
+
+sqlite-utils, which applies the migrations and takes a while to load, is needed for an older ledger only.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from assetsync.errors import LedgerDamaged, LedgerError, LedgerNewer
+from assetsync.ledger import damage
+
+MIGRATIONS = frozenset({"m001_first", "m002_quiet"})
+"""The names of all migrations in `schema`."""
+
+
+def expect_current(path: Path, conn: sqlite3.Connection) -> None:
+    """See that this release can read a ledger; raises LedgerNewer, LedgerError for an older one, sqlite3.Error."""
+    rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'").fetchall()
+    applied = {row[0] for row in rows}
+    if applied == MIGRATIONS:
+        return
+    from assetsync.ledger import schema  # noqa: PLC0415 - see above
+
+    _refuse_newer(path, applied - schema.known())
+    if schema.known() - applied:
+        raise LedgerError(
+            f"the ledger {path} was written by an older release",
+            hint="run `assetsync reconcile` once to bring it up",
+        )
+
+
+def migrate(path: Path, conn: sqlite3.Connection) -> None:
+    """Make the tables, or bring them up; raises LedgerNewer, LedgerDamaged for what is no ledger, sqlite3.Error."""
+    tables = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if damage.is_foreign(conn) or (tables and "_sqlite_migrations" not in tables):
+        raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
+    if tables:
+        rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'").fetchall()
+        if {row[0] for row in rows} == MIGRATIONS:
+            return
+    import sqlite_utils  # noqa: PLC0415 - see above
+
+    from assetsync.ledger import schema  # noqa: PLC0415 - see above
+
+    db = sqlite_utils.Database(conn, execute_plugins=False)
+    _refuse_newer(path, {migration.name for migration in schema.migrations.applied(db)} - schema.known())
+    schema.migrations.apply(db)
+
+
+def _refuse_newer(path: Path, unknown: set[str]) -> None:
+    if unknown:
+        raise LedgerNewer(
+            f"the ledger {path} was written by a newer release ({', '.join(sorted(unknown))})",
+            hint="install that release",
+        )
