@@ -8,6 +8,7 @@ import argparse
 import ast
 import importlib
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from .frame import Bench, machine
@@ -33,12 +34,21 @@ def main() -> None:
     parser.add_argument("names", nargs="+", choices=["all", *known], metavar="NAME")
     parser.add_argument("--small", action="store_true", help="small sizes: whether it works, not what it costs")
     parser.add_argument("--scratch", type=Path, help="where trees and ledgers go (default: a temporary folder)")
+    parser.add_argument("--keep", action="store_true", help="use what lies in --scratch already, and leave it there")
     given = parser.parse_args()
+    if given.keep and given.scratch is None:
+        parser.error("--keep needs --scratch")
     print(machine(), flush=True)
     for name in known if "all" in given.names else given.names:
-        with tempfile.TemporaryDirectory(dir=given.scratch, prefix=f"bench-{name}-") as scratch:
+        with ExitStack() as stack:
+            if given.keep:
+                scratch = given.scratch / name
+                scratch.mkdir(parents=True, exist_ok=True)
+            else:
+                made = tempfile.TemporaryDirectory(dir=given.scratch, prefix=f"bench-{name}-")
+                scratch = Path(stack.enter_context(made))
             module = importlib.import_module(f"tests.benchmarks.{name}")
-            for table in module.run(Bench(given.small, Path(scratch))):
+            for table in module.run(Bench(given.small, scratch)):
                 print(f"\n{table}", flush=True)
 
 

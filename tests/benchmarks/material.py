@@ -17,15 +17,22 @@ WRITTEN_AT = 1_700_000_000
 PER_FOLDER = 100
 
 
-def make_files(root: Path, count: int, *, per_folder: int = PER_FOLDER) -> None:
-    """Make so many small files of varied size, with the same names, contents and times in each tree of that count."""
+def make_files(root: Path, count: int, *, per_folder: int = PER_FOLDER, empty: bool = False) -> None:
+    """Make so many small files of varied size, with the same names, contents and times in each tree of that count.
+
+    Where the tree is there already, whole, nothing is done.
+    """
+    made = root.with_name(root.name + ".made")
+    if made.exists():
+        return
     folders = max(1, count // per_folder)
     groups = [range(start, min(start + 100, folders)) for start in range(0, folders, 100)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(partial(_make_group, root, per_folder), groups))
+        list(pool.map(partial(_make_group, root, per_folder, empty), groups))
+    made.touch()
 
 
-def _make_group(root: Path, per_folder: int, folders: range) -> None:
+def _make_group(root: Path, per_folder: int, empty: bool, folders: range) -> None:
     for folder in folders:
         path = root / f"g{folder // 100:03}" / f"folder-{folder:05}"
         path.mkdir(parents=True)
@@ -34,7 +41,7 @@ def _make_group(root: Path, per_folder: int, folders: range) -> None:
             name = f"IMG_{folder * 7 % 9973:04}-{number:05}.jpg"
             # Holes and not bytes, as in a sparse file: the disk is not what is measured.
             out = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=fd)
-            os.ftruncate(out, 1 + (folder * 31 + number * 7919) % 40_000)
+            os.ftruncate(out, 0 if empty else 1 + (folder * 31 + number * 7919) % 40_000)
             os.close(out)
             moment = WRITTEN_AT + folder * 1000 + number
             os.utime(name, (moment, moment), dir_fd=fd)
@@ -55,6 +62,8 @@ def write_config(base: Path, root: Path, *, more: str = "") -> Path:
 def fill_ledger(config: Path) -> SiteConfig:
     """Write the whole tree of a site into its ledger as verified, as if it had been uploaded."""
     site = load_config(config, os.environ)
+    if site.ledger.exists():
+        return site
     ledger = open_ledger(site.ledger)
     seen = scan(make_tree(site), make_plan(site), ScanReport())
     rows = ((s.path, s.size, s.mtime_ns, s.ctime_ns, s.inode, f"A{number:032}") for number, s in enumerate(seen))

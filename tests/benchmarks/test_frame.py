@@ -1,11 +1,12 @@
 """The frame of the benchmarks: its figures are those of what it ran."""
 
+import subprocess
 import sys
 
 import pytest
 
 from .__main__ import benchmarks
-from .frame import Run, Table, alternately, beside, best, call, command, exponent
+from .frame import ROOT, Run, Table, alternately, beside, best, call, command, exponent
 
 
 def test_a_commands_peak_is_its_own_and_not_that_of_the_process_that_measures():
@@ -53,3 +54,10 @@ def test_growth_is_told_as_a_power(cost, power):
 def test_every_benchmark_says_what_it_measures():
     assert "idle_daemon" in benchmarks()
     assert all(benchmarks().values())
+
+
+def test_a_benchmark_runs_from_its_command_and_prints_a_table(tmp_path):
+    argv = [sys.executable, "-m", "tests.benchmarks", "first_sight", "--small", "--scratch", str(tmp_path)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "| assetsync " in done.stdout
+    assert list(tmp_path.iterdir()) == []

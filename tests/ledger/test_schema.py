@@ -157,4 +157,4 @@ def test_what_is_due_is_taken_in_its_order_and_not_by_the_index_for_counting(boo
 
 
 def test_the_release_knows_its_migrations_without_loading_them():
-    assert release.MIGRATIONS == schema.known()
+    assert schema.known() == release.MIGRATIONS
