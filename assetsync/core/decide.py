@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from assetsync.model import FileStat
 
+EMPTY = ("empty_file", "the file is empty and the service refuses empty files: it waits for content")
+"""Why an empty file is held, as a word and for a person."""
+
 
 class Change(StrEnum):
     """How a file on disk stands to the current version in the ledger."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from assetsync.core.decide import Change, compare, is_settled
+from assetsync.core.decide import EMPTY, Change, compare, is_settled
 from assetsync.core.names import printable, sent_name
 from assetsync.core.sidecar import is_sidecar_name
 from assetsync.core.states import Event
@@ -217,7 +217,8 @@ class Intake:
         result.bytes_to_send += stat.size
         result.new_versions += change in (Change.NEW, Change.CHANGED)
         name = sent_name(seen.path.rpartition(b"/")[2]).casefold()
-        self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None))
+        hold = None if stat.size else EMPTY
+        self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, hold))
 
     def _report_moved(self, row: Known | None, folder: str) -> None:
         if row is not None and not self._dry_run:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from assetsync.core.decide import EMPTY
 from assetsync.core.doubt import UNPROCESSED_PATIENCE
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
@@ -168,7 +169,7 @@ class Preparer:
 
     def _may_be_sent(self, row: FileRow) -> bool:
         if row.size == 0:
-            self._hold(row, "empty_file", "the file is empty and the service refuses empty files: it waits for content")
+            self._hold(row, *EMPTY)
             return False
         if self._rules.max_file_size is not None and row.size > self._rules.max_file_size:
             detail = (

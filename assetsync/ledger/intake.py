@@ -29,13 +29,17 @@ class Known(NamedTuple):
 
 
 class NewVersion(NamedTuple):
-    """A version to be queued; `replaces` is the row that was current for its path."""
+    """A version to be queued; `replaces` is the row that was current for its path.
+
+    With `hold`, a reason and its detail, it is held in the same commit: it is known that it cannot be sent.
+    """
 
     path: bytes
     stat: FileStat
     destfolderid: str
     folded_name: str
     replaces: int | None
+    hold: tuple[str, str] | None = None
 
 
 class SidecarChange(NamedTuple):
@@ -178,7 +182,7 @@ def _range(until: bytes | None) -> tuple[str, list[object]]:
 
 
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> int:
-    path, stat, destfolderid, folded_name, replaces = version
+    path, stat, destfolderid, folded_name, replaces, hold = version
     if _current_id(conn, path) != replaces:
         return 0
     if replaces is not None and not _forget_unsent(conn, replaces):
@@ -191,11 +195,14 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     if aside is not None:
         apply(conn, aside[0], Event.REVIVED, now)
         return 0
-    conn.execute(
+    cursor = conn.execute(
         "INSERT INTO files (path, size, mtime_ns, ctime_ns, inode, destfolderid, folded_name, state, wanted, queued_at,"
         " due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (path, *stat, destfolderid, folded_name, State.QUEUED, Wanted.YES, now, due_at),
     )
+    if hold is not None and cursor.lastrowid is not None:
+        reason, detail = hold
+        apply(conn, cursor.lastrowid, Event.HELD, now, reason=reason, detail=detail)
     return 1
 
 

@@ -362,3 +362,24 @@ def test_the_order_of_chance_is_the_edges_own(world):
     tokens = {world.site.edges.token() for _ in range(100)}
     assert len(tokens) == 100
     assert all(token.isalnum() and len(token) <= 70 for token in tokens)
+
+
+def test_empty_files_are_held_when_they_are_first_seen_and_go_on_with_content(world):
+    for number in range(3):
+        world.write(f"empty-{number}", b"")
+    world.write("full")
+    world.scan()
+    assert world.states() == {"full": State.QUEUED} | {f"empty-{n}": State.BLOCKED for n in range(3)}
+    assert world.row("empty-0").reason == "empty_file"
+    world.write("empty-0")
+    world.scan()
+    assert world.history("empty-0") == [State.QUEUED]
+
+
+def test_empty_files_are_held_with_the_commit_that_queues_them(world):
+    for number in range(50):
+        world.write(f"empty-{number}", b"")
+    before = world.ledger.store.commits
+    world.scan()
+    assert world.send() == 0
+    assert world.ledger.store.commits - before < 10
