@@ -17,6 +17,7 @@ from assetsync.flow.intake import ScanResult
 from assetsync.flow.requests import take_requests
 from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
+from assetsync.flow.verify import BATCH
 from assetsync.ledger.reports import Counts
 from assetsync.model import State
 from assetsync.site import RESTORED, TRIED_AGAIN, Site
@@ -153,12 +154,18 @@ class Reconciler:
 
     def _work(self) -> None:
         try:
-            while not self._done.is_set() and not self._stopped():
-                if self._braked or self._site.sender.step() is not Step.WORKED:
+            while self._goes_on():
+                if self._braked or self._site.sender.run(self._sends_on) is not Step.WORKED:
                     self._done.wait(_TICK)
         except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
             self._failure = self._failure or error
             self._done.set()
+
+    def _goes_on(self) -> bool:
+        return not self._done.is_set() and not self._stopped()
+
+    def _sends_on(self) -> bool:
+        return self._goes_on() and not self._braked
 
     def _drive(self) -> None:
         """Resolve, index and verify beside the workers until the run is over."""
@@ -210,7 +217,8 @@ class Reconciler:
                 site.feed.clear()
             site.resolver.step()
             site.indexer.step()
-            while site.verifier.step().confirmed and not self._stopped():
+            # While files are sent, a call is not made for less than it can read back.
+            while site.verifier.step(1 if counts else BATCH).confirmed and not self._stopped():
                 pass
         except ServiceError as error:
             self._trouble(error)

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from pydantic import ValidationError
 
@@ -111,6 +112,8 @@ def expand(metadata: Metadata, path: bytes) -> Metadata:
     so that each becomes one), `stem` the file's name without its ending. Only for a mapping's level, before `merge`:
     braces in a sidecar stay braces.
     """
+    if not _has_braces(metadata):
+        return metadata
     *folders, name = (shown_text(part) for part in path.split(b"/"))
     stem = name.rpartition(".")[0] or name
     parts = {"dir": folders[-1] if folders else "", "dirs": "/".join(folders), "stem": stem}
@@ -129,6 +132,13 @@ def expand(metadata: Metadata, path: bytes) -> Metadata:
         location=None if metadata.location is None else _fill(metadata.location, parts),
         meta=tuple((name, _fill(value, parts)) for name, value in metadata.meta),
     )
+
+
+@lru_cache(maxsize=64)
+def _has_braces(metadata: Metadata) -> bool:
+    keywords = metadata.keywords if isinstance(metadata.keywords, tuple) else (metadata.keywords,)
+    texts = (metadata.description, metadata.location, *keywords, *(value for _, value in metadata.meta))
+    return any("{" in text or "}" in text for text in texts if text)
 
 
 def _fill(text: str, parts: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from assetsync.model import Asset, Body, SearchRequest, Sent, Service, UploadRequest
+from assetsync.tree.body import TappedBody
 
 _ROWS = 500
 
@@ -23,7 +24,7 @@ class AliveService:
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file; each chunk that leaves is a sign of life."""
         self._alive(self._silence)
-        return self._service.upload(request, _AliveBody(body, self._tick))
+        return self._service.upload(request, TappedBody(body, lambda _length: self._tick()))
 
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
@@ -49,28 +50,3 @@ class AliveService:
 
     def _tick(self) -> None:
         self._alive(self._silence)
-
-
-class _AliveBody:
-    """A body that tells with each chunk that it goes on (`model.Body`)."""
-
-    def __init__(self, body: Body, tick: Callable[[], None]) -> None:
-        self._body = body
-        self._tick = tick
-
-    @property
-    def size(self) -> int:
-        return self._body.size
-
-    @property
-    def handed(self) -> int:
-        return self._body.handed
-
-    @property
-    def md5(self) -> str:
-        return self._body.md5
-
-    def chunks(self) -> Iterator[bytes]:
-        for chunk in self._body.chunks():
-            self._tick()
-            yield chunk

@@ -22,6 +22,7 @@ log = structlog.get_logger()
 _IDLE = 5.0
 _PAUSED = 0.5
 _TEND = 1.0
+_SEND = 1.0
 _POLL = 60.0
 _CANARY_PATIENCE = 10.0
 
@@ -71,9 +72,15 @@ class Work:
         self._hints.wake()
 
     def send(self) -> float:
-        """Send one file, or wait for one."""
+        """Send files for a while, or wait for one."""
         heard = self._bell.heard()
-        step = Step.PAUSED if self._site.brakes.pulled() else self._site.sender.step()
+        until = self._clock.steady() + _SEND
+        brakes = self._site.brakes
+
+        def go_on() -> bool:
+            return self._clock.steady() < until and not self._clock.wait(0) and not brakes.pulled()
+
+        step = Step.PAUSED if brakes.pulled() else self._site.sender.run(go_on)
         if step is Step.IDLE:
             self._bell.wait(heard, self._until_due())
         return _PAUSED if step is Step.PAUSED else 0.0

@@ -200,6 +200,8 @@ class Preparer:
                 log.info("taken over", path=printable(row.path), was=was, assetid=old.assetid, state=state)
             # None: something changed while it was looked at, and what is still queued is looked at again.
             return True
+        if not self._ledger.queue.is_size_sighted(row.destfolderid, row.size):
+            return False
         assetid = self._ledger.queue.sighted(row, md5)
         if assetid is None:
             return self._resembles(row, md5, now)

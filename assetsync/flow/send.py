@@ -1,13 +1,14 @@
 """One file at a time from the queue into the service: intent, POST, outcome.
 
-`Sender.step` is the unit of work that a thread repeats, `reconcile` drains and the fault simulation interleaves. What
-an answer means was decided in `core.outcome`; here it is written down, and trouble that is not the file's own shuts the
+`Sender.step` is the unit of work that the fault simulation interleaves, and `Sender.run` is many of them. What an
+answer means was decided in `core.outcome`; here it is written down, and trouble that is not the file's own shuts the
 gate or holds the folder.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 import structlog
@@ -17,13 +18,15 @@ from assetsync.core.names import printable
 from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.gate import Gate
-from assetsync.flow.pace import PacedBody, Throttle
+from assetsync.flow.pace import Throttle
 from assetsync.flow.prepare import Preparer, Ready
 from assetsync.flow.trouble import describe
+from assetsync.ledger.commits import Pending
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Clock, Fault, Left, Sent, State
+from assetsync.tree.body import SMALL, TappedBody
 
 log = structlog.get_logger()
 
@@ -33,6 +36,7 @@ FOLDER_HOLD = 600.0
 _BATCH = 64
 _LEDGER_PAUSE = 2.0
 _SPARING = 20
+_COUNT_EVERY = 32
 _BAD_FORM = "bad_form"
 
 
@@ -100,6 +104,17 @@ class Feed:
         return None
 
 
+@dataclass(slots=True)
+class _Told:
+    """An accepted upload whose outcome was handed to the ledger and is on its way to the disk."""
+
+    attempt: int
+    ready: Ready
+    sent: Sent
+    pending: Pending[State]
+    settled: bool = False
+
+
 class Sender:
     """Sends what is due; any number of threads may call `step`."""
 
@@ -126,6 +141,8 @@ class Sender:
         self._tally = edges.tally
         self._meter = edges.meter
         self._chance = edges.chance.random
+        # How many more files may be taken before the doubts are counted again.
+        self._uncounted = 0
         self.last_answer: float | None = None
         self.patience = 30.0
 
@@ -133,43 +150,112 @@ class Sender:
         """Whether so many uploads are in doubt that no more are sent until some are decided."""
         return self._ledger.doubts.count() > self._max_doubts
 
+    def _has_to_wait(self) -> bool:
+        """Tell the same from time to time: each doubt that sending itself makes asks for a new count."""
+        self._uncounted -= 1
+        if self._uncounted >= 0:
+            return False
+        waits = self.too_doubtful()
+        self._uncounted = 0 if waits else _COUNT_EVERY
+        return waits
+
     def step(self) -> Step:
         """Take one due file as far as it goes now."""
-        if not self._gate.enter():
-            return Step.PAUSED
+        return self.run(lambda: False)
+
+    def run(self, go_on: Callable[[], bool]) -> Step:
+        """Take due files one after the other while `go_on` says so; gives what the last step did.
+
+        What became of a file goes into one commit with the intent of the next, which halves what is waited for on the
+        disk. It is there when this returns.
+        """
+        told: _Told | None = None
         try:
-            if self.too_doubtful() or not self.may_send():
-                return Step.PAUSED
+            while True:
+                step, told = self._take(told)
+                if step is not Step.WORKED or not go_on():
+                    return step
+        finally:
+            self._settle(told)
+
+    def _take(self, told: "_Told | None") -> tuple[Step, "_Told | None"]:
+        """Take one file; `told` is what became of the one before, and is handed back while it waits for a commit."""
+        if not self._gate.enter():
+            return Step.PAUSED, told
+        try:
+            if self._has_to_wait() or not self.may_send():
+                return Step.PAUSED, told
             row = self._feed.take()
             if row is None:
-                return Step.IDLE
+                return Step.IDLE, told
+            if told is not None and not (row.size <= SMALL and row.destfolderid == told.ready.row.destfolderid):
+                # A long file may have to be hashed and another folder to be listed: that is no time to wait.
+                self._settle(told)
+                told = None
+            released = False
             try:
-                self._handle(row)
+                told = self._handle(row, told)
+                released = told is not None and told.ready.row is row
                 self._tally.handled()
             finally:
-                self._feed.release(row)
+                if not released:
+                    self._feed.release(row)
         finally:
             self._gate.leave()
-        return Step.WORKED
+        return Step.WORKED, told
 
-    def _handle(self, row: FileRow) -> None:
+    def _handle(self, row: FileRow, told: "_Told | None") -> "_Told | None":
         try:
             ready = self._preparer.prepare(row)
         except ServiceError as error:
             reason, retry_after = describe(error)
             self._trouble(reason, str(error), retry_after, looking=True)
-            return
+            return told
         if ready is None:
-            return
+            return told
         with ready.file:
             try:
-                attempt = self._ledger.queue.begin(ready.intent, self._clock.now())
+                attempt = self._begin(ready, told)
             except (NameBusy, Outdated):
-                return
-            body = ready.body if self._throttle is None else PacedBody(ready.body, self._throttle)
+                return told
+            self._settle(told)
+            body = ready.body if self._throttle is None else TappedBody(ready.body, self._throttle.pace)
             sent = self._service.upload(ready.request, body)
         self.last_answer = self._clock.steady()
+        if sent.outcome.answer is Answer.ACCEPTED:
+            self._gate.worked()
+            return _Told(
+                attempt, ready, sent, self._ledger.outcomes.submit_accepted(attempt, row.id, sent, self._clock.now())
+            )
         self._keep(attempt, ready, sent)
+        return None
+
+    def _begin(self, ready: Ready, told: "_Told | None") -> int:
+        try:
+            return self._ledger.queue.begin(ready.intent, self._clock.now())
+        except LedgerError:
+            if told is None:
+                raise
+            # The commit was to hold what became of the file before, which is not given up so soon.
+            self._settle(told)
+            return self._ledger.queue.begin(ready.intent, self._clock.now())
+
+    def _settle(self, told: "_Told | None") -> None:
+        """See to it that what became of a file is on the disk."""
+        if told is None or told.settled:
+            return
+        told.settled = True
+        try:
+            try:
+                state = told.pending.result()
+            except LedgerDamaged:
+                raise
+            except LedgerError:
+                self._keep(told.attempt, told.ready, told.sent)
+            else:
+                self._accepted(told.attempt, told.ready.row, told.sent, state)
+        finally:
+            self._feed.release(told.ready.row)
 
     def _keep(self, attempt: int, ready: Ready, sent: Sent) -> None:
         """Write the outcome down, and try again for `patience` seconds while the ledger cannot be written.
@@ -198,16 +284,10 @@ class Sender:
         bound = log.bind(path=printable(row.path), attempt=attempt)
         match outcome.answer:
             case Answer.ACCEPTED:
-                state = outcomes.accepted(attempt, row.id, sent, now)
-                self._gate.worked()
-                if state is State.IN_DOUBT:
-                    self._meter.doubted()
-                    bound.warning("in doubt", reason="id_taken", assetid=outcome.assetid)
-                else:
-                    self._tally.uploaded(row.size)
-                    bound.info("uploaded", assetid=outcome.assetid, size=row.size)
+                self._accepted(attempt, row, sent, outcomes.accepted(attempt, row.id, sent, now))
             case Answer.DUPLICATE:
                 outcomes.lost(attempt, row.id, sent, now, duplicate=True)
+                self._uncounted = 0
                 self._meter.doubted()
                 self._gate.worked()
                 bound.info("the service has this content already", detail=outcome.detail)
@@ -228,10 +308,21 @@ class Sender:
                 self._unsent(attempt, row, sent, now)
             case Answer.DOUBT:
                 outcomes.lost(attempt, row.id, sent, now)
+                self._uncounted = 0
                 self._meter.doubted()
                 bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
                 if outcome.fault is not Fault.FILE or sent.left is Left.ALL:
                     self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
+
+    def _accepted(self, attempt: int, row: FileRow, sent: Sent, state: State) -> None:
+        assetid = sent.outcome.assetid
+        if state is State.IN_DOUBT:
+            self._uncounted = 0
+            self._meter.doubted()
+            log.warning("in doubt", path=printable(row.path), attempt=attempt, reason="id_taken", assetid=assetid)
+        else:
+            self._tally.uploaded(row.size)
+            log.info("uploaded", path=printable(row.path), attempt=attempt, assetid=assetid, size=row.size)
 
     def _unsent(self, attempt: int, row: FileRow, sent: Sent, now: float) -> None:
         outcome, outcomes = sent.outcome, self._ledger.outcomes

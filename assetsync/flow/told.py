@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from assetsync.core import sidecar
 from assetsync.core.kinds import guess_kind
@@ -19,6 +20,7 @@ from assetsync.tree.opening import Tree
 _KEPT_SECONDS = 2.0
 _KEPT_FOLDERS = 4096
 _KEPT_FIELDS = 20_000
+_KEPT_SAYINGS = 32
 _MOST_READ = 512 * 1024
 
 
@@ -43,6 +45,8 @@ class Sidecars:
         self._lock = threading.Lock()
         self._folders: OrderedDict[bytes, tuple[float, Metadata | None, int]] = OrderedDict()
         self._fields = 0
+        # The files of a folder are mostly told the same.
+        self._said = lru_cache(maxsize=_KEPT_SAYINGS)(self._merged)
 
     def told(self, path: bytes, mapping: Mapping) -> Told:
         """Merge all levels for the file at `path`; raises SidecarError for the first that cannot be used."""
@@ -62,12 +66,17 @@ class Sidecars:
             own, _size = self._read(sidecar.sidecar_for(path), mapping)
             if own is not None:
                 levels.append(own)
+        told = self._said(tuple(levels), guess_kind(path.rpartition(b"/")[2]), mapping.upload, own is not None)
+        if told.fields:
+            sidecar.check_together(told.fields, printable(path))
+        return told
+
+    def _merged(self, levels: tuple[Metadata, ...], kind: str, allowed: UploadOptions, has_own: bool) -> Told:
         merged = sidecar.merge(levels)
-        fields = sidecar.form_fields(merged, guess_kind(path.rpartition(b"/")[2]), self._fields_table)
-        sidecar.check_together(fields, printable(path))
-        options = sidecar.upload_options(merged, mapping.upload)
+        fields = sidecar.form_fields(merged, kind, self._fields_table)
+        options = sidecar.upload_options(merged, allowed)
         language = sidecar.language_of(merged)
-        return Told(fields, language, options, sidecar.digest(fields, options, language), own is not None)
+        return Told(fields, language, options, sidecar.digest(fields, options, language), has_own)
 
     def forget(self) -> None:
         """Read every folder's sidecar anew from here on."""
@@ -93,6 +102,8 @@ class Sidecars:
         return level, size
 
     def _read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
+        if self._tree.is_absent(path):
+            return None, 0
         try:
             data = self._tree.read_small(path, sidecar.MAX_BYTES)
         except FileUnreadable as error:

@@ -22,7 +22,9 @@ from assetsync.service.query import ids_query, like_pattern
 
 log = structlog.get_logger()
 
-_BATCH = 100
+BATCH = 100
+"""Assets that one call reads back."""
+
 _BY_NAME_AT_MOST = 5
 _BY_LISTING_AT_MOST = 5000
 
@@ -48,13 +50,13 @@ class Verifier:
         self._longest = longest
         self._needs_index = needs_index
 
-    def step(self) -> Verified:
+    def step(self, least: int = 1) -> Verified:
         """Take a hundred assets that are due, and more where a folder has to be listed for them.
 
-        Raises ServiceError, and then nothing was decided.
+        Does nothing while fewer than `least` are due. Raises ServiceError, and then nothing was decided.
         """
-        rows = self._ledger.assets.to_verify(self._clock.now(), _BATCH)
-        if not rows:
+        rows = self._ledger.assets.to_verify(self._clock.now(), BATCH)
+        if len(rows) < max(1, least):
             return Verified(0, 0)
         needs_index = self._needs_index()
         by_id = {row.assetid: row for row in rows if row.assetid is not None}

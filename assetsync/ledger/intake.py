@@ -188,8 +188,9 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     if replaces is not None and not _forget_unsent(conn, replaces):
         apply(conn, replaces, Event.REPLACED, now)
     aside = conn.execute(
-        "SELECT id FROM files WHERE path = ? AND wanted = ? AND destfolderid = ?"
-        " AND size = ? AND mtime_ns = ? AND ctime_ns = ? AND inode = ?",
+        # By the path: the index by content would be taken, with all files of this size.
+        "SELECT id FROM files WHERE path = ? AND wanted = ? AND +destfolderid = ?"
+        " AND +size = ? AND mtime_ns = ? AND ctime_ns = ? AND inode = ?",
         (path, Wanted.UNMAPPED, destfolderid, *stat),
     ).fetchone()
     if aside is not None:

@@ -4,6 +4,7 @@ import json
 import sqlite3
 
 from assetsync.core.states import Event
+from assetsync.ledger.commits import Pending
 from assetsync.ledger.hours import count_upload
 from assetsync.ledger.queue import release_folder
 from assetsync.ledger.rows import apply, reopen
@@ -28,6 +29,10 @@ class Outcomes:
         So it is with the id of a version at rest that had other content: it may come back, and would find its asset
         given away.
         """
+        return self.submit_accepted(attempt_id, file_id, sent, now).result()
+
+    def submit_accepted(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> Pending[State]:
+        """Let the record of an accepted upload go along with the next commit."""
         outcome = sent.outcome
         assetid = outcome.assetid
         assert assetid is not None, "an accepted upload has an id"
@@ -46,16 +51,17 @@ class Outcomes:
             if owner is not None and not owner["rests"]:
                 _dispute(conn, owner["id"], now)
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
-            release_folder(conn, _attempt_folder(conn, attempt_id), now)
+            folder = _attempt_folder(conn, attempt_id)
+            release_folder(conn, folder, now)
             count_upload(conn, sent.handed, now)
             return apply(
                 conn, file_id, Event.ACCEPTED, now,
                 assetid=assetid, id_from="answer", filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,
-                asset_folder=_attempt_folder(conn, attempt_id), failures=0, reason=None, detail=None,
+                asset_folder=folder, failures=0, reason=None, detail=None,
                 seen_at=None, findable_at=None, index_asked_at=None, verified_at=None, send_again=0, drift=None,
             )  # fmt: skip
 
-        return self._store.write(work)
+        return self._store.submit(work)
 
     def refused(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> None:
         """Record an explicit refusal before anything was stored, which is this file's own matter."""

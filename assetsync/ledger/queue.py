@@ -39,6 +39,15 @@ _MAY_HAVE_ASSET = (
     "(assetid IS NOT NULL OR state IN ('sending', 'in_doubt')"
     " OR EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL))"
 )
+# Named, because the planner would take the index by content, and with it all that is queued of this size.
+_UNHASHED = (
+    "SELECT id FROM files INDEXED BY files_unhashed"
+    " WHERE destfolderid = ?1 AND size = ?2 AND md5 IS NULL AND assetid IS NOT NULL"
+)
+_UNHASHED_AND_OPEN = (
+    "SELECT f.id FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
+    " WHERE a.closed_at IS NULL AND f.md5 IS NULL AND f.destfolderid = ?1 AND f.size = ?2"
+)
 OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN ('superseded', 'gone'))"
 """Whether a live row has the asset."""
 
@@ -108,8 +117,14 @@ class Queue:
         A version in doubt whose bytes were never hashed counts if it is the same inode, size and mtime. A version at
         rest whose asset a live row owns by now has nothing left to hand on.
         """
+        if not self._may_stand(row, md5):
+            return []
         rows = self._store.rows(
-            f"SELECT {FILE_COLUMNS} FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
+            # Joined in this order, each way by its index: cameras and scanners make any number of files of one size.
+            f"SELECT {FILE_COLUMNS} FROM ("
+            "   SELECT id AS found FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4"
+            f"  UNION {_UNHASHED} UNION {_UNHASHED_AND_OPEN}"
+            ") AS alike CROSS JOIN files ON files.id = alike.found WHERE files.id <> ?3"
             f" AND {_MAY_HAVE_ASSET}"
             " AND (md5 = ?4 OR md5 IS NULL AND inode = ?5 AND mtime_ns = ?6)"
             f" AND (state NOT IN ('superseded', 'gone') OR assetid IS NULL OR NOT {OWNED.format('files.assetid')})"
@@ -125,6 +140,23 @@ class Queue:
             row.path,
         )
         return [file_row(found) for found in rows]
+
+    def _may_stand(self, row: FileRow, md5: str) -> bool:
+        """Whether a closer look for an equal version pays: asked of each file that is sent, so in one statement."""
+        rows = self._store.rows(
+            "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4 AND id <> ?3)"
+            f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN})",
+            row.destfolderid,
+            row.size,
+            row.id,
+            md5,
+        )
+        return bool(rows[0][0])
+
+    def is_size_sighted(self, destfolderid: str, size: int) -> bool:
+        """Whether an asset of this size was seen in the folder that no row owned then."""
+        sql = "SELECT 1 FROM sightings WHERE folder_id = ? AND size = ? LIMIT 1"
+        return bool(self._store.rows(sql, destfolderid, size))
 
     def sighted(self, row: FileRow, md5: str) -> str | None:
         """Give the id of an asset of the same MD5 in the folder that no row owns."""
@@ -203,7 +235,8 @@ class Queue:
         """Commit the attempt; the body may leave when this has returned. Gives its id; raises NameBusy, Outdated."""
 
         def work(conn: sqlite3.Connection) -> int:
-            if not _is_queued(conn, intent.file_id):
+            attempts = _attempts_of_queued(conn, intent.file_id)
+            if attempts is None:
                 raise Outdated
             try:
                 cursor = conn.execute(
@@ -229,8 +262,8 @@ class Queue:
             apply(
                 conn, intent.file_id, Event.CLAIMED, now,
                 md5=intent.md5, meta_digest=intent.meta_digest, drift=None, reason=None, detail=None,
+                attempts=attempts + 1,
             )  # fmt: skip
-            conn.execute("UPDATE files SET attempts = attempts + 1 WHERE id = ?", (intent.file_id,))
             return int(cursor.lastrowid or 0)
 
         return self._store.write(work)
@@ -316,8 +349,14 @@ def release_folder(conn: sqlite3.Connection, destfolderid: str, now: float) -> N
 
 def _is_queued(conn: sqlite3.Connection, file_id: int) -> bool:
     """Whether a row that was read a while ago is still to be sent: it may have been replaced or merged meanwhile."""
-    sql = "SELECT 1 FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
-    return conn.execute(sql, (file_id,)).fetchone() is not None
+    return _attempts_of_queued(conn, file_id) is not None
+
+
+def _attempts_of_queued(conn: sqlite3.Connection, file_id: int) -> int | None:
+    """Give how often a row that is still to be sent was tried, None for one that is not."""
+    sql = "SELECT attempts FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
+    found = conn.execute(sql, (file_id,)).fetchone()
+    return None if found is None else int(found[0])
 
 
 def _rests(row: FileRow) -> bool:

@@ -197,6 +197,12 @@ def m002_quiet(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+@migrations()
+def m003_unhashed(db: sqlite_utils.Database) -> None:
+    """Find the few versions that have an asset and no digest without a look at each of their size."""
+    db.execute("CREATE INDEX files_unhashed ON files (destfolderid, size) WHERE md5 IS NULL AND assetid IS NOT NULL")
+
+
 def statements(script: str) -> list[str]:
     """Split a script at the semicolons that end its statements, comments removed."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

@@ -1,7 +1,7 @@
 """The ledger's file: opening, locking, migrating, and the one way to write to it.
 
-Writers hand in small pieces of work; those that wait at the same moment are committed together, so that many workers
-pay for one fsync. What is written, and what it means, is left to the modules beside this one.
+Writers hand in small pieces of work, which `commits` puts on the disk. What is written, and what it means, is left to
+the modules beside this one.
 """
 
 import contextlib
@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing
 from assetsync.ledger import damage, release
+from assetsync.ledger.commits import Commits, Pending
 from assetsync.ledger.epoch import Epoch
 from assetsync.ledger.place import expect_file, real
 from assetsync.ledger.quiet import Stirred
@@ -29,18 +30,6 @@ _LOCK_TRIES = 10
 _LOCK_PAUSE = 0.02
 
 
-class _Slot(Generic[T]):
-    """One piece of work on its way through a commit."""
-
-    __slots__ = ("done", "error", "result", "work")
-
-    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
-        self.work = work
-        self.done = False
-        self.result: T | None = None
-        self.error: BaseException | None = None
-
-
 class Store:
     """An open ledger. `write` is for any thread; `reader` gives each thread a connection of its own."""
 
@@ -50,17 +39,21 @@ class Store:
         self._lock_fd = lock_fd
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
-        self._commit_lock = threading.Lock()
-        self._queue_lock = threading.Lock()
-        self._queue: list[_Slot[Any]] = []
+        self._readers_lock = threading.Lock()
         self.stirred = Stirred()
         self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
         if self._writer is not None and lock_fd is not None:
             self.stirred.install(self._writer)
-        self.commits = 0
-        """How many transactions were written since it was opened: while it stands, what was read still holds."""
+        self._commits = (
+            None if self._writer is None else Commits(self._writer, self.translate, last=self.stirred.settle)
+        )
         self.found_damage = False
         """Whether SQLite has found the file damaged since it was opened."""
+
+    @property
+    def commits(self) -> int:
+        """How many transactions were written since it was opened: while it stands, what was read still holds."""
+        return 0 if self._commits is None else self._commits.count
 
     @property
     def holds_lock(self) -> bool:
@@ -73,59 +66,19 @@ class Store:
         Work of other threads may share the commit; each piece stands in a savepoint of its own, so that its failure
         undoes only itself. Raises what `work` raises, or LedgerError when the commit failed, and then nothing is kept.
         """
-        slot = _Slot(work)
-        with self._queue_lock:
-            self._queue.append(slot)
-        with self._commit_lock:
-            if not slot.done:
-                self._commit_waiting()
-        if slot.error is not None:
-            raise slot.error
-        return slot.result  # type: ignore[return-value]
+        return self.submit(work).result()
 
-    def _commit_waiting(self) -> None:
-        with self._queue_lock:
-            batch, self._queue = self._queue, []
-        conn = self._writer
-        assert conn is not None, "a ledger that was opened for reading is not written"
-        try:
-            conn.execute("BEGIN IMMEDIATE")
-            for slot in batch:
-                self._run_in_savepoint(conn, slot)
-            self.stirred.settle(conn)
-            conn.execute("COMMIT")
-            self.commits += 1
-        except BaseException as error:
-            with contextlib.suppress(sqlite3.Error):
-                conn.execute("ROLLBACK")
-            failure = self.translate(error) if isinstance(error, sqlite3.Error) else error
-            for slot in batch:
-                slot.error = slot.error or failure
-            if not isinstance(error, sqlite3.Error):
-                raise
-        finally:
-            for slot in batch:
-                slot.done = True
-
-    def _run_in_savepoint(self, conn: sqlite3.Connection, slot: _Slot[Any]) -> None:
-        conn.execute("SAVEPOINT piece")
-        try:
-            slot.result = slot.work(conn)
-        except sqlite3.OperationalError:
-            raise  # A full disk or an I/O error concerns the whole transaction, not this piece.
-        except Exception as error:  # noqa: BLE001 - carried to the thread that asked, which raises it
-            conn.execute("ROLLBACK TO piece")
-            slot.error = self.translate(error) if isinstance(error, sqlite3.DatabaseError) else error
-        finally:
-            if conn.in_transaction:
-                conn.execute("RELEASE piece")
+    def submit(self, work: Callable[[sqlite3.Connection], T]) -> Pending[T]:
+        """Let `work` go along with the next commit, whoever makes it; the one that is handed back tells its result."""
+        assert self._commits is not None, "a ledger that was opened for reading is not written"
+        return self._commits.submit(work)
 
     def reader(self) -> sqlite3.Connection:
         """Give the calling thread's own read connection; no statement may be left unfinished on it."""
         conn: sqlite3.Connection | None = getattr(self._local, "conn", None)
         if conn is None:
             conn = self._local.conn = _connect(self.path, read_only=True, alone=self._writer is None)
-            with self._queue_lock:
+            with self._readers_lock:
                 self._readers.append(conn)
         return conn
 
@@ -158,7 +111,7 @@ class Store:
 
     def close(self) -> None:
         """Close all connections and give the lock back."""
-        with self._queue_lock:
+        with self._readers_lock:
             readers, self._readers = self._readers, []
         for conn in readers:
             conn.close()
@@ -289,6 +242,8 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
         if not read_only:
             conn.execute("PRAGMA journal_mode=WAL")
             conn.execute("PRAGMA synchronous=FULL")
+            # 16 MB: the pages at the ends of the indexes are written again and again, and moved once.
+            conn.execute("PRAGMA wal_autocheckpoint=4000")
         else:
             conn.execute("PRAGMA query_only=ON")
     except OSError as error:

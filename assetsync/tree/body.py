@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from assetsync.errors import FileChanged, ReadStopped
-from assetsync.model import FileStat
+from assetsync.model import Body, FileStat
 from assetsync.tree.ahead import ahead
 from assetsync.tree.opening import OpenFile, shown
 
@@ -108,6 +108,35 @@ class FileBody:
                 self._handed += len(piece)
                 self._md5 = md5
                 yield piece
+
+
+class TappedBody:
+    """A body that calls `tap` with the length of each chunk before it gives the chunk away (`model.Body`)."""
+
+    def __init__(self, body: Body, tap: Callable[[int], None]) -> None:
+        self._body = body
+        self._tap = tap
+
+    @property
+    def size(self) -> int:
+        """Bytes that will be handed over if nothing goes wrong."""
+        return self._body.size
+
+    @property
+    def handed(self) -> int:
+        """Bytes handed over so far."""
+        return self._body.handed
+
+    @property
+    def md5(self) -> str:
+        """MD5 of the bytes handed over so far."""
+        return self._body.md5
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield what the body yields, each chunk after the tap."""
+        for chunk in self._body.chunks():
+            self._tap(len(chunk))
+            yield chunk
 
 
 def digest(open_file: OpenFile, expected: FileStat, *, stop: Callable[[], bool] = lambda: False) -> str:

@@ -168,6 +168,16 @@ class Tree:
         finally:
             os.close(parent)
 
+    def is_absent(self, path: bytes) -> bool:
+        """Whether nothing stands at `path`; False also where that cannot be told. Raises RootMissing."""
+        try:
+            self.look(path)
+        except OSError as exc:
+            return exc.errno in ABSENT
+        except FileUnreadable:
+            return False
+        return False
+
     def read_small(self, path: bytes, limit: int) -> bytes:
         """Read the whole of a file of at most `limit` bytes, such as a sidecar; raises as `open` does.
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from assetsync.flow.pace import PacedBody, Throttle
+from assetsync.flow.pace import Throttle
+from assetsync.tree.body import TappedBody
 
 
 class Clock:
@@ -42,9 +43,9 @@ def test_bytes_take_the_time_that_the_rate_says_after_a_burst_of_a_second(rate, 
     assert clock.at - before == pytest.approx(seconds)
 
 
-def test_a_paced_body_yields_and_tells_what_the_body_does():
+def test_a_body_with_a_tap_yields_and_tells_what_the_body_does():
     clock = Clock()
-    body = PacedBody(Bytes(), Throttle(10.0, clock))
+    body = TappedBody(Bytes(), Throttle(10.0, clock).pace)
     assert (body.size, body.handed, body.md5) == (30, 30, "M")
     assert b"".join(body.chunks()) == b"x" * 30
     assert clock.at > 101
