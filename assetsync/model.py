@@ -5,6 +5,7 @@ sizes are bytes; wall-clock times are seconds since the epoch, steady times seco
 """
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as AnyMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -213,7 +214,7 @@ class Asset:
     size: int | None
     md5: str | None
     kind: str
-    columns: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
+    columns: AnyMapping[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def processed(self) -> bool:

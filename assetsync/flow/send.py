@@ -82,8 +82,9 @@ class Feed:
         with self._lock:
             self._leased.discard(row.id)
             self._names.discard((row.destfolderid, row.folded_name))
-            # What was read before may be out of date for rows of the same name or content.
-            self._waiting = deque(w for w in self._waiting if w.folded_name != row.folded_name)
+            # What was read before may be out of date for rows of the same name.
+            if any(waiting.folded_name == row.folded_name for waiting in self._waiting):
+                self._waiting = deque(w for w in self._waiting if w.folded_name != row.folded_name)
 
     def clear(self) -> None:
         """Forget what was read ahead, after the queue was changed from outside."""

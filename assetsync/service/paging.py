@@ -7,16 +7,20 @@ row 2: its answer tells these apart. One request is one call of the service's `s
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 
-from assetsync.errors import UsageError
+from assetsync.errors import BadAnswer, UsageError
 from assetsync.model import Asset, SearchRequest
 
 Search = Callable[[SearchRequest], AbstractContextManager[Iterator[Asset]]]
 
 PAGE = 1000
+
+MOST = 5_000_000
+"""Assets that one search may find: a service that has new ones on every page would else never be done with."""
+
 _KINDS = 5
 """img, vid, aud, doc, other: an answer that honours maxrows holds at most so many times as many rows."""
 
@@ -29,13 +33,24 @@ _LEAST = 12
 """Fewer rows are not asked for at a time: rows or pages could not be told apart where assets come twice."""
 
 
-def every(search: Search, request: SearchRequest, *, size: int = PAGE) -> Iterator[Asset]:
+def every(search: Search, request: SearchRequest, *, size: int = PAGE, most: int = MOST) -> Iterator[Asset]:
     """Yield every asset that a search finds, each at least once and none skipped, in the service's order.
 
     `size` is the number of rows asked for at a time; fewer than 12 are not. Memory holds the ids of one page. Ends with
-    the first page that brings nothing new, so that it ends with any service. Raises what `search` raises, and
-    UsageError when the request pages itself.
+    the first page that brings nothing new, and raises BadAnswer after `most` assets, so that it ends with any service.
+    Raises what `search` raises, and UsageError when the request pages itself.
     """
+    with closing(_every(search, request, size)) as assets:
+        for number, asset in enumerate(assets):
+            if number >= most:
+                raise BadAnswer(
+                    f"the service goes on giving new assets after {most:,} of them",
+                    hint="its paging does not end: look at its log, and search in one folder or for less",
+                )
+            yield asset
+
+
+def _every(search: Search, request: SearchRequest, size: int) -> Generator[Asset, None, None]:
     if request.startrow is not None or request.maxrows is not None:
         raise UsageError("startrow and maxrows cannot be combined with all pages", hint="leave them out")
     size = max(size, _LEAST)

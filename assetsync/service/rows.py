@@ -4,7 +4,8 @@ Which rows there are, and in what form they came, is left to `recordset`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from assetsync.errors import BadAnswer
 from assetsync.model import Asset
@@ -20,6 +21,25 @@ LONGEST_TEXT = 1000
 """Characters of a name or a kind that are kept: more than any file system has, and than was ever sent (240)."""
 
 
+class Columns(Mapping[str, object]):
+    """The columns of one row by name, looked up only when they are asked for; the last one of a name counts."""
+
+    __slots__ = ("_at", "_row")
+
+    def __init__(self, at: Mapping[str, int], row: Sequence[object]) -> None:
+        self._at = at
+        self._row = row
+
+    def __getitem__(self, name: str) -> object:
+        return self._row[self._at[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+
 class RowReader:
     """Reads the rows of one answer; `names` are its columns (interface section 2), `secrets` are hidden in texts.
 
@@ -32,7 +52,11 @@ class RowReader:
         # Lower case on one database, upper case on another (observed).
         self.names = tuple(name.lower() if isinstance(name, str) else "" for name in names)
         self._width = len(self.names)
-        self._code = self.names.index("responsecode") if "responsecode" in self.names else None
+        self._at = {name: number for number, name in enumerate(self.names)}
+        # What is not among the columns is read off the None that is put behind each row.
+        needed = ("id", "size", "md5hash", "folder_id", "filename", "kind")
+        self._pick = itemgetter(*(self._at.get(name, self._width) for name in needed))
+        self._code = self._at.get("responsecode")
 
     def read(self, row: object) -> Asset | None:
         """Give the asset of one row, None for an unreadable one.
@@ -43,31 +67,27 @@ class RowReader:
             self.unreadable += 1
             return None
         # Plain comparisons stand before the tolerant readings below: one answer may hold 100,000 rows.
-        columns: dict[str, object] = dict(zip(self.names, row))  # noqa: B905 - the lengths were compared
+        columns = Columns(self._at, row)
+        row.append(None)
+        assetid, size_text, md5, folder, name, kind = self._pick(row)
         # Rows carry the number 0, error rows the text "1" (observed).
         if self._code is not None and row[self._code] not in (0, "0"):
             error = refusal_in(columns)
             if error is not None:
                 raise error
-        assetid = columns.get("id")
         # A service that gives the API key for an id must not bring it into the ledger.
         if not isinstance(assetid, str) or not _is_sound_id(assetid) or self._hidden(assetid) is not assetid:
             if "id" not in columns:
                 raise refusal_in(columns) or BadAnswer("the search answer has rows without ids")
             self.unreadable += 1
             return None
-        get = columns.get
-        size = _size(get("size"))
-        md5 = get("md5hash")
-        folder = get("folder_id")
-        name = get("filename")
-        kind = get("kind")
+        size = _size(size_text)
         return Asset(
             assetid,
             self._folder(folder if isinstance(folder, str) else text_of(folder)),
             # Not trimmed: a blank at its end belongs to the name.
             self._text(name if isinstance(name, str) else text_of(name)),
-            size if size is not None else _size(get("size_num")),
+            size if size is not None else _size(columns.get("size_num")),
             md5.upper() if isinstance(md5, str) and _is_md5(md5) else None,
             self._text(kind if isinstance(kind, str) else text_of(kind)),
             columns,

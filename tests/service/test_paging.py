@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assetsync.errors import UsageError
+from assetsync.errors import BadAnswer, UsageError
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
 
@@ -101,6 +101,22 @@ def test_a_folder_that_comes_at_once_costs_one_call():
 def test_a_service_that_always_answers_the_same_page_ends():
     service = Paged("ignored", {"img": 30})
     assert len(set(every(service.search, SearchRequest("x"), size=10))) == 30
+
+
+def test_a_service_that_has_new_assets_on_every_page_is_given_up_and_named():
+    numbers = iter(range(10**9))
+    calls = []
+
+    @contextmanager
+    def search(request):
+        calls.append(request)
+        assert len(calls) < 100
+        yield iter([asset(next(numbers)) for _ in range(request.maxrows)])
+
+    found = every(search, SearchRequest("x"), size=50, most=1000)
+    assert [next(found).id for _ in range(1000)] == [f"ID{number}" for number in range(1000)]
+    with pytest.raises(BadAnswer, match="goes on giving new assets after 1,000"):
+        next(found)
 
 
 def test_a_request_that_pages_itself_is_refused():
