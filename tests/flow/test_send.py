@@ -3,8 +3,10 @@
 import os
 import re
 import shutil
+import sqlite3
 import tempfile
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -588,3 +590,87 @@ def test_the_sentence_of_a_blocked_file_never_holds_the_path_of_the_root(world):
     world.scan_and_send()
     for row in world.ledger.reports.blocked(10):
         assert re.search(re.escape(str(world.root)), row.detail) is None
+
+
+def run_to_the_end(world) -> Step:
+    return world.site.sender.run(lambda: True)
+
+
+def test_the_outcome_of_a_file_goes_into_one_commit_with_the_intent_of_the_next(one):
+    for number in range(10):
+        one.write(f"{number}", f"{number}".encode())
+    one.scan()
+    before = one.ledger.store.commits
+    assert run_to_the_end(one) is Step.IDLE
+    assert one.ledger.store.commits - before == 11
+    assert sorted(one.states().values()) == [STORED] * 10 + [VERIFIED]
+
+
+def test_each_attempt_is_on_the_disk_before_its_upload_and_alone_open_in_a_run(world):
+    for number in range(10):
+        world.write(f"{number}", f"{number}".encode())
+    world.scan()
+    found = []
+
+    def look(request) -> None:
+        with closing(sqlite3.connect(world.ledger_path)) as conn:
+            found.append((request.filename, conn.execute(_OPEN).fetchall()))
+
+    world.service.during_upload = look
+    run_to_the_end(world)
+    assert found == [(name, [(name,)]) for name, _ in found]
+    assert len(found) == 10
+
+
+_OPEN = "SELECT sent_name FROM attempts WHERE closed_at IS NULL"
+
+
+def test_a_run_ends_where_it_is_told_to_with_everything_written_down(world):
+    for number in range(5):
+        world.write(f"{number}", f"{number}".encode())
+    world.scan()
+    more = iter([True, True, False])
+    assert world.site.sender.run(lambda: next(more)) is Step.WORKED
+    assert sorted(world.states().values()) == [QUEUED] * 2 + [STORED] * 3
+
+
+def test_a_result_outlives_a_disk_that_cannot_be_written_for_a_while_and_the_run_goes_on(world, monkeypatch):
+    for number in range(40):
+        world.write(f"{number}", f"{number}".encode() * 200)
+    world.scan()
+    writer = world.ledger.store._writer
+    waits = []
+
+    def refuse(_request) -> None:
+        if not waits:
+            writer.execute("PRAGMA query_only = ON")
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        if len(waits) == 3:
+            writer.execute("PRAGMA query_only = OFF")
+        return False
+
+    world.service.during_upload = refuse
+    monkeypatch.setattr(world.clock, "wait", wait)
+    assert run_to_the_end(world) is Step.IDLE
+    assert len(waits) == 3
+    assert set(world.states().values()) == {STORED}
+    assert len(world.service.posts) == 40
+
+
+def test_files_of_one_size_are_told_apart_by_the_index(world):
+    """Each is looked for by its digest: the time for one must not grow with how many there are of its size."""
+    for number in range(300):
+        world.write(f"{number:03}", b"%03d" % number)
+    world.scan()
+    steps = []
+    reader = world.ledger.store.reader()
+    reader.set_progress_handler(lambda: steps.append(1) and 0, 1)
+    counts = []
+    for _ in range(300):
+        before = len(steps)
+        assert world.site.sender.step() is Step.WORKED
+        counts.append(len(steps) - before)
+    # Every 64th asks the ledger for more, which is another matter.
+    assert sorted(counts[200:])[50] < 2 * sorted(counts[:100])[50]
