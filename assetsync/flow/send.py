@@ -255,6 +255,7 @@ class Sender:
                 self._keep(told.attempt, told.ready, told.sent)
             else:
                 self._accepted(told.attempt, told.ready.row, told.sent, state)
+                self._meter.attempted(told.sent, again=told.ready.row.attempts > 0)
         finally:
             self._feed.release(told.ready.row)
 
