@@ -62,3 +62,15 @@ def test_the_ledger_has_the_tables_and_columns_that_are_documented(tmp_path):
     documented = {name: [(column, kind) for column, kind, _ in columns] for name, (_, columns) in tables().items()}
     assert documented == real
     assert all(purpose for purpose, _ in tables().values())
+
+
+def test_each_line_of_the_comparison_names_a_test_of_ours_or_a_source():
+    section = README.split("## Beside other programs")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    named = re.findall(r"`([a-z_/]+\.py)`", section)
+    assert len(named) >= 6
+    assert [name for name in named if not (Path(__file__).parent / name).exists()] == []
+    sources = set(re.findall(r"(?m)\[(\d)\] \[", section))
+    for row in rows:
+        assert set(re.findall(r"\[(\d)\]", row)) <= sources
+        assert re.search(r"`[a-z_/]+\.py`|\[\d\]|a daemon", row), row
