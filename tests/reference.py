@@ -17,7 +17,7 @@ from assetsync.config.models import Folder, KindFields, Section, SiteConfig
 from assetsync.config.schedule import Cron, Interval
 from assetsync.config.units import Listen
 from assetsync.document.metadata import SaidWithPlaceholders
-from assetsync.ledger.schema import _TABLES
+from assetsync.ledger import schema
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -143,7 +143,8 @@ def tables() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
     found: dict[str, tuple[str, list[tuple[str, str, str]]]] = {}
     above: list[str] = []
     columns: list[tuple[str, str, str]] = []
-    for line in _TABLES.splitlines():
+    # Every script of every migration, in the order in which they are carried out.
+    for line in Path(schema.__file__).read_text("utf-8").splitlines():
         begun = re.match(r"CREATE TABLE (\w+) \((.*)", line)
         column = re.match(r"    (\w+) ([A-Z]+)[^-]*(?:-- (.*))?$", line)
         if line.startswith("-- "):

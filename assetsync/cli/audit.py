@@ -99,11 +99,6 @@ def _shown(finding: Finding) -> dict[str, object]:
     return shown if encoded is None else shown | {"path_base64": encoded}
 
 
-def _place(counted: tuple[str, int]) -> int:
-    """Give where a finding stands among the columns, so that the sentence does not depend on the ids of assets."""
-    return _COLUMNS.index(counted[0]) if counted[0] in _COLUMNS else len(_COLUMNS)
-
-
 def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
     rows = []
     for folder, said in _audited(config, ledger):
@@ -125,6 +120,6 @@ def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
         if finding.detail:
             write(f"    {printable(finding.detail)}")
     write()
-    said_of = ", ".join(f"{count:,} {why}" for why, count in sorted(counts.items(), key=_place))
+    said_of = ", ".join(f"{count:,} {why}" for why, count in sorted(counts.items()))
     write(f"{config.site}: {said_of or 'nothing differs'}")
     return bool(counts)
