@@ -3,8 +3,10 @@
 Watching is `tree.watch`'s, scanning what a watcher cannot see is `work`'s: it is asked for through `want_scan`.
 """
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -17,6 +19,7 @@ from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost
 log = structlog.get_logger()
 
 _CANARY_EVERY = 60.0
+_ONE_OVERFLOW = 1.0
 
 
 class Watching:
@@ -33,6 +36,8 @@ class Watching:
         """Whether the tree is scanned every minute, because the kernel does not tell of all that happens in it."""
         self._watcher = None if self.polling or site.config.watch.mode == "off" else self._make()
         self._next_canary = 0.0
+        self._lock = threading.Lock()
+        self._overflowed_at = float("-inf")
         self._trust = Trust(self.mode)
 
     @property
@@ -65,19 +70,19 @@ class Watching:
             return
         self._next_canary = self._clock.steady() + _CANARY_EVERY
         if self._watcher.sings(self._patience):
-            self._trust = replace(self._trust, canary_at=self._clock.now())
+            self._note(canary_at=self._clock.now())
         elif not self._clock.wait(0):
             log.error("the watcher does not answer and is made anew")
             self._watcher.stop()
             self._watcher = self._make()
             self._watcher.start()
-            self._trust = replace(self._trust, made_anew=self._trust.made_anew + 1)
+            self._note(made_anew=self._trust.made_anew + 1)
             self._want_scan("the watcher was made anew")
 
     def check_coverage(self, folders: int) -> None:
         """After a scan that met so many folders: poll while the kernel watches fewer, and say how to change that."""
         if self._watcher is None:
-            self._trust = replace(self._trust, folders=folders)
+            self._note(folders=folders)
             return
         found = coverage()
         above = sum(1 for folder in outermost(self._site.plan.folders()) for _ in folder.split(b"/")) + 1
@@ -90,11 +95,21 @@ class Watching:
                 fix=f"sysctl fs.inotify.max_user_watches={max(2 * folders, 2 * found.limit)}, then restart",
             )
         self.polling = short
-        self._trust = replace(self._trust, watched=found.watched, folders=folders, limit=found.limit)
+        self._note(watched=found.watched, folders=folders, limit=found.limit)
+
+    def _note(self, **found: Any) -> None:
+        """Keep what was found; the watcher's threads and two loops note."""
+        with self._lock:
+            self._trust = replace(self._trust, **found)
 
     def _lost(self, why: str) -> None:
         if why == OVERFLOWED:
-            self._trust = replace(self._trust, overflows=self._trust.overflows + 1)
+            with self._lock:
+                now = self._clock.steady()
+                # watchdog says it in two lines.
+                if now - self._overflowed_at > _ONE_OVERFLOW:
+                    self._trust = replace(self._trust, overflows=self._trust.overflows + 1)
+                self._overflowed_at = now
         self._want_scan(why)
 
     def _make(self) -> Watcher:

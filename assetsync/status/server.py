@@ -30,6 +30,7 @@ _PATIENCE = 10.0
 _SILENCE = 5.0
 _POLL = 0.2
 _STOP_PATIENCE = 2.0
+_FIRST_TRY = 2.0
 _PLAIN = "text/plain; charset=utf-8"
 
 Answers = Mapping[str, Callable[[], Reply]]
@@ -46,6 +47,7 @@ class Server:
         self._answers = answers
         self._again = again
         self._stop = threading.Event()
+        self._tried = threading.Event()
         self._bound: _Bound | None = None
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
 
@@ -55,8 +57,19 @@ class Server:
         return None if self._bound is None else int(self._bound.server_address[1])
 
     def start(self) -> None:
-        """Bind the address if it is free, and begin to serve."""
+        """Begin to serve; waits for the address no longer than a moment, for a name may take long to look up."""
+        self._thread.start()
+        self._tried.wait(_FIRST_TRY)
+
+    def stop(self) -> None:
+        """End it, so that the address is free; what hangs is left to the end of the process."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_PATIENCE)
+
+    def _run(self) -> None:
         trouble = self._bind()
+        self._tried.set()
         if trouble is not None:
             log.error(
                 "the status page cannot be shown",
@@ -64,14 +77,6 @@ class Server:
                 detail=trouble,
                 fix=f"free the address or change status.listen; tried again every {self._again:.0f} s",
             )
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End it, so that the address is free; what hangs is left to the end of the process."""
-        self._stop.set()
-        self._thread.join(_STOP_PATIENCE)
-
-    def _run(self) -> None:
         while self._bound is None:
             if self._stop.wait(self._again):
                 return
@@ -87,6 +92,8 @@ class Server:
             self._bound = _Bound(self._listen, self._answers)
         except OSError as error:
             return error.strerror or str(error)
+        except UnicodeError:
+            return "no such name can be looked up"
         log.info("status page", listen=self._listen.host, port=self.port)
         return None
 

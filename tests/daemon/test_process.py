@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import time
+import urllib.request
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def test_a_burst_while_the_process_is_stopped_is_sent_once_without_waiting_for_t
 
 def test_an_overflow_of_the_kernels_queue_is_said_and_healed_by_a_scan(make, sandbox):
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-    running = make(watch="{settle: 0s}", schedule="{index: off, verify: 1s}").start()
+    listen = '{listen: "127.0.0.1:0"}'
+    running = make(watch="{settle: 0s}", schedule="{index: off, verify: 1s}", status=listen).start()
     # Else the first scan may be what finds the file.
     running.until(lambda: running.events("scanned"))
     running.signal(signal.SIGSTOP)
@@ -43,6 +45,8 @@ def test_an_overflow_of_the_kernels_queue_is_said_and_healed_by_a_scan(make, san
     running.signal(signal.SIGCONT)
     running.until_verified(1, 40)
     running.until(lambda: any("kernel" in event["why"] for event in running.events("scan wanted")))
+    with urllib.request.urlopen(f"{running.address()}/metrics", timeout=10) as answer:
+        assert b'assetsync_watch_overflows_total{site="d"} 1.0' in answer.read()
 
 
 def test_killed_at_any_moment_it_goes_on_where_it_was(make, sandbox):

@@ -9,6 +9,7 @@ import pytest
 from assetsync.config.units import Listen
 from assetsync.status.board import Reply
 from assetsync.status.hosts import Hosts
+from assetsync.status.server import Server
 
 OK = Reply(200, "text/plain", b"fine")
 
@@ -196,6 +197,17 @@ def test_an_address_that_is_taken_is_taken_over_once_it_is_free(serve, talk):
     while server.port is None and time.monotonic() < until:
         time.sleep(0.02)
     assert talk(port, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n").endswith(b"fine")
+
+
+@pytest.mark.parametrize("host", ["a" * 70, "no-such-host.invalid", "203.0.113.1"], ids=["long", "unknown", "foreign"])
+def test_an_address_that_is_not_this_machines_is_no_reason_to_end(serve, host):
+    server = serve({"/": lambda: OK}, Listen(host, 0))
+    assert server.port is None
+    server.stop()
+
+
+def test_a_server_that_was_never_started_can_be_stopped():
+    Server(Listen("127.0.0.1", 0), {}).stop()
 
 
 def test_an_address_is_free_as_soon_as_its_server_has_stopped(serve, talk):

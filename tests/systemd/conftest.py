@@ -33,7 +33,7 @@ _EDITS = (
     (r"(?m)^  doubt_grace: 2m$", "  doubt_grace: 3s"),
     (r"(?m)^  read_timeout: 5m$", "  read_timeout: 8s"),
     # The network is this machine's, whose ports belong to others.
-    (r"(?m)^  listen: .*$", "  listen: null"),
+    (r"(?m)^  listen: .*$", "  listen: 127.0.0.1:0"),
 )
 
 

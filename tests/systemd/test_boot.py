@@ -6,6 +6,7 @@ Here the hardening proves that Python, SQLite, inotify and TLS's libraries live 
 import os
 import re
 import time
+import urllib.request
 
 import pytest
 
@@ -28,8 +29,25 @@ def test_the_readmes_five_commands_lead_to_a_running_site(server):
 
 def test_systemctl_status_shows_how_the_site_stands(server):
     server.until_mirrored()
-    line = f"{len(server.expected())} verified"
+    line = f"in sync: {len(server.expected())} files verified"
     server.machine.until(lambda: server.show("StatusText") == {"StatusText": line}, 20, line)
+
+
+def test_the_page_and_the_metrics_are_served_behind_the_walls(server):
+    server.until_mirrored()
+    port = re.findall(r'"port": ([0-9]+), "event": "status page"', server.journal(0))[-1]
+
+    def get(path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.read().decode()
+
+    count = len(server.expected())
+    server.machine.until(lambda: f"in sync: {count} files verified" in get("/"), 20, "the page says so")
+    metrics = get("/metrics")
+    assert f'assetsync_files{{site="hq",state="verified"}} {count}.0' in metrics
+    assert 'process_resident_memory_bytes{site="hq"}' in metrics
+    assert get("/healthz") == "ok\n"
+    assert KEY not in get("/status.json") + metrics + get("/")
 
 
 def test_a_new_file_is_mirrored_without_waiting_for_the_scan(server):
