@@ -93,10 +93,11 @@ def test_what_was_uploaded_is_counted_by_the_hour_and_copies_are_not(shown):
     world.service.script.extend(["lost_after", "duplicate"])
     world.scan_and_send()
     world.live(300)
-    hour = shown.standing().hours[-1]
+    # The look-ups may take it over a full hour.
+    hours = shown.standing().hours
     sent = [row for row in world.ledger.reports.files() if row.state is State.VERIFIED]
-    assert (hour.uploads, hour.bytes) == (1, sent[0].size)
-    assert len(shown.standing().hours) == 24
+    assert [(hour.uploads, hour.bytes) for hour in hours if hour.uploads] == [(1, sent[0].size)]
+    assert len(hours) == 24
 
 
 def test_counts_are_given_by_folder_and_those_of_a_former_folder_too(make_world):
