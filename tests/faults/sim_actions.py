@@ -7,8 +7,8 @@ schedule may lose any of its actions and still run.
 from assetsync.model import State
 
 from .sim_schedule import Action
-from .sim_service import Plan
 from .sim_tree import CONTENTS, FOLDERS
+from .sim_values import Plan
 from .simulation import Simulation
 
 

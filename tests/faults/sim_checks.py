@@ -11,8 +11,8 @@ from urllib.parse import quote
 from assetsync.ledger.rows import FileRow
 
 from .sim_answers import KEY, md5
-from .sim_service import Post, Stored
 from .sim_tree import CONTENTS, PATHS
+from .sim_values import Post, Stored
 
 if TYPE_CHECKING:
     from .simulation import Simulation

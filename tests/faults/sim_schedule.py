@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .sim_service import LATEST, Habits
 from .sim_tree import PATHS, PLAIN
+from .sim_values import LATEST, Habits
 
 
 class Action(NamedTuple):

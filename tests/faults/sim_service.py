@@ -8,7 +8,6 @@ What may be concluded from all this is `sim_checks`'s.
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 import httpx
@@ -16,63 +15,7 @@ import httpx
 from .baton import Crash
 from .sim_answers import COLUMNS, KEY, NO_KEY, PAGE, as_json, md5, response, xml, xml_text
 from .sim_clock import SimClock
-
-GRACE = 20.0
-LATEST = 0.9 * GRACE
-"""Seconds after which nothing of a request that is over is stored any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What happens to one upload: a word, a number of bytes for cuts, seconds until it is stored, and a choice."""
-
-    kind: str = "accept"
-    at: int = 0
-    late: float = 0.0
-    flag: bool = False
-
-
-@dataclass(slots=True)
-class Stored:
-    """One asset; `post` is the boundary of our upload that made it, None for a person's."""
-
-    id: str
-    folder: str
-    name: str
-    content: bytes
-    shown_from: float
-    processed_from: float
-    indexed_from: float | None
-    made_at: float
-    post: str | None = None
-    whole: bool = True
-
-
-@dataclass(slots=True)
-class Post:
-    """One upload as it came in; `content` grows, `ended` when the client has gone."""
-
-    boundary: str
-    folder: str
-    name: str
-    size: int
-    plan: Plan
-    content: bytes = b""
-    closed: bool = False
-    stored: bool = False
-
-
-@dataclass(slots=True)
-class Habits:
-    """How this installation is, whatever is asked of it."""
-
-    gives_md5: bool = True
-    refuses_copies: bool = False
-    reads_latin: bool = True
-    processing: float = 0.0
-    index_lag: float = 0.0
-    index_call: str = "adds"
-    pages: bool = False
+from .sim_values import GRACE, LATEST, Habits, Plan, Post, Stored
 
 
 class SimService(httpx.BaseTransport):

@@ -30,8 +30,9 @@ from .sim_answers import client_over
 from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
 from .sim_schedule import Variant
-from .sim_service import GRACE, SimService
+from .sim_service import SimService
 from .sim_tree import CHUNK, FOLDERS, SMALL, Files
+from .sim_values import GRACE
 
 WORKERS = 2
 DISK_FULL = "database or disk is full"

@@ -1,0 +1,60 @@
+"""What the simulated service is made of: plans for uploads, uploads, assets and habits."""
+
+from dataclasses import dataclass
+
+GRACE = 20.0
+LATEST = 0.9 * GRACE
+"""Seconds after which nothing of a request that is over is stored any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What happens to one upload: a word, a number of bytes for cuts, seconds until it is stored, and a choice."""
+
+    kind: str = "accept"
+    at: int = 0
+    late: float = 0.0
+    flag: bool = False
+
+
+@dataclass(slots=True)
+class Stored:
+    """One asset; `post` is the boundary of our upload that made it, None for a person's."""
+
+    id: str
+    folder: str
+    name: str
+    content: bytes
+    shown_from: float
+    processed_from: float
+    indexed_from: float | None
+    made_at: float
+    post: str | None = None
+    whole: bool = True
+
+
+@dataclass(slots=True)
+class Post:
+    """One upload as it came in; `content` grows, `ended` when the client has gone."""
+
+    boundary: str
+    folder: str
+    name: str
+    size: int
+    plan: Plan
+    content: bytes = b""
+    closed: bool = False
+    stored: bool = False
+
+
+@dataclass(slots=True)
+class Habits:
+    """How this installation is, whatever is asked of it."""
+
+    gives_md5: bool = True
+    refuses_copies: bool = False
+    reads_latin: bool = True
+    processing: float = 0.0
+    index_lag: float = 0.0
+    index_call: str = "adds"
+    pages: bool = False
