@@ -133,7 +133,7 @@ class Simulation:
         assert connection is not None
         # What is simulated is the death of the process, not of the machine's disk.
         connection.execute("PRAGMA synchronous=OFF")
-        ledger.store._writer = Writer(connection, self._commit)  # type: ignore[assignment]
+        ledger.store._commits._conn = Writer(connection, self._commit)  # type: ignore[assignment, union-attr]
         site = build(self.config, ledger, self.client, self.clock, random.Random(ledger.start_no))
         site.sender.patience = 30.0 if self.variant.one_shot else float("inf")
         prepare = site.sender._preparer.prepare

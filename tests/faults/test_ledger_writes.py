@@ -3,6 +3,7 @@
 The run goes through first contact, uploads, a lost answer and its look-ups, a cut, a rename, a change and reading back.
 """
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,9 @@ def simulate(tmp_path_factory):
     """Run the script with a commit that fails; gives the number of commits before the end of the script."""
 
     def run(commit: int, how: str, *, one_shot: bool) -> int:
-        folder = Path(in_memory() or tmp_path_factory.getbasetemp()) / f"assetsync-writes-{id(run)}-{commit}-{how}"
+        # Another for each run, also beside other workers of the tests.
+        made = tempfile.mkdtemp(prefix="assetsync-writes-", dir=in_memory() or tmp_path_factory.getbasetemp())
+        folder = Path(made) / "site"
         with simulated_bodies():
             simulation = Simulation(folder, Variant(one_shot=one_shot))
             simulation.bad_commit = (commit, how)
@@ -49,6 +52,7 @@ def simulate(tmp_path_factory):
                     judge(simulation)
             finally:
                 simulation.close()
+                folder.parent.rmdir()
         return commits
 
     return run
