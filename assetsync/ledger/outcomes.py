@@ -5,8 +5,8 @@ import sqlite3
 
 from assetsync.core.states import Event
 from assetsync.ledger.commits import Pending
+from assetsync.ledger.holds import release_folder
 from assetsync.ledger.hours import count_upload
-from assetsync.ledger.queue import release_folder
 from assetsync.ledger.rows import apply, reopen
 from assetsync.ledger.store import Store
 from assetsync.model import Outcome, Sent, State

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from assetsync.core.states import Event
+from assetsync.ledger.holds import release_folder
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, read_file
 from assetsync.ledger.store import Store
 from assetsync.model import FileStat, Outcome, State
@@ -328,23 +329,6 @@ class Queue:
                 release_folder(conn, folder["destfolderid"], now)
 
         self._store.write(work)
-
-
-def release_folder(conn: sqlite3.Connection, destfolderid: str, now: float) -> None:
-    """Let a folder be sent to again that was held, or took a file again, with the files that its trouble blocked."""
-    sql = "SELECT hold_reason FROM folders WHERE destfolderid = ? AND hold_until IS NOT NULL"
-    held = conn.execute(sql, (destfolderid,)).fetchone()
-    if held is None:
-        return
-    blocked = conn.execute(
-        "SELECT id FROM files WHERE state = 'blocked' AND reason = ? AND destfolderid = ?", (held[0], destfolderid)
-    ).fetchall()
-    for row in blocked:
-        apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
-    conn.execute(
-        "UPDATE folders SET hold_reason = NULL, hold_detail = NULL, hold_until = NULL WHERE destfolderid = ?",
-        (destfolderid,),
-    )
 
 
 def _is_queued(conn: sqlite3.Connection, file_id: int) -> bool:
