@@ -156,8 +156,8 @@ class Queue:
 
     def is_size_sighted(self, destfolderid: str, size: int) -> bool:
         """Whether an asset of this size was seen in the folder that no row owned then."""
-        sql = "SELECT 1 FROM sightings WHERE folder_id = ? AND size = ? LIMIT 1"
-        return bool(self._store.rows(sql, destfolderid, size))
+        found = self._store.rows("SELECT 1 FROM sightings WHERE folder_id = ? AND size = ? LIMIT 1", destfolderid, size)
+        return bool(found)
 
     def sighted(self, row: FileRow, md5: str) -> str | None:
         """Give the id of an asset of the same MD5 in the folder that no row owns."""
@@ -339,8 +339,7 @@ def _is_queued(conn: sqlite3.Connection, file_id: int) -> bool:
 def _attempts_of_queued(conn: sqlite3.Connection, file_id: int) -> int | None:
     """Give how often a row that is still to be sent was tried, None for one that is not."""
     sql = "SELECT attempts FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
-    found = conn.execute(sql, (file_id,)).fetchone()
-    return None if found is None else int(found[0])
+    return next((int(row[0]) for row in conn.execute(sql, (file_id,)).fetchall()), None)
 
 
 def _rests(row: FileRow) -> bool:
