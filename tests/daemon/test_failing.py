@@ -15,7 +15,7 @@ module.{cls}.{method} = broken
 @pytest.mark.parametrize(
     ("module", "cls", "method"),
     [
-        pytest.param("flow.send", "Sender", "step", id="sending"),
+        pytest.param("flow.send", "Sender", "run", id="sending"),
         pytest.param("flow.hints", "Looker", "step", id="looking", marks=LONG),
         pytest.param("flow.verify", "Verifier", "step", id="reading back", marks=LONG),
         pytest.param("ledger.doubts", "Doubts", "next_look", id="tending"),

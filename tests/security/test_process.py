@@ -23,13 +23,13 @@ import sys
 import assetsync.flow.send
 from assetsync.cli import main
 
-def step(self):
+def run(self, *given):
     try:
         raise ValueError("first " + {key!r})
     except ValueError as error:
         raise RuntimeError("then " + {key!r}, {key!r}.encode()) from error
 
-assetsync.flow.send.Sender.step = step
+assetsync.flow.send.Sender.run = run
 sys.exit(main())
 """
 
