@@ -157,7 +157,7 @@ def _write(found: Iterator[Asset], *, as_json: bool, as_csv: bool) -> None:
         _write_csv(found)
     elif as_json:
         for asset in found:
-            write_json(asset.columns)
+            write_json(dict(asset.columns))
     else:
         _write_table(found)
 

@@ -213,7 +213,7 @@ class Intake:
             result.bytes_to_send += stat.size if self._dry_run else 0
             return
         self.settling.forget(seen.path)
-        result.to_send += 1
+        result.to_send += stat.size > 0
         result.bytes_to_send += stat.size
         result.new_versions += change in (Change.NEW, Change.CHANGED)
         name = sent_name(seen.path.rpartition(b"/")[2]).casefold()
@@ -243,5 +243,10 @@ class Intake:
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, []
-        if batch and not self._dry_run:
-            self._ledger.intake.enqueue(batch, self._clock.now())
+        if not batch or self._dry_run:
+            return
+        self._ledger.intake.enqueue(batch, self._clock.now())
+        for version in batch:
+            if version.hold is not None:
+                reason, detail = version.hold
+                log.warning("blocked", path=printable(version.path), reason=reason, detail=detail)

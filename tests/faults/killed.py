@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 
+from assetsync.flow.send import Sender
 from assetsync.ledger import schema
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.outcomes import Outcomes
@@ -103,8 +104,9 @@ POINTS: dict[str, Callable[[Killer], None]] = {
     "in_the_body": in_the_body,
     "after_the_last_byte": after_the_last_byte,
     "after_the_answer": after(HttpService, "upload"),
-    "before_the_result": before(Outcomes, "accepted"),
-    "after_the_result": after(Outcomes, "accepted"),
+    "before_the_result": before(Outcomes, "submit_accepted"),
+    "before_the_result_commits": after(Outcomes, "submit_accepted"),
+    "after_the_result": before(Sender, "_accepted"),
     "before_a_doubt_ends": before(Doubts, "decide"),
     "after_a_doubt_ended": after(Doubts, "decide"),
 }

@@ -293,7 +293,7 @@ def test_what_cannot_be_seen_is_not_counted_as_missing_and_takes_no_place_from_w
         yield from ()
 
     world.site.intake._most_missing = 1
-    result = world.site.intake.scan(entries(), report)
+    result = world.site.intake.scan(lambda _notes: entries(), report)
     assert ([missing.path for missing in result.missing], result.missing_count) == ([b"b/1"], 1)
     shutil.rmtree(world.root / "b")
     assert world.site.intake.decide_missing(result) == 1
