@@ -17,6 +17,7 @@ from assetsync.core.naming import is_others, may_be
 from assetsync.errors import BadAnswer, ServiceError, TreeError
 from assetsync.flow.edges import Edges
 from assetsync.ledger.doubts import OpenDoubt, Rival
+from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset, FileStat, SearchRequest
 from assetsync.service.multipart import closing
 from assetsync.service.paging import every
@@ -202,7 +203,7 @@ class Resolver:
                     owned=assetid in owned,
                     # Only what a look-up showed that ended before the attempt began was there before it.
                     before=seen_to < attempt.id or assetid in explained,
-                    claimed=any(_claims(rival, asset, seen_to, attempt.sent_name) for rival in rivals),
+                    claimed=any(_claims(rival, asset, seen_to, attempt) for rival in rivals),
                     named=may_be(attempt.sent_name, asset.filename),
                     prefix=one.prefixes.get(asset.size or 0),
                 )
@@ -251,12 +252,12 @@ class Resolver:
                 bound.error("blocked", detail=verdict.reason)
 
 
-def _claims(rival: Rival, asset: Asset, seen_to: int, sent_name: str) -> bool:
+def _claims(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
     """Whether an asset may be what another open attempt made, so that it is not ours to take yet."""
-    if is_others(sent_name, rival.sent_name, asset.filename):
-        return True
     # An attempt that began after the asset was first seen cannot have made it.
-    in_flight = rival.in_flight and rival.attempt_id <= seen_to
-    same_size = rival.size == asset.size
-    may_be_equal = rival.md5 is None or asset.md5 is None or rival.md5 == asset.md5
-    return in_flight and same_size and may_be_equal
+    may_have = rival.attempt_id <= seen_to and rival.size == asset.size
+    may_have = may_have and (rival.md5 is None or asset.md5 is None or rival.md5 == asset.md5)
+    if rival.folder_id != attempt.destfolderid:
+        # We have sent nothing there: what is in doubt there comes first.
+        return may_have and rival.folder_id == asset.folder_id and not rival.refused
+    return is_others(attempt.sent_name, rival.sent_name, asset.filename) or (may_have and rival.in_flight)

@@ -22,13 +22,15 @@ class OpenDoubt:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another open attempt into the same folder, which may be what made an asset."""
+    """Another open attempt, which may be what made an asset in its folder; one that was refused made none."""
 
     attempt_id: int
+    folder_id: str
     sent_name: str
     size: int
     md5: str | None
     in_flight: bool
+    refused: bool
 
 
 class Doubts:
@@ -73,14 +75,13 @@ class Doubts:
         return None if row[0] is None else float(row[0])
 
     def rivals(self, attempt: AttemptRow) -> list[Rival]:
-        """Give the other open attempts into the folder of this one."""
+        """Give the other open attempts, into whatever folder: what was refused as a copy is looked for in all."""
         rows = self._store.rows(
-            "SELECT id, sent_name, size, md5, ended_at IS NULL FROM attempts"
-            " WHERE destfolderid = ? AND id <> ? AND closed_at IS NULL",
-            attempt.destfolderid,
+            "SELECT id, destfolderid, sent_name, size, md5, ended_at IS NULL, is_duplicate FROM attempts"
+            " WHERE id <> ? AND closed_at IS NULL",
             attempt.id,
         )
-        return [Rival(row[0], row[1], row[2], row[3], bool(row[4])) for row in rows]
+        return [Rival(row[0], row[1], row[2], row[3], row[4], bool(row[5]), bool(row[6])) for row in rows]
 
     def owned(self, assetids: Collection[str]) -> set[str]:
         """Tell which of the ids belong to live rows."""

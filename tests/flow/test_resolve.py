@@ -248,6 +248,19 @@ def test_a_refused_copy_is_not_taken_for_what_its_path_was_before_though_name_an
     assert (row.state, row.reason, row.assetid) == (BLOCKED, "refused_as_duplicate", None)
 
 
+def test_a_refused_copy_is_not_taken_for_what_an_upload_in_doubt_left_in_another_folder(make_world):
+    folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F1"}]
+    world = make_world(folders=[*folders, {"path": "c", "destfolderid": "F2"}])
+    world.service.gives_md5 = False
+    lose(world, "lost_after", content=b"other", path="c/x.txt")
+    lose(world, "duplicate", content=b"bytes", path="b/x.txt")
+    world.live(600)
+    assert world.states()["c/x.txt"] == State.VERIFIED
+    assert world.row("c/x.txt").assetid in {asset.id for asset in world.service.assets.values()}
+    assert (world.row("b/x.txt").state, world.row("b/x.txt").assetid) == (BLOCKED, None)
+    assert len(world.service.posts) == 2
+
+
 def test_a_refused_copy_that_no_look_up_shows_is_blocked_and_never_queued(world):
     lose(world, "duplicate")
     world.live(120)

@@ -204,9 +204,11 @@ def test_a_look_far_in_the_future_was_set_by_another_clock_and_is_due(book, doub
     assert len(book.ledger.doubts.due(NOW)) == 1
 
 
-def test_rivals_are_the_other_open_attempts_into_the_folder(book, doubt):
+def test_rivals_are_the_other_open_attempts_with_their_folders(book, doubt):
     flying = book.begin(book.queue(b"b", size=20), md5=M2)
-    book.begin(book.queue(b"c", folder="G"))
+    elsewhere = book.begin(book.queue(b"c", folder="G"))
     book.accept(book.queue(b"d"), "D")
-    found = [(r.attempt_id, r.sent_name, r.size, r.md5, r.in_flight) for r in book.ledger.doubts.rivals(doubt.attempt)]
-    assert found == [(flying, "b", 20, M2, True)]
+    one, other = book.ledger.doubts.rivals(doubt.attempt)
+    assert (one.attempt_id, one.sent_name, one.size, one.md5, one.in_flight) == (flying, "b", 20, M2, True)
+    assert (one.folder_id, one.refused) == (doubt.attempt.destfolderid, False)
+    assert (other.attempt_id, other.folder_id) == (elsewhere, "G")
