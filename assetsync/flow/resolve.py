@@ -257,7 +257,11 @@ def _claims(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow) -> bo
     # An attempt that began after the asset was first seen cannot have made it.
     may_have = rival.attempt_id <= seen_to and rival.size == asset.size
     may_have = may_have and (rival.md5 is None or asset.md5 is None or rival.md5 == asset.md5)
-    if rival.folder_id != attempt.destfolderid:
-        # We have sent nothing there: what is in doubt there comes first.
-        return may_have and rival.folder_id == asset.folder_id and not rival.refused
-    return is_others(attempt.sent_name, rival.sent_name, asset.filename) or (may_have and rival.in_flight)
+    if rival.folder_id != attempt.destfolderid or asset.size != attempt.size:
+        # What another upload may have made whole is neither our copy nor what a cut left of ours.
+        whole = may_have and rival.folder_id == asset.folder_id and not rival.refused
+    else:
+        # Of two that sent the same, whoever looks first may take it, once nobody waits for an answer.
+        whole = may_have and rival.in_flight
+    same_folder = rival.folder_id == attempt.destfolderid
+    return whole or (same_folder and is_others(attempt.sent_name, rival.sent_name, asset.filename))

@@ -103,6 +103,25 @@ def test_an_upload_that_was_cut_is_found_by_its_bytes_listed_and_sent_again(worl
     assert [(o.assetid, o.why, o.path) for o in world.orphans()] == [(damaged, "damaged", b"a.jpg")]
 
 
+def test_the_whole_asset_of_another_upload_in_doubt_is_no_cut_of_one_that_begins_alike(world, clock):
+    lose(world, "lost_after", content=b"bytes", path="月.txt")
+    (stored,) = world.service.assets.values()
+    # It comes back under a name that may be either's.
+    stored.name = "?.txt"
+    world.restart()
+    lose(world, "lost_after", content=b"bytes and more", path="日.txt")
+    (other,) = set(world.service.assets) - {stored.id}
+    hidden = world.service.assets.pop(other)
+    later = clock.now() + 30
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET look_at = ? WHERE id = 1", (later,)))
+    world.live(10)
+    assert (len(world.service.posts), whys(world)) == (2, [])
+    world.service.assets[other] = hidden
+    world.live(120)
+    assert set(world.states().values()) == {VERIFIED}
+    assert (len(world.service.posts), whys(world)) == (2, [])
+
+
 def test_a_cut_that_left_the_whole_file_is_no_damage(world):
     lose(world, ("cut", len(SMALL)), content=SMALL)
     world.live(60)
