@@ -34,12 +34,8 @@ class Mappings:
             position = self._at.get(directory)
         return position
 
-    def leads_to_mapping(self, directory: bytes) -> bool:
-        """Tell whether a mapped folder lies below, so that a scan must go down even where nothing is mapped here."""
-        return directory in self._above
-
     def has_at_or_below(self, directory: bytes) -> bool:
-        """Tell whether a folder is mapped itself or leads to one that is."""
+        """Tell whether a folder is mapped itself or leads to one that is: then a scan must look there."""
         return directory in self._at or directory in self._above
 
 

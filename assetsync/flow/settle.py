@@ -4,7 +4,6 @@ In memory, and so with a limit; what does not fit is found by the next scan. The
 """
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from assetsync.core.decide import still_same
@@ -16,7 +15,6 @@ class _Look:
     stat: FileStat
     mapping: int
     at: float
-    first: float
 
 
 class Settling:
@@ -46,7 +44,7 @@ class Settling:
                 self.overflowed = True
                 return False
             self._looks.pop(path, None)
-            self._looks[path] = _Look(stat, mapping, now, earlier.first if earlier else now)
+            self._looks[path] = _Look(stat, mapping, now)
             return False
 
     def forget(self, path: bytes) -> None:
@@ -69,9 +67,3 @@ class Settling:
         with self._lock:
             first = next(iter(self._looks.values()), None)
         return None if first is None else first.at + self._settle
-
-    def waiting_since(self, before: float) -> Iterator[bytes]:
-        """Give the paths that were first seen before then and have not settled."""
-        with self._lock:
-            known = list(self._looks.items())
-        return (path for path, look in known if look.first <= before)

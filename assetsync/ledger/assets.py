@@ -36,11 +36,6 @@ class Assets:
         )
         return [file_row(row) for row in rows]
 
-    def next_verify(self) -> float | None:
-        """Give when the next reading back is due."""
-        row = self._store.rows("SELECT MIN(due_at) FROM files WHERE state = 'stored'")[0]
-        return None if row[0] is None else float(row[0])
-
     def to_index(self, now: float, uploaded_before: float, asked_before: float, limit: int = 500) -> list[FileRow]:
         """Give assets that are seen in the database but not findable, long enough after upload and last request.
 

@@ -58,15 +58,6 @@ def mount_of(path: bytes, table: list[Mount]) -> Mount | None:
     return best
 
 
-def filesystem_type(path: bytes) -> str:
-    """Name the type of the file system that `path` lies on, "" when the table does not say.
-
-    Links in the path are followed. Raises OSError when the table cannot be read.
-    """
-    mount = mount_of(os.path.realpath(path), _table())
-    return mount.kind if mount else ""
-
-
 def is_network_filesystem(path: bytes) -> bool:
     """Tell whether others can write to the file system under `path` without this kernel seeing it; raises OSError."""
     mount = mount_of(os.path.realpath(path), _table())

@@ -34,10 +34,10 @@ def test_what_no_entry_covers_is_unmapped(directory):
 
 @pytest.mark.parametrize(
     ("directory", "leads"),
-    [(b"", True), (b"a", True), (b"a/b", True), (b"a/b/c", False), (b"a/x", False), (b"b", False)],
+    [(b"", True), (b"a", True), (b"a/b", True), (b"a/b/c", True), (b"a/x", False), (b"b", False)],
 )
 def test_a_scan_goes_down_to_where_a_mapping_lies(directory, leads):
-    assert Mappings([Mapping(b"a/b/c", "1")]).leads_to_mapping(directory) is leads
+    assert Mappings([Mapping(b"a/b/c", "1")]).has_at_or_below(directory) is leads
 
 
 PARTIAL_AND_SYSTEM = [

@@ -68,7 +68,8 @@ def _pause(simulation: "Simulation") -> float:
     now = clock.now()
     if site.gate.pause is not None:
         return max(0.1, site.gate.pause.next_probe - clock.steady())
-    dues = [ledger.queue.next_due(), ledger.doubts.next_look(), ledger.assets.next_verify(), site.indexer.next_due()]
+    (verify_due,) = ledger.store.rows("SELECT MIN(due_at) FROM files WHERE state = 'stored'")[0]
+    dues = [ledger.queue.next_due(), ledger.doubts.next_look(), verify_due, site.indexer.next_due()]
     waits = [due - now for due in dues if due is not None]
     settled = site.settling.next_due()
     if settled is not None:

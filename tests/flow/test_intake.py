@@ -182,7 +182,6 @@ def test_more_unsettled_files_than_are_kept_in_mind_are_said_to_be_too_many():
     assert (len(settling), settling.overflowed) == (2, True)
     assert [path for path, _ in settling.due(6.0)] == [b"a", b"b"]
     assert settling.next_due() == 6.0
-    assert list(settling.waiting_since(1.0)) == [b"a", b"b"]
 
 
 def test_a_hint_looks_at_one_path_and_the_next_scan_agrees(world):

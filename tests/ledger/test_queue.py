@@ -288,7 +288,6 @@ def test_a_folder_is_listed_before_the_first_post_unless_it_was_or_holds_what_wa
         lambda ledger: ledger.doubts.due(NOW),
         lambda ledger: ledger.doubts.next_look(),
         lambda ledger: ledger.assets.to_verify(NOW),
-        lambda ledger: ledger.assets.next_verify(),
         lambda ledger: ledger.assets.to_index(NOW, NOW, NOW),
         lambda ledger: ledger.assets.next_index(),
         lambda ledger: ledger.outcomes.recover(NOW),
