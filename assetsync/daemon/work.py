@@ -99,6 +99,10 @@ class Work:
             self._bell.ring()
         if self._hints.overflowed():
             self.want_scan("more happened at once than is kept in memory")
+        if self._site.settling.overflowed:
+            # Only a scan meets the rest; at once, it would find no more room than there was.
+            soon = self._clock.steady() + max(_POLL, self._site.config.watch.settle)
+            self._next_scan = min(self._next_scan, soon)
         return 0.0
 
     def scan(self) -> float:
@@ -108,6 +112,7 @@ class Work:
             self._scan_bell.wait(heard, min(self._idle, max(0.0, self._next_scan - self._clock.steady())))
             return 0.0
         self._scan_wanted.clear()
+        self._site.settling.overflowed = False
         self._next_scan = self._clock.steady() + (_POLL if self.watching.polling else float("inf"))
         try:
             self._scan()

@@ -1,6 +1,7 @@
 """Files that were seen while they may still have been written: kept in mind until two looks agree.
 
-In memory, and so with a limit; what does not fit is found by the next scan. The scan and the hints share it.
+In memory, and so with a limit; what does not fit is found by the next scan, which the daemon then does not put off for
+long. The scan and the hints share it.
 """
 
 import threading
