@@ -6,6 +6,7 @@ no way to a connection's writes.
 """
 
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -41,6 +42,7 @@ class Stream(httpcore.NetworkStream):
         self._held = b""
         self._sending = False
         self._head_until: float | None = None
+        self._spent = False
         born(self)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -75,6 +77,10 @@ class Stream(httpcore.NetworkStream):
         """Say that what comes now is the answer's body, which may take its time."""
         self._head_until = None
 
+    def spend(self) -> None:
+        """Say that no other request may use the connection."""
+        self._spent = True
+
     def close(self) -> None:
         """Close the connection."""
         self._under.close()
@@ -90,7 +96,9 @@ class Stream(httpcore.NetworkStream):
         return Stream(self._under.start_tls(ssl_context, server_hostname, timeout), self._patience, self._born)
 
     def get_extra_info(self, info: str) -> Any:
-        """Tell what the stream under it knows."""
+        """Tell what the stream under it knows; one that is spent looks to the pool like one that the server closed."""
+        if info == "is_readable" and self._spent:
+            return True
         return self._under.get_extra_info(info)
 
 
@@ -109,10 +117,10 @@ class _Backend(httpcore.SyncBackend):
 class Transport(httpx.BaseTransport):
     """A pool of connections as httpx takes it; no environment, no redirects, no cookies. Safe to share."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
-        """Open no connection yet. Raises ConfigError for settings that cannot work."""
+    def __init__(self, settings: ServiceSettings, context: ssl.SSLContext | None = None) -> None:
+        """Open no connection yet; `context` stands for the one of the settings. Raises ConfigError for bad settings."""
         self._backend = _Backend(settings.read_timeout)
-        self._pool = _pool(settings, self._backend)
+        self._pool = _pool(settings, self._backend, context or tls_context(settings))
         self._closed = False
         timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout)
         self.extensions: dict[str, Any] = {"timeout": timeout.as_dict()}
@@ -138,9 +146,10 @@ class Transport(httpx.BaseTransport):
             found = self._pool.handle_request(sent)
         connection = found.extensions.get("network_stream")
         # Another one stands there when an answer claims to have changed the protocol.
-        if isinstance(connection, Stream):
-            connection.head_came()
-        stream = _Answer(cast("Iterable[bytes]", found.stream), found.close)
+        known = connection if isinstance(connection, Stream) else None
+        if known is not None:
+            known.head_came()
+        stream = _Answer(cast("Iterable[bytes]", found.stream), found.close, known)
         return httpx.Response(found.status, headers=found.headers, stream=stream)
 
     def close(self) -> None:
@@ -154,20 +163,34 @@ class Transport(httpx.BaseTransport):
 class _Answer(httpx.SyncByteStream):
     """The body of an answer on its way in."""
 
-    def __init__(self, pieces: Iterable[bytes], close: Callable[[], None]) -> None:
+    def __init__(self, pieces: Iterable[bytes], close: Callable[[], None], connection: Stream | None) -> None:
         self._pieces = pieces
         self._close = close
+        self._connection = connection
 
     def __iter__(self) -> Iterator[bytes]:
         with _as_httpx():
             yield from self._pieces
 
     def close(self) -> None:
+        # Before the pool has it back: another thread may take it at once.
+        if self._connection is not None and _has_more(self._pieces):
+            self._connection.spend()
         self._close()
 
 
-def _pool(settings: ServiceSettings, backend: _Backend) -> httpcore.ConnectionPool:
-    context = tls_context(settings)
+def _has_more(pieces: object) -> bool:
+    """Whether bytes came behind the end of an answer, or it cannot be told.
+
+    The engine would read them as the answer to the next request, and one file would get the id of another.
+    """
+    # The engine shows only by its own parts what is left in its parser.
+    for part in ("_stream", "_connection", "_h11_state", "trailing_data"):
+        pieces = getattr(pieces, part, None)
+    return not isinstance(pieces, tuple) or bool(pieces[0])
+
+
+def _pool(settings: ServiceSettings, backend: _Backend, context: ssl.SSLContext) -> httpcore.ConnectionPool:
     connections = settings.connections + SPARE_CONNECTIONS
     shared: dict[str, Any] = {
         "ssl_context": context,

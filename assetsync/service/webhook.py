@@ -1,28 +1,36 @@
 """A message posted to an address of the administrator's: `notify.webhook`.
 
 TLS is verified, redirects are not followed, and of the answer only the status counts. The address itself may be the
-secret, so no error names more of it than host and port.
+secret, so no error names more of it than host and port. A receiver that never gets to the end of its answer's head is
+given up: messages wait behind this one.
 """
 
 import ssl
 from contextlib import suppress
 
 import httpx
+from pydantic import SecretStr
 
 from assetsync import __version__
 from assetsync.errors import BadAnswer, ConfigError
+from assetsync.service.connection import Transport
 from assetsync.service.failures import TRANSPORT_ERRORS, unreachable
-from assetsync.service.settings import checked_url
+from assetsync.service.settings import ServiceSettings, checked_url
 
-_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+_PATIENCE = 30.0
 _OK = range(200, 300)
 
 
 class Webhook:
     """Posts JSON to one address; a connection a message, as hours lie between them."""
 
-    def __init__(self, url: str, *, ca_file: str | None = None, proxy: str | None = None) -> None:
-        """Open no connection. `ca_file` is trusted beside the system's authorities. Raises ConfigError."""
+    def __init__(
+        self, url: str, *, ca_file: str | None = None, proxy: str | None = None, patience: float = _PATIENCE
+    ) -> None:
+        """Open no connection. `ca_file` is trusted beside the system's authorities. Raises ConfigError.
+
+        `patience` is the longest silence of the receiver, and the longest time for the head of its answer, in seconds.
+        """
         self._url = httpx.URL(checked_url("notify.webhook", url))
         context = ssl.create_default_context()
         if ca_file is not None:
@@ -34,16 +42,15 @@ class Webhook:
                 )
                 raise ConfigError("service.ca_file", [problem]) from exc
         self._context = context
-        self._proxy = None if proxy is None else httpx.URL(checked_url("service.proxy", proxy))
+        if proxy is not None:
+            checked_url("service.proxy", proxy)
+        self._settings = ServiceSettings(url, url, SecretStr(""), proxy=proxy, read_timeout=patience, connections=1)
 
     def post(self, body: bytes) -> int:
         """Post one message of JSON; gives the status of an answer that takes it.
 
         Raises ServiceUnreachable, and BadAnswer for any status but 2xx.
         """
-        proxy = None
-        if self._proxy is not None:
-            proxy = httpx.Proxy(self._proxy, ssl_context=self._context if self._proxy.scheme == "https" else None)
         headers = {
             "Host": self._url.netloc.decode("ascii"),
             "Content-Type": "application/json; charset=utf-8",
@@ -53,15 +60,15 @@ class Webhook:
         }
         if self._url.userinfo:
             headers["Authorization"] = _basic(self._url)
-        request = httpx.Request(
-            "POST",
-            self._url,
-            headers=headers,
-            stream=httpx.ByteStream(body),
-            extensions={"timeout": _TIMEOUT.as_dict()},
-        )
         try:
-            with httpx.HTTPTransport(verify=self._context, trust_env=False, http2=False, proxy=proxy) as transport:
+            with Transport(self._settings, self._context) as transport:
+                request = httpx.Request(
+                    "POST",
+                    self._url,
+                    headers=headers,
+                    stream=httpx.ByteStream(body),
+                    extensions=transport.extensions,
+                )
                 response = transport.handle_request(request)
                 with suppress(*TRANSPORT_ERRORS):
                     response.close()

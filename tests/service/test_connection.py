@@ -82,3 +82,35 @@ def test_an_answer_that_claims_another_protocol_is_none(serve, connect, make_bod
     assert client.upload(make_request(), make_body(b"x")).outcome.answer is Answer.DOUBT
     with pytest.raises(ServiceError), client.search(SearchRequest("x")):
         pass
+
+
+def kept(assetid):
+    """Give an answer to an upload after which the connection stays open."""
+    body = SUCCESS.replace(b"A1", assetid)
+    return b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+def test_what_comes_behind_an_answer_is_the_answer_to_no_other_request(
+    serve, connect, make_body, make_request, wire_tools
+):
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(kept(b"A1") + kept(b"SMUGGLED"))
+        conn.recv(1)
+
+    client = connect(serve(script).port)
+    ids = [client.upload(make_request(), make_body(b"x")).outcome.assetid for _ in range(2)]
+    assert ids == ["A1", "A1"]
+
+
+def test_a_connection_whose_answer_ended_where_it_should_is_used_again(
+    serve, connect, make_body, make_request, wire_tools
+):
+    def script(conn):
+        for assetid in (b"A1", b"A2"):
+            wire_tools.request(conn)
+            conn.sendall(kept(assetid))
+
+    client = connect(serve(script).port)
+    ids = [client.upload(make_request(), make_body(b"x")).outcome.assetid for _ in range(2)]
+    assert ids == ["A1", "A2"]

@@ -111,6 +111,27 @@ def test_the_answers_body_is_not_read(serve):
     assert Webhook(f"http://127.0.0.1:{server.port}/").post(BODY) == 200
 
 
+def test_a_receiver_whose_answer_never_comes_to_its_head_is_given_up():
+    gone = threading.Event()
+
+    def answer(listener):
+        conn, _ = listener.accept()
+        with conn:
+            try:
+                while not gone.wait(0.05):
+                    conn.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            except OSError:
+                gone.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,), daemon=True)
+        thread.start()
+        with pytest.raises(ServiceUnreachable, match="did not answer in time"):
+            Webhook(f"http://127.0.0.1:{listener.getsockname()[1]}/", patience=0.5).post(BODY)
+        assert gone.wait(10), "the connection was closed"
+        thread.join(10)
+
+
 def test_a_proxy_is_used_where_one_is_configured(serve, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     proxy = serve()
