@@ -189,7 +189,7 @@ class Reconciler:
 
     def _sent_everything(self) -> bool:
         """Go over from sending to reading back; gives whether there is still something to send: no."""
-        self._ledger.set_fact("queue_was_empty", "1")
+        self._site.brakes.queue_is_empty()
         counts = self._counts(fresh=True)
         self._progress.phase("verify", counts.of(*State) - counts.of(State.BLOCKED))
         return False

@@ -37,6 +37,7 @@ from assetsync.flow.verify import Verifier
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock, Meter, SearchRequest, Seen, Service
 from assetsync.service.client import HttpService, ServiceSettings
+from assetsync.status.standing import last_run
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import is_network_filesystem, network_mounts
 from assetsync.tree.quiet import Notes
@@ -107,17 +108,17 @@ class Site:
         self.brakes.check_new(result)
         if report.finished and self.brakes.allows_vanished(result):
             self.intake.decide_missing(result)
-        self._ran("rescan", "last_scan", began, complete=report.complete, unreadable=report.unreadable_count)
+        self._ran("rescan", began, complete=report.complete, unreadable=report.unreadable_count)
         return result
 
     def ran(self, job: str, began: float) -> None:
         """Write down that regular work which `began` then (steady seconds) came to its end: index, verify or audit."""
-        self._ran(job, f"last_{job}", began)
+        self._ran(job, began)
 
-    def _ran(self, job: str, fact: str, began: float, **found: object) -> None:
+    def _ran(self, job: str, began: float, **found: object) -> None:
         seconds = self.edges.clock.steady() - began
         said = {"at": self.edges.clock.now(), "seconds": round(seconds, 3), **found}
-        self.edges.ledger.set_fact(fact, json.dumps(said))
+        self.edges.ledger.set_fact(last_run(job), json.dumps(said))
         self.edges.meter.ran(job, seconds)
 
     def probe(self) -> bool:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.errors import LedgerError, RootMissing
-from assetsync.flow.index import STOPPED
+from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import open_ledger
 from assetsync.model import State
 from assetsync.reconcile import Reconciler, Report, dry_run
@@ -423,12 +423,12 @@ def test_the_guard_stops_the_calls_to_a_real_service_that_wipes_its_index(make_r
     real = make_real(index_mode="wipes", self_index=False)
     real.world.write("first.txt", b"first")
     assert real.run().in_sync
-    assert real.ledger.reports.fact(STOPPED) is None
+    assert real.ledger.reports.fact(INDEX_STOPPED) is None
     for number in range(3):
         real.world.write(f"{number}.txt", f"{number}".encode())
     report = real.run()
     assert (report.verified, report.in_sync) == (4, True)
-    assert "delete its whole index" in real.ledger.reports.fact(STOPPED)
+    assert "delete its whole index" in real.ledger.reports.fact(INDEX_STOPPED)
 
 
 def test_a_service_that_is_not_there_is_trouble(make_real):

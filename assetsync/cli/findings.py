@@ -83,8 +83,8 @@ def look(path: Path) -> Iterator[Finding]:
         yield from _service(config)
 
 
-def _error(what: str, error: AssetsyncError, level: Level = Level.ERROR, where: Where = Where.HERE) -> Finding:
-    return Finding(what, level, error.message, error.hint or "see the message", where)
+def _error(what: str, error: AssetsyncError, level: Level = Level.ERROR) -> Finding:
+    return Finding(what, level, error.message, error.hint or "see the message")
 
 
 def _mailing(config: SiteConfig) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.work import Work
 from assetsync.site import Site
 from assetsync.status.live import Live
+from assetsync.status.standing import PAUSED
 
 
 class Lookout:
@@ -53,5 +54,5 @@ class Pauses:
             said = json.dumps(
                 {"start": ledger.start_no, "since": since, "reason": pause.reason, "detail": pause.detail}
             )
-        ledger.set_fact("paused", said)
+        ledger.set_fact(PAUSED, said)
         self._noted = found

@@ -168,7 +168,7 @@ class Work:
         while self._site.drift.step() and not self._clock.wait(0):
             pass
         if self._ledger.queue.counts(self._clock.now())[0] == 0:
-            self._ledger.set_fact("queue_was_empty", "1")
+            self._site.brakes.queue_is_empty()
         log.info(
             "scanned",
             files=result.scanned,

@@ -24,6 +24,7 @@ _SAMPLED = 1000
 _HOUR = 3600.0
 _MINUTE = 60.0
 _LAYOUT = "mappings"
+_QUEUE_WAS_EMPTY = "queue_was_empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +141,14 @@ class Brakes:
             fine = False
         return fine
 
+    def queue_is_empty(self) -> None:
+        """Note that a first import has ended: from now on, many new files at once are a matter for a person."""
+        self._ledger.set_fact(_QUEUE_WAS_EMPTY, "1")
+
     def check_new(self, result: ScanResult) -> None:
         """After a scan: more new files than anyone saves in an hour, once the queue had been empty before."""
         count = result.new_versions
-        if count <= self._limits.max_new_files or self._ledger.reports.fact("queue_was_empty") is None:
+        if count <= self._limits.max_new_files or self._ledger.reports.fact(_QUEUE_WAS_EMPTY) is None:
             return
         if not self._allowed("new_files", "site", count):
             detail = f"{count:,} files are new or changed since the last scan: shall they all be sent?"
@@ -153,7 +158,7 @@ class Brakes:
         """Between scans: as `check_new`, for what single looks found new; `new_versions` counts since the start."""
         now = self._clock.steady()
         if not self._had_been_empty:
-            self._had_been_empty = self._ledger.reports.fact("queue_was_empty") is not None
+            self._had_been_empty = self._ledger.reports.fact(_QUEUE_WAS_EMPTY) is not None
             # What a first import brought is no reason.
             self._counted = deque([(now, new_versions)])
         while self._counted and now - self._counted[0][0] > _HOUR:

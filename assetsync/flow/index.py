@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import structlog
 
 from assetsync.flow.edges import Edges
+from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.model import SearchRequest
 from assetsync.service.indexing import BATCH_COUNT, batches
 from assetsync.service.query import ids_query
 
 log = structlog.get_logger()
 
-STOPPED = "index_stopped"
 SUSPECT = "index_suspect"
 _SAMPLE = 5
 _AGAIN_AFTER = 10
@@ -35,7 +35,7 @@ class Indexer:
     @property
     def stopped(self) -> bool:
         """Whether the guard has found that a call made other assets unfindable."""
-        return self._ledger.reports.fact(STOPPED) is not None
+        return self._ledger.reports.fact(INDEX_STOPPED) is not None
 
     def next_due(self) -> float | None:
         """Give the wall-clock time at which an asset has waited long enough to be indexed; None when none will."""
@@ -96,7 +96,7 @@ class Indexer:
                 " this release of the service seems to delete its whole index when it is called, so assetsync calls it"
                 " no more; set `schedule.index: off`, and let the DAM's administrator rebuild the index"
             )
-            self._ledger.set_fact(STOPPED, detail)
+            self._ledger.set_fact(INDEX_STOPPED, detail)
             log.error("indexing stopped", detail=detail)
             return True
         return False

@@ -8,6 +8,9 @@ from assetsync.core.states import Event
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, reopen
 from assetsync.ledger.store import Store
 
+INDEX_STOPPED = "index_stopped"
+"""The fact that says for a person why searchIndex is not called any more."""
+
 
 class Assets:
     """The ledger's side of verifying and indexing."""

@@ -11,6 +11,8 @@ from assetsync.ledger.rows import ATTEMPT_COLUMNS, FILE_COLUMNS, AttemptRow, Fil
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
 
+_AT_ONCE = 500
+
 
 @dataclass(frozen=True, slots=True)
 class OpenDoubt:
@@ -220,8 +222,8 @@ def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _parts(ids: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
-    return (ids[i : i + size] for i in range(0, len(ids), size))
+def _parts(ids: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (ids[i : i + _AT_ONCE] for i in range(0, len(ids), _AT_ONCE))
 
 
 def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict) -> bool:

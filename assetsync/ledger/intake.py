@@ -132,8 +132,9 @@ class Intake:
         """Note what the tree or the configuration says of a file and the service does not; None for nothing."""
         self._store.write(lambda conn: conn.execute("UPDATE files SET drift = ? WHERE id = ?", (what, file_id)))
 
-    def sidecars(self, after: bytes = b"") -> Iterator[tuple[bytes, FileStat]]:
+    def sidecars(self) -> Iterator[tuple[bytes, FileStat]]:
         """Give the known sidecars in byte order."""
+        after = b""
         sql = "SELECT path, size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path > ? ORDER BY path LIMIT ?"
         while True:
             page = self._store.rows(sql, after, _PAGE)

@@ -6,7 +6,7 @@ from assetsync.core.names import printable
 from assetsync.core.notices import KEPT, Kind, Trouble
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.flow.gate import Pause
-from assetsync.flow.index import STOPPED
+from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Clock
 
@@ -70,7 +70,7 @@ class Facts:
         return Trouble(Kind.BRAKE, {str(b.id): printable(b.detail) for b in brakes[:KEPT]}, len(brakes))
 
     def _stopped(self) -> Trouble:
-        detail = self._reports.fact(STOPPED)
+        detail = self._reports.fact(INDEX_STOPPED)
         items = dict(_pairs(detail))
         return Trouble(Kind.INDEX_STOPPED, items, len(items))
 

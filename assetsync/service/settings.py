@@ -70,10 +70,13 @@ def tls_context(settings: ServiceSettings) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=settings.ca_file)
     except (OSError, ValueError) as exc:
-        problem = (
-            f"service.ca_file: {settings.ca_file} cannot be used as a file of certificates ({exc}): name a PEM file"
-        )
-        raise ConfigError("service.ca_file", [problem]) from exc
+        raise unusable_ca_file(settings.ca_file, exc) from exc
+
+
+def unusable_ca_file(ca_file: str, exc: Exception) -> ConfigError:
+    """Give the error that says why the configured authorities cannot be used."""
+    problem = f"service.ca_file: {ca_file} cannot be used as a file of certificates ({exc}): name a PEM file"
+    return ConfigError("service.ca_file", [problem])
 
 
 def retry_after_seconds(header: str | None) -> float | None:

@@ -12,10 +12,10 @@ import httpx
 from pydantic import SecretStr
 
 from assetsync import __version__
-from assetsync.errors import BadAnswer, ConfigError
+from assetsync.errors import BadAnswer
 from assetsync.service.connection import Transport
 from assetsync.service.failures import TRANSPORT_ERRORS, unreachable
-from assetsync.service.settings import ServiceSettings, checked_url
+from assetsync.service.settings import ServiceSettings, checked_url, unusable_ca_file
 
 _PATIENCE = 30.0
 _OK = range(200, 300)
@@ -37,10 +37,7 @@ class Webhook:
             try:
                 context.load_verify_locations(cafile=ca_file)
             except (OSError, ValueError) as exc:
-                problem = (
-                    f"service.ca_file: {ca_file} cannot be used as a file of certificates ({exc}): name a PEM file"
-                )
-                raise ConfigError("service.ca_file", [problem]) from exc
+                raise unusable_ca_file(ca_file, exc) from exc
         self._context = context
         if proxy is not None:
             checked_url("service.proxy", proxy)

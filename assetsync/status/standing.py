@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from assetsync.config import SiteConfig, mappings
+from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.hours import Hour
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Brake, Counts
@@ -20,9 +21,11 @@ from assetsync.model import Mapping, State
 NAMED = 20
 """Of blocked, doubtful and drifted files so many are named."""
 
+PAUSED = "paused"
+"""The fact in which the running process tells of its pause: JSON of start, since, reason and detail."""
+
 JOBS = ("rescan", "index", "verify", "audit")
 _CHART_HOURS = 24
-_PAUSED = "paused"
 
 
 class Level(StrEnum):
@@ -114,6 +117,11 @@ class Standing:
         return Level.IN_SYNC if self.in_sync and self.paused is None else Level.UNDER_WAY
 
 
+def last_run(job: str) -> str:
+    """Name the fact that tells when a kind of regular work last came to its end."""
+    return "last_scan" if job == "rescan" else f"last_{job}"
+
+
 def stand(config: SiteConfig, ledger: Ledger, now: float) -> Standing:
     """Read how the site stands at `now` (seconds since the epoch). Raises LedgerError."""
     reports = ledger.reports
@@ -136,20 +144,20 @@ def stand(config: SiteConfig, ledger: Ledger, now: float) -> Standing:
         hours=tuple(ledger.hours.last(_CHART_HOURS, now)),
         last_scan=_last_scan(ledger),
         last_runs=_last_runs(ledger),
-        index_stopped=reports.fact("index_stopped"),
+        index_stopped=reports.fact(INDEX_STOPPED),
         paused=_paused(ledger) if running else None,
     )
 
 
 def _last_scan(ledger: Ledger) -> LastScan | None:
-    said = _said(ledger, "last_scan")
+    said = _said(ledger, last_run("rescan"))
     return None if said is None else LastScan(float(said["at"]), bool(said["complete"]), int(said["unreadable"]))
 
 
 def _last_runs(ledger: Ledger) -> dict[str, Run]:
     runs = {}
     for job in JOBS:
-        said = _said(ledger, "last_scan" if job == "rescan" else f"last_{job}")
+        said = _said(ledger, last_run(job))
         if said is not None:
             runs[job] = Run(float(said["at"]), said.get("seconds"))
     return runs
@@ -157,7 +165,7 @@ def _last_runs(ledger: Ledger) -> dict[str, Run]:
 
 def _paused(ledger: Ledger) -> Paused | None:
     """Give the pause that the running process wrote down; one of an earlier process is over."""
-    said = _said(ledger, _PAUSED)
+    said = _said(ledger, PAUSED)
     if said is None or str(said["start"]) != ledger.reports.fact("start"):
         return None
     return Paused(float(said["since"]), str(said["reason"]), str(said["detail"]))

@@ -3,7 +3,8 @@
 import pytest
 
 from assetsync.errors import ServiceUnreachable
-from assetsync.flow.index import STOPPED, SUSPECT
+from assetsync.flow.index import SUSPECT
+from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.model import State
 
 
@@ -66,7 +67,7 @@ def test_after_a_call_that_wiped_the_index_there_is_no_other_and_verifying_goes_
     world.live(120)
     assert len(world.service.indexed) == 1
     assert world.site.indexer.stopped
-    assert "schedule.index: off" in world.ledger.reports.fact(STOPPED)
+    assert "schedule.index: off" in world.ledger.reports.fact(INDEX_STOPPED)
     assert set(world.states().values()) == {State.VERIFIED}
     world.write("later", b"later")
     world.scan_and_send()

@@ -4,7 +4,7 @@ import pytest
 
 from assetsync.core.notices import Kind
 from assetsync.errors import LedgerDamaged, LedgerError
-from assetsync.flow.index import STOPPED
+from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.notices.facts import OUTAGE, Facts
 
 
@@ -71,7 +71,7 @@ def test_an_outage_is_one_once_it_has_lasted(world, look):
 
 
 def test_a_stopped_index_is_told_with_its_fix(world, look):
-    world.ledger.set_fact(STOPPED, "set `schedule.index: off`")
+    world.ledger.set_fact(INDEX_STOPPED, "set `schedule.index: off`")
     assert list(look()[Kind.INDEX_STOPPED].items.values()) == ["set `schedule.index: off`"]
 
 
