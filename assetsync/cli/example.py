@@ -1,5 +1,6 @@
 """`assetsync example`: the files that an administrator begins with, from the installed package itself."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -61,8 +62,11 @@ def units(folder: Path, *, force: bool) -> None:
         new = target.with_name(f".{name}.new")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            new.write_text(text.replace(_PROGRAM, str(program)), "utf-8")
-            new.chmod(0o644)
+            # Never through what another put there: the folder may be one that others write to, and this root.
+            new.unlink(missing_ok=True)
+            with new.open("x", encoding="utf-8") as file:
+                file.write(text.replace(_PROGRAM, str(program)))
+                os.fchmod(file.fileno(), 0o644)
             new.replace(target)
         except OSError as error:
             raise UsageError(f"{target} cannot be written: {error.strerror}", hint="run it as root") from error

@@ -40,6 +40,15 @@ def test_units_that_are_there_are_replaced_by_force_alone(tmp_path, capsys):
     assert (tmp_path / UNITS[2]).read_text() != "mine"
 
 
+def test_no_unit_is_written_through_a_link_that_another_put_there(tmp_path):
+    (tmp_path / "theirs").write_text("as it was")
+    (tmp_path / "units").mkdir()
+    (tmp_path / "units" / ".assetsync@.service.new").symlink_to(tmp_path / "theirs")
+    assert run(["example", "units", str(tmp_path / "units")]) == 0
+    assert (tmp_path / "theirs").read_text() == "as it was"
+    assert not (tmp_path / "units" / "assetsync@.service").is_symlink()
+
+
 @pytest.mark.parametrize("where", ["/proc/units", "file/units"])
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, capsys, where):
     monkeypatch.chdir(tmp_path)
