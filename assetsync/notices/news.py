@@ -32,7 +32,8 @@ TOLD = "told"
 EVERY = 2.0
 """Seconds between two looks at what stands."""
 
-_LEAST_SECRET = 6
+# A shorter path is a word (`/assetsync`, `/blocked`) that the page and its JSON need themselves.
+_LEAST_SECRET = 16
 _PATIENCE = 40.0  # longer than a command or an answer may take
 
 Send = Callable[[Notice], None]

@@ -1,0 +1,21 @@
+"""What the ways to the outside keep out of the log and the page."""
+
+import pytest
+
+from assetsync import log
+from assetsync.log import redact
+from assetsync.notices.news import senders
+
+TOKEN = "T024/B0815/xoJ3kq0ZpW7"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "shown"),
+    [(TOKEN, f"target=/{TOKEN}", "target=/[key]"), ("blocked", '{"blocked": 3}', '{"blocked": 3}')],
+)
+def test_a_path_that_is_a_secret_is_hidden_and_one_that_is_a_word_is_not(make_world, monkeypatch, path, text, shown):
+    monkeypatch.setattr(log, "_SECRETS", log._Secrets())
+    address = f"http://127.0.0.1:1/{path}"
+    assert list(senders(make_world(notify={"webhook": address}).config(), {})) == ["webhook"]
+    assert redact(text) == shown
+    assert redact(address) == "[key]"
