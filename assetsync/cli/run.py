@@ -13,8 +13,8 @@ from assetsync.cli.given import CONFIG_HELP
 from assetsync.cli.output import warn
 from assetsync.config import SiteConfig, key_file_warning, load_config, read_api_key
 from assetsync.daemon.daemon import Daemon, Ended
-from assetsync.daemon.notify import Notifier
 from assetsync.daemon.signals import Signals
+from assetsync.daemon.systemd import Notifier
 from assetsync.errors import ConfigError, RootMissing
 from assetsync.log import configure_logging, register_secret
 from assetsync.secrecy import keep_from_dumps

@@ -20,9 +20,9 @@ from assetsync.core.notices import Teller
 from assetsync.daemon.alive import AliveService
 from assetsync.daemon.lookout import Lookout, Pauses
 from assetsync.daemon.loops import Loop, Pulse
-from assetsync.daemon.notify import Notifier
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.signals import RELOAD, STOP, Signals
+from assetsync.daemon.systemd import Notifier
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError
 from assetsync.ledger.ledger import Ledger, open_ledger
