@@ -135,6 +135,7 @@ def _leave_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     """Commands set up logging, hooks and signals for a process of their own."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
+    levels = {name: logging.getLogger(name).level for name in log_module._ONLY_WARNINGS}
     showwarning = warnings.showwarning
     monkeypatch.setattr(log_module, "_SECRETS", log_module._Secrets())
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
@@ -146,6 +147,8 @@ def _leave_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     warnings.showwarning = showwarning
     root.handlers[:] = handlers
     root.setLevel(level)
+    for name, before in levels.items():
+        logging.getLogger(name).setLevel(before)
     structlog.reset_defaults()
 
 

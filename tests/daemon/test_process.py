@@ -117,7 +117,6 @@ def test_an_outage_begins_and_ends_with_one_line_each(make, sandbox):
     running.until_verified(40, 60)
     began = running.events("sending paused", "paused")
     ended = running.events("the service answers again")
-    print(len(began), len(ended))
     assert len(began) == 1
     assert len(ended) == 1
     assert len(sandbox.assets()) == 40
