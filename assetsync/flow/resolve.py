@@ -254,12 +254,15 @@ class Resolver:
 
 def _claims(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
     """Whether an asset may be what another open attempt made, so that it is not ours to take yet."""
+    if rival.refused:
+        # It made nothing, and may wait for a person for ever.
+        return False
     # An attempt that began after the asset was first seen cannot have made it.
     may_have = rival.attempt_id <= seen_to and rival.size == asset.size
     may_have = may_have and (rival.md5 is None or asset.md5 is None or rival.md5 == asset.md5)
     if rival.folder_id != attempt.destfolderid or asset.size != attempt.size:
         # What another upload may have made whole is neither our copy nor what a cut left of ours.
-        whole = may_have and rival.folder_id == asset.folder_id and not rival.refused
+        whole = may_have and rival.folder_id == asset.folder_id
     else:
         # Of two that sent the same, whoever looks first may take it, once nobody waits for an answer.
         whole = may_have and rival.in_flight

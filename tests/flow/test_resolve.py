@@ -267,6 +267,15 @@ def test_a_refused_copy_is_not_taken_for_what_its_path_was_before_though_name_an
     assert (row.state, row.reason, row.assetid) == (BLOCKED, "refused_as_duplicate", None)
 
 
+def test_a_copy_is_taken_over_though_another_refused_one_has_the_assets_name(world):
+    theirs = world.service.put(b"some content", "b.jpg", "F1")
+    world.ledger.contacts.made("F1")
+    lose(world, "duplicate", content=b"of which no look-up shows a copy", path="b.jpg")
+    lose(world, "duplicate", path="a.jpg")
+    world.live(60)
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (VERIFIED, theirs.id)
+
+
 def test_a_refused_copy_is_not_taken_for_what_an_upload_in_doubt_left_in_another_folder(make_world):
     folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F1"}]
     world = make_world(folders=[*folders, {"path": "c", "destfolderid": "F2"}])
