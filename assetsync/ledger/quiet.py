@@ -89,18 +89,19 @@ class QuietFolders:
         usable = self._is_usable(plan, now)
         if self._store.read_only or not self._store.holds_lock:
             return usable
-        self._store.stirred.note()
-        if not usable:
 
-            def work(conn: sqlite3.Connection) -> None:
-                conn.execute("DELETE FROM quiet")
-                conn.executemany(
-                    "INSERT INTO facts (name, value) VALUES (?, ?)"
-                    " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                    [(_PLAN, plan), (_SINCE, str(now))],
-                )
+        def work(conn: sqlite3.Connection) -> None:
+            # In a transaction: what was stirred before is on the disk when the scan reads its first row.
+            self._store.stirred.note()
+            if usable:
+                return
+            conn.execute("DELETE FROM quiet")
+            conn.executemany(
+                "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                [(_PLAN, plan), (_SINCE, str(now))],
+            )
 
-            self._store.write(work)
+        self._store.write(work)
         return True
 
     def end(self) -> None:

@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,27 @@ def test_a_folder_that_is_stirred_while_it_is_scanned_is_not_remembered(world, m
     quiet.record([before[b"a/"], before[b"b/"]], [])
     quiet.end()
     assert [each.folder for each in quiet.recorded()] == [b"", b"b/"]
+
+
+def test_a_scan_begins_when_what_was_stirred_before_can_be_read(world):
+    ledger = quiet_world(world).ledger
+    stirred, begun = threading.Event(), threading.Event()
+
+    def work(conn):
+        conn.execute("UPDATE files SET size = 9 WHERE path = x'612F78'")
+        stirred.set()
+        # Once it has begun in the midst of this, or is waiting for it.
+        begun.wait(0.3)
+
+    writing = threading.Thread(target=ledger.store.write, args=(work,))
+    writing.start()
+    stirred.wait()
+    plan = ledger.reports.fact("quiet_plan")
+    assert ledger.quiet.begin(plan, world.clock.now())
+    sizes = {row.path: row.size for row in ledger.intake.current(b"a/")}
+    begun.set()
+    writing.join()
+    assert sizes[b"a/x"] == 9 or ledger.quiet.was_stirred(b"a/"), "else it would be remembered by rows of before"
 
 
 def test_a_folder_stirred_in_the_very_commit_that_remembers_it_is_struck_out(world):
