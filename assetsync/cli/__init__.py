@@ -4,6 +4,6 @@ One module a command, loaded when it is called, so that a quick command does not
 does is left to the layers below.
 """
 
-from assetsync.cli.entry import main, run
+from assetsync.cli.entry import main
 
-__all__ = ["main", "run"]
+__all__ = ["main"]

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 import assetsync.log as log_module
-from assetsync.cli import run
+from assetsync.cli.entry import run
 from assetsync.sandbox import Sandbox, SandboxSettings
 
 KEY = "a-key-that-no-one-may-see"

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from assetsync import __version__
-from assetsync.cli import run
-from assetsync.cli.entry import exit_code
+from assetsync.cli.entry import exit_code, run
 from assetsync.cli.output import amount, moment
 from assetsync.cli.root import COMMANDS
 from assetsync.errors import (
@@ -67,7 +66,9 @@ def test_a_configuration_that_is_missing_is_exit_2(capsys, tmp_path):
 
 
 def test_the_overview_names_every_command_without_loading_one():
-    code = "import sys; from assetsync.cli import run; run(['--help']); print(sorted(sys.modules), file=sys.stderr)"
+    code = (
+        "import sys; from assetsync.cli.entry import run; run(['--help']); print(sorted(sys.modules), file=sys.stderr)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
     assert not {f"'assetsync.cli.{entry.module}'" for entry in COMMANDS.values()} & set(done.stderr.split(", "))
@@ -89,7 +90,7 @@ def test_every_command_goes_by_the_name_of_the_table(name):
 def test_status_loads_neither_http_nor_rich_nor_a_server(site):
     site.run("reconcile")
     code = (
-        "import sys; from assetsync.cli import run; assert run(sys.argv[1:]) == 0;"
+        "import sys; from assetsync.cli.entry import run; assert run(sys.argv[1:]) == 0;"
         "print([name for name in ('httpx', 'rich', 'starlette', 'uvicorn', 'PIL', 'structlog') if name in sys.modules],"
         " file=sys.stderr)"
     )

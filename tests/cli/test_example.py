@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.cli import run
+from assetsync.cli.entry import run
 from assetsync.config import load_config
 
 ROOT = Path(__file__).parent.parent.parent

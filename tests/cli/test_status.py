@@ -182,7 +182,7 @@ def test_a_quick_look_loads_neither_the_page_nor_what_sends(site):
     site.write("a.jpg")
     site.run("reconcile")
     code = (
-        "import sys; from assetsync.cli import run; assert run(sys.argv[1:]) == 0;"
+        "import sys; from assetsync.cli.entry import run; assert run(sys.argv[1:]) == 0;"
         "print(*({'jinja2', 'prometheus_client', 'httpx', 'rich', 'watchdog', 'http.server'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", code, "status", "--config", str(site.config)]

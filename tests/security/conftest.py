@@ -18,7 +18,7 @@ import pytest
 import structlog
 
 import assetsync.log as log_module
-from assetsync.cli import run
+from assetsync.cli.entry import run
 
 # With everything in it that some encoding escapes.
 KEY = "C4n4ry+K3y/x&y<z%"
