@@ -101,8 +101,10 @@ def _shown(finding: Finding) -> dict[str, object]:
 
 def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
     rows = []
+    unseen = 0
     for folder, said in _audited(config, ledger):
         if said is None:
+            unseen += 1
             rows.append((folder, *("-" for _ in _COLUMNS), "not yet"))
             continue
         braked = "  BRAKED: assetsync resume" if said["braked"] else ""
@@ -121,5 +123,6 @@ def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
             write(f"    {printable(finding.detail)}")
     write()
     said_of = ", ".join(f"{count:,} {why}" for why, count in sorted(counts.items()))
-    write(f"{config.site}: {said_of or 'nothing differs'}")
+    not_yet = f"{unseen:,} of {len(rows):,} folders not audited yet" if unseen else ""
+    write(f"{config.site}: {'; '.join(filter(None, (said_of, not_yet))) or 'nothing differs'}")
     return bool(counts)

@@ -50,7 +50,7 @@ def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mi
 
 def test_without_an_audit_the_last_one_says_so_and_asks_the_service_nothing(mirrored):
     mirrored.nowhere()
-    assert "not yet" in mirrored.run("audit", "--last").out
+    assert mirrored.run("audit", "--last").out.splitlines()[-1] == "hq: 1 of 1 folders not audited yet"
     result = mirrored.run("audit")
     assert (result.code, result.out) == (3, "")
 
