@@ -134,7 +134,8 @@ def _tree(config: SiteConfig) -> Iterator[Finding]:
     )
     for position in report.missing_mappings:
         folder = printable(plan.mappings.all[position].path)
-        yield Finding("folders", Level.WARNING, f"the mapped folder {folder} is not there", "create or mount it")
+        fix = "create or mount it, or correct `path` below `folders`"
+        yield Finding("folders", Level.WARNING, f"the mapped folder {folder} is not there", fix)
     for path, reason in report.unreadable[:_NAMED]:
         yield Finding(
             "tree", Level.WARNING, f"{printable(path) or '.'} cannot be read: {reason}", "let assetsync's user read it"
