@@ -3,17 +3,18 @@
 Who drives them, in which order and for how long, is left to `reconcile`, the daemon and the simulation of the tests.
 """
 
-import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import structlog
 from pydantic import SecretStr
 
 from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Interval
 from assetsync.core.mapping import Mappings
+from assetsync.core.names import printable
 from assetsync.errors import ServiceError
 from assetsync.flow.audit import Auditor
 from assetsync.flow.brake import Brakes, Limits
@@ -24,6 +25,7 @@ from assetsync.flow.gate import Gate
 from assetsync.flow.index import Indexer
 from assetsync.flow.intake import Intake, ScanResult
 from assetsync.flow.members import Members
+from assetsync.flow.noting import Noting
 from assetsync.flow.pace import Throttle
 from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
@@ -35,14 +37,16 @@ from assetsync.flow.trouble import describe
 from assetsync.flow.unmetered import Unmetered
 from assetsync.flow.verify import Verifier
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.runs import LastScan
 from assetsync.model import Clock, Meter, SearchRequest, Seen, Service
 from assetsync.service.client import HttpService, ServiceSettings
-from assetsync.status.standing import last_run
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import is_network_filesystem, network_mounts
 from assetsync.tree.quiet import Notes
 from assetsync.tree.report import ScanReport
 from assetsync.tree.scan import scan
+
+log = structlog.get_logger()
 
 TRIED_AGAIN = ("unreadable", "sidecar", "unprocessed")
 """What blocks a file until something changes that no scan takes note of: these are tried again with each scan.
@@ -78,6 +82,7 @@ class Site:
     indexer: Indexer
     auditor: Auditor
     drift: Drift
+    noting: Noting
     sidecars: Sidecars = field(repr=False)
 
     def scan(self, *, dry_run: bool = False, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
@@ -102,23 +107,35 @@ class Site:
 
             return scan(self.edges.tree, self.plan, report, notes=notes, stop=stop, spill_folder=beside)
 
-        result = self.intake.scan(look, report, dry_run=dry_run)
         if dry_run:
-            return result
+            return self.intake.scan(look, report, dry_run=True)
+        self.noting.begin_scan()
+        try:
+            result = self.intake.scan(look, report)
+        finally:
+            self.noting.end_scan(finished=report.finished)
         self.brakes.check_new(result)
         if report.finished and self.brakes.allows_vanished(result):
             self.intake.decide_missing(result)
-        self._ran("rescan", began, complete=report.complete, unreadable=report.unreadable_count)
+        self._scanned(report, clock.steady() - began)
         return result
+
+    def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
+        """Name the mapped folders that a scan did not find."""
+        return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
+
+    def _scanned(self, report: ScanReport, seconds: float) -> None:
+        runs, missing = self.edges.ledger.runs, self.missing_folders(report)
+        before = runs.last_scan()
+        if missing and (before is None or before.missing != missing):
+            log.warning("mapped folders are not there", folders=missing, fix="correct `path`, or create them")
+        runs.scanned(LastScan(self.edges.clock.now(), report.complete, report.unreadable_count, missing), seconds)
+        self.edges.meter.ran("rescan", seconds)
 
     def ran(self, job: str, began: float) -> None:
         """Write down that regular work which `began` then (steady seconds) came to its end: index, verify or audit."""
-        self._ran(job, began)
-
-    def _ran(self, job: str, began: float, **found: object) -> None:
         seconds = self.edges.clock.steady() - began
-        said = {"at": self.edges.clock.now(), "seconds": round(seconds, 3), **found}
-        self.edges.ledger.set_fact(last_run(job), json.dumps(said))
+        self.edges.ledger.runs.ended(job, self.edges.clock.now(), seconds)
         self.edges.meter.ran(job, seconds)
 
     def probe(self) -> bool:
@@ -264,5 +281,6 @@ def build(
             brake=brakes.allows_missing,
         ),
         drift=Drift(edges, plan, sidecars),
+        noting=Noting(edges, gate, settling),
         sidecars=sidecars,
     )

@@ -19,6 +19,7 @@ from assetsync.model import State
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.sandbox import FaultKind, FaultRule, Operation, Sandbox, SandboxSettings
 from assetsync.site import RESTORED, build, make_service
+from assetsync.status.standing import stand
 
 
 class Told:
@@ -341,6 +342,53 @@ def test_a_run_tells_its_phases_in_order(world):
     world.write("a")
     Reconciler(world.site, wait=10, adopt=False, progress=told).run()
     assert told.phases == ["scan", "upload", "verify"]
+
+
+def last_runs(world) -> set[str]:
+    return set(world.ledger.runs.last())
+
+
+def test_a_run_tells_when_it_indexed_and_read_back_and_how_long_that_took(world, clock):
+    world.write("a")
+    before = clock.now()
+    run(world)
+    runs = world.ledger.runs.last()
+    assert runs.keys() == {"rescan", "index", "verify"}
+    assert all(before <= runs[job].at <= clock.now() and runs[job].seconds >= 0 for job in ("index", "verify"))
+
+
+@pytest.mark.parametrize(
+    ("said", "trouble", "told"),
+    [
+        ({"schedule": {"index": "off"}}, False, {"rescan", "verify"}),
+        ({}, True, {"rescan"}),
+    ],
+    ids=["index off", "outage"],
+)
+def test_a_run_does_not_tell_of_work_that_it_did_not_finish(make_world, said, trouble, told):
+    world = make_world(**said)
+    world.write("a")
+    world.service.down = trouble
+    run(world, wait=0)
+    assert last_runs(world) == told
+
+
+def test_an_interrupted_run_does_not_tell_that_it_read_back(world, clock):
+    world.write("a")
+    run(world)
+    world.ledger.set_fact("last_verify", None)
+    clock.stopped = True
+    run(world)
+    assert last_runs(world) == {"rescan", "index"}
+
+
+def test_files_beyond_the_room_for_settling_keep_run_dry_run_and_status_from_being_in_sync(world, clock):
+    world.write("a")
+    run(world)
+    world.site.settling.overflowed = True
+    assert not run(world).in_sync
+    assert not dry_run(world.site).in_sync
+    assert not stand(world.config(), world.ledger, clock.now()).in_sync
 
 
 # The same with everything real: threads, clock, HTTP and the sandbox as the service.

@@ -208,6 +208,14 @@ def _ledger(config: SiteConfig) -> Finding:
     return Finding("ledger", Level.OK, f"{path} knows {known:,} files{holder}")
 
 
+def _answers(config: SiteConfig, folder: str) -> str:
+    # Of the three operations of the interface none tells which folders there are.
+    return (
+        f"{config.service.base_url} answers a search in folder {folder}, which does not prove that there is one:"
+        " that shows at the first upload"
+    )
+
+
 def _service(config: SiteConfig) -> Iterator[Finding]:
     """Ask for a name that no asset has, in each mapped folder: the database answers fast, and the answer is short."""
     try:
@@ -217,7 +225,7 @@ def _service(config: SiteConfig) -> Iterator[Finding]:
                 with service.search(request) as assets:
                     for _asset in assets:
                         pass
-                yield Finding("service", Level.OK, f"{config.service.base_url} answers a search in folder {folder}")
+                yield Finding("service", Level.OK, _answers(config, folder))
     except ConfigError as error:
         for mistake in error.mistakes:
             yield Finding("service", Level.ERROR, mistake, "as the message says")

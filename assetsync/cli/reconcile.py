@@ -26,7 +26,7 @@ from assetsync.notices.news import tell_once
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.shown import printable
 from assetsync.site import Site, build, make_tree
-from assetsync.status.sentences import leftovers
+from assetsync.status.sentences import leftovers, missing_folders, not_there
 from assetsync.status.standing import stand
 
 KEYS = (
@@ -178,6 +178,8 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
     if report.unreadable:
         write(f"unreadable: {report.unreadable:,} files or folders; nothing is concluded about them")
         write("    assetsync check names them")
+    for line in missing_folders(report.missing):
+        write(line)
     for line in leftovers(stand(site.config, site.edges.ledger, site.edges.clock.now())):
         write(line)
     if report.pending and not only_look and not report.interrupted:
@@ -188,7 +190,8 @@ def _verdict(report: Report, *, only_look: bool) -> str:
     seen = f"{report.scanned:,} scanned, {report.unchanged:,} unchanged"
     if only_look:
         would = f"would upload {files(report.uploaded)} ({amount(report.bytes_uploaded)})" if report.uploaded else ""
-        cut = "" if report.scanned or report.in_sync else "; the tree could not be read"
+        cut = "" if report.finished else "; the tree could not be read"
+        cut += f"; {not_there(report.missing)}" if report.missing else ""
         return f"{report.site}: {would or 'nothing to upload'}; {seen}{cut}"
     done = f"{report.uploaded:,} uploaded ({amount(report.bytes_uploaded)}), {report.adopted:,} taken over"
     if report.interrupted:
@@ -199,5 +202,6 @@ def _verdict(report: Report, *, only_look: bool) -> str:
         left = (("pending", report.pending), ("in doubt", report.in_doubt), ("blocked", report.blocked))
         named = [f"{count:,} {name}" for name, count in left if count]
         named += [f"{report.braked} brake{'s' * (report.braked != 1)}"] * bool(report.braked)
+        named += [not_there(report.missing)] * bool(report.missing)
         verdict = f"not in sync: {', '.join(named) or 'the tree could not be read completely'}"
     return f"{report.site}: {verdict}; {done}; {seen}; {report.seconds:.1f} s"

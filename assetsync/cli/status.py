@@ -12,9 +12,19 @@ from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.ledger import read_ledger
-from assetsync.shown import printable
 from assetsync.status.document import as_object
-from assetsync.status.sentences import counted, leftovers, scanned, uploaded, verdict, waiting
+from assetsync.status.sentences import (
+    counted,
+    leftovers,
+    missing_folders,
+    regular_work,
+    scanned,
+    trouble,
+    unsettled,
+    uploaded,
+    verdict,
+    waiting,
+)
 from assetsync.status.standing import Standing, stand
 
 _EVERY = 2.0
@@ -63,8 +73,12 @@ def _lines(standing: Standing) -> Iterator[str]:
     if longest is not None:
         yield longest
     yield scanned(standing)
-    if standing.paused is not None:
-        yield f"paused since {moment(standing.paused.since)}: {printable(standing.paused.detail)}"
+    yield regular_work(standing)
+    paused = trouble(standing)
+    if paused is not None:
+        yield paused
+    yield from missing_folders(standing.missing_folders)
+    yield from unsettled(standing)
     yield from leftovers(standing)
     if not standing.running:
         yield "no process sends for this site now: assetsync run, or assetsync reconcile"

@@ -18,13 +18,14 @@ from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import Teller
 from assetsync.daemon.alive import AliveService
-from assetsync.daemon.lookout import Lookout, Pauses
+from assetsync.daemon.lookout import Lookout
 from assetsync.daemon.loops import Loop, Pulse
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.signals import RELOAD, STOP, Signals
 from assetsync.daemon.systemd import Notifier
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError
+from assetsync.flow.noting import Noting
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.log import log_uncaught
 from assetsync.notices.facts import Facts
@@ -133,7 +134,7 @@ class Daemon:
                 server.start()
             self._notifier.ready()
             log.info("running", root=str(self._config.root), watch=work.watching.mode)
-            self._watch_over(board, Pauses(site))
+            self._watch_over(board, site.noting)
         finally:
             if self._reloaded:
                 self._notifier.reloading(self.clock.steady())
@@ -147,6 +148,7 @@ class Daemon:
             work.wake()
             self._join(loops, site)
             work.end()
+            self._note_end(site.noting)
             self._last_words(news, outlet)
 
     def _last_words(self, news: News, outlet: Outlet) -> None:
@@ -161,7 +163,14 @@ class Daemon:
             # Said where it was found first; here it only means that the messages are told once more.
             log.exception("what was told cannot be written down")
 
-    def _watch_over(self, board: Board, pauses: Pauses) -> None:
+    def _note_end(self, noting: Noting) -> None:
+        try:
+            noting.end()
+        except LedgerError as error:
+            # Of no harm: the next start finds out anew.
+            log.warning("how it ended cannot be written down", detail=str(error))
+
+    def _watch_over(self, board: Board, noting: Noting) -> None:
         """Feed the watchdog while every loop keeps its word, until the stop."""
         pause = min(self._limit / 2, 2.0)
         late_before: list[str] = []
@@ -174,7 +183,7 @@ class Daemon:
             elif late != late_before:
                 log.error("a loop hangs: the watchdog is not fed", loops=late)
             late_before = late
-            self._guarded(pauses.note)
+            self._guarded(noting.note)
             if self.clock.steady() >= next_status:
                 next_status = self.clock.steady() + _STATUS_EVERY
                 self._guarded(lambda: self._notifier.status(verdict(board.standing(_STATUS_PATIENCE))))

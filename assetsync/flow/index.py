@@ -33,6 +33,11 @@ class Indexer:
         self._look_again_at: float | None = 0.0
 
     @property
+    def enabled(self) -> bool:
+        """Whether it asks at all: the configuration wants it, and the guard has not stopped it."""
+        return self._interval is not None and not self.stopped
+
+    @property
     def stopped(self) -> bool:
         """Whether the guard has found that a call made other assets unfindable."""
         return self._ledger.reports.fact(INDEX_STOPPED) is not None

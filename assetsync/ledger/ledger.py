@@ -20,6 +20,7 @@ from assetsync.ledger.queue import Queue
 from assetsync.ledger.quiet import QuietFolders
 from assetsync.ledger.repair import Repair
 from assetsync.ledger.reports import Reports
+from assetsync.ledger.runs import Runs, set_fact
 from assetsync.ledger.store import Store, open_beside, open_store
 
 
@@ -50,10 +51,11 @@ class Ledger:
         self.repair = Repair(store)
         self.reports = Reports(store)
         self.hours = Hours(store)
+        self.runs = Runs(store)
 
     def set_fact(self, name: str, value: str | None) -> None:
         """Write one of the facts that concern the whole ledger."""
-        self.store.write(lambda conn: _set_fact(conn, name, value))
+        self.store.write(lambda conn: set_fact(conn, name, value))
 
     def pull_brake(self, kind: str, subject: str, detail: str, amount: int, now: float) -> bool:
         """Record a brake; False when it is pulled already."""
@@ -138,11 +140,11 @@ def open_ledger(path: Path, *, create: bool = True) -> Ledger:
             known = int(facts.get("start") or 0)
             start = max(known, copied or 0) + 1
             restored = _is_restored(known, copied, facts.get(CLEAN_STOP), changed)
-            _set_fact(conn, "start", str(start))
+            set_fact(conn, "start", str(start))
             # In one commit with the number, before anything else is written: a copy made from now on lacks the mark.
             conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
             if restored or (known and CLEAN_STOP not in facts):
-                _set_fact(conn, "contact_from", str(start))
+                set_fact(conn, "contact_from", str(start))
             return start, restored
 
         start_no, restored = store.write(work)
@@ -168,10 +170,3 @@ def _is_restored(known: int, copied: int | None, stopped: str | None, changed: s
 def read_ledger(path: Path, *, writable: bool = False) -> Ledger:
     """Open a ledger beside its holder, to read it or (writable) to leave requests; creates nothing."""
     return Ledger(open_beside(path, writable=writable))
-
-
-def _set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:
-    conn.execute(
-        "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        (name, value),
-    )

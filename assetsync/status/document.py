@@ -13,7 +13,7 @@ from assetsync.status.standing import JOBS, Standing
 def as_object(standing: Standing) -> dict[str, Any]:
     """Give the object; times are RFC 3339 in UTC, ages are seconds, names that are not UTF-8 come as base64 too."""
     counts = standing.counts
-    oldest, scan, pause = standing.oldest, standing.last_scan, standing.paused
+    oldest, scan, pause, ended = standing.oldest, standing.last_scan, standing.paused, standing.ended_by
     return {
         "site": standing.site,
         "at": moment(standing.at),
@@ -25,6 +25,7 @@ def as_object(standing: Standing) -> dict[str, Any]:
         "pending": standing.pending,
         "in_doubt": standing.in_doubt,
         "blocked": counts.of(State.BLOCKED),
+        "unsettled": standing.unsettled.count,
         "bytes_verified": counts.bytes_verified,
         "states": {str(state): counts.of(state) for state in State if counts.of(state)},
         "folders": folders(standing),
@@ -49,6 +50,14 @@ def as_object(standing: Standing) -> dict[str, Any]:
         "paused": None
         if pause is None
         else {"since": moment(pause.since), "reason": pause.reason, "detail": pause.detail},
+        "ended_by": None
+        if ended is None
+        else {
+            "since": moment(ended.since),
+            "ended": moment(ended.ended),
+            "reason": ended.reason,
+            "detail": ended.detail,
+        },
         "holds": [{"destfolderid": folder, "detail": detail} for folder, detail in sorted(standing.holds.items())],
         "blocked_files": [
             _named(row) | {"reason": row.reason, "detail": row.detail, "help": next_step(row)}
@@ -62,7 +71,12 @@ def as_object(standing: Standing) -> dict[str, Any]:
         "index_stopped": standing.index_stopped,
         "last_scan": None
         if scan is None
-        else {"at": moment(scan.at), "complete": scan.complete, "unreadable": scan.unreadable},
+        else {
+            "at": moment(scan.at),
+            "complete": scan.complete,
+            "unreadable": scan.unreadable,
+            "missing": list(scan.missing),
+        },
         "last_runs": {
             job: {"at": moment(run.at), "seconds": run.seconds}
             for job in JOBS

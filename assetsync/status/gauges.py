@@ -65,6 +65,9 @@ class Gauges(Collector):
         yield self._labelled("paused", "Why nothing is sent; absent while it is.", ["reason"], paused)
         if scan is not None:
             yield self._gauge("last_scan_complete", "Whether the last scan could read all of the tree.", scan.complete)
+            yield self._gauge(
+                "last_scan_missing_folders", "Mapped folders that it did not find.", len(standing.missing_folders)
+            )
             yield self._gauge("last_scan_unreadable", "Files and folders that it could not read.", scan.unreadable)
         runs = [((job,), run.at) for job, run in standing.last_runs.items()]
         yield self._labelled(

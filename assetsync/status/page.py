@@ -110,6 +110,7 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         ],
         "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(pause.since)},
         "holds": [(_shown(folder), _shown(why or "")) for folder, why in sorted(standing.holds.items())],
+        "missing": [_shown(name) for name in standing.missing_folders],
         "index_stopped": None if standing.index_stopped is None else _shown(standing.index_stopped),
         "blocked": [_blocked(row) for row in standing.blocked],
         "more_blocked": max(0, counts.of(State.BLOCKED) - len(standing.blocked)),

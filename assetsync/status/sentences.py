@@ -1,9 +1,10 @@
 """How a site stands, in sentences: the verdict, what is left and why, and the command that helps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.amounts import amount, files, moment, span
 from assetsync.ledger.rows import FileRow
+from assetsync.ledger.runs import Pause
 from assetsync.model import State
 from assetsync.shown import printable
 from assetsync.status.standing import NAMED, Standing
@@ -30,6 +31,7 @@ _PAUSES = {
     "no_answer": "the service does not answer",
 }
 _NO_ANSWER = "the service gives no usable answer"
+_WORK = (("verify", "read back"), ("index", "indexed"))
 
 
 def verdict(standing: Standing) -> str:
@@ -37,12 +39,12 @@ def verdict(standing: Standing) -> str:
     blocked, brakes = standing.counts.of(State.BLOCKED), len(standing.brakes)
     needs = [f"{blocked:,} blocked"] * bool(blocked)
     needs += [f"{brakes} brake{'s' * (brakes != 1)}"] * bool(brakes)
+    needs += [not_there(standing.missing_folders)] * bool(standing.missing_folders)
     going = [f"{standing.pending:,} pending"] * bool(standing.pending)
     going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)
-    pause = standing.paused
+    pause = standing.paused or standing.ended_by
     if pause is not None:
-        why = _PAUSES.get(pause.reason, _NO_ANSWER)
-        going.insert(0, f"paused for {span(standing.at - pause.since)} because {why}")
+        going.insert(0, _paused(standing, pause))
         if pause.reason == "key_refused":
             needs.insert(0, going.pop(0))
     if needs:
@@ -54,6 +56,51 @@ def verdict(standing: Standing) -> str:
     if going:
         return f"on its way: {', '.join(going)}"
     return "the tree was not scanned completely yet"
+
+
+def _paused(standing: Standing, pause: Pause) -> str:
+    why = _PAUSES.get(pause.reason, _NO_ANSWER)
+    if standing.paused is not None:
+        return f"paused for {span(standing.at - pause.since)} because {why}"
+    ago = span(standing.at - (pause.since if pause.ended is None else pause.ended))
+    return f"the last run ended {ago} ago because {why}"
+
+
+def not_there(names: Sequence[str]) -> str:
+    """Count the mapped folders that are not there, in words."""
+    return f"{len(names)} mapped folder{'s are' if len(names) != 1 else ' is'} not there"
+
+
+def missing_folders(names: Iterable[str]) -> Iterator[str]:
+    """Say line by line which mapped folders are not there, and what helps."""
+    for name in names:
+        yield f"missing: the mapped folder `{name}` is not there: correct `path` below `folders`, or create it"
+
+
+def trouble(standing: Standing) -> str | None:
+    """Say in what trouble a process is, or the last one ended; None when there is none."""
+    pause = standing.paused or standing.ended_by
+    if pause is None:
+        return None
+    if standing.paused is not None:
+        return f"paused since {moment(pause.since)}: {printable(pause.detail)}"
+    ended = "" if pause.ended is None else f", given up {moment(pause.ended)}"
+    return f"the service, since {moment(pause.since)}{ended}: {printable(pause.detail)}"
+
+
+def regular_work(standing: Standing) -> str:
+    """Say when files were last read back, and when indexing was last gone through."""
+    runs = standing.last_runs
+    said = [f"{name}: {moment(runs[job].at) if job in runs else 'not yet'}" for job, name in _WORK]
+    return "last " + "; last ".join(said)
+
+
+def unsettled(standing: Standing) -> Iterator[str]:
+    """Say how many files may still be written; nothing when all are at rest."""
+    found = standing.unsettled
+    if found.count or found.overflowed:
+        more = " and more" if found.overflowed else ""
+        yield f"not at rest yet: {files(found.count)}{more}, sent once unchanged for watch.settle"
 
 
 def next_step(row: FileRow) -> str:

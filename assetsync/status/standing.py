@@ -4,10 +4,8 @@ Reads only. What is said of it in words is `sentences`', as JSON `document`'s, a
 `metrics`'.
 """
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from assetsync.config import SiteConfig, mappings
 from assetsync.ledger.assets import INDEX_STOPPED
@@ -15,16 +13,16 @@ from assetsync.ledger.hours import Hour
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Brake, Counts
 from assetsync.ledger.rows import FileRow
+from assetsync.ledger.runs import JOBS, LastScan, Pause, Run, Unsettled
 from assetsync.ledger.store import is_held
 from assetsync.model import Mapping, State
+from assetsync.status.left import Left, what_is_left
 
 NAMED = 20
 """Of blocked, doubtful and drifted files so many are named."""
 
-PAUSED = "paused"
-"""The fact in which the running process tells of its pause: JSON of start, since, reason and detail."""
+__all__ = ["JOBS", "NAMED", "Level", "Standing", "stand"]
 
-JOBS = ("rescan", "index", "verify", "audit")
 _CHART_HOURS = 24
 
 
@@ -37,36 +35,11 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LastScan:
-    """When the tree was last looked at as a whole, and whether all of it could be read."""
-
-    at: float
-    complete: bool
-    unreadable: int
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """When a kind of regular work last came to its end, and how many seconds it took, where that is known."""
-
-    at: float
-    seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Paused:
-    """Why and since when the running process sends nothing."""
-
-    since: float
-    reason: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
 class Standing:
     """All that the ledger tells of a site at one time; of the lists, the first `NAMED`.
 
-    `running` says whether a process holds the ledger; `oldest` is the version under way that was queued first.
+    `running` says whether a process holds the ledger; `oldest` is the version under way that was queued first. Without
+    a running process, `ended_by` is the trouble that the last one ended in.
     """
 
     site: str
@@ -82,26 +55,38 @@ class Standing:
     more_drifted: bool
     oldest: FileRow | None
     hours: tuple[Hour, ...]
+    unsettled: Unsettled
     last_scan: LastScan | None
     last_runs: dict[str, Run]
     index_stopped: str | None
-    paused: Paused | None
+    paused: Pause | None
+    ended_by: Pause | None
+
+    @property
+    def left(self) -> Left:
+        """What keeps the site from being in sync."""
+        complete = self.last_scan is not None and self.last_scan.complete
+        return what_is_left(self.counts, self.unsettled, braked=len(self.brakes), complete=complete)
 
     @property
     def pending(self) -> int:
-        """Count what goes on by itself: queued, on its way, or stored and not verified yet."""
-        return self.counts.of(State.QUEUED, State.SENDING, State.STORED)
+        """Count what goes on by itself: queued, on its way, stored and not verified yet, or not at rest yet."""
+        return self.left.pending
 
     @property
     def in_doubt(self) -> int:
         """Count the doubts, those of versions that the tree no longer has included."""
-        return self.counts.of(State.IN_DOUBT) + self.counts.unresolved_history
+        return self.left.in_doubt
 
     @property
     def in_sync(self) -> bool:
         """Whether a complete scan found nothing that is not verified, and nothing waits for a person."""
-        left = self.pending or self.in_doubt or self.counts.of(State.BLOCKED) or self.brakes
-        return self.last_scan is not None and self.last_scan.complete and not left
+        return self.left.in_sync
+
+    @property
+    def missing_folders(self) -> tuple[str, ...]:
+        """Name the mapped folders that the last scan did not find."""
+        return () if self.last_scan is None else self.last_scan.missing
 
     @property
     def oldest_age(self) -> float:
@@ -111,15 +96,11 @@ class Standing:
     @property
     def level(self) -> Level:
         """Sum it up."""
-        key_refused = self.paused is not None and self.paused.reason == "key_refused"
-        if self.counts.of(State.BLOCKED) or self.brakes or key_refused:
+        trouble = self.paused or self.ended_by
+        key_refused = trouble is not None and trouble.reason == "key_refused"
+        if self.counts.of(State.BLOCKED) or self.brakes or self.missing_folders or key_refused:
             return Level.NEEDS_YOU
-        return Level.IN_SYNC if self.in_sync and self.paused is None else Level.UNDER_WAY
-
-
-def last_run(job: str) -> str:
-    """Name the fact that tells when a kind of regular work last came to its end."""
-    return "last_scan" if job == "rescan" else f"last_{job}"
+        return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 
 
 def stand(config: SiteConfig, ledger: Ledger, now: float) -> Standing:
@@ -128,6 +109,7 @@ def stand(config: SiteConfig, ledger: Ledger, now: float) -> Standing:
     counts = reports.counts(now)
     drifted = reports.drifted(NAMED + 1)
     running = ledger.store.holds_lock or is_held(ledger.store.path)
+    pause = ledger.runs.pause()
     return Standing(
         site=config.site,
         at=now,
@@ -142,35 +124,11 @@ def stand(config: SiteConfig, ledger: Ledger, now: float) -> Standing:
         more_drifted=len(drifted) > NAMED,
         oldest=reports.waiting_longest(counts),
         hours=tuple(ledger.hours.last(_CHART_HOURS, now)),
-        last_scan=_last_scan(ledger),
-        last_runs=_last_runs(ledger),
+        unsettled=ledger.runs.unsettled(),
+        last_scan=ledger.runs.last_scan(),
+        last_runs=ledger.runs.last(),
         index_stopped=reports.fact(INDEX_STOPPED),
-        paused=_paused(ledger) if running else None,
+        # One of an earlier process is over.
+        paused=pause if running and pause is not None and str(pause.start) == reports.fact("start") else None,
+        ended_by=None if running else pause,
     )
-
-
-def _last_scan(ledger: Ledger) -> LastScan | None:
-    said = _said(ledger, last_run("rescan"))
-    return None if said is None else LastScan(float(said["at"]), bool(said["complete"]), int(said["unreadable"]))
-
-
-def _last_runs(ledger: Ledger) -> dict[str, Run]:
-    runs = {}
-    for job in JOBS:
-        said = _said(ledger, last_run(job))
-        if said is not None:
-            runs[job] = Run(float(said["at"]), said.get("seconds"))
-    return runs
-
-
-def _paused(ledger: Ledger) -> Paused | None:
-    """Give the pause that the running process wrote down; one of an earlier process is over."""
-    said = _said(ledger, PAUSED)
-    if said is None or str(said["start"]) != ledger.reports.fact("start"):
-        return None
-    return Paused(float(said["since"]), str(said["reason"]), str(said["detail"]))
-
-
-def _said(ledger: Ledger, name: str) -> dict[str, Any] | None:
-    fact = ledger.reports.fact(name)
-    return None if fact is None else json.loads(fact)

@@ -38,8 +38,8 @@ class ScanReport:
 
     @property
     def complete(self) -> bool:
-        """Whether the scan went to its end and could read everything on the way."""
-        return self.finished and not self.unreadable_count
+        """Whether the scan went to its end, could read everything on the way, and met every mapped folder."""
+        return self.finished and not self.unreadable_count and not self.missing_mappings
 
     def mark_unreadable(self, path: bytes, reason: str) -> None:
         """Note that nothing is known of `path`, a file or a folder, and of what is below it."""

@@ -38,6 +38,8 @@ KEYS = {
     "blocked_files",
     "index_stopped",
     "last_scan",
+    "unsettled",
+    "ended_by",
 }
 
 
@@ -123,6 +125,54 @@ def test_an_upload_without_an_answer_is_in_doubt_and_on_its_way(site):
     assert site.run("reconcile", "--wait", "0s").code == 1
     assert site.run("status").out.splitlines()[0] == "hq: on its way: 1 in doubt"
     assert site.run("status", "--json").only["in_doubt"] == 1
+
+
+def test_a_file_that_is_not_at_rest_is_pending_as_the_run_said(site):
+    site.configure(more="")
+    site.config.write_text(site.config.read_text("utf-8").replace("settle: 0s", "settle: 1h"), "utf-8")
+    site.write("a.jpg")
+    assert site.run("reconcile", "--json", "--wait", "0s").only["pending"] == 1
+    result = site.run("status")
+    assert result.out.splitlines()[0] == "hq: on its way: 1 pending"
+    assert "not at rest yet: 1 file, sent once unchanged for watch.settle" in result.out.splitlines()
+    said = site.run("status", "--json").only
+    assert (said["in_sync"], said["pending"], said["unsettled"], said["states"]) == (False, 1, 1, {})
+
+
+def test_after_a_run_that_the_refused_key_ended_it_says_so_until_a_run_ends_well(site):
+    site.write("a.jpg")
+    key = site.key_file.read_text("utf-8")
+    site.key_file.write_text("another-key")
+    assert site.run("reconcile", "--wait", "0s").code == 3
+    result = site.run("status")
+    assert result.out.splitlines()[0] == (
+        "hq: needs you: the last run ended 0 s ago because the service refuses the API key (beside 1 pending)"
+    )
+    assert "the service, since " in result.out
+    said = site.run("status", "--json").only
+    assert (said["level"], said["paused"], said["ended_by"]["reason"]) == ("needs_you", None, "key_refused")
+    site.key_file.write_text(key)
+    assert site.run("reconcile").code == 0
+    assert site.run("status").out.splitlines()[0] == "hq: in sync: 1 file verified"
+    assert site.run("status", "--json").only["ended_by"] is None
+
+
+def test_after_a_run_that_found_nothing_to_answer_it_says_so_and_a_person_is_not_needed(site):
+    site.write("a.jpg")
+    site.nowhere()
+    assert site.run("reconcile", "--wait", "0s").code == 3
+    first = site.run("status").out.splitlines()[0]
+    assert first == "hq: the last run ended 0 s ago because the service cannot be reached, 1 pending"
+    assert site.run("status", "--json").only["level"] == "under_way"
+
+
+def test_after_a_run_it_tells_when_files_were_last_read_back_and_indexed(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    runs = site.run("status", "--json").only["last_runs"]
+    assert runs.keys() == {"rescan", "index", "verify"}
+    (line,) = [line for line in site.run("status").out.splitlines() if line.startswith("last read back: ")]
+    assert line == f"last read back: {runs['verify']['at']}; last indexed: {runs['index']['at']}"
 
 
 def test_watching_shows_what_changes_and_an_interrupt_is_its_proper_end(site):

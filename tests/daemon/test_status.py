@@ -113,6 +113,19 @@ def test_an_outage_is_told_by_the_page_the_metrics_and_the_command(make, sandbox
     assert running.stop() == 0
 
 
+def test_files_that_are_not_at_rest_are_pending_beside_the_daemon_too(make):
+    running = make(status=ANYWHERE, watch="{settle: 1h}").start()
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.until(lambda: status(running).startswith("d: on its way: 1 pending"))
+    running.until(lambda: json.loads(get(running.address(), "/status.json"))["unsettled"] == 1)
+    assert running.stop() == 0
+    (running.photos / "a.jpg").unlink()
+    assert status(running).startswith("d: on its way: 1 pending"), "nobody has looked at the tree since"
+    running.start()
+    running.until(lambda: status(running).startswith("d: in sync: 0 files"))
+    assert running.stop() == 0
+
+
 def test_clients_that_hang_starve_neither_the_watchdog_nor_the_mirror(make, systemd):
     running = make(status=ANYWHERE).start(NOTIFY_SOCKET=systemd.getsockname(), WATCHDOG_USEC="4000000")
     port = int(running.address().rpartition(":")[2])

@@ -6,10 +6,11 @@ import pytest
 
 from assetsync.core.states import Event
 from assetsync.ledger.rows import apply
+from assetsync.ledger.runs import LastScan, Run, Unsettled
 from assetsync.model import State
 from assetsync.status.document import as_object
 from assetsync.status.sentences import is_command, leftovers, next_step, verdict, waiting
-from assetsync.status.standing import Level, Run, stand
+from assetsync.status.standing import Level, stand
 
 
 def paused(world, reason="unreachable", start=None):
@@ -35,6 +36,14 @@ def verified(world):
     world.scan()
 
 
+def unsettled(world, count):
+    world.ledger.runs.note_unsettled(Unsettled(count))
+
+
+def missing(world):
+    world.ledger.runs.scanned(LastScan(world.clock.now(), complete=False, unreadable=0, missing=("fotos",)), 0.1)
+
+
 def braked(world):
     world.ledger.pull_brake("emptied", "photos", "it is empty now", 5, world.clock.now())
 
@@ -58,9 +67,23 @@ def braked(world):
             Level.NEEDS_YOU,
             "needs you: paused for 12 min because the service refuses the API key (beside 1 pending)",
         ),
+        ([verified, lambda world: unsettled(world, 3)], Level.UNDER_WAY, "on its way: 3 pending"),
+        ([verified, missing], Level.NEEDS_YOU, "needs you: 1 mapped folder is not there"),
         ([verified, lambda world: paused(world, start=999)], Level.IN_SYNC, "in sync: 1 file verified"),
     ],
-    ids=["new", "in sync", "queued", "blocked", "all", "outage", "idle outage", "key", "earlier process"],
+    ids=[
+        "new",
+        "in sync",
+        "queued",
+        "blocked",
+        "all",
+        "outage",
+        "idle outage",
+        "key",
+        "unsettled",
+        "missing",
+        "earlier process",
+    ],
 )
 def test_the_verdict_is_one_sentence_and_one_level(shown, happened, level, sentence):
     for step in happened:
@@ -162,6 +185,12 @@ def test_a_doubt_is_named_with_what_is_known_of_it(shown):
     found = as_object(shown.standing())
     assert [(doubt["path"], doubt["reason"]) for doubt in found["doubts"]] == [("lost.jpg", "no_answer")]
     assert (found["in_doubt"], found["level"]) == (1, "under_way")
+
+
+def test_the_page_and_the_metrics_name_a_mapped_folder_that_is_not_there(shown):
+    missing(shown.world)
+    assert "the mapped folder <code>fotos</code> is not there" in shown.page()
+    assert 'assetsync_last_scan_missing_folders{site="test"} 1.0' in shown.get("/metrics").body.decode()
 
 
 def test_a_doubt_of_a_version_that_was_replaced_is_counted(shown):

@@ -1,14 +1,13 @@
-"""`reconcile`: one shot over the whole way of the files, by the same parts that the daemon runs.
+"""One shot over the whole way of the files, by the same parts that the daemon runs.
 
 Scan, send, resolve, index and verify until the site is in sync, or nothing left depends on time, or the wait is over.
-What to print and which exit code follows is the command's.
+What came of it is summed up by `report`; what to print, and which exit code follows, is the command's.
 """
 
 import contextlib
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -19,11 +18,14 @@ from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
 from assetsync.flow.verify import BATCH
 from assetsync.ledger.reports import Counts
+from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
+from assetsync.reconcile.report import Report, report_of
 from assetsync.site import RESTORED, TRIED_AGAIN, Site
-from assetsync.tree.report import ScanReport
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 _TICK = 0.1
 _KEY_PROBES = 2
@@ -39,29 +41,6 @@ class Progress(Protocol):
 
     def at(self, done: int, bytes_done: int = 0) -> None:
         """Tell how much of the phase is done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The outcome of a run: what it did, how the site stands at its end, and what keeps it from being in sync."""
-
-    site: str
-    scanned: int
-    unchanged: int
-    uploaded: int
-    adopted: int
-    bytes_uploaded: int
-    seconds: float
-    verified: int
-    pending: int
-    in_doubt: int
-    blocked: int
-    in_sync: bool
-    counts: Counts
-    unreadable: int = 0
-    braked: int = 0
-    trouble: str | None = None
-    interrupted: bool = False
 
 
 class Reconciler:
@@ -82,6 +61,9 @@ class Reconciler:
         self._counted: Counts | None = None
         self._counted_at = -1
         self._count_again = 0.0
+        # Whether the last pass went to the end of what was due, and the seconds that each kind of work took in all.
+        self._read_back = False
+        self._spent = {"index": 0.0, "verify": 0.0} if site.indexer.enabled else {"verify": 0.0}
 
     def run(self) -> Report:
         """Do it all; raises RootMissing for a site that is not known yet, LedgerError, and whatever a worker met."""
@@ -109,7 +91,7 @@ class Reconciler:
             pass
         if self._failure is not None:
             raise self._failure
-        return self._report(result, self._clock.steady() - started)
+        return self._ended(result, self._clock.steady() - started)
 
     def _scan(self) -> ScanResult | None:
         try:
@@ -178,6 +160,7 @@ class Reconciler:
             if sending and idle:
                 sending = self._sent_everything()
             self._braked = self._site.brakes.pulled()
+            self._site.noting.note()
             self._pass(counts=not sending or self._braked or self._site.sender.too_doubtful())
             idle = self._site.feed.idle()
             if self._is_over(idle=idle):
@@ -216,13 +199,26 @@ class Reconciler:
             if take_requests(site.edges):
                 site.feed.clear()
             site.resolver.step()
-            site.indexer.step()
-            # While files are sent, a call is not made for less than it can read back.
-            while site.verifier.step(1 if counts else BATCH).confirmed and not self._stopped():
-                pass
+            asked = self._timed("index", site.indexer.step)
+            self._timed("verify", lambda: self._verify(1 if counts else BATCH))
+            self._read_back = counts and not asked
         except ServiceError as error:
+            self._read_back = False
             self._trouble(error)
         self._passes += counts
+
+    def _verify(self, least: int) -> None:
+        # While files are sent, a call is not made for less than it can read back.
+        while self._site.verifier.step(least).confirmed and not self._stopped():
+            pass
+
+    def _timed(self, job: str, work: Callable[[], T]) -> T:
+        began = self._clock.steady()
+        try:
+            return work()
+        finally:
+            if job in self._spent:
+                self._spent[job] += self._clock.steady() - began
 
     def _resolve(self) -> None:
         try:
@@ -280,71 +276,14 @@ class Reconciler:
         assert self._counted is not None
         return self._counted
 
-    def _report(self, result: ScanResult | None, seconds: float) -> Report:
+    def _ended(self, result: ScanResult | None, seconds: float) -> Report:
+        """Sum the run up, and write down for others how it ended."""
+        site = self._site
         counts = self._counts(fresh=True)
-        counted = self._site.edges.tally.read()
-        pending = counts.of(State.QUEUED, State.SENDING, State.STORED) + len(self._site.settling)
-        in_doubt = counts.of(State.IN_DOUBT) + counts.unresolved_history
-        blocked = counts.of(State.BLOCKED)
-        brakes = self._ledger.reports.brakes()
-        complete = result is not None and result.report.complete and not self._site.settling.overflowed
-        pause = self._site.gate.pause
-        return Report(
-            site=self._site.config.site,
-            scanned=result.scanned if result else 0,
-            unchanged=result.unchanged if result else 0,
-            uploaded=counted.uploaded,
-            adopted=counted.adopted,
-            bytes_uploaded=counted.bytes_uploaded,
-            seconds=round(seconds, 3),
-            verified=counts.of(State.VERIFIED),
-            pending=pending,
-            in_doubt=in_doubt,
-            blocked=blocked,
-            in_sync=complete and not (pending or in_doubt or blocked or brakes),
-            counts=counts,
-            unreadable=result.report.unreadable_count if result else 0,
-            braked=len(brakes),
-            trouble=None if pause is None else pause.detail,
-            interrupted=self._stopped(),
-        )
-
-
-def dry_run(site: Site) -> Report:
-    """Count what a run would do; changes nothing and may run beside a daemon. Raises RootMissing for a new site.
-
-    A renamed or touched file counts as one that would be uploaded: telling needs its digest, and that is not read.
-    """
-    started = site.edges.clock.steady()
-    try:
-        result = site.scan(dry_run=True)
-    except RootMissing as error:
-        if site.edges.ledger.intake.size() == 0:
-            raise
-        # A run would pull the brake: nothing is known of the tree, and nothing would be sent.
-        log.warning("the root is missing", detail=str(error))
-        result = ScanResult(ScanReport())
-    counts = site.edges.ledger.reports.counts(site.edges.clock.now())
-    waiting = counts.of(State.QUEUED)
-    pending = counts.of(State.QUEUED, State.SENDING, State.STORED) + result.unsettled
-    in_doubt, blocked = counts.of(State.IN_DOUBT) + counts.unresolved_history, counts.of(State.BLOCKED)
-    brakes = site.edges.ledger.reports.brakes()
-    would = result.to_send + result.unsettled + waiting
-    return Report(
-        site=site.config.site,
-        scanned=result.scanned,
-        unchanged=result.unchanged,
-        uploaded=would,
-        adopted=0,
-        bytes_uploaded=result.bytes_to_send,
-        seconds=round(site.edges.clock.steady() - started, 3),
-        verified=counts.of(State.VERIFIED),
-        pending=pending,
-        in_doubt=in_doubt,
-        blocked=blocked,
-        in_sync=result.report.complete and not (would or pending or in_doubt or blocked or brakes),
-        counts=counts,
-        unreadable=result.report.unreadable_count,
-        braked=len(brakes),
-        interrupted=site.edges.clock.wait(0),
-    )
+        unsettled = Unsettled(len(site.settling), site.settling.overflowed)
+        report = report_of(site, result, counts, site.edges.tally.read(), unsettled=unsettled, seconds=seconds)
+        now = self._clock.steady()
+        for job, spent in self._spent.items() if self._read_back and not report.interrupted else ():
+            site.ran(job, now - spent)
+        site.noting.end()
+        return report

@@ -1,0 +1,147 @@
+"""What runs leave for those who look later: when regular work ended, what the last scan met, what stopped the last run.
+
+Facts of the ledger, each one object of JSON. What follows from them is `status.standing`'s.
+"""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assetsync.ledger.store import Store
+
+JOBS = ("rescan", "index", "verify", "audit")
+
+PAUSED = "paused"
+"""The fact in which a process tells of its pause: start, since, reason, detail, and `ended` if it gave up on it."""
+
+_UNSETTLED = "unsettled"
+
+
+@dataclass(frozen=True, slots=True)
+class LastScan:
+    """When the tree was last looked at as a whole, whether all of it was there to be read, and what was not.
+
+    `missing` names the mapped folders that were not there.
+    """
+
+    at: float
+    complete: bool
+    unreadable: int
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """When a kind of regular work last came to its end, and how many seconds it took, where that is known."""
+
+    at: float
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Why and since when a process sent nothing, by which start of the ledger, and when it gave up, if it did."""
+
+    start: int
+    since: float
+    reason: str
+    detail: str
+    ended: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """How many files were seen while they may still have been written; `overflowed`: there were more than are known."""
+
+    count: int = 0
+    overflowed: bool = False
+
+
+class Runs:
+    """Writes down and reads what runs leave behind."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def scanned(self, scan: LastScan, seconds: float) -> None:
+        """Write down how a scan ended."""
+        missing = {"missing": scan.missing} if scan.missing else {}
+        self._write(
+            _of("rescan"),
+            {
+                "at": scan.at,
+                "seconds": round(seconds, 3),
+                "complete": scan.complete,
+                "unreadable": scan.unreadable,
+                **missing,
+            },
+        )
+
+    def ended(self, job: str, at: float, seconds: float) -> None:
+        """Write down that other regular work came to its end."""
+        self._write(_of(job), {"at": at, "seconds": round(seconds, 3)})
+
+    def last_scan(self) -> LastScan | None:
+        """Give how the last scan ended."""
+        said = self._read(_of("rescan"))
+        if said is None:
+            return None
+        missing = tuple(map(str, said.get("missing", ())))
+        return LastScan(float(said["at"]), bool(said["complete"]), int(said["unreadable"]), missing)
+
+    def last(self) -> dict[str, Run]:
+        """Give when each kind of work that has ever come to its end last did."""
+        runs = {}
+        for job in JOBS:
+            said = self._read(_of(job))
+            if said is not None:
+                runs[job] = Run(float(said["at"]), said.get("seconds"))
+        return runs
+
+    def note_pause(self, pause: Pause | None) -> None:
+        """Write down the pause at hand, or that there is none."""
+        said = None
+        if pause is not None:
+            said = {"start": pause.start, "since": pause.since, "reason": pause.reason, "detail": pause.detail}
+            said |= {} if pause.ended is None else {"ended": pause.ended}
+        self._write(PAUSED, said)
+
+    def pause(self) -> Pause | None:
+        """Give the pause that was written down last and did not end."""
+        said = self._read(PAUSED)
+        if said is None:
+            return None
+        return Pause(
+            int(said["start"]), float(said["since"]), str(said["reason"]), str(said["detail"]), said.get("ended")
+        )
+
+    def note_unsettled(self, unsettled: Unsettled) -> None:
+        """Write down how many files are not at rest yet."""
+        self._write(_UNSETTLED, {"count": unsettled.count, "overflowed": unsettled.overflowed})
+
+    def unsettled(self) -> Unsettled:
+        """Give how many files were not at rest when it was written down last."""
+        said = self._read(_UNSETTLED)
+        return Unsettled() if said is None else Unsettled(int(said["count"]), bool(said["overflowed"]))
+
+    def _write(self, name: str, said: dict[str, Any] | None) -> None:
+        value = None if said is None else json.dumps(said)
+        self._store.write(lambda conn: set_fact(conn, name, value))
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        rows: Sequence[sqlite3.Row] = self._store.rows("SELECT value FROM facts WHERE name = ?", name)
+        return None if not rows or rows[0][0] is None else json.loads(rows[0][0])
+
+
+def set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:
+    """Write one fact, in a transaction of the caller's."""
+    conn.execute(
+        "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )
+
+
+def _of(job: str) -> str:
+    return "last_scan" if job == "rescan" else f"last_{job}"

@@ -1,0 +1,89 @@
+"""What came of a run: what it did, how the site stands at its end, and what keeps it from being in sync.
+
+How it is printed, and which exit code follows, is the command's.
+"""
+
+from dataclasses import dataclass
+
+from assetsync.flow.intake import ScanResult
+from assetsync.flow.tally import Counted
+from assetsync.ledger.reports import Counts
+from assetsync.ledger.runs import Unsettled
+from assetsync.model import State
+from assetsync.site import Site
+from assetsync.status.left import what_is_left
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of a run.
+
+    `missing` names the mapped folders that are not there; `finished` says that the tree was looked at to its end.
+    """
+
+    site: str
+    scanned: int
+    unchanged: int
+    uploaded: int
+    adopted: int
+    bytes_uploaded: int
+    seconds: float
+    verified: int
+    pending: int
+    in_doubt: int
+    blocked: int
+    in_sync: bool
+    counts: Counts
+    unreadable: int = 0
+    missing: tuple[str, ...] = ()
+    finished: bool = False
+    braked: int = 0
+    trouble: str | None = None
+    interrupted: bool = False
+
+
+def report_of(
+    site: Site,
+    result: ScanResult | None,
+    counts: Counts,
+    counted: Counted,
+    *,
+    unsettled: Unsettled,
+    seconds: float,
+    coming: int = 0,
+) -> Report:
+    """Sum up a run over `site` after `seconds`: `result` is its scan's, None where there was none.
+
+    `counted` is what it sent, `unsettled` what is not at rest, `coming` what a run would send that the ledger does not
+    know yet.
+    """
+    scan = None if result is None else result.report
+    left = what_is_left(
+        counts,
+        unsettled,
+        braked=len(site.edges.ledger.reports.brakes()),
+        complete=scan is not None and scan.complete,
+        coming=coming,
+    )
+    pause = site.gate.pause
+    return Report(
+        site=site.config.site,
+        scanned=result.scanned if result else 0,
+        unchanged=result.unchanged if result else 0,
+        uploaded=counted.uploaded,
+        adopted=counted.adopted,
+        bytes_uploaded=counted.bytes_uploaded,
+        seconds=round(seconds, 3),
+        verified=counts.of(State.VERIFIED),
+        pending=left.pending,
+        in_doubt=left.in_doubt,
+        blocked=left.blocked,
+        in_sync=left.in_sync,
+        counts=counts,
+        unreadable=scan.unreadable_count if scan else 0,
+        missing=site.missing_folders(scan) if scan else (),
+        finished=scan is not None and scan.finished,
+        braked=left.braked,
+        trouble=None if pause is None else pause.detail,
+        interrupted=site.edges.clock.wait(0),
+    )

@@ -1,0 +1,41 @@
+"""What is left until a site is in sync: the one rule, for a run, a dry run, and whoever looks at the ledger."""
+
+from dataclasses import dataclass
+
+from assetsync.ledger.reports import Counts
+from assetsync.ledger.runs import Unsettled
+from assetsync.model import State
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Counts of files, and of brakes, that keep a site from being in sync.
+
+    `pending` goes on by itself: queued, on its way, stored and not verified yet, or not at rest yet; `coming` is what a
+    dry run found and the ledger does not know. `complete` says that all mapped folders were there and all was read.
+    """
+
+    pending: int
+    in_doubt: int
+    blocked: int
+    braked: int
+    complete: bool
+    coming: int = 0
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether a complete scan found nothing that is not verified, and nothing waits for a person."""
+        return self.complete and not (self.pending or self.coming or self.in_doubt or self.blocked or self.braked)
+
+
+def what_is_left(counts: Counts, unsettled: Unsettled, *, braked: int, complete: bool, coming: int = 0) -> Left:
+    """Sum it up; `complete` is the last scan's, and does not hold while more files settle than could be counted."""
+    return Left(
+        pending=counts.of(State.QUEUED, State.SENDING, State.STORED) + unsettled.count,
+        # Those of versions that the tree no longer has included.
+        in_doubt=counts.of(State.IN_DOUBT) + counts.unresolved_history,
+        blocked=counts.of(State.BLOCKED),
+        braked=braked,
+        complete=complete and not unsettled.overflowed,
+        coming=coming,
+    )

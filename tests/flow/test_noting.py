@@ -1,0 +1,111 @@
+"""What is written down for those who only see the ledger: when, and how seldom."""
+
+import pytest
+
+from assetsync.ledger.runs import Unsettled
+
+
+@pytest.fixture
+def settling(make_world):
+    """A world whose files rest for long, scanned once."""
+    world = make_world(watch={"settle": "20h"})
+    # Ahead of the disk by a day: files are written now.
+    world.clock.set_now(world.clock.now() - 86_400)
+    world.scan()
+    return world
+
+
+def look(world, *names: str) -> None:
+    for name in names:
+        world.write(name)
+        world.site.looking.look(name.encode())
+
+
+def noted(world) -> Unsettled:
+    return world.ledger.runs.unsettled()
+
+
+def test_the_first_file_that_settles_is_noted_at_once_and_the_next_ones_together(settling, clock):
+    look(settling, "a")
+    settling.site.noting.note()
+    assert noted(settling) == Unsettled(1)
+    commits = settling.ledger.store.commits
+    for number in range(40):
+        look(settling, f"{number}")
+        settling.site.noting.note()
+    assert (noted(settling), settling.ledger.store.commits) == (Unsettled(1), commits)
+    clock.advance(6)
+    settling.site.noting.note()
+    assert (noted(settling), settling.ledger.store.commits) == (Unsettled(41), commits + 1)
+
+
+def test_that_none_is_left_is_noted_at_once(settling):
+    look(settling, "a", "b")
+    settling.site.noting.note()
+    for path in (b"a", b"b"):
+        settling.site.settling.forget(path)
+    settling.site.noting.note()
+    assert noted(settling) == Unsettled()
+
+
+def test_a_scan_writes_down_what_settles_and_a_dry_run_does_not(settling):
+    settling.write("a")
+    settling.site.scan(dry_run=True)
+    assert noted(settling) == Unsettled()
+    settling.scan()
+    assert noted(settling) == Unsettled(1)
+
+
+def test_what_an_earlier_process_knew_stands_until_a_scan_went_to_its_end(settling, clock):
+    settling.write("a")
+    settling.scan()
+    settling.restart()
+    settling.site.noting.note()
+    assert noted(settling) == Unsettled(1)
+    clock.stopped = True
+    settling.scan()
+    assert noted(settling) == Unsettled(1)
+    clock.stopped = False
+    (settling.root / "a").unlink()
+    settling.scan()
+    assert noted(settling) == Unsettled()
+
+
+def test_that_more_settle_than_found_room_stands_until_the_next_scan_has_ended(settling):
+    settling.site.settling.overflowed = True
+    settling.site.noting.note()
+    assert noted(settling) == Unsettled(0, overflowed=True)
+    settling.site.settling.overflowed = False
+    settling.site.noting.begin_scan()
+    settling.site.noting.note()
+    assert noted(settling) == Unsettled(0, overflowed=True)
+    settling.site.noting.end_scan(finished=True)
+    assert noted(settling) == Unsettled()
+
+
+def test_a_pause_is_noted_once_while_it_lasts_and_when_it_ends(world):
+    noting, gate = world.site.noting, world.site.gate
+    noting.note()
+    gate.trouble("unreachable", "nothing answers")
+    noting.note()
+    commits = world.ledger.store.commits
+    noting.note()
+    assert world.ledger.store.commits == commits
+    pause = world.ledger.runs.pause()
+    assert (pause.start, pause.reason, pause.detail, pause.ended) == (
+        world.ledger.start_no, "unreachable", "nothing answers", None,
+    )  # fmt: skip
+    gate.answered()
+    noting.note()
+    assert world.ledger.runs.pause() is None
+
+
+def test_a_process_that_ends_in_a_pause_says_so_and_the_next_one_forgets_it(world, clock):
+    world.site.gate.trouble("key_refused", "the key is not valid")
+    clock.advance(30)
+    world.site.noting.end()
+    pause = world.ledger.runs.pause()
+    assert (pause.reason, pause.ended - pause.since) == ("key_refused", pytest.approx(30))
+    world.restart()
+    world.site.noting.note()
+    assert world.ledger.runs.pause() is None
