@@ -6,6 +6,7 @@
     ├── SidecarError               a metadata file cannot be used
     ├── TreeError                  the local tree cannot be read as needed
     │   ├── RootMissing            the root of the site is not there
+    │   ├── RootElsewhere          the root is another folder than the ledger knows, and nobody has agreed to it
     │   ├── FileUnreadable         one file cannot be opened or read
     │   ├── FileChanged            a file is not the version that was promised
     │   ├── NotRegular             what stands at a path is no regular file
@@ -13,6 +14,7 @@
     ├── LedgerError                the ledger cannot be used
     │   ├── LedgerMissing          there is none, and this command creates none
     │   ├── LedgerBusy             another process sends for it
+    │   ├── LedgerOfAnother        it belongs to another site
     │   ├── LedgerNewer            it was written by a newer release
     │   ├── LedgerDamaged          SQLite finds it corrupt
     │   └── IllegalTransition      an event that the table of states does not allow
@@ -73,6 +75,10 @@ class RootMissing(TreeError):
     """The root of the site is not there or is no directory."""
 
 
+class RootElsewhere(TreeError):
+    """The root is another folder than the one that the ledger was filled from; a brake asks whether that is meant."""
+
+
 class FileUnreadable(TreeError):
     """A file cannot be opened or read; `vanished` when there is nothing at its path."""
 
@@ -103,6 +109,10 @@ class LedgerMissing(LedgerError):
 
 class LedgerBusy(LedgerError):
     """Another process holds the lock and sends for this ledger."""
+
+
+class LedgerOfAnother(LedgerError):
+    """The ledger belongs to another site than the configuration's."""
 
 
 class LedgerNewer(LedgerError):

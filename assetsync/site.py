@@ -15,7 +15,7 @@ from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Interval
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable
-from assetsync.errors import ServiceError
+from assetsync.errors import RootElsewhere, ServiceError
 from assetsync.flow.audit import Auditor
 from assetsync.flow.brake import Brakes, Limits
 from assetsync.flow.contact import Contact
@@ -89,8 +89,10 @@ class Site:
         """Look at the whole tree once and write down what it says; a brake may keep what is missing undecided.
 
         `seen` is told, folder by folder, how many files there were so far.
-        Raises RootMissing.
+        Raises RootMissing, and RootElsewhere after a brake was pulled for that.
         """
+        if self.brakes.is_elsewhere() if dry_run else not self.brakes.check_place():
+            raise RootElsewhere(self.brakes.moved())
         if not dry_run:
             self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
         report = ScanReport()

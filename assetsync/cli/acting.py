@@ -88,9 +88,9 @@ def act(config: SiteConfig, verb: str, argument: dict[str, object], paths: Seque
     configure_logging(config.log.format, "warning")
     clock = SystemClock()
     try:
-        ledger = open_ledger(config.ledger, create=False)
+        ledger = open_ledger(config.ledger, site=config.site, create=False)
     except LedgerBusy:
-        with closing(read_ledger(config.ledger, writable=True)) as beside:
+        with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             for path in paths:
                 expect_known(beside, path)
             number = beside.ask(verb, argument, clock.now())

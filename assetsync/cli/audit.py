@@ -45,7 +45,7 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
     configure_logging(config.log.format, "warning")
     if not last:
         _audit(config)
-    with closing(read_ledger(config.ledger)) as ledger:
+    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         found = _as_json(config, ledger) if as_json else _as_table(config, ledger)
     return NOT_IN_SYNC if found else OK
 
@@ -53,9 +53,9 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
 def _audit(config: SiteConfig) -> None:
     clock = SystemClock()
     try:
-        ledger = open_ledger(config.ledger, create=False)
+        ledger = open_ledger(config.ledger, site=config.site, create=False)
     except LedgerBusy:
-        with closing(read_ledger(config.ledger, writable=True)) as beside:
+        with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             number = beside.ask("audit", {}, clock.now())
         note(f"another process holds the ledger: it will audit (request {number}); `audit --last` shows what it found")
         return

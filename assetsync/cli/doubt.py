@@ -37,7 +37,7 @@ def list_doubts(config: SiteConfig, *, as_json: bool) -> None:
     Example:
       assetsync doubt list --config hq.yaml --json
     """
-    with closing(read_ledger(config.ledger)) as ledger:
+    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         none = True
         for row, attempt in _doubts(ledger):
             none = False

@@ -53,7 +53,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     on_disk = _on_disk(config, wanted)
     covered = _covered(config, wanted)
     said = list(said_of(config, wanted))
-    with closing(read_ledger(config.ledger)) as ledger:
+    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         rows = ledger.reports.of_path(wanted)
         holds = ledger.reports.holds(time.time())
         if as_json:

@@ -43,7 +43,7 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, form: str, state: str
       assetsync export --config hq.yaml --format csv --state verified photos/2026 > delivered.csv
       assetsync export --config hq.yaml --format jsonl | gzip > hq.jsonl.gz
     """
-    with closing(read_ledger(config.ledger)) as ledger:
+    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         holds = ledger.reports.holds(time.time())
         if form == "csv":
             write(csv_line(COLUMNS))

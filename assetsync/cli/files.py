@@ -50,7 +50,7 @@ def command(
       assetsync files --config hq.yaml --json --all | jq -r 'select(.assetid) | .assetid'
     """
     wanted = None if state is None else State(state)
-    with closing(read_ledger(config.ledger)) as ledger:
+    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         holds = ledger.reports.holds(time.time())
         none = True
         for row in chosen(ledger, config, paths, wanted, history=history or wanted in _REST):

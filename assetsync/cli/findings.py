@@ -23,6 +23,7 @@ from assetsync.errors import (
     SidecarError,
 )
 from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.owner import ROOT
 from assetsync.ledger.store import is_held
 from assetsync.model import SearchRequest
 from assetsync.secrecy import keep_from_dumps
@@ -193,8 +194,8 @@ def _watching(config: SiteConfig, folders: int) -> Iterator[Finding]:
 def _ledger(config: SiteConfig) -> Finding:
     path = config.ledger
     try:
-        with closing(read_ledger(path)) as ledger:
-            known = ledger.intake.size()
+        with closing(read_ledger(path, site=config.site)) as ledger:
+            known, root = ledger.intake.size(), ledger.reports.fact(ROOT)
     except LedgerMissing:
         if not path.parent.is_dir():
             return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
@@ -204,6 +205,11 @@ def _ledger(config: SiteConfig) -> Finding:
         return Finding("ledger", Level.OK, f"there is none yet; the first run makes {path}")
     except LedgerError as error:
         return _error("ledger", error)
+    tree = make_tree(config)
+    if known and root not in (None, str(config.root)) and not tree.is_at(root.encode()):
+        message = f"{path} was filled from the root {root}, and `root` is {config.root} now"
+        fix = "correct `root`; or, if the same tree has moved, let a run pull the brake, then assetsync resume"
+        return Finding("ledger", Level.WARNING, message, fix)
     holder = ", and a process sends for it now" if is_held(path) else ""
     return Finding("ledger", Level.OK, f"{path} knows {known:,} files{holder}")
 

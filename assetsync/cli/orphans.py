@@ -29,7 +29,7 @@ def command(config: SiteConfig, *, as_json: bool) -> None:
       assetsync orphans --config hq.yaml
       assetsync orphans --config hq.yaml --json | jq -r 'select(.why == "damaged") | .assetid'
     """
-    with closing(read_ledger(config.ledger)) as ledger:
+    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         none = True
         for orphan in ledger.reports.orphans(time.time() - _GONE_FOR):
             none = False

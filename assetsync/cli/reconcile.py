@@ -119,7 +119,7 @@ def _held(config: SiteConfig) -> Iterator[Ledger]:
     """Open the ledger for sending; of a new site whose root is missing none is made."""
     if not config.ledger.exists():
         os.close(make_tree(config).open_folder(b""))
-    with closing(open_ledger(config.ledger)) as ledger:
+    with closing(open_ledger(config.ledger, site=config.site)) as ledger:
         yield ledger
 
 
@@ -127,7 +127,7 @@ def _held(config: SiteConfig) -> Iterator[Ledger]:
 def _looked_at(config: SiteConfig) -> Iterator[Ledger]:
     """Open the ledger for reading, or an empty one that is thrown away."""
     if config.ledger.exists():
-        with closing(read_ledger(config.ledger)) as ledger:
+        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
             yield ledger
         return
     with (

@@ -61,7 +61,7 @@ def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
 
 def _look(config: SiteConfig) -> Standing:
     # Opened anew for each look: beside no writer, what was read once would be taken as it was.
-    with closing(read_ledger(config.ledger)) as ledger:
+    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         return stand(config, ledger, time.time())
 
 

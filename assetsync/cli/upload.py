@@ -173,10 +173,10 @@ def _remember(config: SiteConfig, request: UploadRequest, sent: Sent, size: int)
     asset = Asset(sent.outcome.assetid or "", request.destfolderid, request.filename, size, sent.md5, "")
     try:
         try:
-            with closing(open_ledger(config.ledger, create=False)) as ledger:
+            with closing(open_ledger(config.ledger, site=config.site, create=False)) as ledger:
                 note_asset(ledger, asset, time.time())
         except LedgerBusy:
-            with closing(read_ledger(config.ledger, writable=True)) as ledger:
+            with closing(read_ledger(config.ledger, site=config.site, writable=True)) as ledger:
                 ledger.ask("sighted", sighted(asset), time.time())
     except LedgerError as error:
         # The upload is done whatever the ledger is; its exit code must not say otherwise.

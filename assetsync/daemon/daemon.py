@@ -90,7 +90,7 @@ class Daemon:
 
     def _open(self, outlet: Outlet) -> Ended:
         try:
-            ledger = open_ledger(self._config.ledger)
+            ledger = open_ledger(self._config.ledger, site=self._config.site)
         except LedgerBusy:
             raise
         except LedgerError as error:

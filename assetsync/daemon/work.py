@@ -10,7 +10,7 @@ import structlog
 from assetsync.daemon.bell import Bell
 from assetsync.daemon.reading import Reading
 from assetsync.daemon.watching import Watching
-from assetsync.errors import LedgerError, RootMissing, ServiceError
+from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceError
 from assetsync.flow.hints import Hints, Looker
 from assetsync.flow.requests import take_requests
 from assetsync.flow.send import Step
@@ -57,6 +57,7 @@ class Work:
             self._site.edges.meter.doubted(lost)
             log.warning("in doubt after an unclean stop", files=lost)
         self._ledger.queue.release_folders(now)
+        self._site.brakes.check_place()
         self.watching.start()
         self._scan_wanted.set()
 
@@ -87,6 +88,9 @@ class Work:
 
     def look(self) -> float:
         """Look at what was hinted at and what is settling."""
+        if self._site.brakes.elsewhere:
+            # Once a person has agreed to this tree, a scan meets all of it.
+            return self._idle
         try:
             queued = self._looker.step(self._idle)
         except LedgerError:
@@ -139,6 +143,8 @@ class Work:
             site.feed.clear()
             self._bell.ring()
             self.reading.look_for_audits()
+            if site.brakes.elsewhere:
+                self.want_scan("a person may have agreed to the root")
         self.watching.tend()
         # In time for the next look-up: a gap between them would begin the grace anew.
         due = self._ledger.doubts.next_look()
@@ -157,6 +163,9 @@ class Work:
             self._ledger.queue.retry_blocked(reason, self._clock.now())
         try:
             result = self._site.scan()
+        except RootElsewhere:
+            self._next_scan = self._clock.steady() + _POLL
+            return
         except RootMissing as error:
             self._root_missing = True
             self._site.brakes.check_root(str(error))

@@ -99,7 +99,10 @@ class Stage:
         config = self._config()
         key = read_api_key(config, {})
         register_secret(key)
-        with closing(make_service(config, key)) as service, closing(open_ledger(config.ledger)) as ledger:
+        with (
+            closing(make_service(config, key)) as service,
+            closing(open_ledger(config.ledger, site=config.site)) as ledger,
+        ):
             site = build(config, ledger, service, SystemClock(), random.SystemRandom())
             return Reconciler(site, wait=_LONGEST_WAIT, adopt=False, progress=progress).run()
 

@@ -15,6 +15,7 @@ from assetsync.core.names import printable
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.plan import Plan
+from assetsync.ledger.owner import ROOT
 from assetsync.model import State
 
 log = structlog.get_logger()
@@ -25,6 +26,7 @@ _HOUR = 3600.0
 _MINUTE = 60.0
 _LAYOUT = "mappings"
 _QUEUE_WAS_EMPTY = "queue_was_empty"
+_MISSING = "root"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,15 @@ class Brakes:
     def __init__(self, edges: Edges, plan: Plan, limits: Limits) -> None:
         self._ledger = edges.ledger
         self._clock = edges.clock
+        self._tree = edges.tree
         self._plan = plan
         self._limits = limits
         self._had_been_empty = False
         # Of the last hour, a minute apart: (steady seconds, how many versions had been new until then).
         self._counted: deque[tuple[float, int]] = deque()
         self._told = 0
+        self.elsewhere = False
+        """Whether `check_place` found another tree than the ledger's: then nothing of it is to be looked at."""
 
     def pulled(self) -> bool:
         """Whether a brake waits for a person."""
@@ -117,7 +122,44 @@ class Brakes:
 
     def check_root(self, problem: str) -> None:
         """Pull the brake because the root of a known site is not there; `problem` says how."""
-        self._pull("root", "root", problem, 1)
+        self._pull("root", _MISSING, problem, 1)
+
+    def check_place(self) -> bool:
+        """Before the tree is looked at: whether it is the ledger's, or a person has agreed that it has moved.
+
+        Another tree in its place would let all of its files go, and send all that is there. The first root that a
+        ledger is used with is its own; another spelling of the same folder is no other root.
+        """
+        known, here = self._ledger.reports.fact(ROOT), self._here()
+        self.elsewhere = known != here and self.is_elsewhere()
+        if self.elsewhere:
+            self._pull("root", here, self.moved(), 1)
+            return False
+        if known != here:
+            self._ledger.set_fact(ROOT, here)
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == "root" and brake.subject != _MISSING:
+                self._ledger.lift_brake(brake.id, self._clock.now())
+                log.warning("brake released", why="the root is the ledger's again", detail=brake.detail)
+        return True
+
+    def is_elsewhere(self) -> bool:
+        """Whether the root is another folder than the ledger's, which has files, and nobody has agreed to that."""
+        known = self._ledger.reports.fact(ROOT)
+        if known in (None, self._here()) or self._tree.is_at(known.encode()):
+            return False
+        return self._ledger.intake.size() > 0 and not self._allowed("root", self._here(), 1)
+
+    def moved(self) -> str:
+        """Say which root the ledger knows, and which it is given."""
+        known = printable(self._ledger.reports.fact(ROOT) or "")
+        return (
+            f"the ledger was filled from the root {known}, and `root` is {printable(self._here())} now: nothing there"
+            " is looked at before you agree that the same tree has moved; else correct `root`"
+        )
+
+    def _here(self) -> str:
+        return self._tree.root.decode("utf-8", "backslashreplace")
 
     def allows_vanished(self, result: ScanResult) -> bool:
         """After a scan: whether what is missing may be recorded as gone."""

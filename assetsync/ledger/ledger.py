@@ -6,7 +6,8 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from assetsync.errors import LedgerError
+from assetsync.errors import LedgerBusy, LedgerError, LedgerOfAnother
+from assetsync.ledger import owner
 from assetsync.ledger.assets import Assets
 from assetsync.ledger.audits import Audits
 from assetsync.ledger.contacts import Contacts
@@ -82,6 +83,12 @@ class Ledger:
             )
         )
 
+    def lift_brake(self, brake_id: int, now: float) -> None:
+        """Release a brake whose reason is gone by itself: nothing is allowed by it."""
+        self.store.write(
+            lambda conn: conn.execute("UPDATE brakes SET resumed_at = ?, amount = 0 WHERE id = ?", (now, brake_id))
+        )
+
     def resumed_amount(self, kind: str, subject: str, since: float) -> int | None:
         """Give how much a person has allowed by releasing such a brake since then."""
         rows = self.store.rows(
@@ -123,19 +130,28 @@ class Ledger:
         self.store.close()
 
 
-def open_ledger(path: Path, *, create: bool = True) -> Ledger:
+def open_ledger(path: Path, *, site: str | None = None, create: bool = True) -> Ledger:
     """Take the lock, open the ledger for sending and count this start.
+
+    It must be the `site`'s, where one is named: LedgerOfAnother is raised for another's, be it held or not.
 
     Where it may not hold all that was sent, every folder is listed again before anything is posted into it: so it is
     for one that was put back, as far as that can be told (`restored`), and after an unclean stop, because a copy made
     while a process held it looks the same. Raises as `store.open_store` does.
     """
-    store = open_store(path, create=create)
+    try:
+        store = open_store(path, create=create)
+    except LedgerBusy:
+        # To whoever names the wrong ledger, that it is in use would say nothing.
+        _refuse_another(path, site)
+        raise
     try:
         epoch = Epoch(store.path)
         copied, changed = epoch.read(), epoch.changed()
 
         def work(conn: sqlite3.Connection) -> tuple[int, bool]:
+            if site is not None:
+                owner.claim(conn, store.path, site)
             facts = dict(conn.execute("SELECT name, value FROM facts WHERE name IN ('start', ?)", (CLEAN_STOP,)))
             known = int(facts.get("start") or 0)
             start = max(known, copied or 0) + 1
@@ -167,6 +183,29 @@ def _is_restored(known: int, copied: int | None, stopped: str | None, changed: s
     return copied is None or known < copied or (stopped is not None and stopped != changed)
 
 
-def read_ledger(path: Path, *, writable: bool = False) -> Ledger:
-    """Open a ledger beside its holder, to read it or (writable) to leave requests; creates nothing."""
-    return Ledger(open_beside(path, writable=writable))
+def _refuse_another(path: Path, site: str | None) -> None:
+    try:
+        read_ledger(path, site=site).close()
+    except LedgerOfAnother:
+        raise
+    except LedgerError:
+        # It is being made, or of another release: that it is held is what counts.
+        return
+
+
+def read_ledger(path: Path, *, site: str | None = None, writable: bool = False) -> Ledger:
+    """Open a ledger beside its holder, to read it or (writable) to leave requests; creates nothing.
+
+    Raises as `store.open_beside` does, and LedgerOfAnother for that of another site than `site`, where one is named.
+    """
+    store = open_beside(path, writable=writable)
+    try:
+        if site is not None:
+            owner.expect(store.reader(), store.path, site)
+    except sqlite3.Error as error:
+        store.close()
+        raise store.translate(error) from error
+    except BaseException:
+        store.close()
+        raise
+    return Ledger(store)

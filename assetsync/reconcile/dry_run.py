@@ -2,7 +2,7 @@
 
 import structlog
 
-from assetsync.errors import RootMissing
+from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.tally import Counted
 from assetsync.ledger.runs import Unsettled
@@ -23,6 +23,9 @@ def dry_run(site: Site) -> Report:
     started = edges.clock.steady()
     try:
         result = site.scan(dry_run=True)
+    except RootElsewhere as error:
+        log.warning("a run would pull the brake", detail=str(error))
+        result = ScanResult(ScanReport())
     except RootMissing as error:
         if edges.ledger.intake.size() == 0:
             raise

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from assetsync.errors import KeyRefused, RootMissing, ServiceError
+from assetsync.errors import KeyRefused, RootElsewhere, RootMissing, ServiceError
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.requests import take_requests
 from assetsync.flow.send import Step
@@ -87,7 +87,8 @@ class Reconciler:
             self._list_folders()
         with self._workers():
             self._drive()
-        while self._site.drift.step() and not self._stopped():
+        # Without a scan it is not known whether what lies there is the site's tree.
+        while result is not None and self._site.drift.step() and not self._stopped():
             pass
         if self._failure is not None:
             raise self._failure
@@ -96,6 +97,8 @@ class Reconciler:
     def _scan(self) -> ScanResult | None:
         try:
             return self._site.scan(seen=self._progress.at)
+        except RootElsewhere:
+            return None
         except RootMissing as error:
             if self._ledger.intake.size() == 0:
                 raise

@@ -119,6 +119,13 @@ class Tree:
         self.root = root
         self.follow_symlinks = follow_symlinks
 
+    def is_at(self, path: bytes) -> bool:
+        """Whether another spelling, through links or mounts, leads to the very folder that the root is."""
+        try:
+            return os.path.samefile(self.root, path)
+        except OSError:
+            return False
+
     def open(self, path: bytes) -> OpenFile:
         """Open the regular file at `path`.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from assetsync.daemon.work import Work
 from assetsync.errors import RootMissing
 from assetsync.model import State
 
@@ -254,3 +255,35 @@ def test_a_root_that_is_not_there_raises_and_its_brake_is_pulled_once(world):
 
 def _states(world) -> set[State]:
     return set(world.states().values())
+
+
+def test_another_root_before_the_ledger_has_files_is_no_reason_to_brake(world):
+    world.scan()
+    world.root = world.base / "other"
+    world.root.mkdir()
+    world.restart(root=str(world.root))
+    world.write("a")
+    world.scan()
+    assert not world.site.brakes.pulled()
+    assert world.states() == {"a": State.QUEUED}
+
+
+def test_beside_a_daemon_over_another_root_no_hint_is_looked_at_until_a_person_agreed(world):
+    sent(world, 1)
+    (world.base / "other").mkdir()
+    (world.base / "other" / "new").write_bytes(b"new")
+    world.restart(root=str(world.base / "other"))
+    work = Work(world.site, idle=0.05)
+    work.begin()
+    try:
+        work._hints.add(b"new")
+        work.look()
+        work.scan()
+        assert world.states() == dict.fromkeys(world.states(), State.VERIFIED)
+        world.ledger.ask("resume", {"id": None}, world.clock.now())
+        work.tend()
+        work.scan()
+        work.look()
+    finally:
+        work.end()
+    assert "new" in world.states()
