@@ -216,10 +216,8 @@ def _ledger(config: SiteConfig) -> Finding:
 
 def _answers(config: SiteConfig, folder: str) -> str:
     # Of the three operations of the interface none tells which folders there are.
-    return (
-        f"{config.service.base_url} answers a search in folder {folder}, which does not prove that there is one:"
-        " that shows at the first upload"
-    )
+    url = config.service.base_url
+    return f"{url} answers a search in folder {folder}; whether there is one shows at the first upload"
 
 
 def _service(config: SiteConfig) -> Iterator[Finding]:

@@ -178,6 +178,8 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
     if report.unreadable:
         write(f"unreadable: {report.unreadable:,} files or folders; nothing is concluded about them")
         write("    assetsync check names them")
+    if report.would_brake is not None:
+        write(f"a run would pull the brake: {printable(report.would_brake)}")
     for line in missing_folders(report.missing):
         write(line)
     for line in leftovers(stand(site.config, site.edges.ledger, site.edges.clock.now())):
@@ -190,7 +192,7 @@ def _verdict(report: Report, *, only_look: bool) -> str:
     seen = f"{report.scanned:,} scanned, {report.unchanged:,} unchanged"
     if only_look:
         would = f"would upload {files(report.uploaded)} ({amount(report.bytes_uploaded)})" if report.uploaded else ""
-        cut = "" if report.finished else "; the tree could not be read"
+        cut = "" if report.finished else "; the tree was not looked at to its end"
         cut += f"; {not_there(report.missing)}" if report.missing else ""
         return f"{report.site}: {would or 'nothing to upload'}; {seen}{cut}"
     done = f"{report.uploaded:,} uploaded ({amount(report.bytes_uploaded)}), {report.adopted:,} taken over"

@@ -97,6 +97,7 @@ class Work:
             # What was taken for a look is not kept anywhere else.
             self.want_scan("looks were lost while the ledger could not be used")
             raise
+        self._site.noting.looked()
         self._site.brakes.check_hour(self._site.looking.new_versions)
         if queued:
             self._site.feed.clear()

@@ -3,6 +3,8 @@
 In few commits: a change is written once it is a few seconds old, its beginning and its end at the next `note`.
 """
 
+import threading
+
 from assetsync.flow.edges import Edges
 from assetsync.flow.gate import Gate
 from assetsync.flow.settle import Settling
@@ -13,7 +15,7 @@ _EVERY = 5.0
 
 
 class Noting:
-    """Notes for one site; `begin_scan` and `end_scan` are for the thread that scans, the others for one other."""
+    """Notes for one site; `note` and `end` are for one thread, the others for any."""
 
     def __init__(self, edges: Edges, gate: Gate, settling: Settling) -> None:
         self._clock = edges.clock
@@ -27,6 +29,7 @@ class Noting:
         self._unsettled: Unsettled | None = None
         self._unsettled_at = 0.0
         self._scanning = False
+        self._lock = threading.Lock()
 
     def begin_scan(self) -> None:
         """Hear that a scan begins: until its end nobody knows whether all that settles has found room."""
@@ -38,6 +41,11 @@ class Noting:
         if finished and self._unsettled is None:
             self._unsettled = self._runs.unsettled()
         self._note_unsettled(at_once=True)
+
+    def looked(self) -> None:
+        """Hear that files were looked at again: what a reader must not miss is that none is left. As `note`."""
+        if not len(self._settling):
+            self._note_unsettled(at_once=True)
 
     def note(self) -> None:
         """Write down what has changed. Raises LedgerError, and then it is tried again."""
@@ -70,11 +78,12 @@ class Noting:
         return Pause(self._start, since, pause.reason, redact(pause.detail), ended)
 
     def _note_unsettled(self, *, at_once: bool) -> None:
-        noted, found = self._unsettled, Unsettled(len(self._settling), self._settling.overflowed)
-        if noted is None or found == noted or (self._scanning and noted.overflowed):
-            return
-        goes_on = found.count and noted.count and found.overflowed == noted.overflowed
-        if goes_on and not at_once and self._clock.steady() - self._unsettled_at < _EVERY:
-            return
-        self._runs.note_unsettled(found)
-        self._unsettled, self._unsettled_at = found, self._clock.steady()
+        with self._lock:
+            noted, found = self._unsettled, Unsettled(len(self._settling), self._settling.overflowed)
+            if noted is None or found == noted or (self._scanning and noted.overflowed):
+                return
+            goes_on = found.count and noted.count and found.overflowed == noted.overflowed
+            if goes_on and not at_once and self._clock.steady() - self._unsettled_at < _EVERY:
+                return
+            self._runs.note_unsettled(found)
+            self._unsettled, self._unsettled_at = found, self._clock.steady()

@@ -1,6 +1,6 @@
 """`reconcile --dry-run`: what a run would do, counted. Writes nothing, and asks the service nothing."""
 
-import structlog
+from dataclasses import replace
 
 from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.flow.intake import ScanResult
@@ -11,8 +11,6 @@ from assetsync.reconcile.report import Report, report_of
 from assetsync.site import Site
 from assetsync.tree.report import ScanReport
 
-log = structlog.get_logger()
-
 
 def dry_run(site: Site) -> Report:
     """Count what a run would do; changes nothing and may run beside a daemon. Raises RootMissing for a new site.
@@ -21,20 +19,17 @@ def dry_run(site: Site) -> Report:
     """
     edges = site.edges
     started = edges.clock.steady()
+    would_brake = None
     try:
         result = site.scan(dry_run=True)
-    except RootElsewhere as error:
-        log.warning("a run would pull the brake", detail=str(error))
-        result = ScanResult(ScanReport())
-    except RootMissing as error:
+    except (RootElsewhere, RootMissing) as error:
         if edges.ledger.intake.size() == 0:
             raise
-        # A run would pull the brake: nothing is known of the tree, and nothing would be sent.
-        log.warning("the root is missing", detail=str(error))
-        result = ScanResult(ScanReport())
+        # Nothing is known of the tree, and nothing would be sent.
+        result, would_brake = ScanResult(ScanReport()), str(error)
     counts = edges.ledger.reports.counts(edges.clock.now())
     would = result.to_send + result.unsettled + counts.of(State.QUEUED)
-    return report_of(
+    report = report_of(
         site,
         result,
         counts,
@@ -43,3 +38,4 @@ def dry_run(site: Site) -> Report:
         seconds=edges.clock.steady() - started,
         coming=result.to_send,
     )
+    return replace(report, would_brake=would_brake)

@@ -18,7 +18,8 @@ from assetsync.status.left import what_is_left
 class Report:
     """The outcome of a run.
 
-    `missing` names the mapped folders that are not there; `finished` says that the tree was looked at to its end.
+    `missing` names the mapped folders that are not there; `finished` says that the tree was looked at to its end;
+    `would_brake` is for what a dry run found that the next run would stop.
     """
 
     site: str
@@ -40,6 +41,7 @@ class Report:
     braked: int = 0
     trouble: str | None = None
     interrupted: bool = False
+    would_brake: str | None = None
 
 
 def report_of(

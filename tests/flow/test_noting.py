@@ -44,7 +44,7 @@ def test_that_none_is_left_is_noted_at_once(settling):
     settling.site.noting.note()
     for path in (b"a", b"b"):
         settling.site.settling.forget(path)
-    settling.site.noting.note()
+        settling.site.noting.looked()
     assert noted(settling) == Unsettled()
 
 
