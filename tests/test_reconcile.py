@@ -373,6 +373,31 @@ def test_a_run_does_not_tell_of_work_that_it_did_not_finish(make_world, said, tr
     assert last_runs(world) == told
 
 
+def test_a_run_whose_last_look_up_was_not_answered_does_not_tell_that_it_read_back(world, clock):
+    world.service.index_lag, world.service.index_call = None, "noop"
+    world.write("a")
+    began = clock.steady()
+
+    def break_down(_request):
+        world.service.down = clock.steady() - began > 20
+
+    world.service.during_search = break_down
+    assert run(world, wait=100).trouble is not None
+    assert last_runs(world) == {"rescan"}
+
+
+def test_over_another_root_a_run_compares_no_sidecars(world):
+    world.write("a.jpg", b"a")
+    world.write("a.jpg.yaml", b"description: first")
+    run(world)
+    world.write("a.jpg.yaml", b"description: second one")
+    world.scan()
+    (world.base / "other").mkdir()
+    world.restart(root=str(world.base / "other"))
+    assert run(world, wait=0).braked == 1
+    assert [row.drift for row in world.ledger.reports.files()] == ["unread"]
+
+
 def test_an_interrupted_run_does_not_tell_that_it_read_back(world, clock):
     world.write("a")
     run(world)

@@ -7,7 +7,7 @@ What came of it is summed up by `report`; what to print, and which exit code fol
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import structlog
 
@@ -24,8 +24,6 @@ from assetsync.reconcile.report import Report, report_of
 from assetsync.site import RESTORED, TRIED_AGAIN, Site
 
 log = structlog.get_logger()
-
-T = TypeVar("T")
 
 _TICK = 0.1
 _KEY_PROBES = 2
@@ -61,7 +59,7 @@ class Reconciler:
         self._counted: Counts | None = None
         self._counted_at = -1
         self._count_again = 0.0
-        # Whether the last pass went to the end of what was due, and the seconds that each kind of work took in all.
+        # Whether the last pass was answered, and the seconds that each kind of work took in all.
         self._read_back = False
         self._spent = {"index": 0.0, "verify": 0.0} if site.indexer.enabled else {"verify": 0.0}
 
@@ -202,9 +200,9 @@ class Reconciler:
             if take_requests(site.edges):
                 site.feed.clear()
             site.resolver.step()
-            asked = self._timed("index", site.indexer.step)
+            self._timed("index", site.indexer.step)
             self._timed("verify", lambda: self._verify(1 if counts else BATCH))
-            self._read_back = counts and not asked
+            self._read_back = counts
         except ServiceError as error:
             self._read_back = False
             self._trouble(error)
@@ -215,13 +213,11 @@ class Reconciler:
         while self._site.verifier.step(least).confirmed and not self._stopped():
             pass
 
-    def _timed(self, job: str, work: Callable[[], T]) -> T:
+    def _timed(self, job: str, work: Callable[[], object]) -> None:
         began = self._clock.steady()
-        try:
-            return work()
-        finally:
-            if job in self._spent:
-                self._spent[job] += self._clock.steady() - began
+        work()
+        if job in self._spent:
+            self._spent[job] += self._clock.steady() - began
 
     def _resolve(self) -> None:
         try:
