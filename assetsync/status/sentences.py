@@ -43,12 +43,15 @@ def verdict(standing: Standing) -> str:
     going = [f"{standing.pending:,} pending"] * bool(standing.pending)
     going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)
     pause = standing.paused or standing.ended_by
-    if pause is not None:
+    ended = ""
+    if pause is not None and pause.reason == "key_refused":
+        needs.insert(0, _paused(standing, pause))
+    elif standing.ended_by is not None and needs:
+        ended = f"; {_paused(standing, standing.ended_by)}"
+    elif pause is not None:
         going.insert(0, _paused(standing, pause))
-        if pause.reason == "key_refused":
-            needs.insert(0, going.pop(0))
     if needs:
-        return f"needs you: {', '.join(needs)}" + (f" (beside {', '.join(going)})" if going else "")
+        return f"needs you: {', '.join(needs)}" + (f" (beside {', '.join(going)})" if going else "") + ended
     if pause is not None:
         return ", ".join(going)
     if standing.in_sync:

@@ -1,12 +1,13 @@
 """How a site stands, and the sentence that says it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from assetsync.core.states import Event
 from assetsync.ledger.rows import apply
-from assetsync.ledger.runs import LastScan, Run, Unsettled
+from assetsync.ledger.runs import LastScan, Pause, Run, Unsettled
 from assetsync.model import State
 from assetsync.status.document import as_object
 from assetsync.status.sentences import is_command, leftovers, next_step, verdict, waiting
@@ -91,6 +92,18 @@ def test_the_verdict_is_one_sentence_and_one_level(shown, happened, level, sente
     standing = shown.standing()
     assert (standing.level, verdict(standing)) == (level, sentence)
     assert as_object(standing)["verdict"] == sentence
+
+
+def test_that_the_last_run_gave_up_stands_after_what_needs_a_person(shown):
+    world = shown.world
+    blocked(world)
+    queued(world)
+    standing = replace(
+        shown.standing(), ended_by=Pause(1, 0.0, "unreachable", "x", world.clock.now() - 300), paused=None
+    )
+    assert verdict(standing) == (
+        "needs you: 1 blocked (beside 1 pending); the last run ended 5 min ago because the service cannot be reached"
+    )
 
 
 def test_the_version_that_was_queued_first_waits_longest(shown):
