@@ -1,16 +1,14 @@
 """The rows of the ledger as values, and the one function through which a row changes its state."""
 
 import sqlite3
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
 from assetsync.errors import LedgerError
 from assetsync.model import FileStat, State, Wanted
 
 
-@dataclass(frozen=True, slots=True)
-class FileRow:
+class FileRow(NamedTuple):
     """One version of one path; see the schema for each column."""
 
     id: int
@@ -56,8 +54,7 @@ class FileRow:
         return FileStat(self.size, self.mtime_ns, self.ctime_ns, self.inode)
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
+class AttemptRow(NamedTuple):
     """One POST that was begun; see the schema for each column."""
 
     id: int
@@ -91,19 +88,22 @@ class AttemptRow:
     looks: int
 
 
-FILE_COLUMNS = ", ".join(f.name for f in fields(FileRow))
-ATTEMPT_COLUMNS = ", ".join(f.name for f in fields(AttemptRow))
+FILE_COLUMNS = ", ".join(FileRow._fields)
+ATTEMPT_COLUMNS = ", ".join(AttemptRow._fields)
+_STATE, _WANTED = FileRow._fields.index("state"), FileRow._fields.index("wanted")
 
 
 def file_row(row: sqlite3.Row) -> FileRow:
     """Make the value of a `SELECT FILE_COLUMNS`."""
-    values = dict(row)
-    return FileRow(**{**values, "state": State(values["state"]), "wanted": Wanted(values["wanted"])})
+    values = [*row]
+    values[_STATE] = State(values[_STATE])
+    values[_WANTED] = Wanted(values[_WANTED])
+    return FileRow._make(values)
 
 
 def attempt_row(row: sqlite3.Row) -> AttemptRow:
     """Make the value of a `SELECT ATTEMPT_COLUMNS`."""
-    return AttemptRow(**dict(row))
+    return AttemptRow._make(row)
 
 
 def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
