@@ -92,6 +92,8 @@ FILE_COLUMNS = ", ".join(FileRow._fields)
 ATTEMPT_COLUMNS = ", ".join(AttemptRow._fields)
 _STATE, _WANTED = FileRow._fields.index("state"), FileRow._fields.index("wanted")
 
+_ALWAYS_READ = dict.fromkeys(("state", "wanted", "assetid", "verified_at", "rested_at"))
+
 
 def file_row(row: sqlite3.Row) -> FileRow:
     """Make the value of a `SELECT FILE_COLUMNS`."""
@@ -139,7 +141,7 @@ def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **ch
     where the table of states does not allow it.
     """
     row = conn.execute(
-        "SELECT state, wanted, assetid, verified_at, rested_at,"
+        f"SELECT {', '.join({**_ALWAYS_READ, **changes})},"
         " EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL) AS open"
         " FROM files WHERE id = ?",
         (file_id,),
@@ -157,6 +159,8 @@ def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **ch
     after = transition(before, event, facts)
     resting = after in (State.SUPERSEDED, State.GONE)
     columns = {"state": after, "wanted": wanted, "rested_at": (row["rested_at"] or now) if resting else None} | changes
+    # Every column that is named costs the indexes that hold it, changed or not. The state is always one.
+    columns = {name: value for name, value in columns.items() if name == "state" or value != row[name]}
     assignments = ", ".join(f"{name} = ?" for name in columns)
     done = conn.execute(
         f"UPDATE files SET {assignments} WHERE id = ? AND state = ?",
