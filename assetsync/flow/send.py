@@ -8,6 +8,7 @@ gate or holds the folder.
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,6 +28,7 @@ from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Clock, Fault, Left, Sent, State
 from assetsync.tree.body import SMALL, TappedBody
+from assetsync.turn import TURN
 
 log = structlog.get_logger()
 
@@ -37,6 +39,7 @@ _BATCH = 64
 _LEDGER_PAUSE = 2.0
 _SPARING = 20
 _COUNT_EVERY = 32
+_QUICK = 256 * 1024
 _BAD_FORM = "bad_form"
 
 
@@ -173,7 +176,8 @@ class Sender:
         told: _Told | None = None
         try:
             while True:
-                step, told = self._take(told)
+                with TURN.taken():
+                    step, told = self._take(told)
                 if step is not Step.WORKED or not go_on():
                     return step
         finally:
@@ -195,7 +199,8 @@ class Sender:
                 told = None
             released = False
             try:
-                told = self._handle(row, told)
+                with nullcontext() if self._is_quick(row) else TURN.left():
+                    told = self._handle(row, told)
                 released = told is not None and told.ready.row is row
                 self._tally.handled()
             finally:
@@ -204,6 +209,10 @@ class Sender:
         finally:
             self._gate.leave()
         return Step.WORKED, told
+
+    def _is_quick(self, row: FileRow) -> bool:
+        """Whether the file is read and handed over in a moment, so that others may wait that long."""
+        return row.size <= _QUICK and self._throttle is None
 
     def _handle(self, row: FileRow, told: "_Told | None") -> "_Told | None":
         try:

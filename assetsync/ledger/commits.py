@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from assetsync.errors import LedgerError
+from assetsync.turn import TURN
 
 T = TypeVar("T")
 
@@ -70,9 +71,13 @@ class Commits:
 
     def finish(self, slot: _Slot[T]) -> T:
         """Commit what waits, unless another thread has done it, and give the result of one piece."""
-        with self._commit_lock:
+        with TURN.left():
+            self._commit_lock.acquire()
+        try:
             if not slot.done:
                 self._commit_waiting()
+        finally:
+            self._commit_lock.release()
         if slot.error is not None:
             raise slot.error
         return slot.result  # type: ignore[return-value]
@@ -103,7 +108,8 @@ class Commits:
 
     def _commit(self, conn: sqlite3.Connection) -> None:
         self._last(conn)
-        conn.execute("COMMIT")
+        with TURN.left():
+            conn.execute("COMMIT")
         self.count += 1
 
     def _run_alone(self, conn: sqlite3.Connection, slot: _Slot[Any]) -> None:

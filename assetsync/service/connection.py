@@ -17,6 +17,7 @@ import httpcore
 import httpx
 
 from assetsync.service.settings import ServiceSettings, checked_url, tls_context
+from assetsync.turn import TURN
 
 SPARE_CONNECTIONS = 4
 """For the scheduled look-ups beside the uploads."""
@@ -71,7 +72,8 @@ class Stream(httpcore.NetworkStream):
             if left <= 0:
                 raise httpcore.ReadTimeout("the head of the answer took too long")
             timeout = left if timeout is None else min(timeout, left)
-        return self._under.read(max_bytes, timeout)
+        with TURN.left():
+            return self._under.read(max_bytes, timeout)
 
     def head_came(self) -> None:
         """Say that what comes now is the answer's body, which may take its time."""
@@ -93,7 +95,9 @@ class Stream(httpcore.NetworkStream):
 
     def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> "Stream":
         """Go on under TLS."""
-        return Stream(self._under.start_tls(ssl_context, server_hostname, timeout), self._patience, self._born)
+        with TURN.left():
+            secured = self._under.start_tls(ssl_context, server_hostname, timeout)
+        return Stream(secured, self._patience, self._born)
 
     def get_extra_info(self, info: str) -> Any:
         """Tell what the stream under it knows; one that is spent looks to the pool like one that the server closed."""
@@ -111,7 +115,9 @@ class _Backend(httpcore.SyncBackend):
 
     def connect_tcp(self, *args: Any, **kwargs: Any) -> Stream:
         """Open one connection."""
-        return Stream(super().connect_tcp(*args, **kwargs), self._patience, self.streams.add)
+        with TURN.left():
+            connected = super().connect_tcp(*args, **kwargs)
+        return Stream(connected, self._patience, self.streams.add)
 
 
 class Transport(httpx.BaseTransport):
