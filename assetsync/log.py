@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 import structlog
 from pydantic import SecretStr
@@ -25,6 +25,8 @@ REPLACEMENT = "[key]"
 _ONLY_WARNINGS = ("httpx", "httpcore", "apscheduler", "watchdog", "uvicorn.access", "asyncio")
 _NOT_IN_JSON_LINE = re.compile(ACTIVE.pattern[:-1] + "\\ud800-\\udfff]")
 _LEAST_FRAGMENT = 6
+# Without a shorter one (`x`), no line could be read any more.
+_LEAST_PASSWORD = 4
 
 
 class _Secrets:
@@ -73,6 +75,14 @@ _SECRETS = _Secrets()
 def register_secret(secret: SecretStr) -> None:
     """Keep this secret out of every line from now on, plain, URL-encoded, escaped or in base64."""
     _SECRETS.add(secret.get_secret_value())
+
+
+def register_password(address: str) -> None:
+    """Keep the password that stands in an address out of every line, as it stands there and as it is sent."""
+    password = urlsplit(address).password or ""
+    for form in {password, unquote(password)}:
+        if len(form) >= _LEAST_PASSWORD:
+            _SECRETS.add(form)
 
 
 def redact(text: str) -> str:

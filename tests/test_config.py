@@ -392,6 +392,8 @@ MISTAKES = [
     (changed("https://dam.example.com/razuna\n", "ftp://x\n"), "line 4: service.base_url: it must begin with https://"),
     (changed("https://dam.example.com/razuna\n", "https:///x\n"), "line 4: service.base_url: it names no host: write"),
     (changed("https://dam.example.com/razuna\n", "https://x:99999/\n"), "line 4: service.base_url: it is no address:"),
+    (changed("https://dam.example.com/razuna\n", "https://[v1.x]/\n"), "line 4: service.base_url: it is no address: "),
+    (changed("https://dam.example.com/razuna\n", "https://[::1]x/\n"), "line 4: service.base_url: it is no address: "),
     (changed("https://dam.example.com/razuna\n", "https://a b/\n"), "line 4: service.base_url: it must be an address"),
     (changed("  base_url: https://dam.example.com/razuna\n", ""), "line 3: service.base_url: it is missing: add it"),
     (changed("folders:", "  conect_timeout: 3s\nfolders:"), "line 6: service.conect_timeout: there is no such key: di"),

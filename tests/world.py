@@ -19,6 +19,7 @@ from pathlib import Path
 from assetsync.config import load_config
 from assetsync.core.outcome import Reply, read_giving_up, read_silence, read_upload_answer
 from assetsync.errors import AssetsyncError, FileChanged, KeyRefused, ServiceError, ServiceUnreachable
+from assetsync.flow.hints import Hints, Looker
 from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
 from assetsync.ledger.ledger import Ledger, open_ledger
@@ -301,6 +302,13 @@ class World:
 
     def scan(self):
         return self.site.scan()
+
+    def hint(self, path: str | bytes) -> int:
+        """Look at a path as the daemon does when its watcher saw something there; gives how many files may be due."""
+        hints = Hints()
+        hints.add(os.fsencode(path))
+        site = self.site
+        return Looker(site.edges, site.plan, site.looking, hints, site.sidecars).step(0)
 
     def send(self) -> int:
         """Send until nothing is due; gives how many files were handled."""

@@ -14,7 +14,7 @@ from assetsync.config import SiteConfig, read_api_key
 from assetsync.errors import LedgerBusy, UsageError
 from assetsync.flow.requests import carry_out
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
-from assetsync.log import configure_logging, register_secret
+from assetsync.log import configure_logging, register_password, register_secret
 from assetsync.model import Asset, Body, SearchRequest, Sent, Service, UploadRequest
 from assetsync.secrecy import keep_from_dumps
 from assetsync.service.client import HttpService
@@ -28,6 +28,7 @@ def open_service(config: SiteConfig) -> Iterator[HttpService]:
     keep_from_dumps()
     key = read_api_key(config, os.environ)
     register_secret(key)
+    register_password(config.service.proxy or "")
     with closing(make_service(config, key)) as service:
         yield service
 

@@ -16,7 +16,7 @@ from assetsync.daemon.daemon import Daemon, Ended
 from assetsync.daemon.signals import Signals
 from assetsync.daemon.systemd import Notifier
 from assetsync.errors import ConfigError, RootMissing
-from assetsync.log import configure_logging, register_secret
+from assetsync.log import configure_logging, register_password, register_secret
 from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
 from assetsync.site import make_tree
@@ -71,6 +71,7 @@ def _read(path: Path) -> tuple[SiteConfig, SecretStr]:
     keep_from_dumps()
     key = read_api_key(config, os.environ)
     register_secret(key)
+    register_password(config.service.proxy or "")
     return config, key
 
 

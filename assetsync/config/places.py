@@ -1,7 +1,7 @@
 """Addresses and paths in the configuration: what they may look like. Whether they exist is left to `check`."""
 
 import re
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
@@ -15,17 +15,33 @@ _EXAMPLE = "write it such as https://dam.example.com/razuna"
 _NOT_IN_PATH = re.compile("[\x00-\x1f\x7f]")
 
 
+def split_address(address: str) -> SplitResult:
+    """Split an address as the client will read it; raises ValueError, also for a port that is none.
+
+    In brackets stands an address of IPv6 and nothing else: the `[v1.x]` of RFC 3986 no client can reach.
+    """
+    parts = urlsplit(address)
+    _user, _at, place = parts.netloc.rpartition("@")
+    if place.startswith("["):
+        host, _bracket, rest = place[1:].partition("]")
+        IPv6Address(host)
+        if rest and not rest.startswith(":"):
+            raise ValueError("something stands between the host and the port")
+    # Asking for the port is what has it checked.
+    _port = parts.port
+    return parts
+
+
 def _split(value: object, schemes: tuple[str, ...]) -> SplitResult:
     if not isinstance(value, str) or not value or _NOT_IN_URL.search(value):
         raise Unusable("it must be an address without blanks", _EXAMPLE)
     try:
-        parts = urlsplit(value)
-        port = parts.port
+        parts = split_address(value)
     except ValueError as exc:
         raise Unusable("it is no address", _EXAMPLE) from exc
     if parts.scheme not in schemes:
         raise Unusable(f"it must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}", _EXAMPLE)
-    if not parts.hostname or port == 0:
+    if not parts.hostname or parts.port == 0:
         raise Unusable("it names no host", _EXAMPLE)
     return parts
 

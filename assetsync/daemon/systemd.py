@@ -3,6 +3,10 @@
 import os
 import socket
 
+import structlog
+
+log = structlog.get_logger()
+
 
 class Notifier:
     """Speaks to the socket that systemd named in $NOTIFY_SOCKET; without one it is silent."""
@@ -12,6 +16,7 @@ class Notifier:
         if self._address.startswith("@"):
             self._address = "\0" + self._address[1:]
         micro = environ.get("WATCHDOG_USEC", "")
+        self._unheard = False
         for_us = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
         self.watchdog = int(micro) / 1e6 if micro.isdigit() and for_us else None
 
@@ -38,6 +43,14 @@ class Notifier:
     def _send(self, message: str) -> None:
         if not self._address:
             return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
-            channel.connect(self._address)
-            channel.send(message.encode())
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+                channel.connect(self._address)
+                channel.send(message.encode())
+        except OSError as error:
+            # To tell how the daemon is must not end it; systemd restarts one that it does not hear of in time.
+            if not self._unheard:
+                log.warning("systemd cannot be told", detail=error.strerror or type(error).__name__)
+            self._unheard = True
+        else:
+            self._unheard = False

@@ -1,16 +1,25 @@
-"""The merge of the sidecars that a scan meets with those that the ledger knows.
+"""Sidecars: the merge of those that a scan meets with those that the ledger knows, and the look at a hinted one.
 
 Only that one has changed is found out here; it is read when its file is sent.
 """
 
 from collections.abc import Callable
 
+import structlog
+
+from assetsync.core.decide import is_settled
+from assetsync.core.names import printable
 from assetsync.core.sidecar import FOLDER_SIDECAR, SUFFIX
+from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.flow.edges import Edges
+from assetsync.flow.told import Sidecars
 from assetsync.ledger.intake import SidecarChange
 from assetsync.model import FileStat, Seen
 from assetsync.tree.report import ScanReport
 
+log = structlog.get_logger()
+
+_TICK = 1.0
 _MOST_GONE = 10_000
 """So many vanished sidecars are kept in mind to the end of a scan; the next one finds the others."""
 
@@ -70,11 +79,19 @@ class SidecarMerge:
             self._gone.append(path)
 
 
-def look_at_sidecar(edges: Edges, path: bytes, stat: FileStat) -> None:
-    """Compare one sidecar, as a hint led to it, with what is known of it; that one is gone is left to the scan."""
-    intake = edges.ledger.intake
-    if intake.sidecar(path) != stat:
-        intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], edges.clock.now())
+def look_at_sidecar(edges: Edges, said: Sidecars, path: bytes) -> int:
+    """Look at one sidecar that a hint led to; gives how many files may be sent at once because of it."""
+    try:
+        stat = edges.tree.lstat(path)
+    except (FileUnreadable, RootMissing) as error:
+        log.warning("cannot be looked at", path=printable(path), why=str(error))
+        return 0
+    now = edges.clock.now()
+    # Two changes within one tick of the clock that stamps files look alike: one so young is taken for another.
+    if edges.ledger.intake.sidecar(path) == stat and (stat is None or is_settled(stat, now, _TICK)):
+        return 0
+    said.forget()
+    return edges.ledger.intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], now)
 
 
 def spoken_of(sidecar: bytes) -> bytes | tuple[bytes, bytes]:

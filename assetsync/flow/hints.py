@@ -5,19 +5,12 @@ Beyond the limit nothing is kept, and a scan is asked for instead. A hint is nev
 
 import threading
 
-import structlog
-
-from assetsync.core.names import printable
 from assetsync.core.sidecar import is_sidecar_name
-from assetsync.errors import FileUnreadable, RootMissing
-from assetsync.flow.beside import spoken_of
+from assetsync.flow.beside import look_at_sidecar
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import Intake
 from assetsync.flow.plan import Plan
 from assetsync.flow.told import Sidecars
-from assetsync.ledger.intake import SidecarChange
-
-log = structlog.get_logger()
 
 _MOST = 100_000
 
@@ -69,8 +62,7 @@ class Looker:
     """Looks at hinted paths and at those that are settling; used by one thread."""
 
     def __init__(self, edges: Edges, plan: Plan, intake: Intake, hints: Hints, sidecars: Sidecars) -> None:
-        self._ledger = edges.ledger
-        self._tree = edges.tree
+        self._edges = edges
         self._clock = edges.clock
         self._plan = plan
         self._intake = intake
@@ -86,8 +78,7 @@ class Looker:
         queued = 0
         for path in self._hints.take(patience):
             if self._is_sidecar(path):
-                self._look_at_sidecar(path)
-                queued += 1
+                queued += look_at_sidecar(self._edges, self._sidecars, path)
             else:
                 queued += self._intake.look(path)
         return queued + self._intake.look_again()
@@ -95,12 +86,3 @@ class Looker:
     def _is_sidecar(self, path: bytes) -> bool:
         mapping = self._plan.covers(path)
         return mapping is not None and self._plan.sidecars_on(mapping) and is_sidecar_name(path)
-
-    def _look_at_sidecar(self, path: bytes) -> None:
-        try:
-            stat = self._tree.lstat(path)
-        except (FileUnreadable, RootMissing) as error:
-            log.warning("cannot be looked at", path=printable(path), why=str(error))
-            return
-        self._sidecars.forget()
-        self._ledger.intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], self._clock.now())

@@ -12,10 +12,9 @@ import structlog
 
 from assetsync.core.decide import EMPTY, Change, compare, is_settled
 from assetsync.core.names import printable, sent_name
-from assetsync.core.sidecar import is_sidecar_name
 from assetsync.core.states import Event
 from assetsync.errors import FileUnreadable, RootMissing
-from assetsync.flow.beside import SidecarMerge, look_at_sidecar
+from assetsync.flow.beside import SidecarMerge
 from assetsync.flow.edges import Edges
 from assetsync.flow.merge import Merge
 from assetsync.flow.plan import Plan
@@ -154,7 +153,7 @@ class Intake:
         return queued
 
     def look(self, path: bytes) -> int:
-        """Look at one path, for a hint or a second look; gives how many versions were queued (0 or 1)."""
+        """Look at one path that is no sidecar, for a hint or a second look; gives how many were queued (0 or 1)."""
         self._dry_run = False
         mapping = self._plan.covers(path)
         if mapping is None:
@@ -168,9 +167,6 @@ class Intake:
         if stat is None:
             # Whether it is gone is decided by a complete scan.
             self.settling.forget(path)
-            return 0
-        if self._plan.sidecars_on(mapping) and is_sidecar_name(path):
-            look_at_sidecar(self._edges, path, stat)
             return 0
         current = self._ledger.intake.current_of(path)
         known = None

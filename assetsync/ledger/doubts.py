@@ -116,14 +116,12 @@ class Doubts:
             found |= {row[0]: row[1] for row in self._store.rows(sql, *part)}
         return found
 
-    def sight(self, assets: Iterable[Asset], newest: int, now: float, *, why: str = "") -> None:
+    def sight(self, assets: Iterable[Asset], newest: int, now: float) -> None:
         """Remember assets that no live row owns; the order of the first sight stays.
 
         `newest` is the newest attempt when the look-up ended.
         """
-        values = [
-            (a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, newest, why) for a in assets
-        ]
+        values = [(a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, newest) for a in assets]
         if values:
             self._store.write(lambda conn: _sight(conn, values))
 
@@ -254,9 +252,9 @@ def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: fl
 def _sight(conn: sqlite3.Connection, values: Sequence[tuple[object, ...]]) -> None:
     conn.executemany(
         "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why, met_at)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?6)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, '', ?6)"
         " ON CONFLICT (assetid) DO UPDATE SET folder_id = excluded.folder_id, size = excluded.size,"
-        " md5 = excluded.md5, met_at = excluded.met_at, why = CASE WHEN why = '' THEN excluded.why ELSE why END",
+        " md5 = excluded.md5, met_at = excluded.met_at",
         values,
     )
 

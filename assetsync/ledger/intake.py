@@ -148,18 +148,16 @@ class Intake:
         rows = self._store.rows("SELECT size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path = ?", path)
         return FileStat(*rows[0]) if rows else None
 
-    def sidecars_changed(self, changes: Sequence[SidecarChange], now: float) -> None:
-        """Record new, changed and vanished sidecars and what follows for the files that they speak of.
+    def sidecars_changed(self, changes: Sequence[SidecarChange], now: float) -> int:
+        """Record new, changed and vanished sidecars and what follows for the files; gives how many are due by that.
 
         Files that a bad sidecar blocked are tried again; files that were sent have metadata that may differ now.
         """
 
-        def work(conn: sqlite3.Connection) -> None:
-            for change in changes:
-                _sidecar_changed(conn, change, now)
+        def work(conn: sqlite3.Connection) -> int:
+            return sum(_sidecar_changed(conn, change, now) for change in changes)
 
-        if changes:
-            self._store.write(work)
+        return self._store.write(work) if changes else 0
 
     def has_assets(self, mapping: bytes, destfolderid: str | None) -> bool:
         """Whether files below a mapped folder have assets in that folder of the service."""
@@ -222,7 +220,7 @@ def _current_id(conn: sqlite3.Connection, path: bytes) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float) -> None:
+def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float) -> int:
     path, stat, below = change
     if stat is None:
         conn.execute("DELETE FROM sidecars WHERE path = ?", (path,))
@@ -240,11 +238,12 @@ def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float
     ).fetchall()
     for row in blocked:
         apply(conn, row[0], Event.RETRIED, now, reason=None, detail=None, due_at=now)
-    conn.execute(
+    sooner = conn.execute(
         f"UPDATE files SET due_at = ? WHERE {where} AND wanted = 'yes' AND state = 'queued' AND due_at > ?",
         (now, *values, now),
-    )
+    ).rowcount
     conn.execute(
         f"UPDATE files SET drift = 'unread' WHERE {where} AND wanted = 'yes' AND state IN ('stored', 'verified')",
         values,
     )
+    return len(blocked) + sooner

@@ -5,7 +5,7 @@ delivered twice, and none is forgotten.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import structlog
@@ -16,7 +16,7 @@ from assetsync.core.names import printable
 from assetsync.core.notices import Kind, Notice, Teller, Trouble
 from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.ledger.ledger import Ledger
-from assetsync.log import register_secret
+from assetsync.log import register_password, register_secret
 from assetsync.model import Clock
 from assetsync.notices.channel import Channel, Undelivered
 from assetsync.notices.command import Command, encoded
@@ -43,15 +43,26 @@ def senders(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Send]:
     """Give the ways to the outside that are configured, by their keys below `notify`. Raises ConfigError."""
     found: dict[str, Send] = {}
     if config.notify.webhook is not None:
-        # Whoever knows the address may post there; a traceback of the transport could hold it.
-        for secret in (config.notify.webhook, config.notify.webhook.partition("://")[2].partition("/")[2]):
-            if len(secret) >= _LEAST_SECRET:
-                register_secret(SecretStr(secret))
+        for secret in _secrets_of(config.notify.webhook):
+            register_secret(SecretStr(secret))
+        register_password(config.notify.webhook)
         ca_file = str(config.service.ca_file) if config.service.ca_file else None
         found["webhook"] = _posting(Webhook(config.notify.webhook, ca_file=ca_file, proxy=config.service.proxy))
     if config.notify.command:
         found["command"] = Command(config.notify.command, environ)
     return found
+
+
+def _secrets_of(address: str) -> Iterator[str]:
+    """Give what of a webhook's address must not be shown: whoever knows it may post there.
+
+    A traceback of the transport could hold it.
+    """
+    if len(address) >= _LEAST_SECRET:
+        yield address
+    path = address.partition("://")[2].partition("/")[2]
+    if len(path) >= _LEAST_SECRET:
+        yield path
 
 
 def _posting(webhook: Webhook) -> Send:

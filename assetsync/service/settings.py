@@ -7,10 +7,10 @@ import ssl
 import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from assetsync.config.places import split_address
 from assetsync.errors import ConfigError
 from assetsync.service.multipart import Credential
 
@@ -49,7 +49,7 @@ def checked_url(key: str, url: str) -> str:
     `key` is its place in the configuration.
     """
     try:
-        parts = urlsplit(url)
+        parts = split_address(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         sound = sound and url.isascii() and url.isprintable() and " " not in url
     except ValueError:

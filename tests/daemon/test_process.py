@@ -8,6 +8,8 @@ import urllib.request
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from assetsync.model import State
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
@@ -105,6 +107,22 @@ def test_systemd_hears_that_it_is_ready_alive_and_stopping(make, tmp_path):
         while "STOPPING=1" not in heard:
             heard.append(channel.recv(4096).decode())
     assert running.process.wait(20) == 0
+
+
+@pytest.mark.parametrize("gone", ["never there", "in the middle"])
+def test_a_systemd_that_cannot_be_told_is_said_once_and_stops_nothing(make, tmp_path, gone):
+    address = tmp_path / "notify"
+    if gone == "in the middle":
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.bind(str(address))
+            running = make().start(NOTIFY_SOCKET=str(address), WATCHDOG_USEC="400000")
+    else:
+        running = make().start(NOTIFY_SOCKET=str(address), WATCHDOG_USEC="400000")
+    running.until(lambda: running.events("systemd cannot be told"))
+    (running.photos / "a").write_bytes(b"a")
+    running.until_verified(1)
+    assert len(running.events("systemd cannot be told")) == 1
+    assert running.stop() == 0
 
 
 def test_an_outage_begins_and_ends_with_one_line_each(make, sandbox):

@@ -200,7 +200,7 @@ def test_a_hint_of_an_ignored_or_unmapped_path_queues_nothing(make_world):
 def test_a_hint_of_a_sidecar_is_no_file(world):
     world.write("a", b"1")
     world.write("a.yaml", b"description: x\n")
-    assert world.site.intake.look(b"a.yaml") == 0
+    assert world.hint("a.yaml") == 0
     world.scan()
     assert list(world.states()) == ["a"]
 
@@ -211,8 +211,35 @@ def test_a_hint_of_a_sidecar_retries_the_file_that_it_blocked(world):
     world.scan_and_send()
     assert world.row("a").state is State.BLOCKED
     sidecar.write_bytes(b"description: x\n")
-    world.site.intake.look(b"a.yaml")
-    assert world.row("a").state is State.QUEUED
+    assert (world.hint("a.yaml"), world.row("a").state) == (1, State.QUEUED)
+
+
+def test_a_hint_of_a_sidecar_that_is_gone_frees_the_file_that_it_blocked(world):
+    world.write("a", b"1")
+    sidecar = world.write("a.yaml", b"nonsense: 1\n")
+    world.scan_and_send()
+    sidecar.unlink()
+    assert (world.hint("a.yaml"), world.row("a").state) == (1, State.QUEUED)
+
+
+def test_a_hint_of_a_sidecar_that_is_as_it_was_changes_nothing(world):
+    world.write("a", b"1")
+    world.write("a.yaml", b"description: x\n")
+    world.scan_and_send()
+    world.live(5.0)
+    world.scan()
+    before = world.ledger.store.commits
+    assert (world.hint("a.yaml"), world.ledger.store.commits, world.row("a").drift) == (0, before, None)
+
+
+def test_a_hint_of_a_sidecar_younger_than_a_tick_of_the_clock_is_never_taken_for_the_one_before(world):
+    world.write("a", b"1")
+    sidecar = world.write("a.yaml", b"description: x\n")
+    world.scan_and_send()
+    world.clock.set_now(sidecar.stat().st_ctime + 0.5)
+    before = world.ledger.store.commits
+    world.hint("a.yaml")
+    assert world.ledger.store.commits == before + 1
 
 
 # What is done to a.yaml and _folder.yaml between two scans, after the file was blocked by a bad sidecar or sent.

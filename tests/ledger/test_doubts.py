@@ -28,6 +28,11 @@ def doubt(book):
     return doubt
 
 
+def sight_doubled(book, shown):
+    book.ledger.doubts.sight([shown], 0, NOW)
+    book.ledger.store.write(lambda conn: conn.execute("UPDATE sightings SET why = 'doubled'"))
+
+
 def test_the_order_of_the_first_sight_stays_when_an_asset_is_seen_again(book):
     doubts = book.ledger.doubts
     doubts.sight([asset("A", size=0, md5=None)], 2, NOW)
@@ -144,13 +149,13 @@ def test_proof_is_not_taken_back_by_a_later_suspicion_and_the_word_stays_on_a_ne
 )
 def test_an_asset_that_an_open_doubt_may_need_is_no_orphan(book, attempt_md5, shown, listed):
     book.lose(book.queue(b"a"), md5=attempt_md5)
-    book.ledger.doubts.sight([shown], 0, NOW, why="doubled")
+    sight_doubled(book, shown)
     assert orphans(book) == ({"D": "doubled"} if listed else {})
 
 
 @pytest.mark.parametrize("owned_by", ["adopting", "accepting"])
 def test_an_asset_that_a_live_row_owns_is_no_orphan(book, owned_by):
-    book.ledger.doubts.sight([asset("D")], 0, NOW, why="doubled")
+    sight_doubled(book, asset("D"))
     row = book.queue(b"a")
     if owned_by == "adopting":
         book.ledger.queue.adopt(row, "D", M1, NOW)

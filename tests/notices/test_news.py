@@ -19,3 +19,10 @@ def test_a_path_that_is_a_secret_is_hidden_and_one_that_is_a_word_is_not(make_wo
     assert list(senders(make_world(notify={"webhook": address}).config(), {})) == ["webhook"]
     assert redact(text) == shown
     assert redact(address) == "[key]"
+
+
+@pytest.mark.parametrize("shown", ["s3cret%2Fword", "s3cret/word"])
+def test_the_password_in_the_address_of_a_webhook_is_hidden_wherever_it_stands_alone(make_world, monkeypatch, shown):
+    monkeypatch.setattr(log, "_SECRETS", log._Secrets())
+    senders(make_world(notify={"webhook": "http://me:s3cret%2Fword@127.0.0.1:1/hook"}).config(), {})
+    assert redact(f"the proxy was given {shown}") == "the proxy was given [key]"

@@ -667,6 +667,7 @@ def test_the_key_is_not_in_what_the_settings_print():
         ({"upload_url": "ftp://x/y"}, "service.upload_url"),
         ({"upload_url": "http://x:99999/y"}, "service.upload_url"),
         ({"upload_url": "http://x/a b"}, "service.upload_url"),
+        ({"base_url": "http://[v1.x]/"}, "service.base_url"),
         ({"proxy": "socks5://x:1"}, "service.proxy"),
         ({"ca_file": "/no/such/file.pem"}, "service.ca_file"),
     ],

@@ -139,7 +139,7 @@ def test_a_proxy_is_used_where_one_is_configured(serve, monkeypatch):
     assert proxy.seen[0].startswith(b"POST http://hook.invalid/x HTTP/1.1")
 
 
-@pytest.mark.parametrize("url", ["ftp://x/", "http://", "x"])
+@pytest.mark.parametrize("url", ["ftp://x/", "http://", "x", "http://[v1.x]/"])
 def test_what_is_no_address_is_refused_by_its_key(url):
     with pytest.raises(ConfigError, match=r"notify\.webhook"):
         Webhook(url)
