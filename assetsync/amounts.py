@@ -22,9 +22,14 @@ def amount(size: float) -> str:
     raise AssertionError("the last unit takes all")
 
 
+def plural(count: int, thing: str) -> str:
+    """Give a number of things in words; `thing` in the singular, of a word that takes an s."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def files(count: int) -> str:
     """Give a number of files in words."""
-    return f"{count:,} file{'' if count == 1 else 's'}"
+    return plural(count, "file")
 
 
 def span(seconds: float) -> str:

@@ -11,15 +11,19 @@ from dataclasses import dataclass
 from assetsync.cli.output import write, write_json
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, read_api_key
-from assetsync.errors import LedgerBusy, UsageError
-from assetsync.flow.requests import carry_out
+from assetsync.errors import LedgerBusy, ServiceError, UsageError
+from assetsync.flow.requests import REFUSED, UNASKED, carry_out, refuse
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_password, register_secret
-from assetsync.model import Asset, Body, SearchRequest, Sent, Service, UploadRequest
+from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadRequest
 from assetsync.secrecy import keep_from_dumps
 from assetsync.service.client import HttpService
-from assetsync.shown import printable
 from assetsync.site import make_service
+
+PATIENCE = 5.0
+"""Seconds in which the holder of the ledger may answer a request; a daemon at work takes one."""
+
+_LOOK_EVERY = 0.1
 
 
 @contextmanager
@@ -72,19 +76,20 @@ class Acted:
 
     message: str
     request: int | None = None
+    done: bool = True
 
     def show(self, *, as_json: bool) -> None:
         """Print it."""
         if as_json:
-            write_json({"done": self.request is None, "request": self.request, "message": self.message})
+            write_json({"done": self.done, "request": self.request, "message": self.message})
         else:
             write(self.message)
 
 
-def act(config: SiteConfig, verb: str, argument: dict[str, object], paths: Sequence[bytes] = ()) -> Acted:
-    """Carry a decision out, or leave it for the holder of the ledger.
+def act(config: SiteConfig, verb: str, argument: dict[str, object]) -> Acted:
+    """Carry a decision out, or leave it for the holder of the ledger and wait a moment for what comes of it.
 
-    `paths` must be known to the ledger. Raises as `flow.requests.carry_out` and `open_ledger` do, LedgerBusy excepted.
+    Raises as `flow.requests.carry_out` and `open_ledger` do, LedgerBusy excepted; what the holder refused too.
     """
     configure_logging(config.log.format, "warning")
     clock = SystemClock()
@@ -92,17 +97,23 @@ def act(config: SiteConfig, verb: str, argument: dict[str, object], paths: Seque
         ledger = open_ledger(config.ledger, site=config.site, create=False)
     except LedgerBusy:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
-            for path in paths:
-                expect_known(beside, path)
+            refuse(beside, verb, argument)
             number = beside.ask(verb, argument, clock.now())
-        return Acted(f"another process holds the ledger: it will do that (request {number})", number)
+            return _told(beside, number, clock)
     with closing(ledger), closing(ServiceWhenAsked(config)) as service:
         return Acted(carry_out(ledger, service, clock, verb, argument))
 
 
-def expect_known(ledger: Ledger, path: bytes) -> None:
-    """Raise UsageError when the ledger has no file at this path."""
-    if not ledger.reports.of_path(path):
-        raise UsageError(
-            f"the ledger knows no file {printable(path)}", hint="give it relative to the root, or absolute"
-        )
+def _told(beside: Ledger, number: int, clock: Clock) -> Acted:
+    """Wait for the holder's answer to a request; raises UsageError or ServiceError where it could not be done."""
+    until = clock.steady() + PATIENCE
+    while (answer := beside.answered(number)) is None and clock.steady() < until:
+        clock.wait(_LOOK_EVERY)
+    if answer is None:
+        left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
+        return Acted(left, number, done=False)
+    if answer.startswith(REFUSED):
+        raise UsageError(answer.removeprefix(REFUSED))
+    if answer.startswith(UNASKED):
+        raise ServiceError(answer.removeprefix(UNASKED))
+    return Acted(answer, number)

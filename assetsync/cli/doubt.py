@@ -94,7 +94,7 @@ def _as_object(row: FileRow, attempt: AttemptRow | None) -> dict[str, object]:
 def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool, as_json: bool) -> None:
     """Say what became of an upload whose answer was lost, after a look in the service.
 
-    Beside a daemon the request is left for it. PATH is relative to the root, or absolute.
+    Beside a daemon the daemon does it. PATH is relative to the root, or absolute.
 
     \b
     Examples:
@@ -106,4 +106,4 @@ def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool,
             "doubt resolve needs either --asset ID or --absent", hint="look in the service, then say which"
         )
     wanted = site_path(config, path)
-    act(config, "doubt", {"path": wanted.hex(), "asset": assetid}, [wanted]).show(as_json=as_json)
+    act(config, "doubt", {"path": wanted.hex(), "asset": assetid}).show(as_json=as_json)

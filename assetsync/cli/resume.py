@@ -14,7 +14,7 @@ from assetsync.config import SiteConfig
 def command(config: SiteConfig, brake: int | None, *, as_json: bool) -> None:
     """Release the brake with this number, or all: what they saw is meant.
 
-    `assetsync status` lists them. Beside a daemon the request is left for it.
+    `assetsync status` lists them. Beside a daemon the daemon does it.
 
     \b
     Examples:

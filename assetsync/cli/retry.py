@@ -19,8 +19,9 @@ from assetsync.config import SiteConfig
 def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, as_json: bool) -> None:
     """Let blocked files go on where they stand: the given ones, or all.
 
-    A file with a known asset is read back again, one in doubt is looked up again, others are sent. Beside a daemon the
-    request is left for it. PATH is relative to the root, or absolute.
+    A file with a known asset is read back again, one in doubt is looked up again, others are tried again; an empty one
+    stays blocked, as the service refuses it. Beside a daemon the daemon does it. PATH is relative to the root, or
+    absolute.
 
     \b
     Examples:
@@ -30,4 +31,4 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, as_
     """
     wanted = [site_path(config, path) for path in paths]
     argument: dict[str, object] = {"paths": [path.hex() for path in wanted], "send_again": send_again}
-    act(config, "retry", argument, wanted).show(as_json=as_json)
+    act(config, "retry", argument).show(as_json=as_json)

@@ -4,12 +4,16 @@ A command that holds the lock calls `carry_out` itself; beside a running process
 and the process that holds the lock takes it from there with `take_requests`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import structlog
 
+from assetsync.amounts import plural
+from assetsync.core.decide import EMPTY
 from assetsync.core.names import printable
-from assetsync.errors import AssetsyncError, UsageError
+from assetsync.core.states import Event, allowed
+from assetsync.errors import AssetsyncError, ServiceError, UsageError
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.edges import Edges
 from assetsync.ledger.ledger import Ledger
@@ -20,6 +24,12 @@ from assetsync.service.query import ids_query
 
 log = structlog.get_logger()
 
+REFUSED = "refused: "
+"""An answer that begins so is the holder's refusal."""
+
+UNASKED = "the service: "
+"""An answer that begins so tells that the service had to be asked and did not answer; nothing was done."""
+
 
 def take_requests(edges: Edges) -> int:
     """Carry out what was left in the ledger; gives how many requests there were."""
@@ -27,13 +37,17 @@ def take_requests(edges: Edges) -> int:
     for request in requests:
         try:
             answer = carry_out(edges.ledger, edges.service, edges.clock, request.verb, request.argument)
+        except ServiceError as error:
+            answer = f"{UNASKED}{error}"
+            log.warning("request refused", verb=request.verb, detail=str(error))
         except AssetsyncError as error:
-            answer = str(error)
-            log.warning("request refused", verb=request.verb, detail=answer)
+            answer = f"{REFUSED}{error}"
+            log.warning("request refused", verb=request.verb, detail=str(error))
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             # Left by another release, or by hand: it must not end the holder, now and at every start after.
-            answer = f"the request cannot be understood ({type(error).__name__})"
-            log.warning("request refused", verb=request.verb, detail=answer)
+            detail = f"the request cannot be understood ({type(error).__name__})"
+            answer = f"{REFUSED}{detail}"
+            log.warning("request refused", verb=request.verb, detail=detail)
         else:
             log.info("request carried out", verb=request.verb, answer=answer)
             if request.verb == "doubt":
@@ -50,15 +64,13 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
     daemon goes on with. Raises UsageError for what cannot be done, ServiceError where the service had to be asked.
     """
     now = clock.now()
+    refuse(ledger, verb, argument)
     if verb == "retry":
-        paths = [bytes.fromhex(str(path)) for path in _texts(argument.get("paths"))]
-        return _retry(ledger, paths, send_again=bool(argument.get("send_again")), now=now)
+        return _retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")), now=now)
     if verb == "resume":
-        wanted = argument.get("id")
-        count = ledger.resume(int(str(wanted)) if wanted is not None else None, now)
-        if not count:
-            raise UsageError("no such brake is pulled", hint="`assetsync status` lists them")
-        return f"{count} brake{'s' * (count != 1)} released"
+        pulled = _pulled(ledger, argument)
+        ledger.resume(pulled[0] if argument.get("id") is not None else None, now)
+        return f"{plural(len(pulled), 'brake')} released: {', '.join(map(str, pulled))}"
     if verb == "doubt":
         path = bytes.fromhex(str(argument["path"]))
         asset = argument.get("asset")
@@ -71,6 +83,33 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
         note_asset(ledger, Asset(assetid, folder, name, int(str(argument["size"])), md5, ""), now)
         return f"the asset {assetid} is known now"
     raise UsageError(f"there is no request {verb}")
+
+
+def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
+    """Raise UsageError for what cannot be done as the ledger stands; changes nothing and asks nobody."""
+    if verb == "retry":
+        again, paths = bool(argument.get("send_again")), _paths(argument)
+        if again and not paths:
+            raise UsageError(
+                "--send-again needs the paths of the files", hint="each is uploaded anew, whatever is there"
+            )
+        for path in paths:
+            row = _current(ledger, path)
+            if again and not allowed(row.state, Event.SENT_AGAIN):
+                raise UsageError(f"{printable(path)} is {_state(row)}", hint="--send-again is for one that was sent")
+    elif verb == "resume" and not _pulled(ledger, argument):
+        others = ", ".join(str(brake.id) for brake in ledger.reports.brakes())
+        hint = f"those that are: {others}" if others else "`assetsync status` would list it"
+        named = "no brake" if argument.get("id") is None else f"no brake {argument['id']}"
+        raise UsageError(f"{named} is pulled", hint=hint)
+    elif verb == "doubt":
+        path = bytes.fromhex(str(argument["path"]))
+        row = _current(ledger, path)
+        if row.state not in (State.IN_DOUBT, State.BLOCKED):
+            raise UsageError(f"{printable(path)} is {_state(row)}, not in doubt")
+        assetid = argument.get("asset")
+        if assetid is not None and ledger.doubts.owned([str(assetid)]) and row.assetid != assetid:
+            raise UsageError(f"the asset {assetid} is another file's", hint="`assetsync files --json` tells whose")
 
 
 def sighted(asset: Asset) -> dict[str, object]:
@@ -86,19 +125,30 @@ def note_asset(ledger: Ledger, asset: Asset, now: float) -> None:
 
 
 def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: float) -> str:
-    if send_again and not paths:
-        raise UsageError("--send-again needs the paths of the files", hint="each is uploaded anew, whatever is there")
-    rows = [_current(ledger, path) for path in paths] if paths else list(ledger.reports.files(State.BLOCKED))
+    rows = [_current(ledger, path) for path in paths] if paths else ledger.reports.files(State.BLOCKED)
     if send_again:
         for row in rows:
             ledger.repair.send_again(row, now)
-        return f"{len(rows):,} to be sent again"
-    states = [ledger.repair.retry(row, now) for row in rows]
+        return f"{len(paths):,} to be sent again"
+    said = Counter(_tried(ledger, row, now) for row in rows)
     ledger.queue.release_folders(now)
-    counts = {state: states.count(state) for state in dict.fromkeys(states)}
-    return "; ".join(f"{count:,} {_AFTER_RETRY[state]}" for state, count in counts.items()) or "nothing is blocked"
+    return "; ".join(f"{count:,} {what}" for what, count in said.items()) or "nothing is blocked"
 
 
+def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
+    """Let one file go on; gives what comes of it, in words."""
+    if row.state is State.BLOCKED and row.reason == EMPTY[0]:
+        return "still blocked: empty, which the service refuses"
+    reason = row.reason or ""
+    state = ledger.repair.retry(row, now)
+    was_blocked = row.state is State.BLOCKED and state is State.QUEUED
+    return _TRIED_AGAIN.get(reason, "to be tried again") if was_blocked else _AFTER_RETRY[state]
+
+
+_TRIED_AGAIN = {
+    "sidecar": "to be tried again, and blocked anew while the sidecar has its mistake",
+    "too_large": "to be tried again, and blocked anew while no limit was raised",
+}
 _AFTER_RETRY = {
     State.QUEUED: "to be sent",
     State.SENDING: "on the way already",
@@ -113,13 +163,9 @@ _AFTER_RETRY = {
 
 def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None, now: float) -> str:
     row = _current(ledger, path)
-    if row.state not in (State.IN_DOUBT, State.BLOCKED):
-        raise UsageError(f"{printable(path)} is {row.state}, not in doubt")
     if assetid is None:
         return f"{printable(path)} is {ledger.repair.is_absent(row, now)}"
     asset = find_asset(service, row, assetid)
-    if ledger.doubts.owned([assetid]) and row.assetid != assetid:
-        raise UsageError(f"the asset {assetid} is another file's", hint="`assetsync files --json` tells whose")
     return f"{printable(path)} is {ledger.repair.is_asset(row, asset, now)}"
 
 
@@ -143,5 +189,17 @@ def _current(ledger: Ledger, path: bytes) -> FileRow:
     return rows[0]
 
 
-def _texts(value: object) -> list[object]:
-    return list(value) if isinstance(value, list) else []
+def _state(row: FileRow) -> str:
+    return row.state.replace("_", " ")
+
+
+def _paths(argument: dict[str, object]) -> list[bytes]:
+    """Read the paths of a request; raises ValueError."""
+    paths = argument.get("paths")
+    return list(dict.fromkeys(bytes.fromhex(str(path)) for path in paths)) if isinstance(paths, list) else []
+
+
+def _pulled(ledger: Ledger, argument: dict[str, object]) -> list[int]:
+    """Give the numbers of the pulled brakes that are meant; raises ValueError."""
+    wanted = argument.get("id")
+    return [brake.id for brake in ledger.reports.brakes() if wanted is None or brake.id == int(str(wanted))]

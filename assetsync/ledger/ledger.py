@@ -113,6 +113,11 @@ class Ledger:
         rows = self.store.rows("SELECT id, verb, argument FROM requests WHERE done_at IS NULL ORDER BY id LIMIT 100")
         return [Request(row[0], row[1], json.loads(row[2])) for row in rows]
 
+    def answered(self, request_id: int) -> str | None:
+        """Give what became of a request; None while nobody has carried it out or refused it."""
+        rows = self.store.rows("SELECT answer FROM requests WHERE id = ? AND done_at IS NOT NULL", request_id)
+        return str(rows[0][0]) if rows else None
+
     def answer(self, request_id: int, answer: str, now: float) -> None:
         """Record that a request was carried out."""
         self.store.write(

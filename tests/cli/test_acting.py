@@ -1,10 +1,19 @@
+import threading
 from contextlib import closing
 
 import pytest
+from pydantic import SecretStr
 
+from assetsync.cli import acting
+from assetsync.clock import SystemClock
+from assetsync.config import load_config
+from assetsync.flow.edges import Edges
+from assetsync.flow.requests import take_requests
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Operation
+from assetsync.site import make_service, make_tree
 
+KEY = "a-key-that-no-one-may-see"
 PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
 SMALL = "upload: {max_file_size: 50}\n"
 
@@ -29,12 +38,100 @@ def doubtful(site):
     return site
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Nobody answers here, so nobody is waited for."""
+    monkeypatch.setattr(acting, "PATIENCE", 0.0)
+
+
+class Holder:
+    """What holds a ledger and carries out what it is asked, as the daemon does."""
+
+    def __init__(self, site) -> None:
+        config = load_config(site.config, {})
+        self.ledger = open_ledger(config.ledger)
+        self._service = make_service(config, SecretStr(KEY))
+        self._edges = Edges(self.ledger, self._service, make_tree(config), SystemClock())
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.ledger.close()
+        self._service.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.05):
+            take_requests(self._edges)
+
+
+class TestBesideADaemon:
+    def test_what_the_daemon_did_is_told(self, blocked):
+        with Holder(blocked):
+            result = blocked.run("retry", "photos/big.bin", "--json")
+        said = {
+            "done": True,
+            "request": 1,
+            "message": "1 to be tried again, and blocked anew while no limit was raised",
+        }
+        assert (result.code, result.only) == (0, said)
+        assert blocked.files() == {"photos/big.bin": "queued"}
+
+    @pytest.mark.parametrize(
+        ("command", "said"),
+        [
+            (("resume",), "no brake is pulled: `assetsync status` would list it"),
+            (("resume", "7"), "no brake 7 is pulled: `assetsync status` would list it"),
+            (("doubt resolve", "photos/b.jpg", "--absent"), "photos/b.jpg is verified, not in doubt"),
+            (("doubt resolve", "photos/c.jpg", "--absent"), "the ledger knows no file photos/c.jpg"),
+            (("retry", "photos/c.jpg"), "the ledger knows no file photos/c.jpg"),
+        ],
+    )
+    def test_what_the_ledger_shows_to_be_impossible_is_said_as_without_one_and_not_asked_for(self, site, command, said):
+        site.write("b.jpg")
+        site.run("reconcile")
+        alone = site.run(*command)
+        with closing(open_ledger(site.ledger)) as holder:
+            beside = site.run(*command)
+            assert holder.asked() == []
+        assert (beside.code, beside.err) == (alone.code, alone.err)
+        assert (beside.code, said in beside.err) == (2, True)
+
+    def test_a_refusal_of_the_daemon_is_exit_2(self, doubtful):
+        with Holder(doubtful):
+            result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32)
+        assert (result.code, result.out) == (2, "")
+        assert "Error: the service shows no asset FFFF" in result.err
+
+    def test_a_service_that_the_daemon_could_not_ask_is_exit_3(self, doubtful):
+        doubtful.nowhere()
+        with Holder(doubtful):
+            assert doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32).code == 3
+
+    def test_a_brake_that_is_not_among_those_pulled_names_them(self, site):
+        site.run("reconcile")
+        with closing(open_ledger(site.ledger)) as holder:
+            for subject in ("one", "two", "three"):
+                holder.pull_brake("emptied", subject, "it is empty", 1, 1.0)
+            assert "no brake 9 is pulled: those that are: 1, 2, 3" in site.run("resume", "9").err
+        assert site.run("resume", "2").out == "1 brake released: 2\n"
+        assert site.run("resume").out == "2 brakes released: 1, 3\n"
+
+
 class TestRetry:
     @pytest.mark.parametrize("paths", [(), ("photos/big.bin",)])
     def test_lets_blocked_files_go_on_without_the_service(self, blocked, paths):
         blocked.nowhere()
         result = blocked.run("retry", *paths)
-        assert (result.code, result.out) == (0, "1 to be sent\n")
+        assert (result.code, result.out) == (
+            0,
+            "1 to be tried again, and blocked anew while no limit was raised\n",
+        )
         assert blocked.files() == {"photos/big.bin": "queued"}
 
     def test_send_again_makes_a_second_asset_and_lists_the_first(self, site):
@@ -51,7 +148,29 @@ class TestRetry:
         assert blocked.run("retry", *arguments).code == 2
         assert blocked.files() == {"photos/big.bin": "blocked"}
 
-    def test_beside_the_holder_a_request_is_left_that_the_next_run_carries_out(self, blocked):
+    def test_says_of_each_file_what_comes_of_it(self, site):
+        site.write("empty", b"")
+        site.write("bad", b"1")
+        site.write("bad.yaml", b"nonsense: 1\n")
+        site.run("reconcile", "--wait", "0s")
+        assert site.run("retry").out == (
+            "1 to be tried again, and blocked anew while the sidecar has its mistake;"
+            " 1 still blocked: empty, which the service refuses\n"
+        )
+        assert site.files() == {"photos/bad": "queued", "photos/empty": "blocked"}
+
+    def test_a_file_that_was_never_sent_is_not_sent_again(self, blocked):
+        blocked.run("retry")
+        result = blocked.run("retry", "--send-again", "photos/big.bin")
+        assert (result.code, "photos/big.bin is queued: --send-again is for one" in result.err) == (2, True)
+
+    def test_a_path_given_twice_is_one_file(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        result = site.run("retry", "--send-again", "photos/a.jpg", "photos/a.jpg")
+        assert (result.code, result.out) == (0, "1 to be sent again\n")
+
+    def test_beside_the_holder_a_request_is_left_that_the_next_run_carries_out(self, blocked, impatient):
         with closing(open_ledger(blocked.ledger)) as holder:
             result = blocked.run("retry", "photos/big.bin")
             assert (result.code, "another process holds the ledger" in result.out) == (0, True)
@@ -78,7 +197,7 @@ class TestResume:
         (site.folder / "elsewhere").rename(site.tree)
         assert site.run("reconcile").code == 1
         result = site.run("resume", "1")
-        assert (result.code, result.out) == (0, "1 brake released\n")
+        assert (result.code, result.out) == (0, "1 brake released: 1\n")
         assert site.run("reconcile").code == 0
 
     @pytest.mark.parametrize("number", [(), ("7",)])
@@ -140,7 +259,7 @@ class TestDoubt:
         site.run("reconcile")
         assert site.run("doubt resolve", "photos/a.jpg", "--absent").code == 2
 
-    def test_beside_the_holder_a_request_is_left(self, doubtful):
+    def test_beside_the_holder_a_request_is_left(self, doubtful, impatient):
         with closing(open_ledger(doubtful.ledger)):
             assert doubtful.run("doubt resolve", "photos/a.jpg", "--absent").code == 0
         with closing(read_ledger(doubtful.ledger)) as ledger:
