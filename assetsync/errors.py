@@ -47,6 +47,14 @@ class UsageError(AssetsyncError):
     """The command line asks for something that cannot be done."""
 
 
+class UnknownPath(UsageError):
+    """A command names a path that the ledger holds nothing of; `path` is written for a person."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"the ledger knows no file {path}", hint="give it relative to the root, or absolute")
+
+
 class ConfigError(AssetsyncError):
     """A configuration with mistakes; `mistakes` holds one finished sentence each."""
 

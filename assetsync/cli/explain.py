@@ -1,5 +1,6 @@
 """`assetsync explain`: why a file is where it is, from the ledger, the configuration and one look at the tree."""
 
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +14,7 @@ from assetsync.cli.output import amount, moment, write, write_json
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import IgnoreRules, Mappings
 from assetsync.core.sidecar import is_sidecar_name
-from assetsync.errors import FileUnreadable, RootMissing
+from assetsync.errors import FileUnreadable, RootMissing, UnknownPath
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State, Wanted
@@ -22,6 +23,9 @@ from assetsync.status.sentences import next_step
 from assetsync.tree.opening import Tree
 
 _ATTEMPTS = 20
+_NO_FILE = "no file"
+_FOLDER = "a folder: `assetsync files` lists what is below it"
+_NOTHING = (_NO_FILE, _FOLDER)
 _MEANS = {
     State.QUEUED: "it waits to be sent",
     State.SENDING: "it is on its way",
@@ -41,7 +45,8 @@ _MEANS = {
 def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     """Tell why a file is where it is: its mapping and rules, its sidecars, its versions, every attempt, what helps.
 
-    PATH is relative to the root, or absolute. With --json, `next_try` is when something happens by itself.
+    PATH is relative to the root, or absolute; one that neither the ledger nor the tree knows is exit 2. With --json,
+    `next_try` is when something happens by itself.
 
     \b
     Examples:
@@ -74,25 +79,35 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                 ],
             }
             write_json(shown if encoded is None else shown | {"path_base64": encoded})
-            return
-        write(printable(wanted))
-        write(f"  on disk: {on_disk}")
-        write(f"  mapping: {covered}")
-        for line in said:
-            write(f"  {line}")
-        for row in rows:
-            for line in _version(ledger, row, holds):
+        else:
+            write(printable(wanted))
+            for line in (f"on disk: {on_disk}", f"mapping: {covered}", *said):
                 write(f"  {line}")
-        if not rows:
-            write("  the ledger knows no such file: the next scan decides")
+            for line in (line for row in rows for line in _version(ledger, row, holds)):
+                write(f"  {line}")
+            if not rows and on_disk not in _NOTHING:
+                write("  the ledger knows no such file: the next scan decides")
+    if not rows and on_disk in _NOTHING:
+        # What is above may help all the same: a rule or a mapping that the path would come under.
+        raise UnknownPath(printable(wanted))
 
 
 def _on_disk(config: SiteConfig, path: bytes) -> str:
+    tree = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
     try:
-        found = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks).lstat(path)
+        found = tree.lstat(path)
+        if found is None:
+            return _FOLDER if _is_folder(tree, path) else _NO_FILE
     except (FileUnreadable, RootMissing) as error:
         return printable(str(error))
-    return "no file" if found is None else f"{amount(found.size)}, written {moment(found.mtime_ns / 1e9)}"
+    return f"{amount(found.size)}, written {moment(found.mtime_ns / 1e9)}"
+
+
+def _is_folder(tree: Tree, path: bytes) -> bool:
+    try:
+        return stat.S_ISDIR(tree.look(path).st_mode)
+    except OSError:
+        return False
 
 
 def _covered(config: SiteConfig, path: bytes) -> str:

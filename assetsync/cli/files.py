@@ -12,6 +12,7 @@ from assetsync.cli.given import site_path, with_config, with_json
 from assetsync.cli.output import note as tell
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig
+from assetsync.errors import UnknownPath
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State
@@ -37,7 +38,8 @@ def command(
 ) -> None:
     """List the files that the ledger knows, one line a path in the order of their bytes.
 
-    PATH leaves those of this file, or below this folder; it is relative to the root, or absolute.
+    PATH leaves those of this file, or below this folder; it is relative to the root, or absolute. One that the ledger
+    knows nothing of is exit 2.
 
     With --json each line holds path, state, assetid, destfolderid, size, md5, error, attempts, uploaded_at and
     verified_at; path_base64 too where a path is no UTF-8.
@@ -64,16 +66,22 @@ def command(
             note = f"  ({printable(error)})" if error else ""
             write(f"{row.state:<10}  {row.assetid or '-':<32}  {printable(row.path)}{note}")
         if none:
-            tell("the ledger knows no such file" if paths or state or reason else "the ledger knows no file yet")
+            tell("no file is so: --all lists what was" if paths or state or reason else "the ledger knows no file yet")
 
 
 def chosen(
     ledger: Ledger, config: SiteConfig, paths: Sequence[str], state: State | None, *, history: bool
 ) -> Iterator[FileRow]:
-    """Give the rows of these paths and of what is below them, or all; each once. Raises UsageError."""
+    """Give the rows of these paths and of what is below them, or all; each once.
+
+    Raises UsageError for a path that is none of the site, or that the ledger knows nothing of, before the first row.
+    """
     given = sorted({b"" if _is_root(config, path) else site_path(config, path) for path in paths})
     # What lies below another one that is given is listed with it.
     tops = [path for path in given if not any(path.startswith(top + b"/") for top in given)]
+    for path in filter(None, given):
+        if next(ledger.reports.files(history=True, under=path), None) is None:
+            raise UnknownPath(printable(path))
     for top in tops if paths and b"" not in given else [None]:
         yield from ledger.reports.files(state, history=history, under=top)
 

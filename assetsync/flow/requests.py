@@ -13,7 +13,7 @@ from assetsync.amounts import plural
 from assetsync.core.decide import EMPTY
 from assetsync.core.names import printable
 from assetsync.core.states import Event, allowed
-from assetsync.errors import AssetsyncError, ServiceError, UsageError
+from assetsync.errors import AssetsyncError, ServiceError, UnknownPath, UsageError
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.edges import Edges
 from assetsync.ledger.ledger import Ledger
@@ -183,9 +183,7 @@ def find_asset(service: Service, row: FileRow, assetid: str) -> Asset:
 def _current(ledger: Ledger, path: bytes) -> FileRow:
     rows = ledger.reports.of_path(path)
     if not rows:
-        raise UsageError(
-            f"the ledger knows no file {printable(path)}", hint="give it relative to the root, or absolute"
-        )
+        raise UnknownPath(printable(path))
     return rows[0]
 
 

@@ -11,7 +11,7 @@ from assetsync.status.standing import NAMED, Standing
 
 # What helps with a blocked file, by its reason; all others are retried once their reason is gone.
 _HELP = {
-    "empty_file": "it is sent by itself once it has content",
+    "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it",
     "sidecar": "mend the sidecar: the file is sent at the next scan",
     "unreadable": "mend its permissions: every run tries it again",
     "unknown_folder": "correct destfolderid or make the folder: every run tries it again",

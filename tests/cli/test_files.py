@@ -122,7 +122,7 @@ class TestChoosing:
             (["photos/2026", "--state", "blocked"], ["2026/empty.jpg"]),
             (["--reason", "empty_file"], ["2026/empty.jpg"]),
             (["--reason", "sidecar"], []),
-            (["photos/202"], []),
+            (["photos/2026", "--state", "gone"], []),
             (["."], 6),
             ([], 6),
         ],
@@ -131,7 +131,20 @@ class TestChoosing:
         result = many.run("files", "--json", *arguments)
         listed = [str(row["path"]).removeprefix("photos/") for row in result.objects]
         assert (listed == names) if isinstance(names, list) else (len(set(listed)) == len(listed) == names)
-        assert ("knows no such file" in result.err) == (listed == [])
+        assert ("no file is so" in result.err) == (listed == [])
+
+    @pytest.mark.parametrize("command", ["files", "files --json", "files --all", "export --format csv", "retry"])
+    def test_a_path_that_the_ledger_knows_nothing_of_is_exit_2(self, many, command):
+        result = many.run(command, "photos/a.jpg", "photos/202")
+        assert result.code == 2
+        assert "Error: the ledger knows no file photos/202: give it relative" in result.err
+        assert "a.jpg" not in result.out
+
+    def test_a_file_that_is_gone_is_known_and_listed_with_all(self, many):
+        (many.photos / "a.jpg").unlink()
+        many.run("reconcile", "--wait", "0s")
+        now, ever = many.run("files", "photos/a.jpg"), many.run("files", "--all", "photos/a.jpg")
+        assert (now.code, now.out, ever.code, ever.out[:4]) == (0, "", 0, "gone")
 
     def test_the_root_and_absolute_paths_do_as_well(self, many):
         assert len(many.run("files", "--json", str(many.tree)).objects) == 6
@@ -227,10 +240,27 @@ class TestExplain:
         ],
     )
     def test_a_file_that_is_not_uploaded_is_explained(self, site, name, why):
+        (site.tree / name).parent.mkdir(exist_ok=True)
+        (site.tree / name).write_text("language: 1\n")
         site.run("reconcile")
         result = site.run("explain", name)
         assert result.code == 0
         assert why in result.out
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("photos/new.tmp", "but it is left out"),
+            ("photos/nothere.jpg", f"photos → folder {PHOTOS}"),
+            ("photos", "a folder: `assetsync files` lists"),
+        ],
+    )
+    @pytest.mark.parametrize("options", [(), ("--json",)])
+    def test_what_neither_tree_nor_ledger_knows_is_exit_2_after_what_there_is_to_say(self, site, name, said, options):
+        site.run("reconcile")
+        result = site.run("explain", name, *options)
+        assert (result.code, said in result.out) == (2, True)
+        assert f"Error: the ledger knows no file {name}: give it" in result.err
 
     def test_a_name_of_bad_bytes_is_found(self, site):
         site.write(b"bad \xff.jpg")

@@ -165,7 +165,11 @@ def test_regular_work_says_when_it_ended_and_how_long_it_took(shown):
     [
         ("different", "assetsync retry 'a b'\\''c'", True),
         ("changed", "assetsync retry --send-again 'a b'\\''c'", True),
-        ("empty_file", "it is sent by itself once it has content", False),
+        (
+            "empty_file",
+            "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it",
+            False,
+        ),
         ("undecidable", "assetsync doubt resolve 'a b'\\''c' --asset ID, or --absent", False),
         ("refused_as_duplicate", "assetsync doubt resolve 'a b'\\''c' --asset ID", False),
         ("resembles", "assetsync reconcile --adopt, or assetsync retry --send-again 'a b'\\''c'", False),
