@@ -368,6 +368,8 @@ def changed(old, new):
 
 
 MISTAKES = [
+    (changed("root: /srv", "rooot: /srv"), "line 2: rooot: there is no such key: did you mean `root`?"),
+    (changed("destfolderid:", "destfolderd:"), "line 8: folders[0].destfolderd: there is no such key: did you mean"),
     (changed("site: hq", "site: HQ"), "line 1: site: it is no name of a site: use a-z, 0-9 and -"),
     (changed("site: hq", "site: -hq"), "line 1: site: it is no name of a site"),
     (changed("site: hq", "site: [hq]"), "line 1: site: it must be one text: "),
@@ -376,10 +378,10 @@ MISTAKES = [
     (changed("root: /srv", "root: /srv/../x"), "line 2: root: it holds `..` or a control character: write the path ou"),
     (SMALLEST + "ledger: hq.db\n", "line 9: ledger: it must be an absolute path: begin it with /"),
     (SMALLEST + "ledger: /srv/media/hq.db\n", "line 9: ledger: it lies inside root: put it elsewhere"),
-    (SMALLEST + "watcher: {}\n", "line 9: watcher: there is no such key: did you mean `watch`"),
-    (SMALLEST + "workers: 3\n", "line 9: workers: there is no such key: did you mean `upload.workers`"),
+    (SMALLEST + "watcher: {}\n", "line 9: watcher: there is no such key: did you mean `watch`?"),
+    (SMALLEST + "workers: 3\n", "line 9: workers: there is no such key: did you mean `upload.workers`?"),
     (SMALLEST + "zzz: 3\n", "line 9: zzz: there is no such key: take it out; the keys here are site, root, "),
-    (SMALLEST + "Site: x\n", "line 9: Site: there is no such key: did you mean `site`"),
+    (SMALLEST + "Site: x\n", "line 9: Site: there is no such key: did you mean `site`?"),
     (SMALLEST + "site: x\n", "line 9: site: it stands twice, first in line 1: keep one of the two"),
     (SMALLEST + f"api_key: {KEY}\n", "line 9: api_key: the API key must not stand in this file: take it out and put i"),
     (changed("folders:", f"  api_key: {KEY}\nfolders:"), "line 6: service.api_key: the API key must not stand in this"),
@@ -530,7 +532,6 @@ schedule: {index: *x, audit: 0 0 31 2 *}
         ("3", "service.upload_url"),
         ("4", "service.base_url"),
         ("5", "service.conect_timeout"),
-        ("8", "folders[1].destfolderid"),
         ("8", "folders[1].path"),
         ("8", "folders[1].destfolder"),
         ("9", "upload.workers"),

@@ -10,6 +10,7 @@ from contextlib import closing
 
 import click
 
+from assetsync.amounts import plural
 from assetsync.cli.acting import open_service
 from assetsync.cli.entry import NOT_IN_SYNC, OK
 from assetsync.cli.given import with_config, with_json
@@ -35,7 +36,8 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
 
     WHY is missing (no longer in the service), different (no longer these bytes), elsewhere (moved in the service),
     doubled (a copy), damaged (a cut upload, proven), suspected (perhaps one) or unknown (never sent by this ledger).
-    Exits with 1 when there is any. Beside a daemon the daemon is asked for an audit, and its last one is shown.
+    Exits with 1 when there is any, or when a folder was not audited yet. Beside a daemon the daemon is asked for an
+    audit, and its last one is shown.
 
     \b
     Examples:
@@ -46,8 +48,8 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
     if not last:
         _audit(config)
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
-        found = _as_json(config, ledger) if as_json else _as_table(config, ledger)
-    return NOT_IN_SYNC if found else OK
+        fine = _as_json(config, ledger) if as_json else _as_table(config, ledger)
+    return OK if fine else NOT_IN_SYNC
 
 
 def _audit(config: SiteConfig) -> None:
@@ -57,7 +59,10 @@ def _audit(config: SiteConfig) -> None:
     except LedgerBusy:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             number = beside.ask("audit", {}, clock.now())
-        note(f"another process holds the ledger: it will audit (request {number}); `audit --last` shows what it found")
+        note(
+            f"another process holds the ledger: it will audit (request {number}). Here is what the last audit found;"
+            " `audit --last` shows the new one when it is over"
+        )
         return
     with closing(ledger), open_service(config) as service:
         site = build(config, ledger, service, clock, random.SystemRandom())
@@ -75,15 +80,17 @@ def _audited(config: SiteConfig, ledger: Ledger) -> Iterator[tuple[str, dict[str
 
 
 def _as_json(config: SiteConfig, ledger: Ledger) -> bool:
+    """Print it; gives whether every folder was audited and nothing differs."""
+    fine = True
     for folder, said in _audited(config, ledger):
         numbers = {name: None if said is None else said[name] for name in (*_COLUMNS, "braked")}
         at = None if said is None else moment(float(str(said["at"])))
+        fine = fine and said is not None
         write_json({"folder": folder, "audited_at": at, **numbers})
-    found = False
     for finding in ledger.reports.findings():
-        found = True
+        fine = False
         write_json({"why": finding.why, **_shown(finding)})
-    return found
+    return fine
 
 
 def _shown(finding: Finding) -> dict[str, object]:
@@ -100,14 +107,16 @@ def _shown(finding: Finding) -> dict[str, object]:
 
 
 def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
+    """Print it; gives whether every folder was audited and nothing differs."""
     rows = []
     unseen = 0
+    brakes = {brake.subject: brake.id for brake in ledger.reports.brakes() if brake.kind == "missing"}
     for folder, said in _audited(config, ledger):
         if said is None:
             unseen += 1
             rows.append((folder, *("-" for _ in _COLUMNS), "not yet"))
             continue
-        braked = "  BRAKED: assetsync resume" if said["braked"] else ""
+        braked = f"  BRAKED: assetsync resume {brakes.get(folder, '')}".rstrip() if said["braked"] else ""
         at = moment(float(str(said["at"])))
         rows.append((folder, *(f"{said[name]:,}" for name in _COLUMNS), f"{at}{braked}"))
     for line in table(("folder", *_COLUMNS, "audited at"), rows):
@@ -123,6 +132,6 @@ def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
             write(f"    {printable(finding.detail)}")
     write()
     said_of = ", ".join(f"{count:,} {why}" for why, count in sorted(counts.items()))
-    not_yet = f"{unseen:,} of {len(rows):,} folders not audited yet" if unseen else ""
+    not_yet = f"not audited yet: {unseen:,} of {plural(len(rows), 'folder')}" if unseen else ""
     write(f"{config.site}: {'; '.join(filter(None, (said_of, not_yet))) or 'nothing differs'}")
-    return bool(counts)
+    return not (counts or unseen)

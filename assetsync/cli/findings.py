@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from assetsync.amounts import files, plural
 from assetsync.cli.acting import open_service
 from assetsync.config import SiteConfig, key_file_warning, load_config, mappings, read_api_key
 from assetsync.core.sidecar import MAX_BYTES, parse_sidecar
@@ -56,7 +57,7 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: `what` in a word, the sentence, and what mends it where something is wrong."""
+    """One thing that was looked at: `what` in a word, the sentence, and what mends it where that says no such thing."""
 
     what: str
     level: Level
@@ -71,10 +72,10 @@ def look(path: Path) -> Iterator[Finding]:
         config = load_config(path, os.environ)
     except ConfigError as error:
         for mistake in error.mistakes:
-            yield Finding("configuration", Level.ERROR, mistake, f"correct {path} as the message says")
+            yield Finding("configuration", Level.ERROR, mistake)
         return
-    count = len(config.folders)
-    yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {count} folder{'s' * (count != 1)} mapped")
+    mapped = plural(len(config.folders), "folder")
+    yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {mapped} mapped")
     yield from _mailing(config)
     key = _key(config)
     yield from key
@@ -85,7 +86,7 @@ def look(path: Path) -> Iterator[Finding]:
 
 
 def _error(what: str, error: AssetsyncError, level: Level = Level.ERROR) -> Finding:
-    return Finding(what, level, error.message, error.hint or "see the message")
+    return Finding(what, level, error.message, error.hint or None)
 
 
 def _mailing(config: SiteConfig) -> Iterator[Finding]:
@@ -102,7 +103,7 @@ def _key(config: SiteConfig) -> list[Finding]:
     try:
         read_api_key(config, os.environ)
     except ConfigError as error:
-        return [Finding("key", Level.ERROR, mistake, "as the message says") for mistake in error.mistakes]
+        return [Finding("key", Level.ERROR, mistake) for mistake in error.mistakes]
     file = config.service.api_key_file
     if file is None:
         return [Finding("key", Level.OK, "the API key comes from the environment or systemd")]
@@ -130,7 +131,7 @@ def _tree(config: SiteConfig) -> Iterator[Finding]:
     yield Finding(
         "tree",
         Level.OK,
-        f"{config.root}: {report.files:,} files and {sidecars:,} sidecars in {report.folders:,} folders,"
+        f"{config.root}: {files(report.files)} and {plural(sidecars, 'sidecar')} in {plural(report.folders, 'folder')},"
         f" {report.ignored:,} left out by rules, {report.special:,} links and devices skipped",
     )
     for position in report.missing_mappings:
@@ -184,11 +185,11 @@ def _watching(config: SiteConfig, folders: int) -> Iterator[Finding]:
         yield Finding(
             "watch",
             Level.WARNING,
-            f"{folders:,} folders need as many watches, and fs.inotify.max_user_watches is {allowed:,}",
+            f"{plural(folders, 'folder')} to watch, and fs.inotify.max_user_watches is {allowed:,}",
             f"echo fs.inotify.max_user_watches={wanted} > /etc/sysctl.d/60-assetsync.conf && sysctl --system",
         )
     else:
-        yield Finding("watch", Level.OK, f"{folders:,} folders to watch, {allowed:,} watches allowed")
+        yield Finding("watch", Level.OK, f"{plural(folders, 'folder')} to watch, {allowed:,} watches allowed")
 
 
 def _ledger(config: SiteConfig) -> Finding:
@@ -211,7 +212,7 @@ def _ledger(config: SiteConfig) -> Finding:
         fix = "correct `root`; or, if the same tree has moved, let a run pull the brake, then assetsync resume"
         return Finding("ledger", Level.WARNING, message, fix)
     holder = ", and a process sends for it now" if is_held(path) else ""
-    return Finding("ledger", Level.OK, f"{path} knows {known:,} files{holder}")
+    return Finding("ledger", Level.OK, f"{path} knows {files(known)}{holder}")
 
 
 def _answers(config: SiteConfig, folder: str) -> str:
@@ -232,7 +233,7 @@ def _service(config: SiteConfig) -> Iterator[Finding]:
                 yield Finding("service", Level.OK, _answers(config, folder))
     except ConfigError as error:
         for mistake in error.mistakes:
-            yield Finding("service", Level.ERROR, mistake, "as the message says")
+            yield Finding("service", Level.ERROR, mistake)
     except BadAnswer as error:
         message = f"{error.message}: what answers at {config.service.base_url} is not the service"
         yield Finding("service", Level.ERROR, message, error.hint or "correct service.base_url", Where.SERVICE)

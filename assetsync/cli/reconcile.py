@@ -13,6 +13,7 @@ from types import FrameType
 
 import click
 
+from assetsync.amounts import plural
 from assetsync.cli.acting import open_service
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK
 from assetsync.cli.given import seconds, with_config, with_json
@@ -176,7 +177,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
         write(f"the service: {printable(report.trouble)}")
         write("    assetsync check shows what answers; the next run goes on where this one stopped")
     if report.unreadable:
-        write(f"unreadable: {report.unreadable:,} files or folders; nothing is concluded about them")
+        write(f"unreadable, files and folders: {report.unreadable:,}; nothing is concluded about them")
         write("    assetsync check names them")
     if report.would_brake is not None:
         write(f"a run would pull the brake: {printable(report.would_brake)}")
@@ -203,7 +204,7 @@ def _verdict(report: Report, *, only_look: bool) -> str:
     else:
         left = (("pending", report.pending), ("in doubt", report.in_doubt), ("blocked", report.blocked))
         named = [f"{count:,} {name}" for name, count in left if count]
-        named += [f"{report.braked} brake{'s' * (report.braked != 1)}"] * bool(report.braked)
+        named += [plural(report.braked, "brake")] * bool(report.braked)
         named += [not_there(report.missing)] * bool(report.missing)
         verdict = f"not in sync: {', '.join(named) or 'the tree could not be read completely'}"
     return f"{report.site}: {verdict}; {done}; {seen}; {report.seconds:.1f} s"

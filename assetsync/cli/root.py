@@ -55,6 +55,18 @@ class LazyGroup(click.Group):
             return None
         return cast("click.Command", import_module(f"assetsync.cli.{entry.module}").command)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is asked for; raises UsageError with the nearest one for a mistyped name."""
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches  # noqa: PLC0415 - slow to load, and needed here alone
+
+            close = get_close_matches(args[0].lower(), COMMANDS, n=1)
+            if close:
+                raise click.UsageError(f"No such command '{args[0]}'. Did you mean '{close[0]}'?", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without loading them."""
         with formatter.section("Commands"):

@@ -52,11 +52,20 @@ def problems_of(error: ValidationError, document: Document, model: type[BaseMode
     """
     known = [problem.path for problem in document.problems]
     found = []
-    items = error.errors(include_url=False, include_input=False)
-    for item in items[:_MOST]:
+    items = error.errors(include_url=False, include_input=False)[:_MOST]
+    misspelt = {
+        (*item["loc"][:-1], meant)
+        for item in items
+        if item["type"] == "extra_forbidden"
+        for meant in _close(str(item["loc"][-1]), _names(item["loc"][:-1], model))
+    }
+    for item in items:
         # pydantic names the key of a mapping, as against its value, by a last part of its own
         path = item["loc"][:-1] if item["loc"][-1:] == ("[key]",) else item["loc"]
         if item["type"] == _FOLLOWS_FROM_ANOTHER or any(path[: len(bad)] == bad for bad in known if bad):
+            continue
+        # One that is there under a name like it is one mistake, not two.
+        if item["type"] == "missing" and path in misspelt:
             continue
         # pydantic also calls a list empty whose entries all have mistakes of their own
         if item["type"] == "too_short" and any(
@@ -78,15 +87,23 @@ def _words(kind: str, context: dict[str, Any], path: Path, model: type[BaseModel
 
 
 def _suggest(name: str, around: Path, model: type[BaseModel]) -> str:
-    here = model_at(model, around)
-    names = list(here.model_fields) if here else []
-    close = get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+    names = _names(around, model)
+    close = _close(name, names)
     if close:
-        return f"did you mean `{close[0]}`"
+        return f"did you mean `{close[0]}`?"
     elsewhere = [dotted(path) for path in _all_keys(model) if path[-1] == name]
     if elsewhere:
-        return f"did you mean `{elsewhere[0]}`"
+        return f"did you mean `{elsewhere[0]}`?"
     return f"take it out; the keys here are {', '.join(names)}" if names else "take it out"
+
+
+def _names(around: Path, model: type[BaseModel]) -> list[str]:
+    here = model_at(model, around)
+    return list(here.model_fields) if here else []
+
+
+def _close(name: str, names: list[str]) -> list[str]:
+    return get_close_matches(name.lower(), names, n=1, cutoff=0.6)
 
 
 def model_at(model: type[BaseModel], path: Iterable[str | int]) -> type[BaseModel] | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from assetsync.amounts import files
 from assetsync.core.names import printable
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import ScanResult
@@ -173,7 +174,7 @@ class Brakes:
             subject = printable(mapping.path) or "."
             if result.report.per_mapping[position] == 0 and not self._allowed("emptied", subject, count):
                 state = "missing" if position in result.report.missing_mappings else "empty"
-                detail = f"the mapped folder {subject} held {count:,} files and is {state} now: is its disk mounted?"
+                detail = f"the mapped folder {subject} held {files(count)} and is {state} now: is its disk mounted?"
                 self._pull("emptied", subject, detail, count)
                 fine = False
         count = result.missing_count

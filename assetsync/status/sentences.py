@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from assetsync.amounts import amount, files, moment, span
+from assetsync.amounts import amount, files, moment, plural, span
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.model import State
@@ -38,7 +38,7 @@ def verdict(standing: Standing) -> str:
     """Say in one sentence how the site stands, so that a person knows whether to sleep."""
     blocked, brakes = standing.counts.of(State.BLOCKED), len(standing.brakes)
     needs = [f"{blocked:,} blocked"] * bool(blocked)
-    needs += [f"{brakes} brake{'s' * (brakes != 1)}"] * bool(brakes)
+    needs += [plural(brakes, "brake")] * bool(brakes)
     needs += [not_there(standing.missing_folders)] * bool(standing.missing_folders)
     going = [f"{standing.pending:,} pending"] * bool(standing.pending)
     going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)

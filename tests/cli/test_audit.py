@@ -2,6 +2,8 @@
 
 import pytest
 
+from assetsync.ledger.store import is_held
+
 from .conftest import PHOTOS
 
 
@@ -50,17 +52,21 @@ def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mi
 
 def test_without_an_audit_the_last_one_says_so_and_asks_the_service_nothing(mirrored):
     mirrored.nowhere()
-    assert mirrored.run("audit", "--last").out.splitlines()[-1] == "hq: 1 of 1 folders not audited yet"
+    shown = mirrored.run("audit", "--last")
+    assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: not audited yet: 1 of 1 folder")
+    assert mirrored.run("audit", "--last", "--json").code == 1
     result = mirrored.run("audit")
     assert (result.code, result.out) == (3, "")
 
 
 def test_beside_a_daemon_the_daemon_audits(mirrored, eventually):
     mirrored.start("run")
-    eventually(lambda: mirrored.run("retry").out.startswith("another process"))
+    eventually(lambda: is_held(mirrored.ledger))
     result = mirrored.run("audit")
-    assert (result.code, "it will audit" in result.err) == (0, True)
+    assert (result.code, "it will audit" in result.err) == (1, True)
+    assert result.out.splitlines()[-1] == "hq: not audited yet: 1 of 1 folder"
     eventually(lambda: mirrored.run("audit", "--last", "--json").objects[0]["fine"] == 3)
+    assert mirrored.run("audit", "--last").code == 0
 
 
 def test_without_a_ledger_there_is_nothing_to_compare(site):

@@ -46,6 +46,27 @@ def test_mistakes_of_the_configuration_are_findings_each_and_exit_2(site):
     assert [finding["what"] for finding in result.only["findings"]] == ["configuration"] * 2
 
 
+@pytest.mark.parametrize("spoiled", ["configuration", "key"])
+def test_a_message_that_holds_what_mends_it_is_followed_by_no_empty_fix(site, spoiled):
+    if spoiled == "key":
+        site.key_file.unlink()
+    else:
+        site.configure(more="brake: {max_new_fils: 3}\n")
+    shown, said = site.run("check"), site.run("check", "--json")
+    assert (shown.code, "fix:" in shown.out) == (2, False)
+    assert [(f["what"], f["fix"]) for f in said.only["findings"] if f["level"] != "ok"] == [(spoiled, None)]
+
+
+def test_one_of_a_kind_is_said_in_the_singular(site):
+    site.write("a.jpg")
+    site.write("a.jpg.yaml", b"description: x\n")
+    site.run("reconcile", "--wait", "0s")
+    said = site.run("check").out
+    assert f"{site.tree}: 1 file and 1 sidecar in 2 folders" in said
+    assert f"{site.ledger} knows 1 file\n" in said
+    assert "site hq, 1 folder mapped" in said
+
+
 @pytest.mark.parametrize("option", [(), ("--json",)])
 def test_every_finding_that_is_not_fine_says_what_mends_it(site, option):
     site.key_file.chmod(0o644)

@@ -183,3 +183,12 @@ def test_json_on_a_terminal_that_knows_no_unicode_is_still_read_back(site):
         env=os.environ | {"PYTHONIOENCODING": "latin-1"},
     )
     assert json.loads(done.stdout)["path"] == "photos/日本.txt"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [("recncile", "No such command 'recncile'. Did you mean 'reconcile'?"), ("zzz", "No such command 'zzz'.\n")],
+)
+def test_a_mistyped_command_is_met_with_the_nearest_one(capsys, typed, said):
+    assert run([typed]) == 2
+    assert said in capsys.readouterr().err

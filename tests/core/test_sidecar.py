@@ -144,7 +144,7 @@ class TestFidelity:
     ("text", "line", "column", "said"),
     [
         ("description: a\ndescription: b\n", 2, 1, "description: it stands twice, first in line 1"),
-        ("descripton: a\n", 1, 1, "descripton: there is no such key: did you mean `description`"),
+        ("descripton: a\n", 1, 1, "descripton: there is no such key: did you mean `description`?"),
         ("debug: 1\n", 1, 1, "debug: there is no such key"),
         ("img_headline: a\n", 1, 1, "img_headline: there is no such key"),
         ("upload: {debug: 1}\n", 1, 10, "upload.debug: there is no such key"),
