@@ -1,5 +1,7 @@
 import io
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -63,6 +65,16 @@ def test_the_texts_of_the_sidecars_arrived_as_they_were_written(told):
     said = harbour.metadata
     assert (said["meta_img_country"], said["meta_img_roll"], said["meta_img_taken"]) == ("NO", "012", "12:30")
     assert said["meta_img_keywords"] == "harbour,dawn,2026"
+
+
+def test_a_quiet_one_draws_no_bar_on_a_terminal():
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0) as terminal:
+        done = subprocess.run([*DEMO, "--quiet"], stdout=subprocess.PIPE, stderr=theirs, timeout=20, check=False)
+        os.set_blocking(ours, False)
+        drawn = terminal.read()
+        os.close(theirs)
+    assert (done.returncode, drawn) == (0, None)
 
 
 def test_a_folder_that_is_not_empty_is_exit_2_and_left_alone(tmp_path, capsys):

@@ -31,7 +31,7 @@ class Told:
     def phase(self, name: str, total: int | None = None) -> None:
         self.phases.append(name)
 
-    def at(self, done: int, bytes_done: int = 0) -> None:
+    def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
         assert done >= 0
 
 

@@ -28,7 +28,8 @@ class Bar(Silent):
         )
         self._task: TaskID | None = None
         self._began = 0.0
-        self._first: int | None = None
+        self._first: float | None = None
+        self._sent = self._hashed = 0
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -41,15 +42,18 @@ class Bar(Silent):
         self._task = self._bars.add_task(name, total=total, rate="")
         self._began, self._first = time.monotonic(), None
 
-    def at(self, done: int, bytes_done: int = 0) -> None:
-        """Move the bar."""
+    def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
+        """Move the bar, within a large file too."""
         if self._task is None:
             return
         seconds = max(time.monotonic() - self._began, 0.001)
-        self._first = done if self._first is None else self._first
-        rate = f"{(done - self._first) / seconds:,.0f} files/s" + (
-            f" {amount(bytes_done / seconds)}/s" if bytes_done else ""
-        )
+        if self._first is None:
+            # Reading back begins with what was verified and sent before: that is no speed.
+            self._first, self._sent, self._hashed = done, bytes_done, bytes_hashed
+        sent, hashed = bytes_done - self._sent, bytes_hashed - self._hashed
+        rate = f"{(done - self._first) / seconds:,.0f} files/s"
+        rate += f" {amount(sent)} {amount(sent / seconds)}/s" if sent > 0 else ""
+        rate += f" {amount(hashed)} hashed" if hashed else ""
         self._bars.update(self._task, completed=done, rate=rate)
 
     def _end(self) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from assetsync.cli.bar import Bar
 from assetsync.cli.entry import NOT_IN_SYNC, OK
 from assetsync.cli.output import files, note, table, write
-from assetsync.cli.progress import Events
+from assetsync.cli.progress import Events, Silent
 from assetsync.errors import UsageError
 from assetsync.ledger.rows import FileRow
 from assetsync.log import configure_logging
@@ -37,7 +37,8 @@ except ModuleNotFoundError as error:
     type=click.Path(path_type=Path, file_okay=False),
     help="Work here, and leave everything there.",
 )
-def command(*, keep: bool, directory: Path | None) -> int:
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+def command(*, keep: bool, directory: Path | None, quiet: bool) -> int:
     """Show a whole run: a sample tree, a local service, an upload of all, some changes, and a second run.
 
     Nothing but a temporary folder is touched, and no network. Takes some seconds.
@@ -56,13 +57,13 @@ def command(*, keep: bool, directory: Path | None) -> int:
         stage = stack.enter_context(Stage(directory))
         write(f"A sample tree in {stage.tree}, a service at {stage.address}")
         write()
-        first = _run(stage)
+        first = _run(stage, quiet=quiet)
         write(f"First run: {_done(first)}")
         _write_table(stage.files())
         for change in stage.change():
             write(f"  {change}")
         write()
-        second = _run(stage)
+        second = _run(stage, quiet=quiet)
         write(f"Second run: {_done(second)}")
         _write_table(stage.files())
         fine = first.in_sync and second.in_sync
@@ -81,9 +82,9 @@ def command(*, keep: bool, directory: Path | None) -> int:
     return OK if fine else NOT_IN_SYNC
 
 
-def _run(stage: Stage) -> Report:
+def _run(stage: Stage, *, quiet: bool) -> Report:
     console = Console(stderr=True)
-    with Bar(console) if console.is_terminal else Events() as progress:
+    with Silent() if quiet else Bar(console) if console.is_terminal else Events() as progress:
         configure_logging("auto", "warning", stream=sys.stderr)
         return stage.reconcile(progress)
 

@@ -18,8 +18,8 @@ class Silent:
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase."""
 
-    def at(self, done: int, bytes_done: int = 0) -> None:
-        """Tell how much of the phase is done."""
+    def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
+        """Tell how much of the phase is done; `done` is in files, a large one on its way counts by its part."""
 
     def __enter__(self) -> Self:
         return self
@@ -40,29 +40,32 @@ class Events(Silent):
         self._next = 0.0
         self._total: int | None = None
         self._name: str | None = None
-        self._done = 0
+        self._done = 0.0
         self._bytes = 0
+        self._hashed = 0
         self._began = 0.0
-        self._first: int | None = None
+        self._first: float | None = None
+        self._before = (0, 0)
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase, which ends the one before."""
         self._end()
         self._name, self._total = name, total
-        self._done, self._bytes, self._began = 0, 0, time.monotonic()
+        self._done, self._bytes, self._hashed, self._began = 0.0, 0, 0, time.monotonic()
         self._first = None
         self._next = self._began + self._every
         log.info("phase begins", phase=name, **({} if total is None else {"files": total}))
 
-    def at(self, done: int, bytes_done: int = 0) -> None:
+    def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
         """Keep how much is done, for the event at the end, and say it now and then."""
-        self._done, self._bytes = done, bytes_done
-        # Reading back begins with what was verified before: that is no speed.
-        self._first = done if self._first is None else self._first
+        if self._first is None:
+            # Reading back begins with what was verified and sent before: that is no speed.
+            self._first, self._before = done, (bytes_done, bytes_hashed)
+        self._done, self._bytes, self._hashed = done, bytes_done - self._before[0], bytes_hashed - self._before[1]
         now = time.monotonic()
         if self._name is not None and now >= self._next:
             self._next = now + self._every
-            log.info("phase goes on", phase=self._name, files=done, **self._pace(now - self._began))
+            log.info("phase goes on", phase=self._name, files=int(done), **self._pace(now - self._began))
 
     def _pace(self, seconds: float) -> dict[str, object]:
         """Give how fast it goes, and how long it takes yet where the end is known."""
@@ -70,6 +73,8 @@ class Events(Silent):
         said: dict[str, object] = {"files_per_second": round(rate, 1)}
         if self._bytes:
             said["bytes"] = self._bytes
+        if self._hashed:
+            said["bytes_hashed"] = self._hashed
         if self._total is not None and rate:
             said |= {"of": self._total, "seconds_left": round(max(0, self._total - self._done) / rate)}
         return said
@@ -77,6 +82,6 @@ class Events(Silent):
     def _end(self) -> None:
         if self._name is None:
             return
-        counted = {"files": self._done} | ({"bytes": self._bytes} if self._bytes else {})
+        counted = {"files": int(self._done)} | ({"bytes": self._bytes} if self._bytes else {})
         log.info("phase ends", phase=self._name, seconds=round(time.monotonic() - self._began, 1), **counted)
         self._name = None

@@ -111,7 +111,7 @@ class Preparer:
         try:
             md5 = body.load()
             if md5 is None and not row.send_again and self._has_size(row):
-                md5 = digest(file, row.stat, stop=self._edges.tick)
+                md5 = digest(file, row.stat, stop=self._edges.tick, tap=self._edges.tally.hashed)
         except ReadStopped:
             return None
         except FileChanged:

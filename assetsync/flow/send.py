@@ -41,6 +41,7 @@ _SPARING = 20
 _COUNT_EVERY = 32
 _QUICK = 256 * 1024
 _BAD_FORM = "bad_form"
+_UNSHOWN = nullcontext()
 
 
 class Step(StrEnum):
@@ -230,7 +231,8 @@ class Sender:
                 return told
             self._settle(told)
             body = ready.body if self._throttle is None else TappedBody(ready.body, self._throttle.pace)
-            sent = self._service.upload(ready.request, body)
+            with self._tally.sending(body) if body.size > SMALL else _UNSHOWN:
+                sent = self._service.upload(ready.request, body)
         self.last_answer = self._clock.steady()
         if sent.outcome.answer is Answer.ACCEPTED:
             self._gate.worked()

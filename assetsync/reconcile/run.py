@@ -37,8 +37,8 @@ class Progress(Protocol):
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase: scan, upload, verify; `total` is in files where it is known."""
 
-    def at(self, done: int, bytes_done: int = 0) -> None:
-        """Tell how much of the phase is done."""
+    def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
+        """Tell how much of the phase is done; `done` is in files, a large one on its way counts by its part."""
 
 
 class Reconciler:
@@ -179,11 +179,8 @@ class Reconciler:
         return False
 
     def _tell(self, *, sending: bool) -> None:
-        if sending:
-            counted = self._site.edges.tally.read()
-            self._progress.at(counted.handled, counted.bytes_uploaded)
-        else:
-            self._progress.at(self._counts().of(State.VERIFIED))
+        done, *moved = self._site.edges.tally.shown()
+        self._progress.at(done if sending else self._counts().of(State.VERIFIED), *moved)
 
     def _pass(self, *, counts: bool) -> None:
         """Take each step that is due once; trouble with the service shuts the gate and is probed for."""

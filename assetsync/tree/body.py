@@ -139,8 +139,14 @@ class TappedBody:
             yield chunk
 
 
-def digest(open_file: OpenFile, expected: FileStat, *, stop: Callable[[], bool] = lambda: False) -> str:
-    """Give the MD5 of the whole file, upper-case hex.
+def digest(
+    open_file: OpenFile,
+    expected: FileStat,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    tap: Callable[[int], None] = lambda _length: None,
+) -> str:
+    """Give the MD5 of the whole file, upper-case hex; `tap` is called with the length of each chunk.
 
     Raises FileChanged when it is not the expected version, before or after; FileUnreadable; ReadStopped when `stop`,
     asked at every chunk, says so.
@@ -151,6 +157,7 @@ def digest(open_file: OpenFile, expected: FileStat, *, stop: Callable[[], bool] 
         if stop():
             raise ReadStopped(f"{shown(open_file.path)} was not read to its end")
         hasher.update(chunk)
+        tap(len(chunk))
     return _hexdigest(hasher)
 
 

@@ -64,6 +64,35 @@ def test_a_bar_shows_phase_count_rate_and_bytes():
         assert shown in out.getvalue()
 
 
+def test_a_bar_moves_within_a_large_file_and_names_what_is_hashed():
+    bar = Bar(Console(file=io.StringIO(), force_terminal=True, width=140))
+    with bar:
+        bar.phase("upload", 1)
+        bar.at(0)
+        bar.at(0.25, 500_000_000, 2_000_000_000)
+        (task,) = bar._bars.tasks
+        assert (task.percentage, bar._bars.columns[3].render(task).plain) == (25.0, "0/1")
+        assert "500.0 MB" in task.fields["rate"]
+        assert "2.0 GB hashed" in task.fields["rate"]
+
+
+def test_what_was_sent_before_a_phase_is_not_shown_as_sent_in_it():
+    bar = Bar(Console(file=io.StringIO(), force_terminal=True, width=140))
+    with bar:
+        bar.phase("verify", 5)
+        bar.at(2, 7_000)
+        bar.at(2, 7_000)
+        (task,) = bar._bars.tasks
+        assert task.fields["rate"] == "0 files/s"
+        bar.at(2, 8_000)
+        assert "1.0 KB" in bar._bars.tasks[0].fields["rate"]
+
+
+def test_off_a_terminal_a_large_file_is_told_of_in_bytes():
+    _, event = told(Events(every=0.0), (0, 0, 0), (0.5, 5000, 700))
+    assert (event["files"], event["bytes"], event["bytes_hashed"]) == (0, 5000, 700)
+
+
 def test_a_terminal_gets_the_bar_and_the_result_stays_on_stdout(site):
     """As `script -qc` would: stderr is a terminal, stdout a pipe."""
     for number in range(40):

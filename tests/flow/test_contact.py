@@ -14,7 +14,7 @@ class Quiet:
     def phase(self, name: str, total: int | None = None) -> None:
         pass
 
-    def at(self, done: int, bytes_done: int = 0) -> None:
+    def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
         pass
 
 
