@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from assetsync.amounts import plural
 from assetsync.cli.output import amount, moment
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
@@ -44,7 +45,7 @@ def attempt_line(attempt: AttemptRow) -> str:
     left = "an unknown part" if attempt.handed is None else amount(attempt.handed)
     took = "" if attempt.ended_at is None else f" in {attempt.ended_at - attempt.started_at:.1f} s"
     became = printable(attempt.result or "open") + (f" ({printable(attempt.why)})" if attempt.why else "")
-    looks = f", {attempt.looks} look-ups" if attempt.looks else ""
+    looks = f", {plural(attempt.looks, 'look-up')}" if attempt.looks else ""
     begun = f"attempt {moment(attempt.started_at)} as {printable(attempt.sent_name)}"
     return f"{begun}: {left} of {amount(attempt.size)} handed over{took}: {became}{looks}"
 

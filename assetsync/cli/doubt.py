@@ -5,6 +5,7 @@ from contextlib import closing
 
 import click
 
+from assetsync.amounts import plural
 from assetsync.cli.acting import act
 from assetsync.cli.given import site_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
@@ -50,7 +51,7 @@ def list_doubts(config: SiteConfig, *, as_json: bool) -> None:
                 write(
                     f"    sent {moment(attempt.started_at)} as {printable(attempt.sent_name)} into"
                     f" {attempt.destfolderid}, {handed} of {amount(attempt.size)} handed over,"
-                    f" {attempt.looks} look-ups since"
+                    f" {plural(attempt.looks, 'look-up')} since"
                 )
         if none and not as_json:
             write("nothing is in doubt")

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from assetsync import __version__
+from assetsync.amounts import plural
 from assetsync.cli.entry import exit_code, run
 from assetsync.cli.output import amount, moment
 from assetsync.cli.root import COMMANDS
@@ -192,3 +193,10 @@ def test_json_on_a_terminal_that_knows_no_unicode_is_still_read_back(site):
 def test_a_mistyped_command_is_met_with_the_nearest_one(capsys, typed, said):
     assert run([typed]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 look-ups"), (1, "1 look-up"), (2, "2 look-ups"), (1234, "1,234 look-ups")]
+)
+def test_one_of_a_kind_is_in_the_singular(count, said):
+    assert plural(count, "look-up") == said
