@@ -36,8 +36,8 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
 
     WHY is missing (no longer in the service), different (no longer these bytes), elsewhere (moved in the service),
     doubled (a copy), damaged (a cut upload, proven), suspected (perhaps one) or unknown (never sent by this ledger).
-    Exits with 1 when there is any, or when a folder was not audited yet. Beside a daemon the daemon is asked for an
-    audit, and its last one is shown.
+    Exits with 1 when there is any, when so much is missing that a brake was pulled, or when a folder was not audited
+    yet. Beside a daemon the daemon is asked for an audit, and its last one is shown.
 
     \b
     Examples:
@@ -85,7 +85,7 @@ def _as_json(config: SiteConfig, ledger: Ledger) -> bool:
     for folder, said in _audited(config, ledger):
         numbers = {name: None if said is None else said[name] for name in (*_COLUMNS, "braked")}
         at = None if said is None else moment(float(str(said["at"])))
-        fine = fine and said is not None
+        fine = fine and said is not None and not said["braked"]
         write_json({"folder": folder, "audited_at": at, **numbers})
     for finding in ledger.reports.findings():
         fine = False
@@ -109,13 +109,14 @@ def _shown(finding: Finding) -> dict[str, object]:
 def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
     """Print it; gives whether every folder was audited and nothing differs."""
     rows = []
-    unseen = 0
+    unseen = stopped = 0
     brakes = {brake.subject: brake.id for brake in ledger.reports.brakes() if brake.kind == "missing"}
     for folder, said in _audited(config, ledger):
         if said is None:
             unseen += 1
             rows.append((folder, *("-" for _ in _COLUMNS), "not yet"))
             continue
+        stopped += bool(said["braked"])
         braked = f"  BRAKED: assetsync resume {brakes.get(folder, '')}".rstrip() if said["braked"] else ""
         at = moment(float(str(said["at"])))
         rows.append((folder, *(f"{said[name]:,}" for name in _COLUMNS), f"{at}{braked}"))
@@ -133,5 +134,6 @@ def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
     write()
     said_of = ", ".join(f"{count:,} {why}" for why, count in sorted(counts.items()))
     not_yet = f"not audited yet: {unseen:,} of {plural(len(rows), 'folder')}" if unseen else ""
-    write(f"{config.site}: {'; '.join(filter(None, (said_of, not_yet))) or 'nothing differs'}")
-    return not (counts or unseen)
+    braked_in = f"stopped by a brake: {stopped:,} of {plural(len(rows), 'folder')}" if stopped else ""
+    write(f"{config.site}: {'; '.join(filter(None, (said_of, braked_in, not_yet))) or 'nothing differs'}")
+    return not (counts or stopped or unseen)

@@ -10,6 +10,7 @@ from assetsync.config import load_config
 from assetsync.flow.edges import Edges
 from assetsync.flow.requests import take_requests
 from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.log import redact
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 from assetsync.site import make_service, make_tree
 
@@ -275,3 +276,10 @@ def test_a_change_that_is_only_reported_names_the_command_that_sends_it(site):
     assert site.run("retry", "--send-again", "photos/a.jpg").code == 0
     assert site.run("reconcile").code == 0
     assert len(site.sandbox.assets()) == 2
+
+
+def test_the_password_of_a_proxy_is_hidden_from_when_the_service_is_opened(site):
+    config = load_config(site.config, {})
+    service = config.service.model_copy(update={"proxy": "http://me:s3cret-word@127.0.0.1:1"})
+    with acting.open_service(config.model_copy(update={"service": service})):
+        assert redact("connecting with s3cret-word") == "connecting with [key]"

@@ -50,6 +50,18 @@ def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mi
     assert "retry --send-again" in shown.out
 
 
+def test_an_audit_that_pulled_the_brake_names_its_number(site):
+    for number in range(30):
+        site.write(f"{number}.txt", b"%d" % number)
+    site.run("reconcile")
+    with site.sandbox._stored._transaction() as service:
+        service.execute("DELETE FROM assets")
+    result = site.run("audit")
+    assert (result.code, "BRAKED: assetsync resume 1\n" in result.out) == (1, True)
+    assert result.out.splitlines()[-1] == "hq: stopped by a brake: 1 of 1 folder"
+    assert site.run("audit", "--last", "--json").code == 1
+
+
 def test_without_an_audit_the_last_one_says_so_and_asks_the_service_nothing(mirrored):
     mirrored.nowhere()
     shown = mirrored.run("audit", "--last")

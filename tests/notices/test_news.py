@@ -26,3 +26,9 @@ def test_the_password_in_the_address_of_a_webhook_is_hidden_wherever_it_stands_a
     monkeypatch.setattr(log, "_SECRETS", log._Secrets())
     senders(make_world(notify={"webhook": "http://me:s3cret%2Fword@127.0.0.1:1/hook"}).config(), {})
     assert redact(f"the proxy was given {shown}") == "the proxy was given [key]"
+
+
+def test_a_password_so_short_that_hiding_it_would_spoil_every_line_is_not_looked_for(make_world, monkeypatch):
+    monkeypatch.setattr(log, "_SECRETS", log._Secrets())
+    senders(make_world(notify={"webhook": "http://me:x@127.0.0.1:1/hook"}).config(), {})
+    assert redact("exit 0, next at six") == "exit 0, next at six"
