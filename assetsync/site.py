@@ -21,6 +21,7 @@ from assetsync.flow.brake import Brakes, Limits
 from assetsync.flow.contact import Contact
 from assetsync.flow.drift import Drift
 from assetsync.flow.edges import Edges
+from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
 from assetsync.flow.index import Indexer
 from assetsync.flow.intake import Intake, ScanResult
@@ -30,7 +31,7 @@ from assetsync.flow.pace import Throttle
 from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
 from assetsync.flow.resolve import Resolver
-from assetsync.flow.send import Feed, Sender
+from assetsync.flow.send import Sender
 from assetsync.flow.settle import Settling
 from assetsync.flow.told import Sidecars
 from assetsync.flow.trouble import describe

@@ -5,8 +5,6 @@ answer means was decided in `core.outcome`; here it is written down, and trouble
 gate or holds the folder.
 """
 
-import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -18,15 +16,15 @@ from assetsync.core.backoff import delay
 from assetsync.core.names import printable
 from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.flow.edges import Edges
+from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
 from assetsync.flow.pace import Throttle
 from assetsync.flow.prepare import Preparer, Ready
 from assetsync.flow.trouble import describe
 from assetsync.ledger.commits import Pending
-from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Answer, Clock, Fault, Left, Sent, State
+from assetsync.model import Answer, Fault, Left, Sent, State
 from assetsync.tree.body import SMALL, TappedBody
 from assetsync.turn import TURN
 
@@ -35,9 +33,7 @@ log = structlog.get_logger()
 FOLDER_HOLD = 600.0
 """Seconds until one file tries again whether a folder exists by now."""
 
-_BATCH = 64
 _LEDGER_PAUSE = 2.0
-_SPARING = 20
 _COUNT_EVERY = 32
 _QUICK = 256 * 1024
 _BAD_FORM = "bad_form"
@@ -50,63 +46,6 @@ class Step(StrEnum):
     WORKED = "worked"
     IDLE = "idle"
     PAUSED = "paused"
-
-
-class Feed:
-    """Hands each due row to one worker; the ledger is asked in batches."""
-
-    def __init__(self, ledger: Ledger, clock: Clock) -> None:
-        self._ledger = ledger
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._waiting: deque[FileRow] = deque()
-        self._leased: set[int] = set()
-        self._names: set[tuple[str, str]] = set()
-        self._empty_until = 0.0
-
-    def take(self) -> FileRow | None:
-        """Give a row that no other worker has, nor another of the same name into the same folder."""
-        with self._lock:
-            row = self._next()
-            if row is None and self._clock.steady() >= self._empty_until:
-                began = self._clock.steady()
-                self._waiting.extend(self._ledger.queue.due(self._clock.now(), _BATCH, self._leased))
-                row = self._next()
-                if row is None:
-                    # Where asking is dear (a long queue behind a held folder), it is asked less often.
-                    ended = self._clock.steady()
-                    self._empty_until = ended + _SPARING * (ended - began)
-            if row is not None:
-                self._leased.add(row.id)
-                self._names.add((row.destfolderid, row.folded_name))
-            return row
-
-    def release(self, row: FileRow) -> None:
-        """Say that the row is dealt with, or to be asked for again."""
-        with self._lock:
-            self._leased.discard(row.id)
-            self._names.discard((row.destfolderid, row.folded_name))
-            # What was read before may be out of date for rows of the same name.
-            if any(waiting.folded_name == row.folded_name for waiting in self._waiting):
-                self._waiting = deque(w for w in self._waiting if w.folded_name != row.folded_name)
-
-    def clear(self) -> None:
-        """Forget what was read ahead, after the queue was changed from outside."""
-        with self._lock:
-            self._waiting.clear()
-            self._empty_until = 0.0
-
-    def idle(self) -> bool:
-        """Whether no worker has a row and none is due."""
-        with self._lock:
-            return not self._leased and not self._ledger.queue.due(self._clock.now(), 1)
-
-    def _next(self) -> FileRow | None:
-        while self._waiting:
-            row = self._waiting.popleft()
-            if (row.destfolderid, row.folded_name) not in self._names:
-                return row
-        return None
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ import pytest
 
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
+from assetsync.flow.feed import Feed
 from assetsync.flow.prepare import Preparer
 from assetsync.flow.resolve import Resolver
-from assetsync.flow.send import Feed
 from assetsync.ledger import doubts, schema
 from assetsync.ledger.queue import Queue
 from assetsync.ledger.store import Store
