@@ -1,5 +1,6 @@
 """Options of the whole suite."""
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: is run with --long only")
+    # A suite that a script runs in the background inherits these ignored, and hands that on to what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
