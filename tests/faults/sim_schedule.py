@@ -97,6 +97,37 @@ def schedule_of(seed: int, *, length: int = 70, twins: bool = False) -> Schedule
     return Schedule(variant, tuple(actions))
 
 
+_FAULTS = {
+    "answers lost before or after storing, or stored late": {"lost_before", "lost_after", "late"},
+    "cut uploads, or a success for a part": {"cut", "success_of_part"},
+    "error pages, half answers, ids that are unsound, never stored or another file's": {
+        *("page_before", "page_after", "gateway_before", "gateway_after", "error_at_line", "half_answer"),
+        *("unsound_id", "phantom", "used_id"),
+    },
+    "crashes at any step or commit, and restarts of the machine": {"crash"},
+    "a full disk under the ledger": {"disk_full"},
+    "a service that is down, hangs, refuses the key or answers look-ups with noise": {
+        *("unreachable", "silence", "key", "break_searches"),
+    },
+    "clocks that jump": {"jump"},
+    "files renamed, moved, copied, linked, replaced by others of the same size, grown, restored": {
+        *("append", "replace", "rename", "link", "copy", "restore"),
+    },
+}
+
+
+def faults_of(schedule: Schedule) -> set[str]:
+    """Name the kinds of faults that a schedule holds, as the README counts them."""
+    found = set()
+    for action in schedule.actions:
+        found.add(action.name)
+        if action.name in ("plan", "file"):
+            found.add(action.values[0])
+        if action.name == "plan" and action.values[2]:
+            found.add("late")
+    return {said for said, names in _FAULTS.items() if names & found}
+
+
 class _Drawing:
     """Draws actions; some come as a small group that makes sense together."""
 
