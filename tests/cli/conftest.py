@@ -1,22 +1,18 @@
 import json
-import logging
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import structlog
 
-import assetsync.log as log_module
 from assetsync.cli.entry import run
 from assetsync.sandbox import Sandbox, SandboxSettings
+
+from ..process import left_as_it_was  # noqa: TID252 - the one way to another folder's parts without an installed package
 
 KEY = "a-key-that-no-one-may-see"
 PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
@@ -132,24 +128,8 @@ def site(tmp_path: Path, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture(autouse=True)
 def _leave_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Commands set up logging, hooks and signals for a process of their own."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    levels = {name: logging.getLogger(name).level for name in log_module._ONLY_WARNINGS}
-    showwarning = warnings.showwarning
-    monkeypatch.setattr(log_module, "_SECRETS", log_module._Secrets())
-    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    handler = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, handler)
-    logging.captureWarnings(capture=False)
-    warnings.showwarning = showwarning
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, before in levels.items():
-        logging.getLogger(name).setLevel(before)
-    structlog.reset_defaults()
+    with left_as_it_was(monkeypatch):
+        yield
 
 
 @pytest.fixture

@@ -1,24 +1,21 @@
 """A service of raw sockets that answers as a hostile one would, and a site that is pointed at it."""
 
 import json
-import logging
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import structlog
 
-import assetsync.log as log_module
 from assetsync.cli.entry import run
+
+from ..process import left_as_it_was  # noqa: TID252 - the one way to another folder's parts without an installed package
 
 # With everything in it that some encoding escapes.
 KEY = "C4n4ry+K3y/x&y<z%"
@@ -235,21 +232,5 @@ def within() -> Callable[..., object]:
 
 @pytest.fixture(autouse=True)
 def _leave_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Commands set up logging, hooks and signals for a process of their own."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    levels = {name: logging.getLogger(name).level for name in log_module._ONLY_WARNINGS}
-    showwarning = warnings.showwarning
-    monkeypatch.setattr(log_module, "_SECRETS", log_module._Secrets())
-    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    handler = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, handler)
-    logging.captureWarnings(capture=False)
-    warnings.showwarning = showwarning
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, before in levels.items():
-        logging.getLogger(name).setLevel(before)
-    structlog.reset_defaults()
+    with left_as_it_was(monkeypatch):
+        yield

@@ -1,0 +1,36 @@
+"""Keeps what a command sets up for a process of its own from the test after it."""
+
+import logging
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import structlog
+
+import assetsync.log as log_module
+
+
+@contextmanager
+def left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Take back what is done to logging, hooks, warnings and signals inside the block."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    levels = {name: logging.getLogger(name).level for name in log_module._ONLY_WARNINGS}
+    showwarning = warnings.showwarning
+    monkeypatch.setattr(log_module, "_SECRETS", log_module._Secrets())
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+    logging.captureWarnings(capture=False)
+    warnings.showwarning = showwarning
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, before in levels.items():
+        logging.getLogger(name).setLevel(before)
+    structlog.reset_defaults()
