@@ -165,7 +165,7 @@ class Preparer:
         return True
 
     def _has_size(self, row: FileRow) -> bool:
-        return self._ledger.queue.has_size(row.id, row.destfolderid, row.size)
+        return self._ledger.alike.has_size(row.id, row.destfolderid, row.size)
 
     def _may_be_sent(self, row: FileRow) -> bool:
         if row.size == 0:
@@ -188,7 +188,7 @@ class Preparer:
     def _stands_already(self, row: FileRow, md5: str) -> bool:
         """Take over an equal version whose path is no longer its own, or an equal asset that nobody owns."""
         now = self._clock.now()
-        for old in self._ledger.queue.equals(row, md5):
+        for old in self._ledger.alike.equals(row, md5):
             # Of its own path an older version is the past, whatever it says of itself (unmapped, then touched).
             elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
             if elsewhere and self._still_holds(old):
@@ -200,9 +200,9 @@ class Preparer:
                 log.info("taken over", path=printable(row.path), was=was, assetid=old.assetid, state=state)
             # None: something changed while it was looked at, and what is still queued is looked at again.
             return True
-        if not self._ledger.queue.is_size_sighted(row.destfolderid, row.size):
+        if not self._ledger.alike.is_size_sighted(row.destfolderid, row.size):
             return False
-        assetid = self._ledger.queue.sighted(row, md5)
+        assetid = self._ledger.alike.sighted(row, md5)
         if assetid is None:
             return self._resembles(row, md5, now)
         if self._ledger.queue.adopt(row, assetid, md5, now):
@@ -213,7 +213,7 @@ class Preparer:
     def _resembles(self, row: FileRow, md5: str, now: float) -> bool:
         """Ask a person about an asset of the same name and size that may be this file, where the service has no MD5."""
         name = sent_name(row.path.rpartition(b"/")[2])
-        assetid = self._ledger.queue.resembling(row, name)
+        assetid = self._ledger.alike.resembling(row, name)
         if assetid is None:
             return False
         if self.adopt_alike and self._ledger.queue.adopt(row, assetid, md5, now):

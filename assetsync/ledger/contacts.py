@@ -1,6 +1,6 @@
 """Which folders of the service were listed before the first POST into them, and what a listing left to wait for."""
 
-from assetsync.ledger.queue import OWNED
+from assetsync.ledger.alike import OWNED
 from assetsync.ledger.store import Store
 
 

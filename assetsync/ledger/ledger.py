@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assetsync.errors import LedgerBusy, LedgerError, LedgerOfAnother
 from assetsync.ledger import owner
+from assetsync.ledger.alike import Alike
 from assetsync.ledger.assets import Assets
 from assetsync.ledger.audits import Audits
 from assetsync.ledger.contacts import Contacts
@@ -43,6 +44,7 @@ class Ledger:
         self.restored = restored
         self.intake = Intake(store)
         self.queue = Queue(store, start_no)
+        self.alike = Alike(store)
         self.quiet = QuietFolders(store)
         self.contacts = Contacts(store, start_no)
         self.outcomes = Outcomes(store)

@@ -1,10 +1,14 @@
-"""The queue: what is due, what need not be sent, what is held, and the intent committed before a body leaves."""
+"""The queue: what is due, what is taken over or held, and the intent committed before a body leaves.
+
+What need not be sent because its equal is there is found by `alike`.
+"""
 
 import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from assetsync.core.states import Event
+from assetsync.ledger.alike import OWNED
 from assetsync.ledger.holds import release_folder
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, read_file
 from assetsync.ledger.store import Store
@@ -33,24 +37,6 @@ class NameBusy(Exception):
 
 class Outdated(Exception):
     """The version was replaced, moved or decided since it was read: not an error, there is nothing to send."""
-
-
-# An attempt that is open although its row is neither sending nor in doubt: blocked, and perhaps stored.
-_MAY_HAVE_ASSET = (
-    "(assetid IS NOT NULL OR state IN ('sending', 'in_doubt')"
-    " OR EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL))"
-)
-# Named, because the planner would take the index by content, and with it all that is queued of this size.
-_UNHASHED = (
-    "SELECT id FROM files INDEXED BY files_unhashed"
-    " WHERE destfolderid = ?1 AND size = ?2 AND md5 IS NULL AND assetid IS NOT NULL"
-)
-_UNHASHED_AND_OPEN = (
-    "SELECT f.id FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
-    " WHERE a.closed_at IS NULL AND f.md5 IS NULL AND f.destfolderid = ?1 AND f.size = ?2"
-)
-OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN ('superseded', 'gone'))"
-"""Whether a live row has the asset."""
 
 
 class Queue:
@@ -99,97 +85,6 @@ class Queue:
         """Give the earliest due time of the queue."""
         row = self._store.rows("SELECT MIN(due_at) FROM files WHERE state = 'queued' AND wanted = 'yes'")[0]
         return None if row[0] is None else float(row[0])
-
-    def has_size(self, file_id: int, destfolderid: str, size: int) -> bool:
-        """Whether another version or a sighted asset of this size is known in the folder, so that hashing pays."""
-        rows = self._store.rows(
-            "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
-            f"   AND {_MAY_HAVE_ASSET})"
-            " OR EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)",
-            destfolderid,
-            size,
-            file_id,
-        )
-        return bool(rows[0][0])
-
-    def equals(self, row: FileRow, md5: str) -> list[FileRow]:
-        """Give versions of the same content in the folder that have an asset or may have one, likeliest first.
-
-        A version in doubt whose bytes were never hashed counts if it is the same inode, size and mtime. A version at
-        rest whose asset a live row owns by now has nothing left to hand on.
-        """
-        if not self._may_stand(row, md5):
-            return []
-        rows = self._store.rows(
-            # Joined in this order, each way by its index: cameras and scanners make any number of files of one size.
-            f"SELECT {FILE_COLUMNS} FROM ("
-            "   SELECT id AS found FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4"
-            f"  UNION {_UNHASHED} UNION {_UNHASHED_AND_OPEN}"
-            ") AS alike CROSS JOIN files ON files.id = alike.found WHERE files.id <> ?3"
-            f" AND {_MAY_HAVE_ASSET}"
-            " AND (md5 = ?4 OR md5 IS NULL AND inode = ?5 AND mtime_ns = ?6)"
-            f" AND (state NOT IN ('superseded', 'gone') OR assetid IS NULL OR NOT {OWNED.format('files.assetid')})"
-            # A renamed file keeps its inode; what is at rest needs no look at the disk.
-            " ORDER BY path = ?7 DESC, inode = ?5 DESC, wanted IN ('replaced', 'gone') DESC,"
-            " state IN ('verified', 'stored') DESC, id DESC LIMIT 100",
-            row.destfolderid,
-            row.size,
-            row.id,
-            md5,
-            row.inode,
-            row.mtime_ns,
-            row.path,
-        )
-        return [file_row(found) for found in rows]
-
-    def _may_stand(self, row: FileRow, md5: str) -> bool:
-        """Whether a closer look for an equal version pays: asked of each file that is sent, so in one statement."""
-        rows = self._store.rows(
-            "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4 AND id <> ?3)"
-            f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN})",
-            row.destfolderid,
-            row.size,
-            row.id,
-            md5,
-        )
-        return bool(rows[0][0])
-
-    def is_size_sighted(self, destfolderid: str, size: int) -> bool:
-        """Whether an asset of this size was seen in the folder that no row owned then."""
-        found = self._store.rows("SELECT 1 FROM sightings WHERE folder_id = ? AND size = ? LIMIT 1", destfolderid, size)
-        return bool(found)
-
-    def sighted(self, row: FileRow, md5: str) -> str | None:
-        """Give the id of an asset of the same MD5 in the folder that no row owns."""
-        rows = self._store.rows(
-            "SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 = ?"
-            f" AND NOT {OWNED.format('s.assetid')}"
-            " AND NOT EXISTS (SELECT 1 FROM attempts WHERE accepted_id = s.assetid AND closed_at IS NULL)"
-            # While an equal upload is undecided, the asset is likelier what that one stored.
-            " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = s.folder_id"
-            "   AND a.size = s.size AND (a.md5 = s.md5 OR a.md5 IS NULL))"
-            " ORDER BY first_seen, assetid LIMIT 1",
-            row.destfolderid,
-            row.size,
-            md5,
-        )
-        return str(rows[0][0]) if rows else None
-
-    def resembling(self, row: FileRow, sent_name: str) -> str | None:
-        """Give the id of an asset of this name and size that was no version's ever and of which no digest is known.
-
-        Where the service gives no MD5, nothing tells whether it is this file.
-        """
-        rows = self._store.rows(
-            "SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL AND why <> 'damaged'"
-            " AND lower(name) = lower(?)"
-            # Of what was a version's once, the digest is known, and it is another.
-            " AND NOT EXISTS (SELECT 1 FROM files WHERE assetid = s.assetid) ORDER BY first_seen, assetid LIMIT 1",
-            row.destfolderid,
-            row.size,
-            sent_name,
-        )
-        return str(rows[0][0]) if rows else None
 
     def take_over(self, row: FileRow, old: FileRow, md5: str, now: float) -> State | None:
         """Let the older version stand for this one, asset, attempts and all; the new row is merged into it.
