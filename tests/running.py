@@ -97,7 +97,7 @@ class Running:
                 found.append(event)
         return found
 
-    def until(self, true, seconds: float = 20):
+    def until(self, true, seconds: float = 60):
         end = time.monotonic() + seconds
         # Looking is work too: who waits for minutes looks every second.
         pause = min(1.0, max(0.05, seconds / 400))
@@ -123,7 +123,7 @@ class Running:
         finally:
             ledger.close()
 
-    def until_verified(self, count: int, seconds: float = 20):
+    def until_verified(self, count: int, seconds: float = 60):
         self.until(lambda: self.count() >= count, seconds)
 
     def beside(self, *command: str) -> str:

@@ -75,16 +75,16 @@ def test_a_file_is_sent_soon_after_it_has_settled(make, sandbox):
     delays.sort()
     print("settled → stored, seconds:", [round(delay, 3) for delay in delays])
     # Asserted loosely, as the machine may be busy; the benchmark measures it.
-    assert delays[len(delays) // 2] < 1.0
+    assert delays[len(delays) // 2] < 5.0
 
 
 def test_a_sidecar_that_comes_late_is_waited_for(make, sandbox):
-    running = make(watch="{settle: 200ms, sidecar_wait: 10s}").start()
+    running = make(watch="{settle: 200ms, sidecar_wait: 10m}").start()
     (running.photos / "late.jpg").write_bytes(b"late")
     time.sleep(1.5)
     assert sandbox.assets() == []
     (running.photos / "late.jpg.yaml").write_text("description: it came\n")
-    running.until_verified(1, 8)
+    running.until_verified(1)
     (asset,) = sandbox.assets()
     assert asset.metadata["meta_img_description"] == "it came"
 

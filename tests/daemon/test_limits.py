@@ -43,7 +43,7 @@ def test_a_full_disk_under_the_ledger_is_waited_out_and_nothing_is_lost_or_doubl
     running.until(lambda: running.events("waiting for the ledger"))
     (running.photos / "meanwhile.txt").write_bytes(b"meanwhile")
     running.beside("rm", f"{disk}/filler")
-    running.until(lambda: _states(running) == {"verified": 202}, 60)
+    running.until(lambda: _states(running) == {"verified": 202}, 120)
     began = [event["loop"] for event in running.events("waiting for the ledger")]
     assert len(began) == len(set(began))
     assert sorted(event["loop"] for event in running.events("the ledger can be used again")) == sorted(began)
