@@ -116,6 +116,13 @@ class Running:
         finally:
             ledger.close()
 
+    def drift(self) -> dict[str, str]:
+        ledger = read_ledger(self.ledger)
+        try:
+            return {os.fsdecode(row.path): row.drift or "" for row in ledger.reports.drifted(100)}
+        finally:
+            ledger.close()
+
     def count(self, state: State = State.VERIFIED) -> int:
         ledger = read_ledger(self.ledger)
         try:

@@ -102,6 +102,8 @@ class Work:
         if queued:
             self._site.feed.clear()
             self._bell.ring()
+        if self._looker.saw_a_sidecar():
+            self._read_drift()
         if self._hints.overflowed():
             self.want_scan("more happened at once than is kept in memory")
         if self._site.settling.overflowed:
@@ -175,8 +177,7 @@ class Work:
             self._root_missing = False
             log.warning("the root is there again")
         self._bell.ring()
-        while self._site.drift.step() and not self._clock.wait(0):
-            pass
+        self._read_drift()
         if self._ledger.queue.counts(self._clock.now())[0] == 0:
             self._site.brakes.queue_is_empty()
         log.info(
@@ -191,6 +192,10 @@ class Work:
         self.watching.check_coverage(result.report.folders)
         if self.watching.polling:
             self._next_scan = self._clock.steady() + _POLL
+
+    def _read_drift(self) -> None:
+        while self._site.drift.step() and not self._clock.wait(0):
+            pass
 
     def _until_due(self) -> float:
         due = self._ledger.queue.next_due()

@@ -12,7 +12,7 @@ _CHANGED = "its metadata changed after the upload: set it in the service by hand
 
 
 class Drift:
-    """Compares what would be sent with what was; used by one thread at a time."""
+    """Compares what would be sent with what was. Of two threads that look at one file, the first is believed."""
 
     def __init__(self, edges: Edges, plan: Plan, sidecars: Sidecars) -> None:
         self._ledger = edges.ledger
@@ -33,7 +33,7 @@ class Drift:
                     drift = None if told.digest == row.meta_digest else _CHANGED
                 except SidecarError as error:
                     drift = f"its metadata cannot be read any more: {error}"
-            self._ledger.intake.drifted(row.id, drift)
+            self._ledger.intake.drifted(row.id, drift, unread=True)
             if self._tick():
                 break
         return len(rows)

@@ -69,6 +69,7 @@ class Looker:
         self._settling = intake.settling
         self._sidecars = sidecars
         self._hints = hints
+        self._sidecar_seen = False
 
     def step(self, patience: float) -> int:
         """Take what is hinted and due, waiting up to `patience` seconds for it; gives how many files may be due now."""
@@ -78,10 +79,16 @@ class Looker:
         queued = 0
         for path in self._hints.take(patience):
             if self._is_sidecar(path):
+                self._sidecar_seen = True
                 queued += look_at_sidecar(self._edges, self._sidecars, path)
             else:
                 queued += self._intake.look(path)
         return queued + self._intake.look_again()
+
+    def saw_a_sidecar(self) -> bool:
+        """Tell once whether a sidecar was looked at since it was asked last."""
+        was, self._sidecar_seen = self._sidecar_seen, False
+        return was
 
     def _is_sidecar(self, path: bytes) -> bool:
         mapping = self._plan.covers(path)

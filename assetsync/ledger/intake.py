@@ -128,9 +128,13 @@ class Intake:
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE drift = 'unread' ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
 
-    def drifted(self, file_id: int, what: str | None) -> None:
-        """Note what the tree or the configuration says of a file and the service does not; None for nothing."""
-        self._store.write(lambda conn: conn.execute("UPDATE files SET drift = ? WHERE id = ?", (what, file_id)))
+    def drifted(self, file_id: int, what: str | None, *, unread: bool = False) -> None:
+        """Note what the tree or the configuration says of a file and the service does not; None for nothing.
+
+        `unread`: only where nobody has noted anything since it was `unread`.
+        """
+        sql = "UPDATE files SET drift = ? WHERE id = ?" + " AND drift = 'unread'" * unread
+        self._store.write(lambda conn: conn.execute(sql, (what, file_id)))
 
     def sidecars(self) -> Iterator[tuple[bytes, FileStat]]:
         """Give the known sidecars in byte order."""

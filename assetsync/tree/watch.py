@@ -17,6 +17,7 @@ from watchdog.events import (
     DirMovedEvent,
     FileClosedEvent,
     FileCreatedEvent,
+    FileDeletedEvent,
     FileMovedEvent,
     FileSystemEvent,
     FileSystemEventHandler,
@@ -24,12 +25,15 @@ from watchdog.events import (
 from watchdog.observers.api import EventEmitter, ObservedWatch
 from watchdog.observers.inotify import InotifyObserver
 
+from assetsync.core.sidecar import is_sidecar_name
+
 log = structlog.get_logger()
 
 # Opens and reads are left out: our own hashing would make events. Modifications are, because a close follows.
 _EVENTS: list[type[FileSystemEvent]] = [
     FileClosedEvent,
     FileCreatedEvent,
+    FileDeletedEvent,
     FileMovedEvent,
     DirCreatedEvent,
     DirMovedEvent,
@@ -171,11 +175,20 @@ class _Handler(FileSystemEventHandler):
         self._hint = hint
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Hand on the path at which something is new; folders announce their files one by one."""
+        """Hand on the path at which something is new; folders announce their files one by one.
+
+        That a file has gone is for a scan to say. A sidecar that has gone is news of the file beside it, which may
+        have waited for nothing else.
+        """
         if event.is_directory:
             return
-        path = os.fsencode(event.dest_path or event.src_path)
-        self._hint(path[self._prefix :])
+        here = os.fsencode(event.src_path)[self._prefix :]
+        there = os.fsencode(event.dest_path)[self._prefix :] if event.dest_path else None
+        if there is not None:
+            self._hint(there)
+        is_left = there is not None or isinstance(event, FileDeletedEvent)
+        if not is_left or is_sidecar_name(here.rpartition(b"/")[2]):
+            self._hint(here)
 
 
 class _Singing(FileSystemEventHandler):

@@ -97,3 +97,27 @@ def test_a_bad_sidecar_blocks_its_file_until_it_is_mended(make, sandbox):
     (running.photos / "a.jpg.yaml").write_text("description: mended\n")
     running.until_verified(1)
     assert sandbox.assets()[0].metadata["meta_img_description"] == "mended"
+
+
+def test_a_file_is_sent_once_its_bad_sidecar_is_taken_away(make, sandbox):
+    running = make().start()
+    (running.photos / "a.jpg.yaml").write_text("description: [\n")
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.until(lambda: running.states() == {"photos/a.jpg": "blocked"})
+    (running.photos / "a.jpg.yaml").unlink()
+    running.until_verified(1)
+    assert [asset.filename for asset in sandbox.assets()] == ["a.jpg"]
+
+
+def test_what_a_sidecar_says_after_the_upload_is_told_without_a_scan(make, sandbox):
+    running = make().start()
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.until_verified(1)
+    (running.photos / "a.jpg.yaml").write_text("description: too late\n")
+    running.until(
+        lambda: (
+            running.drift() == {"photos/a.jpg": "its metadata changed after the upload: set it in the service by hand"}
+        )
+    )
+    (running.photos / "a.jpg.yaml").unlink()
+    running.until(lambda: running.drift() == {})

@@ -96,6 +96,33 @@ def test_reading_a_file_is_no_event(watch, heard):
     assert set(heard.paths) == {b"b"}
 
 
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda path, _: path.unlink(),
+        lambda path, _: path.rename(path.parent / "other.jpg.yaml"),
+        lambda path, outside: path.rename(outside / "a.jpg.yaml"),
+    ],
+    ids=["deleted", "renamed", "moved out"],
+)
+def test_a_sidecar_that_goes_is_hinted_at(watch, heard, tmp_path, leave):
+    _, root = watch()
+    (root / "a.jpg.yaml").write_bytes(b"a")
+    heard.until(b"a.jpg.yaml", times=2)
+    leave(root / "a.jpg.yaml", tmp_path)
+    heard.until(b"a.jpg.yaml", times=3)
+
+
+def test_a_file_that_goes_is_left_to_the_scan(watch, heard):
+    _, root = watch()
+    (root / "a.jpg").write_bytes(b"a")
+    heard.until(b"a.jpg", times=2)
+    (root / "a.jpg").unlink()
+    (root / "b").write_bytes(b"b")
+    heard.until(b"b", times=2)
+    assert heard.paths.count(b"a.jpg") == 2
+
+
 def test_a_name_of_any_bytes_is_hinted_at(watch, heard):
     _, root = watch()
     name = b"\xff\x01 \n\xe9"
