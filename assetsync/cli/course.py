@@ -12,7 +12,7 @@ from assetsync.errors import RootMissing, SidecarError, TreeError
 from assetsync.flow.told import Sidecars
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import AttemptRow, FileRow
-from assetsync.model import State, Wanted
+from assetsync.model import Left, State, Wanted
 from assetsync.shown import printable
 from assetsync.tree.opening import Tree
 
@@ -42,12 +42,17 @@ def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
 
 def attempt_line(attempt: AttemptRow) -> str:
     """Tell in one line what became of one POST."""
-    left = "an unknown part" if attempt.handed is None else amount(attempt.handed)
+    handed = "an unknown part" if attempt.handed is None else amount(attempt.handed)
+    left = f"{handed} of {amount(attempt.size)} handed over"
+    if attempt.left_part == Left.NOTHING:
+        # What was read for a form that never left is no news.
+        left = "nothing left this machine"
     took = "" if attempt.ended_at is None else f" in {attempt.ended_at - attempt.started_at:.1f} s"
-    became = printable(attempt.result or "open") + (f" ({printable(attempt.why)})" if attempt.why else "")
+    became = printable(attempt.result or "open")
+    became += f" ({printable(attempt.why)})" if attempt.why and attempt.why != attempt.result else ""
     looks = f", {plural(attempt.looks, 'look-up')}" if attempt.looks else ""
     begun = f"attempt {moment(attempt.started_at)} as {printable(attempt.sent_name)}"
-    return f"{begun}: {left} of {amount(attempt.size)} handed over{took}: {became}{looks}"
+    return f"{begun}: {left}{took}: {became}{looks}"
 
 
 def attempt_object(attempt: AttemptRow) -> dict[str, object]:

@@ -17,6 +17,7 @@ from assetsync.core.sidecar import is_sidecar_name
 from assetsync.errors import FileUnreadable, RootMissing, UnknownPath
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
+from assetsync.ledger.store import is_held
 from assetsync.model import State, Wanted
 from assetsync.shown import printable, relative_text
 from assetsync.status.sentences import next_step
@@ -56,7 +57,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     """
     wanted = site_path(config, path)
     on_disk = _on_disk(config, wanted)
-    covered = _covered(config, wanted)
+    covered, is_sent = _covered(config, wanted)
     said = list(said_of(config, wanted))
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         rows = ledger.reports.of_path(wanted)
@@ -85,7 +86,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                 write(f"  {line}")
             for line in (line for row in rows for line in _version(ledger, row, holds)):
                 write(f"  {line}")
-            if not rows and on_disk not in _NOTHING:
+            if not rows and is_sent and on_disk not in _NOTHING:
                 write("  the ledger knows no such file: the next scan decides")
     if not rows and on_disk in _NOTHING:
         # What is above may help all the same: a rule or a mapping that the path would come under.
@@ -110,19 +111,20 @@ def _is_folder(tree: Tree, path: bytes) -> bool:
         return False
 
 
-def _covered(config: SiteConfig, path: bytes) -> str:
+def _covered(config: SiteConfig, path: bytes) -> tuple[str, bool]:
+    """Say what the configuration means for a path, and whether it is uploaded."""
     known = Mappings(mappings(config))
     position = known.for_directory(path.rpartition(b"/")[0])
     if position is None:
-        return "no entry of `folders` covers it, so it is not uploaded"
+        return "no entry of `folders` covers it, so it is not uploaded", False
     mapping = known.all[position]
     shown = printable(mapping.path) or "."
     ignored = IgnoreRules(known, config.ignore).why(path)
     if ignored is not None:
-        return f"{shown}, but it is left out: {ignored}"
+        return f"{shown}, but it is left out: {ignored}", False
     if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
-        return f"{shown}, where *.yaml are sidecars: it is read, not uploaded"
-    return f"{shown} → folder {mapping.destfolderid}"
+        return f"{shown}, where *.yaml are sidecars: it is read, not uploaded", False
+    return f"{shown} → folder {mapping.destfolderid}", True
 
 
 def _version(ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[str]:
@@ -145,6 +147,25 @@ def _version(ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[st
         yield f"    {attempt_line(attempt)}"
     due = next_try(ledger, row)
     if due is not None:
-        yield f"    next try: {moment(due) if due > time.time() else 'now'}, where a process runs"
+        yield f"    next try: {_holds_up(ledger, row) or _at(due)}"
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield f"    what helps: {next_step(row)}"
+
+
+def _holds_up(ledger: Ledger, row: FileRow) -> str | None:
+    """Say what the next upload waits for beside its time; None for nothing."""
+    if row.state is not State.QUEUED:
+        return None
+    brakes = ledger.reports.brakes()
+    if brakes:
+        return f"once brake {brakes[0].id} is released: assetsync status tells why it is pulled"
+    pause = ledger.runs.pause()
+    # One of an earlier process is over.
+    here = pause is not None and str(pause.start) == ledger.reports.fact("start") and is_held(ledger.store.path)
+    if pause is not None and here:
+        return f"once the service answers as it should: {printable(pause.detail)}"
+    return None
+
+
+def _at(due: float) -> str:
+    return f"{moment(due) if due > time.time() else 'now'}, where a process runs"

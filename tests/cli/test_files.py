@@ -285,6 +285,30 @@ class TestExplain:
         assert [attempt["result"] for attempt in version["history"]] == ["resolved", "accepted"]
         assert version["next_try"] is None
 
+    def test_an_upload_that_never_left_is_told_as_such(self, site):
+        site.write("first.jpg", b"before the outage")
+        site.run("reconcile")
+        site.write("a.jpg", b"the content")
+        site.nowhere()
+        site.run("reconcile", "--wait", "0s")
+        assert ": nothing left this machine in " in site.run("explain", "photos/a.jpg").out
+
+    def test_what_waits_for_a_brake_says_so(self, site):
+        site.write("a.jpg", b"one")
+        site.run("reconcile")
+        site.write("b.jpg", b"another")
+        site.config.write_text(site.config.read_text().replace(PHOTOS, "ELSEWHERE"))
+        site.run("reconcile", "--wait", "0s")
+        assert "next try: once brake 1 is released" in site.run("explain", "photos/b.jpg").out
+
+    @pytest.mark.parametrize(
+        ("name", "says"), [("photos/new.jpg", True), ("photos/new.tmp", False), ("outside.jpg", False)]
+    )
+    def test_only_of_a_file_that_is_uploaded_the_next_scan_is_named(self, site, name, says):
+        site.run("reconcile")
+        (site.tree / name).write_bytes(b"new")
+        assert ("the next scan decides" in site.run("explain", name).out) is says
+
     def test_the_sidecars_that_speak_of_a_file_and_what_they_say_are_told(self, site):
         site.write("2026/a.jpg")
         site.write("_folder.yaml", b"location: Oslo\n")
