@@ -163,7 +163,8 @@ class Auditor:
                 continue
             result.missing += 1
             detail = (
-                f"the asset {row.assetid} is not in the service any more; `assetsync retry --send-again` uploads it"
+                f"the asset {row.assetid} is not in the service any more: `assetsync retry --send-again PATH` uploads"
+                " the file anew, `assetsync retry PATH` looks for the asset again"
             )
             log.error("missing in the service", path=printable(row.path), assetid=row.assetid)
             if self._resend_missing:

@@ -159,7 +159,8 @@ class Preparer:
             return True
         detail = (
             f"the folder has held {assetid} of the same name for 24 hours without the service processing it, so that it"
-            " cannot be told whether it is this file: look there, then `assetsync retry`, or `retry --send-again`"
+            " cannot be told whether it is this file: look there, then `assetsync retry PATH`, or"
+            " `assetsync retry --send-again PATH`"
         )
         self._hold(row, "unprocessed", detail)
         return True
@@ -222,7 +223,8 @@ class Preparer:
             return True
         detail = (
             f"the folder holds {assetid} of the same name and size, and the service gives no MD5 to tell whether it is"
-            " this file: `assetsync reconcile --adopt` takes such assets over, `assetsync retry --send-again` uploads"
+            " this file: `assetsync reconcile --adopt` takes such assets over, `assetsync retry --send-again PATH`"
+            " uploads"
         )
         self._hold(row, "resembles", detail)
         return True
@@ -233,7 +235,7 @@ class Preparer:
         if older:
             detail = (
                 f"it changed since it was uploaded as {older[0].assetid}, and policy.on_change is report:"
-                " `assetsync retry --send-again` uploads it as a new asset"
+                " `assetsync retry --send-again PATH` uploads it as a new asset"
             )
             self._hold(row, "changed", detail)
         return bool(older)

@@ -12,12 +12,13 @@ from assetsync.status.standing import NAMED, Standing
 # What helps with a blocked file, by its reason; all others are retried once their reason is gone.
 _HELP = {
     "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it",
-    "sidecar": "mend the sidecar: the file is sent at the next scan",
+    "sidecar": "mend the sidecar, or delete it: the file is then sent by itself",
     "unreadable": "mend its permissions: every run tries it again",
     "unknown_folder": "correct destfolderid or make the folder: every run tries it again",
     "unprocessed": "every run tries it again; if it is another file: assetsync retry --send-again {path}",
     "resembles": "assetsync reconcile --adopt, or assetsync retry --send-again {path}",
     "changed": "assetsync retry --send-again {path}",
+    "missing": "assetsync retry --send-again {path}",
     "undecidable": "assetsync doubt resolve {path} --asset ID, or --absent",
     "refused_as_duplicate": "assetsync doubt resolve {path} --asset ID",
 }
@@ -163,7 +164,8 @@ def leftovers(standing: Standing) -> Iterator[str]:
     """Say line by line what keeps the site from being in sync, with the next step for each."""
     for brake in standing.brakes:
         yield f"brake {brake.id}: {printable(brake.detail)}"
-        yield f"    since {moment(brake.pulled_at)}; if it is meant: assetsync resume {brake.id}"
+        since = moment(brake.pulled_at)
+        yield f"    since {since}; if it is meant, or once it is put right: assetsync resume {brake.id}"
     for folder, why in standing.holds.items():
         yield f"held: folder {printable(folder)}: {printable(why)}"
     for row in standing.blocked:
