@@ -52,7 +52,8 @@ class UnknownPath(UsageError):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"the ledger knows no file {path}", hint="give it relative to the root, or absolute")
+        hint = "give it relative to the root, or absolute; `assetsync files` lists what it knows"
+        super().__init__(f"the ledger knows no file {path}", hint=hint)
 
 
 class ConfigError(AssetsyncError):

@@ -25,7 +25,8 @@ try:
     from assetsync.demo import Stage
 except ModuleNotFoundError as error:
     raise UsageError(
-        f"the demo needs the library {error.name}, which is not installed", hint="install assetsync[sandbox]"
+        f"the demo needs the library {error.name}, which is not installed",
+        hint="in a clone of assetsync: pip install '.[sandbox]'",
     ) from error
 
 

@@ -44,7 +44,7 @@ class Sandbox:
         except ModuleNotFoundError as exc:
             raise UsageError(
                 f"The sandbox needs the library {exc.name}, which is not installed",
-                hint="install assetsync[sandbox]",
+                hint="in a clone of assetsync: pip install '.[sandbox]'",
             ) from exc
         listening = listen(self.settings.host, self._port)
         self._port = listening.getsockname()[1]

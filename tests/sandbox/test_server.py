@@ -160,7 +160,7 @@ def test_without_the_extra_the_start_says_what_to_install(library):
         "except Exception as error: print(type(error).__name__, error)"
     )
     assert run(code).startswith("UsageError The sandbox needs the library " + library)
-    assert run(code).endswith("which is not installed: install assetsync[sandbox]")
+    assert run(code).endswith("which is not installed: in a clone of assetsync: pip install '.[sandbox]'")
 
 
 def test_serve_answers_until_sigterm_and_puts_the_handlers_back():
