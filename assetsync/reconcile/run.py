@@ -174,8 +174,10 @@ class Reconciler:
     def _sent_everything(self) -> bool:
         """Go over from sending to reading back; gives whether there is still something to send: no."""
         self._site.brakes.queue_is_empty()
-        counts = self._counts(fresh=True)
-        self._progress.phase("verify", counts.of(*State) - counts.of(State.BLOCKED))
+        counts, settling = self._counts(fresh=True), len(self._site.settling)
+        if settling:
+            log.info("not at rest yet: sent once unchanged for watch.settle", files=settling)
+        self._progress.phase("verify", counts.of(*State) - counts.of(State.BLOCKED) + settling)
         return False
 
     def _tell(self, *, sending: bool) -> None:

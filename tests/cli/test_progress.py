@@ -1,6 +1,7 @@
 """What a person sees of a run under way, on a terminal and off one."""
 
 import io
+import json
 import os
 import pty
 import subprocess
@@ -116,3 +117,15 @@ def test_a_terminal_gets_the_bar_and_the_result_stays_on_stdout(site):
     assert b"files/s" in seen
     assert out.startswith(b"hq: in sync, 40 files verified")
     assert b"\x1b" not in out
+
+
+def test_files_that_are_not_at_rest_are_said_to_be_waited_for_and_counted(site):
+    site.config.write_text(site.config.read_text().replace("settle: 0s", "settle: 1s"))
+    for number in range(3):
+        site.write(f"{number}.jpg", b"%d" % number)
+    result = site.run("reconcile")
+    events = [json.loads(line) for line in result.err.splitlines() if line.startswith("{")]
+    said = [(event["event"], event.get("phase"), event["files"]) for event in events if "files" in event]
+    assert ("not at rest yet: sent once unchanged for watch.settle", None, 3) in said
+    assert ("phase begins", "verify", 3) in said
+    assert result.out.startswith("hq: in sync, 3 files verified")
