@@ -17,6 +17,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.plan import Plan
 from assetsync.ledger.owner import ROOT
+from assetsync.ledger.reports import Brake
 from assetsync.model import State
 
 log = structlog.get_logger()
@@ -64,7 +65,7 @@ class Brakes:
 
         Gives the positions of those that do; until a person has looked, their files stay what they were.
         """
-        frozen = set()
+        frozen, subjects = set(), set()
         for position, mapping in enumerate(self._plan.mappings.all):
             name = "mapping:" + mapping.path.hex()
             before = self._ledger.reports.fact(name)
@@ -74,12 +75,18 @@ class Brakes:
                     f"the mapping {shown} pointed to folder {before} of the service and points to"
                     f" {mapping.destfolderid} now: its files would all be sent again"
                 )
-                if not self._allowed("destfolderid", f"{shown} → {mapping.destfolderid}", 1):
-                    self._pull("destfolderid", f"{shown} → {mapping.destfolderid}", detail, 1)
+                subject = f"{shown} → {mapping.destfolderid}"
+                if not self._allowed("destfolderid", subject, 1):
+                    self._pull("destfolderid", subject, detail, 1)
+                    subjects.add(subject)
                     frozen.add(position)
                     continue
             if before != mapping.destfolderid:
                 self._ledger.set_fact(name, mapping.destfolderid)
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == "destfolderid" and brake.subject not in subjects:
+                # A resume instead would agree to the mistake that was just put right.
+                self._lift(brake, "no mapping points there any more")
         return frozenset(frozen | self._check_takeover(frozen))
 
     def _check_takeover(self, frozen: set[int]) -> set[int]:
@@ -140,8 +147,7 @@ class Brakes:
             self._ledger.set_fact(ROOT, here)
         for brake in self._ledger.reports.brakes():
             if brake.kind == "root" and brake.subject != _MISSING:
-                self._ledger.lift_brake(brake.id, self._clock.now())
-                log.warning("brake released", why="the root is the ledger's again", detail=brake.detail)
+                self._lift(brake, "the root is the ledger's again")
         return True
 
     def is_elsewhere(self) -> bool:
@@ -223,3 +229,7 @@ class Brakes:
     def _pull(self, kind: str, subject: str, detail: str, amount: int) -> None:
         if self._ledger.pull_brake(kind, subject, detail, amount, self._clock.now()):
             log.error("brake pulled", kind=kind, subject=subject, detail=detail, fix="look, then `assetsync resume`")
+
+    def _lift(self, brake: Brake, why: str) -> None:
+        self._ledger.lift_brake(brake.id, self._clock.now())
+        log.warning("brake released", why=why, detail=brake.detail)

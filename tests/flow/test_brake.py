@@ -287,3 +287,13 @@ def test_beside_a_daemon_over_another_root_no_hint_is_looked_at_until_a_person_a
     finally:
         work.end()
     assert "new" in world.states()
+
+
+def test_a_mapping_that_points_back_lifts_its_brake_and_agrees_to_nothing(world):
+    sent(world, 1)
+    there, elsewhere = ([{"path": ".", "destfolderid": folder}] for folder in ("F1", "F9"))
+    for folders, pulled in ((elsewhere, ["destfolderid"]), (there, []), (elsewhere, ["destfolderid"])):
+        world.restart(folders=folders)
+        world.scan()
+        assert [brake.kind for brake in world.ledger.reports.brakes()] == pulled
+    assert len(world.service.posts) == 1
