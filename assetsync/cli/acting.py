@@ -12,7 +12,7 @@ from assetsync.cli.output import write, write_json
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, read_api_key
 from assetsync.errors import LedgerBusy, ServiceError, UsageError
-from assetsync.flow.requests import REFUSED, UNASKED, carry_out, refuse
+from assetsync.flow.requests import REFUSED, UNASKED, asked_of, carry_out, refuse
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_password, register_secret
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadRequest
@@ -98,7 +98,7 @@ def act(config: SiteConfig, verb: str, argument: dict[str, object]) -> Acted:
     except LedgerBusy:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             refuse(beside, verb, argument)
-            number = beside.ask(verb, argument, clock.now())
+            number = beside.ask(verb, asked_of(beside, verb, argument), clock.now())
             return _told(beside, number, clock)
     with closing(ledger), closing(ServiceWhenAsked(config)) as service:
         return Acted(carry_out(ledger, service, clock, verb, argument))

@@ -16,7 +16,7 @@ from assetsync.core.states import Event, allowed
 from assetsync.errors import AssetsyncError, ServiceError, UnknownPath, UsageError
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.edges import Edges
-from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.ledger import Ledger, Request
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Clock, SearchRequest, Service, State
 from assetsync.service.paging import every
@@ -35,33 +35,56 @@ def take_requests(edges: Edges) -> int:
     """Carry out what was left in the ledger; gives how many requests there were."""
     requests = edges.ledger.asked()
     for request in requests:
-        try:
-            answer = carry_out(edges.ledger, edges.service, edges.clock, request.verb, request.argument)
-        except ServiceError as error:
-            answer = f"{UNASKED}{error}"
-            log.warning("request refused", verb=request.verb, detail=str(error))
-        except AssetsyncError as error:
-            answer = f"{REFUSED}{error}"
-            log.warning("request refused", verb=request.verb, detail=str(error))
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
-            # Left by another release, or by hand: it must not end the holder, now and at every start after.
-            detail = f"the request cannot be understood ({type(error).__name__})"
-            answer = f"{REFUSED}{detail}"
-            log.warning("request refused", verb=request.verb, detail=detail)
-        else:
-            log.info("request carried out", verb=request.verb, answer=answer)
-            if request.verb == "doubt":
-                edges.meter.decided("by_hand")
-        edges.ledger.answer(request.id, answer, edges.clock.now())
+        edges.ledger.answer(request.id, _answer(edges, request), edges.clock.now())
     return len(requests)
+
+
+def asked_of(ledger: Ledger, verb: str, argument: dict[str, object]) -> dict[str, object]:
+    """Give the argument as the holder is to get it, with what `all` was when the person asked."""
+    if verb == "resume" and argument.get("id") is None:
+        return {**argument, "seen": _pulled(ledger, argument)}
+    return argument
+
+
+def _answer(edges: Edges, request: Request) -> str:
+    try:
+        if _is_for_once(request) and not edges.ledger.begin_request(request.id):
+            # Since then the file may have been sent: a second time would be another upload.
+            raise UsageError(
+                "the process ended while it did this, and it may be done",
+                hint="`assetsync explain` tells, then ask again",
+            )
+        answer = carry_out(edges.ledger, edges.service, edges.clock, request.verb, request.argument)
+    except ServiceError as error:
+        answer = f"{UNASKED}{error}"
+        log.warning("request refused", verb=request.verb, detail=str(error))
+    except AssetsyncError as error:
+        answer = f"{REFUSED}{error}"
+        log.warning("request refused", verb=request.verb, detail=str(error))
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        # Left by another release, or by hand: it must not end the holder, now and at every start after.
+        detail = f"the request cannot be understood ({type(error).__name__})"
+        answer = f"{REFUSED}{detail}"
+        log.warning("request refused", verb=request.verb, detail=detail)
+    else:
+        log.info("request carried out", verb=request.verb, answer=answer)
+        if request.verb == "doubt":
+            edges.meter.decided("by_hand")
+    return answer
+
+
+def _is_for_once(request: Request) -> bool:
+    """Whether it may send a file that was sent, so that it must not be done again after an end without an answer."""
+    return request.verb == "doubt" or (request.verb == "retry" and bool(request.argument.get("send_again")))
 
 
 def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argument: dict[str, object]) -> str:
     """Do what is asked and say in a sentence what was done. Paths in `argument` are hex of their bytes.
 
-    retry: {"paths": [...], "send_again": bool}, no paths for all blocked files · resume: {"id": int | None} ·
-    doubt: {"path": ..., "asset": ID | None}, None for absent · sighted: what `sighted` gives · audit: {}, which the
-    daemon goes on with. Raises UsageError for what cannot be done, ServiceError where the service had to be asked.
+    retry: {"paths": [...], "send_again": bool}, no paths for all blocked files · resume: {"id": int | None}, no id for
+    all, or all of {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None for absent · sighted: what `sighted`
+    gives · audit: {}, which the daemon goes on with. Raises UsageError for what cannot be done, ServiceError where the
+    service had to be asked.
     """
     now = clock.now()
     refuse(ledger, verb, argument)
@@ -69,7 +92,9 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
         return _retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")), now=now)
     if verb == "resume":
         pulled = _pulled(ledger, argument)
-        ledger.resume(pulled[0] if argument.get("id") is not None else None, now)
+        for number in pulled:
+            # Each by its number: one that is pulled meanwhile was seen by nobody.
+            ledger.resume(number, now)
         return f"{plural(len(pulled), 'brake')} released: {', '.join(map(str, pulled))}"
     if verb == "doubt":
         path = bytes.fromhex(str(argument["path"]))
@@ -199,5 +224,6 @@ def _paths(argument: dict[str, object]) -> list[bytes]:
 
 def _pulled(ledger: Ledger, argument: dict[str, object]) -> list[int]:
     """Give the numbers of the pulled brakes that are meant; raises ValueError."""
-    wanted = argument.get("id")
-    return [brake.id for brake in ledger.reports.brakes() if wanted is None or brake.id == int(str(wanted))]
+    wanted, seen = argument.get("id"), argument.get("seen")
+    pulled = [brake.id for brake in ledger.reports.brakes() if wanted is None or brake.id == int(str(wanted))]
+    return [number for number in pulled if number in seen] if isinstance(seen, list) else pulled

@@ -115,6 +115,11 @@ class Ledger:
         rows = self.store.rows("SELECT id, verb, argument FROM requests WHERE done_at IS NULL ORDER BY id LIMIT 100")
         return [Request(row[0], row[1], json.loads(row[2])) for row in rows]
 
+    def begin_request(self, request_id: int) -> bool:
+        """Record that a request is being carried out; False when that was begun before, and not answered."""
+        sql = "UPDATE requests SET answer = 'begun' WHERE id = ? AND answer IS NULL"
+        return self.store.write(lambda conn: conn.execute(sql, (request_id,)).rowcount == 1)
+
     def answered(self, request_id: int) -> str | None:
         """Give what became of a request; None while nobody has carried it out or refused it."""
         rows = self.store.rows("SELECT answer FROM requests WHERE id = ? AND done_at IS NOT NULL", request_id)

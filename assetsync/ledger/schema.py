@@ -146,7 +146,7 @@ CREATE TABLE requests (
     argument TEXT NOT NULL,   -- JSON
     asked_at REAL NOT NULL,   -- when it was left
     done_at REAL,             -- when it was carried out or refused
-    answer TEXT               -- the sentence that says which; a refusal begins with `refused: `
+    answer TEXT               -- the sentence that says which, or begun before that; a refusal begins with `refused: `
 );
 
 -- Pauses that wait, or waited, for a person.

@@ -1,0 +1,73 @@
+"""What is asked of the holder of the ledger: carried out once, and for what was to be seen when it was asked."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from assetsync.errors import LedgerError
+from assetsync.flow.requests import asked_of, take_requests
+from assetsync.model import State
+
+AGAIN = {"paths": [b"a".hex()], "send_again": True}
+
+
+@pytest.fixture
+def deaf(world):
+    """A world that fails to write down what became of a request, as when the process is killed just before."""
+    with closing(sqlite3.connect(world.ledger.store.path)) as conn:
+        conn.execute(
+            "CREATE TRIGGER unanswered BEFORE UPDATE OF done_at ON requests BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+        conn.commit()
+    return world
+
+
+def hear_again(world) -> None:
+    with closing(sqlite3.connect(world.ledger.store.path)) as conn:
+        conn.execute("DROP TRIGGER unanswered")
+        conn.commit()
+
+
+def test_a_file_is_sent_again_once_for_one_request_though_the_process_ends_before_it_is_answered(deaf):
+    deaf.write("a")
+    deaf.scan_and_send()
+    number = deaf.ledger.ask("retry", AGAIN, deaf.clock.now())
+    with pytest.raises(LedgerError):
+        take_requests(deaf.site.edges)
+    deaf.restart()
+    deaf.send()
+    assert deaf.posted() == ["a", "a"]
+    hear_again(deaf)
+    take_requests(deaf.site.edges)
+    deaf.send()
+    assert deaf.posted() == ["a", "a"]
+    assert deaf.ledger.answered(number) == (
+        "refused: the process ended while it did this, and it may be done: `assetsync explain` tells, then ask again"
+    )
+
+
+def test_a_word_that_an_upload_is_absent_is_not_taken_for_the_next_upload_of_the_file(deaf):
+    deaf.write("a")
+    deaf.service.script.extend(["lost_before", "lost_after"])
+    deaf.scan_and_send()
+    deaf.ledger.ask("doubt", {"path": b"a".hex(), "asset": None}, deaf.clock.now())
+    with pytest.raises(LedgerError):
+        take_requests(deaf.site.edges)
+    deaf.site.gate.answered()
+    deaf.send()
+    assert deaf.row("a").state is State.IN_DOUBT
+    hear_again(deaf)
+    take_requests(deaf.site.edges)
+    deaf.site.gate.answered()
+    deaf.send()
+    assert (deaf.posted(), len(deaf.service.assets)) == (["a", "a"], 1)
+
+
+def test_a_brake_that_was_pulled_after_a_person_asked_is_not_released_unseen(world):
+    ledger, now = world.ledger, world.clock.now()
+    ledger.pull_brake("emptied", "one", "it is empty", 1, now)
+    ledger.ask("resume", asked_of(ledger, "resume", {"id": None}), now)
+    ledger.pull_brake("vanished", "site", "9,000 of 10,000 known files are gone", 9000, now)
+    take_requests(world.site.edges)
+    assert [brake.subject for brake in ledger.reports.brakes()] == ["site"]
