@@ -15,7 +15,7 @@ from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Interval
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable
-from assetsync.errors import RootElsewhere, ServiceError
+from assetsync.errors import RootElsewhere, RootMissing, ServiceError
 from assetsync.flow.audit import Auditor
 from assetsync.flow.brake import Brakes, Limits
 from assetsync.flow.contact import Contact
@@ -93,6 +93,8 @@ class Site:
         Raises RootMissing, and RootElsewhere after a brake was pulled for that.
         """
         if self.brakes.is_elsewhere() if dry_run else not self.brakes.check_place():
+            if not dry_run:
+                self.edges.ledger.runs.not_scanned()
             raise RootElsewhere(self.brakes.moved())
         if not dry_run:
             self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
@@ -115,6 +117,9 @@ class Site:
         self.noting.begin_scan()
         try:
             result = self.intake.scan(look, report)
+        except RootMissing:
+            self.edges.ledger.runs.not_scanned()
+            raise
         finally:
             self.noting.end_scan(finished=report.finished)
         self.brakes.check_new(result)

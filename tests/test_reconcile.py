@@ -409,9 +409,14 @@ def test_an_interrupted_run_does_not_tell_that_it_read_back(world, clock):
 
 def test_files_beyond_the_room_for_settling_keep_run_dry_run_and_status_from_being_in_sync(world, clock):
     world.write("a")
-    run(world)
-    world.site.settling.overflowed = True
-    assert not run(world).in_sync
+    settling = world.site.settling
+
+    def find_no_room(_request) -> None:
+        settling.overflowed = True
+
+    world.service.during_upload = find_no_room
+    report = run(world)
+    assert (report.verified, report.pending, report.in_sync) == (1, 0, False)
     assert not dry_run(world.site).in_sync
     assert not stand(world.config(), world.ledger, clock.now()).in_sync
 

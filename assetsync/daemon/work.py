@@ -119,7 +119,6 @@ class Work:
             self._scan_bell.wait(heard, min(self._idle, max(0.0, self._next_scan - self._clock.steady())))
             return 0.0
         self._scan_wanted.clear()
-        self._site.settling.overflowed = False
         self._next_scan = self._clock.steady() + (_POLL if self.watching.polling else float("inf"))
         try:
             self._scan()

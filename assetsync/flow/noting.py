@@ -29,14 +29,17 @@ class Noting:
         self._unsettled: Unsettled | None = None
         self._unsettled_at = 0.0
         self._scanning = False
+        self._had_overflowed = False
         self._lock = threading.Lock()
 
     def begin_scan(self) -> None:
         """Hear that a scan begins: until its end nobody knows whether all that settles has found room."""
         self._scanning = True
+        self._had_overflowed, self._settling.overflowed = self._settling.overflowed, False
 
     def end_scan(self, *, finished: bool) -> None:
         """Hear that a scan ended: what settles is known from the first one on that was `finished`."""
+        self._settling.overflowed |= self._had_overflowed and not finished
         self._scanning = False
         if finished and self._unsettled is None:
             self._unsettled = self._runs.unsettled()
@@ -80,7 +83,10 @@ class Noting:
     def _note_unsettled(self, *, at_once: bool) -> None:
         with self._lock:
             noted, found = self._unsettled, Unsettled(len(self._settling), self._settling.overflowed)
-            if noted is None or found == noted or (self._scanning and noted.overflowed):
+            if noted is None or found == noted:
+                return
+            if self._scanning and (noted.overflowed or found.count < noted.count):
+                # What a scan found at rest is for a while neither here nor in the ledger.
                 return
             goes_on = found.count and noted.count and found.overflowed == noted.overflowed
             if goes_on and not at_once and self._clock.steady() - self._unsettled_at < _EVERY:

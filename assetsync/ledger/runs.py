@@ -91,6 +91,12 @@ class Runs:
         missing = tuple(map(str, said.get("missing", ())))
         return LastScan(float(said["at"]), bool(said["complete"]), int(said["unreadable"]), missing)
 
+    def not_scanned(self) -> None:
+        """Let the last scan count as incomplete: since then the tree could not be looked at."""
+        said = self._read(_of("rescan"))
+        if said is not None and said["complete"]:
+            self._write(_of("rescan"), said | {"complete": False})
+
     def last(self) -> dict[str, Run]:
         """Give when each kind of work that has ever come to its end last did."""
         runs = {}

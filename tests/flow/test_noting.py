@@ -2,7 +2,9 @@
 
 import pytest
 
+from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.ledger.runs import Unsettled
+from assetsync.status.standing import stand
 
 
 @pytest.fixture
@@ -81,6 +83,55 @@ def test_that_more_settle_than_found_room_stands_until_the_next_scan_has_ended(s
     assert noted(settling) == Unsettled(0, overflowed=True)
     settling.site.noting.end_scan(finished=True)
     assert noted(settling) == Unsettled()
+
+
+def test_a_file_that_a_scan_found_at_rest_is_pending_until_the_queue_has_it(settling, clock):
+    settling.write("a")
+    settling.write("b/c")
+    settling.scan()
+    clock.advance(21 * 3600)
+    said = []
+
+    def between_folders(_files: int) -> None:
+        settling.site.noting.note()
+        settling.site.noting.looked()
+        said.append((len(settling.site.settling), noted(settling).count + len(settling.states())))
+
+    settling.site.scan(seen=between_folders)
+    # It had left the memory, and was not in the ledger yet.
+    assert min(said)[0] < 2
+    assert {pending for _settling, pending in said} == {2}
+    assert (noted(settling), len(settling.states())) == (Unsettled(), 2)
+
+
+def test_what_found_no_room_is_said_while_a_scan_begins_and_after_one_that_did_not_end(settling, clock):
+    settling.site.settling.overflowed = True
+    settling.site.noting.note()
+    clock.stopped = True
+    settling.site.scan(seen=lambda _files: settling.site.noting.note())
+    assert noted(settling) == Unsettled(0, overflowed=True)
+    clock.stopped = False
+    settling.site.scan(seen=lambda _files: settling.site.noting.note())
+    assert noted(settling) == Unsettled()
+
+
+@pytest.mark.parametrize("what", ["missing", "elsewhere"])
+def test_a_site_whose_root_could_not_be_looked_at_is_not_in_sync_once_the_brake_is_released(world, what):
+    world.write("a")
+    world.scan_and_send()
+    world.live(200)
+    assert stand(world.config(), world.ledger, world.clock.now()).in_sync
+    if what == "missing":
+        world.root.rename(world.base / "away")
+    else:
+        (world.base / "other").mkdir()
+        world.restart(root=str(world.base / "other"))
+    with pytest.raises((RootMissing, RootElsewhere)) as caught:
+        world.scan()
+    if what == "missing":
+        world.site.brakes.check_root(str(caught.value))
+    world.ledger.resume(None, world.clock.now())
+    assert not stand(world.config(), world.ledger, world.clock.now()).in_sync
 
 
 def test_a_pause_is_noted_once_while_it_lasts_and_when_it_ends(world):
