@@ -245,6 +245,7 @@ def build(
             resend_moved=resend_moved,
             # Above the limit too: after `resume` they are to be recorded.
             most_missing=max(config.brake.max_vanished, _MISSING_KEPT),
+            forget=sidecars.forget,
         )
 
     index, verify = config.schedule.index, config.schedule.verify

@@ -19,15 +19,17 @@ from assetsync.tree.report import ScanReport
 
 log = structlog.get_logger()
 
-_TICK = 1.0
+_TICK = 2.5
+"""Seconds: the times of FAT, which some servers hand on, go in steps of two."""
 _MOST_GONE = 10_000
 """So many vanished sidecars are kept in mind to the end of a scan; the next one finds the others."""
 
 
 class SidecarMerge:
-    """One scan's merge; `see` takes sidecars in the order of the scan."""
+    """One scan's merge; `see` takes sidecars in the order of the scan, `forget` hears of changes before the ledger."""
 
-    def __init__(self, edges: Edges, report: ScanReport) -> None:
+    def __init__(self, edges: Edges, report: ScanReport, forget: Callable[[], None]) -> None:
+        self._forget = forget
         self._ledger = edges.ledger
         self._clock = edges.clock
         self._report = report
@@ -69,7 +71,9 @@ class SidecarMerge:
     def flush(self, *, dry_run: bool) -> None:
         """Write the changes so far down, or forget them."""
         changes, self._changes = self._changes, []
-        if not dry_run:
+        if changes and not dry_run:
+            # What is sent from here on is to be told what is recorded as seen.
+            self._forget()
             self._ledger.intake.sidecars_changed(changes, self._clock.now())
 
     def _missing(self, path: bytes) -> None:

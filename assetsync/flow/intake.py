@@ -58,7 +58,7 @@ class ScanResult:
 class Intake:
     """Feeds the ledger from looks at the tree; used by one thread at a time.
 
-    `new_versions` counts what single looks found new or changed.
+    `new_versions` counts what single looks found new or changed; `forget` is told before changed sidecars are recorded.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Intake:
         settle: float,
         resend_moved: bool,
         most_missing: int = 10_000,
+        forget: Callable[[], None] = lambda: None,
     ) -> None:
         self._edges = edges
         self._ledger = edges.ledger
@@ -80,6 +81,7 @@ class Intake:
         self._settle = settle
         self._resend_moved = resend_moved
         self._most_missing = most_missing
+        self._forget = forget
         self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
         self._batch: list[NewVersion] = []
         self._dry_run = False
@@ -95,7 +97,7 @@ class Intake:
         """
         result = ScanResult(report)
         self._dry_run = dry_run
-        beside = SidecarMerge(self._edges, report)
+        beside = SidecarMerge(self._edges, report, self._forget)
         merge = Merge(self._edges, beside, self._mark(), dry_run=dry_run)
         merge.missing = lambda row: self._missing(row, result)
         beside.spoil = merge.spoil

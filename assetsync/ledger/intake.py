@@ -125,7 +125,9 @@ class Intake:
 
     def unread(self, limit: int = 500) -> list[FileRow]:
         """Give files beside which something was said since they were sent, for a look at what it is."""
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE drift = 'unread' ORDER BY id LIMIT ?"
+        # While one is on its way or in doubt it is open which upload of it will count.
+        settled = "state IN ('stored', 'verified', 'blocked')"
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE drift = 'unread' AND {settled} ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
 
     def drifted(self, file_id: int, what: str | None, *, unread: bool = False) -> None:
@@ -247,7 +249,8 @@ def _sidecar_changed(conn: sqlite3.Connection, change: SidecarChange, now: float
         (now, *values, now),
     ).rowcount
     conn.execute(
-        f"UPDATE files SET drift = 'unread' WHERE {where} AND wanted = 'yes' AND state IN ('stored', 'verified')",
+        f"UPDATE files SET drift = 'unread' WHERE {where} AND wanted = 'yes'"
+        " AND state IN ('sending', 'in_doubt', 'stored', 'verified', 'blocked')",
         values,
     )
     return len(blocked) + sooner

@@ -58,7 +58,7 @@ class Outcomes:
                 conn, file_id, Event.ACCEPTED, now,
                 assetid=assetid, id_from="answer", filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,
                 asset_folder=folder, failures=0, reason=None, detail=None,
-                seen_at=None, findable_at=None, index_asked_at=None, verified_at=None, send_again=0, drift=None,
+                seen_at=None, findable_at=None, index_asked_at=None, verified_at=None, send_again=0,
             )  # fmt: skip
 
         return self._store.submit(work)

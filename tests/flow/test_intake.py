@@ -232,11 +232,12 @@ def test_a_hint_of_a_sidecar_that_is_as_it_was_changes_nothing(world):
     assert (world.hint("a.yaml"), world.ledger.store.commits, world.row("a").drift) == (0, before, None)
 
 
-def test_a_hint_of_a_sidecar_younger_than_a_tick_of_the_clock_is_never_taken_for_the_one_before(world):
+@pytest.mark.parametrize("age", [0.5, 1.9])
+def test_a_hint_of_a_sidecar_younger_than_a_tick_of_the_clock_is_never_taken_for_the_one_before(world, age):
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan_and_send()
-    world.clock.set_now(sidecar.stat().st_ctime + 0.5)
+    world.clock.set_now(sidecar.stat().st_ctime + age)
     before = world.ledger.store.commits
     world.hint("a.yaml")
     assert world.ledger.store.commits == before + 1
@@ -280,6 +281,42 @@ def test_a_sidecar_that_changes_after_the_upload_marks_its_files_and_no_others(w
     assert world.row("d/a").drift is not None
     assert (world.row("e").drift is None) is (name != "_folder.yaml")
     assert world.row("d/a").state is State.VERIFIED
+
+
+@pytest.mark.parametrize("outcome", ["accept", "lost_after"])
+@pytest.mark.parametrize("noticed", ["hint", "scan"])
+def test_a_sidecar_that_changes_while_its_file_is_sent_or_in_doubt_is_told_of(world, noticed, outcome):
+    world.write("a", b"1")
+    sidecar = world.write("a.yaml", b"description: x\n")
+    world.scan()
+
+    def change(_request) -> None:
+        sidecar.write_bytes(b"description: something else\n")
+        if noticed == "hint":
+            world.hint("a.yaml")
+        else:
+            world.scan()
+            world.site.drift.step()
+
+    world.service.script.append(outcome)
+    world.service.during_upload = change
+    world.send()
+    world.live(200)
+    world.scan()
+    while world.site.drift.step():
+        pass
+    assert world.row("a").state is State.VERIFIED
+    assert world.row("a").drift == "its metadata changed after the upload: set it in the service by hand"
+
+
+def test_a_file_that_is_sent_right_after_a_scan_has_what_the_scan_saw_of_its_folder(world):
+    world.write("d/_folder.yaml", b"description: x\n")
+    world.write("d/a", b"1")
+    world.scan_and_send()
+    world.write("d/_folder.yaml", b"description: something else\n")
+    world.write("d/b", b"22")
+    world.scan_and_send()
+    assert [dict(request.meta)["file_desc"] for request in world.service.posts] == ["x", "something else"]
 
 
 def test_what_a_scan_misses_is_gone_only_after_a_second_look(world):
