@@ -29,7 +29,10 @@ class Turn:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Have the turn inside the block, or go on without it after a while."""
+        """Have the turn inside the block, or go on without it after a while; who has it keeps it to the outer end."""
+        if self._mine.has_it:
+            yield
+            return
         self._take()
         try:
             yield

@@ -87,6 +87,15 @@ def test_who_waited_too_long_goes_on_without_the_turn_and_takes_it_from_nobody()
     assert not turn.is_taken()
 
 
+def test_who_takes_it_twice_gives_it_back_at_the_outer_end():
+    turn = Turn(patience=0.01)
+    with turn.taken():
+        with turn.taken():
+            pass
+        assert turn.is_taken()
+    assert not turn.is_taken()
+
+
 def test_a_thread_without_the_turn_waits_for_none():
     turn = Turn(patience=LONG)
     done = threading.Event()

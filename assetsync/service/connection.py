@@ -9,7 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -26,6 +26,8 @@ SPARE_CONNECTIONS = 4
 # used, and that costs a doubt.
 _KEEPALIVE_SECONDS = 2.0
 _HEAD_LIMIT = 64 * 1024
+_ROOM = 32 * 1024
+_STAYING = nullcontext()
 
 
 class Stream(httpcore.NetworkStream):
@@ -57,7 +59,9 @@ class Stream(httpcore.NetworkStream):
         if self._held:
             buffer, self._held = self._held + buffer, b""
         if buffer:
-            self._under.write(buffer, timeout)
+            # What is small fits into the kernel's buffer, and there is nothing to wait for.
+            with _STAYING if len(buffer) <= _ROOM else TURN.left():
+                self._under.write(buffer, timeout)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Receive some bytes; raises httpcore.ReadTimeout also for a head that takes too long in all."""

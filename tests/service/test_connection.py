@@ -1,12 +1,16 @@
 """How requests leave and heads of answers are waited for, over real sockets."""
 
+import socket
 import threading
 import time
 
+import httpcore
 import pytest
 
 from assetsync.errors import ServiceError, ServiceUnreachable
 from assetsync.model import Answer, SearchRequest
+from assetsync.service.connection import Stream
+from assetsync.turn import TURN
 
 SUCCESS = b"<Response><responsecode>0</responsecode><message>success</message><assetid>A1</assetid></Response>"
 
@@ -114,3 +118,31 @@ def test_a_connection_whose_answer_ended_where_it_should_is_used_again(
     client = connect(serve(script).port)
     ids = [client.upload(make_request(), make_body(b"x")).outcome.assetid for _ in range(2)]
     assert ids == ["A1", "A2"]
+
+
+def test_a_body_that_the_service_does_not_take_at_once_is_waited_for_without_the_turn():
+    sent = threading.Event()
+
+    def send() -> None:
+        with TURN.taken():
+            stream.write(b"POST / HTTP/1.1\r\n\r\n")
+            stream.write(bytes(2**24))
+        sent.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        under = httpcore.SyncBackend().connect_tcp(*server.getsockname())
+        stream = Stream(under, 5.0, lambda _stream: None)
+        far, _address = server.accept()
+        thread = threading.Thread(target=send)
+        with far:
+            thread.start()
+            # It has begun to leave, and the rest finds no room.
+            far.recv(1)
+            until = time.monotonic() + 5.0
+            while TURN.is_taken() and time.monotonic() < until:
+                time.sleep(0.001)
+            assert (TURN.is_taken(), sent.is_set()) == (False, False)
+            while far.recv(2**20) and not sent.is_set():
+                pass
+            thread.join()
+        stream.close()
