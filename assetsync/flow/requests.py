@@ -48,13 +48,7 @@ def asked_of(ledger: Ledger, verb: str, argument: dict[str, object]) -> dict[str
 
 def _answer(edges: Edges, request: Request) -> str:
     try:
-        if _is_for_once(request) and not edges.ledger.begin_request(request.id):
-            # Since then the file may have been sent: a second time would be another upload.
-            raise UsageError(
-                "the process ended while it did this, and it may be done",
-                hint="`assetsync explain` tells, then ask again",
-            )
-        answer = carry_out(edges.ledger, edges.service, edges.clock, request.verb, request.argument)
+        answer = _once(edges, request)
     except ServiceError as error:
         answer = f"{UNASKED}{error}"
         log.warning("request refused", verb=request.verb, detail=str(error))
@@ -73,9 +67,22 @@ def _answer(edges: Edges, request: Request) -> str:
     return answer
 
 
-def _is_for_once(request: Request) -> bool:
+def _once(edges: Edges, request: Request) -> str:
+    """Carry a request out; what may send a file again not a second time. Raises as `carry_out` does, and ValueError."""
+    argument = request.argument
+    if argument is None:
+        raise ValueError("its argument is no object of JSON")
+    if _is_for_once(request.verb, argument) and not edges.ledger.begin_request(request.id):
+        # Since then the file may have been sent: a second time would be another upload.
+        raise UsageError(
+            "the process ended while it did this, and it may be done", hint="`assetsync explain` tells, then ask again"
+        )
+    return carry_out(edges.ledger, edges.service, edges.clock, request.verb, argument)
+
+
+def _is_for_once(verb: str, argument: dict[str, object]) -> bool:
     """Whether it may send a file that was sent, so that it must not be done again after an end without an answer."""
-    return request.verb == "doubt" or (request.verb == "retry" and bool(request.argument.get("send_again")))
+    return verb == "doubt" or (verb == "retry" and bool(argument.get("send_again")))
 
 
 def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argument: dict[str, object]) -> str:

@@ -28,11 +28,11 @@ from assetsync.ledger.store import Store, open_beside, open_store
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something that a command beside the holder of the lock asked for."""
+    """What a command beside the holder of the lock asked for; `argument` is None where it is no object of JSON."""
 
     id: int
     verb: str
-    argument: dict[str, object]
+    argument: dict[str, object] | None
 
 
 class Ledger:
@@ -113,7 +113,7 @@ class Ledger:
     def asked(self) -> list[Request]:
         """Give the requests that are not carried out yet."""
         rows = self.store.rows("SELECT id, verb, argument FROM requests WHERE done_at IS NULL ORDER BY id LIMIT 100")
-        return [Request(row[0], row[1], json.loads(row[2])) for row in rows]
+        return [Request(row[0], row[1], _argument(row[2])) for row in rows]
 
     def begin_request(self, request_id: int) -> bool:
         """Record that a request is being carried out; False when that was begun before, and not answered."""
@@ -182,6 +182,14 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True) -> 
         store.close()
         raise
     return Ledger(store, start_no, restored=restored)
+
+
+def _argument(text: str) -> dict[str, object] | None:
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) else None
 
 
 def _is_restored(known: int, copied: int | None, stopped: str | None, changed: str) -> bool:

@@ -71,3 +71,15 @@ def test_a_brake_that_was_pulled_after_a_person_asked_is_not_released_unseen(wor
     ledger.pull_brake("vanished", "site", "9,000 of 10,000 known files are gone", 9000, now)
     take_requests(world.site.edges)
     assert [brake.subject for brake in ledger.reports.brakes()] == ["site"]
+
+
+@pytest.mark.parametrize("argument", ["[]", "null", "{", ""])
+@pytest.mark.parametrize("verb", ["retry", "resume", "doubt", "sighted"])
+def test_a_request_that_holds_no_object_is_refused_and_ends_nobody(world, verb, argument):
+    world.ledger.pull_brake("emptied", "one", "it is empty", 1, world.clock.now())
+    with closing(sqlite3.connect(world.ledger.store.path)) as conn:
+        conn.execute("INSERT INTO requests (verb, argument, asked_at) VALUES (?, ?, 1.0)", (verb, argument))
+        conn.commit()
+    assert take_requests(world.site.edges) == 1
+    assert world.ledger.answered(1).startswith("refused: ")
+    assert len(world.ledger.reports.brakes()) == 1
