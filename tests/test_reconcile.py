@@ -407,6 +407,16 @@ def test_an_interrupted_run_does_not_tell_that_it_read_back(world, clock):
     assert last_runs(world) == {"rescan", "index"}
 
 
+def test_a_file_whose_second_look_fails_keeps_the_run_and_status_from_being_in_sync(make_world, clock):
+    world = make_world(watch={"settle": "5s"})
+    world.write("d/sent")
+    world.write("d/settling", mtime=clock.now() + 1e6)
+    world.service.during_upload = lambda _request: world.root.rename(world.base / "away")
+    report = run(world)
+    assert (world.posted(), report.verified, report.unreadable, report.in_sync) == (["sent"], 1, 1, False)
+    assert not stand(world.config(), world.ledger, clock.now()).in_sync
+
+
 def test_files_beyond_the_room_for_settling_keep_run_dry_run_and_status_from_being_in_sync(world, clock):
     world.write("a")
     settling = world.site.settling

@@ -82,6 +82,8 @@ class Intake:
         self._resend_moved = resend_moved
         self._most_missing = most_missing
         self._forget = forget
+        # The last scan's: what a later look cannot tell makes it incomplete.
+        self._report = ScanReport()
         self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
         self._batch: list[NewVersion] = []
         self._dry_run = False
@@ -97,6 +99,7 @@ class Intake:
         """
         result = ScanResult(report)
         self._dry_run = dry_run
+        self._report = report
         beside = SidecarMerge(self._edges, report, self._forget)
         merge = Merge(self._edges, beside, self._mark(), dry_run=dry_run)
         merge.missing = lambda row: self._missing(row, result)
@@ -165,6 +168,8 @@ class Intake:
             stat = self._tree.lstat(path)
         except (FileUnreadable, RootMissing) as error:
             log.warning("cannot be looked at", path=printable(path), why=str(error))
+            self._report.mark_unreadable(path, str(error))
+            self._ledger.runs.not_scanned()
             stat = None
         if stat is None:
             # Whether it is gone is decided by a complete scan.
