@@ -32,13 +32,17 @@ _LATER = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A file that may be sent: what to commit first, the form, and the body over the file that is open."""
+    """A file that may be sent: what to commit first, the form, and the body over the file that is open.
+
+    `told_at` counts the changes of sidecars before what is said of it was read.
+    """
 
     row: FileRow
     intent: Intent
     request: UploadRequest
     body: FileBody
     file: OpenFile
+    told_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,7 @@ class Preparer:
             return None
         if not row.send_again and self._need_not_be_sent(row, md5):
             return None
+        told_at = self._sidecars.changes
         try:
             told = self._sidecars.told(row.path, mapping)
         except SidecarError as error:
@@ -133,7 +138,11 @@ class Preparer:
         boundary = self._edges.token()
         intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, md5, told.digest)
         request = UploadRequest(row.destfolderid, name, boundary, told.fields, told.language, told.options)
-        return Ready(row, intent, request, body, file)
+        return Ready(row, intent, request, body, file, told_at)
+
+    def is_told_anew(self, ready: Ready) -> bool:
+        """Whether sidecars have changed since what is said of the file was read."""
+        return self._sidecars.changes != ready.told_at
 
     def _waits_for_sidecar(self, row: FileRow) -> bool:
         """Put a file off whose sidecar may still come; when it comes, the file is due at once."""

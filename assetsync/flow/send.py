@@ -174,6 +174,9 @@ class Sender:
                 attempt = self._begin(ready, told)
             except (NameBusy, Outdated):
                 return Step.WORKED, told
+            if self._preparer.is_told_anew(ready):
+                # The change may have been recorded before there was an upload to tell of it.
+                self._ledger.intake.submit_unread(row.id)
             self._settle(told)
             body = ready.body if self._throttle is None else TappedBody(ready.body, self._throttle.pace)
             with self._tally.sending(body) if body.size > SMALL else _UNSHOWN:

@@ -45,6 +45,8 @@ class Sidecars:
         self._lock = threading.Lock()
         self._folders: OrderedDict[bytes, tuple[float, Metadata | None, int]] = OrderedDict()
         self._fields = 0
+        self.changes = 0
+        """Goes up before each change that is recorded: what was told at another count may be out of date."""
         # The files of a folder are mostly told the same.
         self._said = lru_cache(maxsize=_KEPT_SAYINGS)(self._merged)
 
@@ -81,6 +83,7 @@ class Sidecars:
     def forget(self) -> None:
         """Read every folder's sidecar anew from here on."""
         with self._lock:
+            self.changes += 1
             self._folders.clear()
             self._fields = 0
 

@@ -309,6 +309,32 @@ def test_a_sidecar_that_changes_while_its_file_is_sent_or_in_doubt_is_told_of(wo
     assert world.row("a").drift == "its metadata changed after the upload: set it in the service by hand"
 
 
+def test_a_sidecar_that_changes_after_it_was_read_and_before_the_upload_begins_is_told_of(world):
+    world.write("a", b"1")
+    sidecar = world.write("a.yaml", b"description: x\n")
+    world.scan()
+    lanes = world.site.sender.lanes
+    while lanes.enter_free():
+        pass
+    waits = []
+
+    def change() -> bool:
+        if not waits:
+            waits.append(True)
+            sidecar.write_bytes(b"description: something else\n")
+            world.hint("a.yaml")
+            lanes.leave()
+        return True
+
+    world.site.sender.run(change)
+    world.live(200)
+    world.scan()
+    while world.site.drift.step():
+        pass
+    assert [dict(request.meta)["file_desc"] for request in world.service.posts] == ["x"]
+    assert world.row("a").drift == "its metadata changed after the upload: set it in the service by hand"
+
+
 def test_a_file_that_is_sent_right_after_a_scan_has_what_the_scan_saw_of_its_folder(world):
     world.write("d/_folder.yaml", b"description: x\n")
     world.write("d/a", b"1")
