@@ -27,7 +27,7 @@ from assetsync.flow.index import Indexer
 from assetsync.flow.intake import Intake, ScanResult
 from assetsync.flow.members import Members
 from assetsync.flow.noting import Noting
-from assetsync.flow.pace import Lanes, Pace, Throttle
+from assetsync.flow.pace import Throttle
 from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
 from assetsync.flow.resolve import Resolver
@@ -272,12 +272,9 @@ def build(
             preparer,
             gate,
             feed,
-            Pace(
-                lanes=Lanes(config.upload.workers),
-                max_doubts=_DOUBTS_PER_WORKER * config.upload.workers,
-                throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock),
-                may_send=lambda: window is None or window.holds(datetime.fromtimestamp(clock.now()).time()),  # noqa: DTZ006
-            ),
+            max_doubts=_DOUBTS_PER_WORKER * config.upload.workers,
+            throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock),
+            may_send=lambda: window is None or window.holds(datetime.fromtimestamp(clock.now()).time()),  # noqa: DTZ006
         ),
         resolver=Resolver(edges, grace=config.upload.doubt_grace),
         verifier=Verifier(

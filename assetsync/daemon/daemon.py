@@ -120,7 +120,7 @@ class Daemon:
         board = Board(self._config, ledger, self.clock, metrics, Lookout(site, work, schedule, self._pulse))
         listen = self._config.status.listen
         server = None if listen is None else Server(listen, board.answers())
-        loops = [self._loop(f"send-{n}", work.send) for n in range(site.sender.lanes.threads)]
+        loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
         others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.reading.step}
         loops += [self._loop(name, step) for name, step in others.items()]
         facts = Facts(ledger, self.clock, pause=lambda: site.gate.pause, waiting=lambda: _waiting(loops))

@@ -46,10 +46,6 @@ class Gate:
         """The trouble at hand, or None."""
         return self._pause
 
-    def is_open(self) -> bool:
-        """Whether all may go: there is no trouble, and none of which it is not known yet that it is over."""
-        return self._pause is None and not self._half_open
-
     def enter(self) -> bool:
         """Ask to send one file; whoever is let in must `leave`."""
         with self._lock:

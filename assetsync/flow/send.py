@@ -6,7 +6,7 @@ gate or holds the folder.
 """
 
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,7 +18,7 @@ from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
-from assetsync.flow.pace import Pace
+from assetsync.flow.pace import Throttle
 from assetsync.flow.prepare import Preparer, Ready
 from assetsync.flow.trouble import describe
 from assetsync.ledger.commits import Pending
@@ -68,7 +68,10 @@ class Sender:
         preparer: Preparer,
         gate: Gate,
         feed: Feed,
-        pace: Pace,
+        *,
+        max_doubts: int,
+        throttle: Throttle | None = None,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         self._ledger = edges.ledger
         self._service = edges.service
@@ -76,10 +79,9 @@ class Sender:
         self._preparer = preparer
         self._gate = gate
         self._feed = feed
-        self._max_doubts = pace.max_doubts
-        self._throttle = pace.throttle
-        self.lanes = pace.lanes
-        self.may_send = pace.may_send
+        self._max_doubts = max_doubts
+        self._throttle = throttle
+        self.may_send = may_send
         self._tally = edges.tally
         self._meter = edges.meter
         self._chance = edges.chance.random
@@ -115,13 +117,13 @@ class Sender:
         try:
             while True:
                 with TURN.taken():
-                    step, told = self._take(told, go_on)
+                    step, told = self._take(told)
                 if step is not Step.WORKED or not go_on():
                     return step
         finally:
             self._settle(told)
 
-    def _take(self, told: "_Told | None", go_on: Callable[[], bool]) -> tuple[Step, "_Told | None"]:
+    def _take(self, told: "_Told | None") -> tuple[Step, "_Told | None"]:
         """Take one file; `told` is what became of the one before, and is handed back while it waits for a commit."""
         if not self._gate.enter():
             return Step.PAUSED, told
@@ -138,42 +140,34 @@ class Sender:
             released = False
             try:
                 with nullcontext() if self._is_quick(row) else TURN.left():
-                    step, told = self._handle(row, told, go_on)
+                    told = self._handle(row, told)
                 released = told is not None and told.ready.row is row
+                self._tally.handled()
             finally:
                 if not released:
                     self._feed.release(row)
         finally:
             self._gate.leave()
-        if step is Step.WORKED:
-            self._tally.handled()
-        return step, told
+        return Step.WORKED, told
 
     def _is_quick(self, row: FileRow) -> bool:
         """Whether the file is read and handed over in a moment, so that others may wait that long."""
         return row.size <= _QUICK and self._throttle is None
 
-    def _handle(self, row: FileRow, told: "_Told | None", go_on: Callable[[], bool]) -> tuple[Step, "_Told | None"]:
-        with ExitStack() as held:
-            quick = self._is_quick(row)
-            # A long one is prepared in its lane: that may take minutes, and is not to be done for nothing.
-            if not quick and not self._enter_lane(held, told, go_on):
-                return Step.PAUSED, told
-            try:
-                ready = self._preparer.prepare(row)
-            except ServiceError as error:
-                reason, retry_after = describe(error)
-                self._trouble(reason, str(error), retry_after, looking=True)
-                return Step.WORKED, told
-            if ready is None:
-                return Step.WORKED, told
-            held.enter_context(ready.file)
-            if quick and not self._enter_lane(held, told, go_on):
-                return Step.PAUSED, told
+    def _handle(self, row: FileRow, told: "_Told | None") -> "_Told | None":
+        try:
+            ready = self._preparer.prepare(row)
+        except ServiceError as error:
+            reason, retry_after = describe(error)
+            self._trouble(reason, str(error), retry_after, looking=True)
+            return told
+        if ready is None:
+            return told
+        with ready.file:
             try:
                 attempt = self._begin(ready, told)
             except (NameBusy, Outdated):
-                return Step.WORKED, told
+                return told
             if self._preparer.is_told_anew(ready):
                 # The change may have been recorded before there was an upload to tell of it.
                 self._ledger.intake.submit_unread(row.id)
@@ -184,20 +178,11 @@ class Sender:
         self.last_answer = self._clock.steady()
         if sent.outcome.answer is Answer.ACCEPTED:
             self._gate.worked()
-            pending = self._ledger.outcomes.submit_accepted(attempt, row.id, sent, self._clock.now())
-            return Step.WORKED, _Told(attempt, ready, sent, pending)
+            return _Told(
+                attempt, ready, sent, self._ledger.outcomes.submit_accepted(attempt, row.id, sent, self._clock.now())
+            )
         self._keep(attempt, ready, sent)
-        return Step.WORKED, None
-
-    def _enter_lane(self, held: ExitStack, told: "_Told | None", go_on: Callable[[], bool]) -> bool:
-        """Take a lane until `held` ends; nothing is open or written that would suffer from a wait for it."""
-        if not self.lanes.enter_free():
-            self._settle(told)
-            with TURN.left():
-                if not self.lanes.enter(lambda: go_on() and self._gate.is_open() and self.may_send()):
-                    return False
-        held.callback(self.lanes.leave)
-        return True
+        return None
 
     def _begin(self, ready: Ready, told: "_Told | None") -> int:
         try:

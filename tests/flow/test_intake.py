@@ -313,20 +313,17 @@ def test_a_sidecar_that_changes_after_it_was_read_and_before_the_upload_begins_i
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan()
-    lanes = world.site.sender.lanes
-    while lanes.enter_free():
-        pass
-    waits = []
+    queue = world.ledger.queue
+    begin = queue.begin
 
-    def change() -> bool:
-        if not waits:
-            waits.append(True)
-            sidecar.write_bytes(b"description: something else\n")
-            world.hint("a.yaml")
-            lanes.leave()
-        return True
+    def change_first(intent, now):
+        queue.begin = begin
+        sidecar.write_bytes(b"description: something else\n")
+        world.hint("a.yaml")
+        return begin(intent, now)
 
-    world.site.sender.run(change)
+    queue.begin = change_first
+    world.send()
     world.live(200)
     world.scan()
     while world.site.drift.step():
