@@ -169,12 +169,17 @@ class Brakes:
         return self._tree.root.decode("utf-8", "backslashreplace")
 
     def allows_vanished(self, result: ScanResult) -> bool:
-        """After a scan: whether what is missing may be recorded as gone."""
+        """After a scan that came to its end: whether what is missing may be recorded as gone."""
+        missing = Counter(m.mapping for m in result.missing if m.mapping is not None)
+        for position, mapping in enumerate(self._plan.mappings.all):
+            if not missing[position]:
+                # Whoever resumed had mounted the disk again: that is no word on the next time.
+                self._withdraw("emptied", printable(mapping.path) or ".")
         if not result.missing_count:
+            self._withdraw("vanished", "site")
             return True
         before = self._ledger.intake.size()
         fine = True
-        missing = Counter(m.mapping for m in result.missing if m.mapping is not None)
         for position, count in missing.items():
             mapping = self._plan.mappings.all[position]
             subject = printable(mapping.path) or "."
@@ -225,6 +230,11 @@ class Brakes:
     def _allowed(self, kind: str, subject: str, amount: int) -> bool:
         allowed = self._ledger.resumed_amount(kind, subject, self._clock.now() - _ALLOWED_FOR)
         return allowed is not None and amount <= allowed
+
+    def _withdraw(self, kind: str, subject: str) -> None:
+        since = self._clock.now() - _ALLOWED_FOR
+        if self._ledger.resumed_amount(kind, subject, since):
+            self._ledger.withdraw(kind, subject, since)
 
     def _pull(self, kind: str, subject: str, detail: str, amount: int) -> None:
         if self._ledger.pull_brake(kind, subject, detail, amount, self._clock.now()):

@@ -98,6 +98,11 @@ class Ledger:
         )
         return None if rows[0][0] is None else int(rows[0][0])
 
+    def withdraw(self, kind: str, subject: str, since: float) -> None:
+        """Let nothing be allowed any more by a release of such a brake since then."""
+        sql = "UPDATE brakes SET amount = 0 WHERE kind = ? AND subject = ? AND resumed_at >= ?"
+        self.store.write(lambda conn: conn.execute(sql, (kind, subject, since)))
+
     def ask(self, verb: str, argument: dict[str, object], now: float) -> int:
         """Leave a request for the holder of the lock; gives its number."""
         return self.store.write(

@@ -102,6 +102,28 @@ def test_a_mistake_pulls_its_brake_which_waits_for_a_person_and_then_lets_it_pas
     assert world.ledger.reports.brakes() == []
 
 
+@pytest.mark.parametrize("name", ["emptied", "vanished"])
+def test_a_resume_after_the_files_came_back_allows_nothing_the_next_time(make_world, clock, name):
+    world = make_world(brake=CASES[name].brake, folders=[{"path": "photos", "destfolderid": "F1"}])
+    sent(world, 10)
+    aside = world.root.with_name("aside")
+
+    def loses() -> list[str]:
+        shutil.copytree(world.root / "photos", aside)
+        CASES[name].wrong(world)
+        check(world)
+        return [brake.kind for brake in world.ledger.reports.brakes()]
+
+    assert loses() == [name]
+    shutil.rmtree(world.root / "photos")
+    aside.rename(world.root / "photos")
+    world.ledger.resume(None, clock.now())
+    check(world)
+    assert world.ledger.reports.brakes() == []
+    assert loses() == [name]
+    assert _all_verified(world)
+
+
 def test_what_was_allowed_is_allowed_up_to_its_amount_and_for_a_week(make_world, clock):
     world = make_world(brake={"max_vanished": "2"})
     sent(world, 10, below="d")
