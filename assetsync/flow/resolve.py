@@ -253,10 +253,14 @@ class Resolver:
 
 
 def _claims(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
-    """Whether an asset may be what another open attempt made, so that it is not ours to take yet."""
+    """Whether an asset may be what another attempt made, so that it is not ours to take, or no proof of a cut, yet."""
     if rival.refused:
         # It made nothing, and may wait for a person for ever.
         return False
+    if rival.waived:
+        # The word was about what could be seen then; a beginning that shows itself now may be of either.
+        shows = rival.attempt_id <= seen_to and rival.folder_id == asset.folder_id
+        return shows and asset.size != attempt.size and may_be(rival.sent_name, asset.filename)
     # An attempt that began after the asset was first seen cannot have made it.
     may_have = rival.attempt_id <= seen_to and rival.size == asset.size
     may_have = may_have and (rival.md5 is None or asset.md5 is None or rival.md5 == asset.md5)

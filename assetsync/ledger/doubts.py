@@ -24,7 +24,11 @@ class OpenDoubt:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another open attempt, which may be what made an asset in its folder; one that was refused made none."""
+    """Another attempt that may be what made an asset in its folder: an open one, or one that a person has ended.
+
+    One that was `refused` made none. One that was `waived` was ended without its asset: what a cut left of it may come
+    to light later.
+    """
 
     attempt_id: int
     folder_id: str
@@ -33,6 +37,7 @@ class Rival:
     md5: str | None
     in_flight: bool
     refused: bool
+    waived: bool = False
 
 
 class Doubts:
@@ -77,13 +82,32 @@ class Doubts:
         return None if row[0] is None else float(row[0])
 
     def rivals(self, attempt: AttemptRow) -> list[Rival]:
-        """Give the other open attempts, into whatever folder: what was refused as a copy is looked for in all."""
+        """Give the other open attempts, into whatever folder: what was refused as a copy is looked for in all.
+
+        Beside them, the earlier ones of the same path that a person has ended.
+        """
+        columns = "a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate"
         rows = self._store.rows(
-            "SELECT id, destfolderid, sent_name, size, md5, ended_at IS NULL, is_duplicate FROM attempts"
-            " WHERE id <> ? AND closed_at IS NULL",
+            f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
+            f" UNION ALL SELECT {columns}, 1 FROM files f CROSS JOIN attempts a ON a.file_id = f.id"
+            " WHERE f.path = (SELECT path FROM files WHERE id = ?2)"
+            " AND a.id < ?1 AND a.result IN ('resolved', 'sent_again')",
             attempt.id,
+            attempt.file_id,
         )
-        return [Rival(row[0], row[1], row[2], row[3], row[4], bool(row[5]), bool(row[6])) for row in rows]
+        return [
+            Rival(
+                row[0],
+                row[1],
+                row[2],
+                row[3],
+                row[4],
+                in_flight=bool(row[5]),
+                refused=bool(row[6]),
+                waived=bool(row[7]),
+            )
+            for row in rows
+        ]
 
     def owned(self, assetids: Collection[str]) -> set[str]:
         """Tell which of the ids belong to live rows."""

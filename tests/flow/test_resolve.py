@@ -122,6 +122,21 @@ def test_the_whole_asset_of_another_upload_in_doubt_is_no_cut_of_one_that_begins
     assert (len(world.service.posts), whys(world)) == (2, [])
 
 
+@pytest.mark.parametrize("word", ["is_absent", "send_again"])
+def test_what_an_upload_left_that_a_person_ended_is_no_proof_of_a_cut_of_the_next(world, clock, word):
+    lose(world, ("cut", 4))
+    getattr(world.ledger.repair, word)(world.row("a.jpg"), clock.now())
+    world.service.script.append("lost_before")
+    while len(world.service.posts) == 1:
+        world.live(0.5)
+    world.live(GRACE / 2)
+    assert world.row("a.jpg").state is IN_DOUBT
+    world.service.put(b"some content", "a.jpg")
+    world.live(60)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 2)
+    assert whys(world) == [("some", "suspected")]
+
+
 def test_a_cut_that_left_the_whole_file_is_no_damage(world):
     lose(world, ("cut", len(SMALL)), content=SMALL)
     world.live(60)
