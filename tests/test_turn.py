@@ -18,6 +18,18 @@ def in_thread(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+def taker(turn: Turn) -> threading.Event:
+    """Let another thread take the turn; gives what tells that it has had it."""
+    came = threading.Event()
+
+    def take() -> None:
+        with turn.taken():
+            came.set()
+
+    in_thread(take)
+    return came
+
+
 def test_of_many_threads_one_has_the_turn_at_a_time():
     turn = Turn(patience=LONG)
     inside: list[int] = []
@@ -39,35 +51,21 @@ def test_of_many_threads_one_has_the_turn_at_a_time():
 
 def test_another_has_the_turn_while_the_first_waits():
     turn = Turn(patience=LONG)
-    came = threading.Event()
-
-    def second() -> None:
-        with turn.taken():
-            came.set()
-
     with turn.taken():
-        thread = in_thread(second)
+        came = taker(turn)
         assert not came.wait(0.05)
         with turn.left():
             assert came.wait(LONG)
-            thread.join(LONG)
 
 
 def test_after_its_wait_a_thread_has_the_turn_again():
     turn = Turn(patience=LONG)
-    came = threading.Event()
-
-    def second() -> None:
-        with turn.taken():
-            came.set()
-
     with turn.taken():
         with turn.left():
             pass
-        thread = in_thread(second)
+        came = taker(turn)
         assert not came.wait(0.05)
     assert came.wait(LONG)
-    thread.join(LONG)
 
 
 def test_who_waited_too_long_goes_on_without_the_turn_and_takes_it_from_nobody():
@@ -118,11 +116,4 @@ def test_an_error_gives_the_turn_back():
 
     with pytest.raises(FileNotFoundError):
         failing()
-    taken = threading.Event()
-
-    def next_one() -> None:
-        with turn.taken():
-            taken.set()
-
-    in_thread(next_one)
-    assert taken.wait(LONG)
+    assert taker(turn).wait(LONG)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 
+from pydantic import SecretStr
+
 from assetsync.cli.output import write, write_json
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, read_api_key
@@ -26,14 +28,19 @@ PATIENCE = 5.0
 _LOOK_EVERY = 0.1
 
 
-@contextmanager
-def open_service(config: SiteConfig) -> Iterator[HttpService]:
-    """Read the key, keep it out of the log, and give the client; raises ConfigError."""
+def read_key(config: SiteConfig) -> SecretStr:
+    """Read the key, and keep it and the proxy's password out of the log and of core dumps; raises ConfigError."""
     keep_from_dumps()
     key = read_api_key(config, os.environ)
     register_secret(key)
     register_password(config.service.proxy or "")
-    with closing(make_service(config, key)) as service:
+    return key
+
+
+@contextmanager
+def open_service(config: SiteConfig) -> Iterator[HttpService]:
+    """Read the key as `read_key` does, and give the client; raises ConfigError."""
+    with closing(make_service(config, read_key(config))) as service:
         yield service
 
 

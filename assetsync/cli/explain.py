@@ -159,10 +159,8 @@ def _holds_up(ledger: Ledger, row: FileRow) -> str | None:
     brakes = ledger.reports.brakes()
     if brakes:
         return f"once brake {brakes[0].id} is released: assetsync status tells why it is pulled"
-    pause = ledger.runs.pause()
-    # One of an earlier process is over.
-    here = pause is not None and str(pause.start) == ledger.reports.fact("start") and is_held(ledger.store.path)
-    if pause is not None and here:
+    pause = ledger.runs.pause_at_hand() if is_held(ledger.store.path) else None
+    if pause is not None:
         return f"once the service answers as it should: {printable(pause.detail)}"
     return None
 

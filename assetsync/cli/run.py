@@ -8,16 +8,16 @@ import click
 import structlog
 from pydantic import SecretStr
 
+from assetsync.cli.acting import read_key
 from assetsync.cli.entry import OK
 from assetsync.cli.given import CONFIG_HELP
 from assetsync.cli.output import warn
-from assetsync.config import SiteConfig, key_file_warning, load_config, read_api_key
+from assetsync.config import SiteConfig, key_file_warning, load_config
 from assetsync.daemon.daemon import Daemon, Ended
 from assetsync.daemon.signals import Signals
 from assetsync.daemon.systemd import Notifier
 from assetsync.errors import ConfigError, RootMissing
-from assetsync.log import configure_logging, register_password, register_secret
-from assetsync.secrecy import keep_from_dumps
+from assetsync.log import configure_logging
 from assetsync.shown import printable
 from assetsync.site import make_tree
 
@@ -68,11 +68,7 @@ def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> bo
 
 def _read(path: Path) -> tuple[SiteConfig, SecretStr]:
     config = load_config(path, os.environ)
-    keep_from_dumps()
-    key = read_api_key(config, os.environ)
-    register_secret(key)
-    register_password(config.service.proxy or "")
-    return config, key
+    return config, read_key(config)
 
 
 def _log_as(config: SiteConfig) -> None:

@@ -37,7 +37,7 @@ _LEDGER_PAUSE = 2.0
 _COUNT_EVERY = 32
 _QUICK = 256 * 1024
 _BAD_FORM = "bad_form"
-_UNSHOWN = nullcontext()
+_AS_IT_IS = nullcontext()
 
 
 class Step(StrEnum):
@@ -139,7 +139,7 @@ class Sender:
                 told = None
             released = False
             try:
-                with nullcontext() if self._is_quick(row) else TURN.left():
+                with _AS_IT_IS if self._is_quick(row) else TURN.left():
                     told = self._handle(row, told)
                 released = told is not None and told.ready.row is row
                 self._tally.handled()
@@ -173,7 +173,7 @@ class Sender:
                 self._ledger.intake.submit_unread(row.id)
             self._settle(told)
             body = ready.body if self._throttle is None else TappedBody(ready.body, self._throttle.pace)
-            with self._tally.sending(body) if body.size > SMALL else _UNSHOWN:
+            with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
                 sent = self._service.upload(ready.request, body)
         self.last_answer = self._clock.steady()
         if sent.outcome.answer is Answer.ACCEPTED:

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from assetsync.ledger.facts import fact, set_fact
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
@@ -34,14 +35,13 @@ class Audits:
 
     def last(self, folder: str) -> dict[str, object] | None:
         """Give what the folder's newest audit that came to its end found in numbers, and `at`, when it began."""
-        rows = self._store.rows("SELECT value FROM facts WHERE name = ?", AUDITED + folder)
-        return None if not rows else dict(json.loads(rows[0][0]))
+        said = fact(self._store, AUDITED + folder)
+        return None if said is None else dict(json.loads(said))
 
     def done(self, folder: str, at: float, found: Mapping[str, object]) -> None:
         """Keep what an audit of the folder, begun `at`, found in numbers."""
         value = json.dumps({"at": at, **found})
-        sql = "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)"
-        self._store.write(lambda conn: conn.execute(sql, (AUDITED + folder, value)))
+        self._store.write(lambda conn: set_fact(conn, AUDITED + folder, value))
 
     def live(self, assetids: Sequence[str]) -> dict[str, FileRow]:
         """Give the live rows of these ids."""

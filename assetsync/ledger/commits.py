@@ -71,6 +71,7 @@ class Commits:
 
     def finish(self, slot: _Slot[T]) -> T:
         """Commit what waits, unless another thread has done it, and give the result of one piece."""
+        # Left for the wait alone: the statements of a commit are done with the turn, or they would compete for it.
         with TURN.left():
             self._commit_lock.acquire()
         try:

@@ -15,6 +15,7 @@ from assetsync.ledger.contacts import Contacts
 from assetsync.ledger.damage import CLEAN_STOP
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.epoch import Epoch
+from assetsync.ledger.facts import set_fact
 from assetsync.ledger.hours import Hours
 from assetsync.ledger.intake import Intake
 from assetsync.ledger.outcomes import Outcomes
@@ -22,7 +23,7 @@ from assetsync.ledger.queue import Queue
 from assetsync.ledger.quiet import QuietFolders
 from assetsync.ledger.repair import Repair
 from assetsync.ledger.reports import Reports
-from assetsync.ledger.runs import Runs, set_fact
+from assetsync.ledger.runs import Runs
 from assetsync.ledger.store import Store, open_beside, open_store
 
 

@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from assetsync.errors import LedgerOfAnother
-from assetsync.ledger.runs import set_fact
+from assetsync.ledger.facts import set_fact
 
 ROOT = "root"
 """The fact that names the root that the ledger's files lie below."""

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from assetsync.ledger.facts import set_fact
 from assetsync.model import Quiet
 
 if TYPE_CHECKING:
@@ -96,10 +97,8 @@ class QuietFolders:
             if usable:
                 return
             conn.execute("DELETE FROM quiet")
-            conn.executemany(
-                "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                [(_PLAN, plan), (_SINCE, str(now))],
-            )
+            set_fact(conn, _PLAN, plan)
+            set_fact(conn, _SINCE, str(now))
 
         self._store.write(work)
         return True

@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from assetsync.ledger.alike import OWNED
 from assetsync.ledger.audits import AUDITED
+from assetsync.ledger.facts import fact
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import State
 
 _AFTER_SLASH = bytes([ord("/") + 1])
-_NOT_OWNED = (
-    "NOT EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0}.assetid AND l.state NOT IN ('superseded', 'gone'))"
-)
+_NOT_OWNED = "NOT " + OWNED.format("{0}.assetid")
 # An open attempt of the same content, or of the same size where a digest is missing.
 _DOUBTED = (
     "EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = {0}"
@@ -262,5 +262,4 @@ class Reports:
 
     def fact(self, name: str) -> str | None:
         """Give one of the facts that concern the whole ledger."""
-        rows = self._store.rows("SELECT value FROM facts WHERE name = ?", name)
-        return None if not rows else rows[0][0]
+        return fact(self._store, name)

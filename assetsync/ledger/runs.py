@@ -4,16 +4,15 @@ Facts of the ledger, each one object of JSON. What follows from them is `status.
 """
 
 import json
-import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assetsync.ledger.facts import fact, set_fact
 from assetsync.ledger.store import Store
 
 JOBS = ("rescan", "index", "verify", "audit")
 
-PAUSED = "paused"
+_PAUSED = "paused"
 """The fact in which a process tells of its pause: start, since, reason, detail, and `ended` if it gave up on it."""
 
 _UNSETTLED = "unsettled"
@@ -112,16 +111,21 @@ class Runs:
         if pause is not None:
             said = {"start": pause.start, "since": pause.since, "reason": pause.reason, "detail": pause.detail}
             said |= {} if pause.ended is None else {"ended": pause.ended}
-        self._write(PAUSED, said)
+        self._write(_PAUSED, said)
 
     def pause(self) -> Pause | None:
         """Give the pause that was written down last and did not end."""
-        said = self._read(PAUSED)
+        said = self._read(_PAUSED)
         if said is None:
             return None
         return Pause(
             int(said["start"]), float(said["since"]), str(said["reason"]), str(said["detail"]), said.get("ended")
         )
+
+    def pause_at_hand(self) -> Pause | None:
+        """Give the pause that the latest process wrote down: one of an earlier process is over."""
+        pause = self.pause()
+        return pause if pause is not None and str(pause.start) == fact(self._store, "start") else None
 
     def note_unsettled(self, unsettled: Unsettled) -> None:
         """Write down how many files are not at rest yet."""
@@ -137,16 +141,8 @@ class Runs:
         self._store.write(lambda conn: set_fact(conn, name, value))
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        rows: Sequence[sqlite3.Row] = self._store.rows("SELECT value FROM facts WHERE name = ?", name)
-        return None if not rows or rows[0][0] is None else json.loads(rows[0][0])
-
-
-def set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:
-    """Write one fact, in a transaction of the caller's."""
-    conn.execute(
-        "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        (name, value),
-    )
+        value = fact(self._store, name)
+        return None if value is None else json.loads(value)
 
 
 def _of(job: str) -> str:

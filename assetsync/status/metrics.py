@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Summary, disable_created_metrics, generate_latest
 
+from assetsync.ledger.runs import JOBS
 from assetsync.model import Answer, Sent
 from assetsync.status.gauges import Gauges
 from assetsync.status.live import Live
-from assetsync.status.standing import JOBS, Standing
+from assetsync.status.standing import Standing
 
 _SECOND, _MINUTE, _HOUR = 1, 60, 3600
 _FINDABLE = (

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from assetsync.amounts import amount, moment, span
 from assetsync.ledger.rows import FileRow
+from assetsync.ledger.runs import JOBS
 from assetsync.log import redact
 from assetsync.model import State
 from assetsync.shown import printable
@@ -22,7 +23,7 @@ from assetsync.status.chart import draw
 from assetsync.status.document import folders
 from assetsync.status.live import Live, Trust
 from assetsync.status.sentences import is_command, next_step, verdict, why_blocked
-from assetsync.status.standing import JOBS, Standing
+from assetsync.status.standing import Standing
 
 _WAY = (
     (State.QUEUED, "Waiting", "to be sent"),

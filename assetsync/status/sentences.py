@@ -72,7 +72,7 @@ def _paused(standing: Standing, pause: Pause) -> str:
 
 def not_there(names: Sequence[str]) -> str:
     """Count the mapped folders that are not there, in words."""
-    return f"{len(names)} mapped folder{'s are' if len(names) != 1 else ' is'} not there"
+    return f"{plural(len(names), 'mapped folder')} {'is' if len(names) == 1 else 'are'} not there"
 
 
 def missing_folders(names: Iterable[str]) -> Iterator[str]:

@@ -13,15 +13,13 @@ from assetsync.ledger.hours import Hour
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Brake, Counts
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import JOBS, LastScan, Pause, Run, Unsettled
+from assetsync.ledger.runs import LastScan, Pause, Run, Unsettled
 from assetsync.ledger.store import is_held
 from assetsync.model import Mapping, State
 from assetsync.status.left import Left, what_is_left
 
 NAMED = 20
 """Of blocked, doubtful and drifted files so many are named."""
-
-__all__ = ["JOBS", "NAMED", "Level", "Standing", "stand"]
 
 _CHART_HOURS = 24
 
@@ -109,7 +107,6 @@ def stand(config: SiteConfig, ledger: Ledger, now: float) -> Standing:
     counts = reports.counts(now)
     drifted = reports.drifted(NAMED + 1)
     running = ledger.store.holds_lock or is_held(ledger.store.path)
-    pause = ledger.runs.pause()
     return Standing(
         site=config.site,
         at=now,
@@ -128,7 +125,6 @@ def stand(config: SiteConfig, ledger: Ledger, now: float) -> Standing:
         last_scan=ledger.runs.last_scan(),
         last_runs=ledger.runs.last(),
         index_stopped=reports.fact(INDEX_STOPPED),
-        # One of an earlier process is over.
-        paused=pause if running and pause is not None and str(pause.start) == reports.fact("start") else None,
-        ended_by=None if running else pause,
+        paused=ledger.runs.pause_at_hand() if running else None,
+        ended_by=None if running else ledger.runs.pause(),
     )
