@@ -49,7 +49,7 @@ class Peer:
         self._delay = delay
         self._made_up = assets
         self._stored: dict[str, tuple[str, str, int, str | None]] = {}
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.SelectSelector()
         self._arrivals: dict[str, float] = {}
         self._late: list[tuple[float, int, socket.socket, bytes]] = []
         self._number = assets
