@@ -4,15 +4,32 @@ import json
 import sqlite3
 
 from assetsync.core.states import Event
+from assetsync.errors import LedgerError
 from assetsync.ledger.commits import Pending
 from assetsync.ledger.holds import release_folder
 from assetsync.ledger.hours import count_upload
-from assetsync.ledger.rows import apply, reopen
+from assetsync.ledger.rows import apply, move, reopen, standing
 from assetsync.ledger.store import Store
 from assetsync.model import Outcome, Sent, State
 
 MAX_CRASHES = 5
 """After so many unclean stops while one file was being sent, a person is asked to look."""
+
+_AFRESH: dict[str, object] = dict.fromkeys(
+    ("reason", "detail", "seen_at", "findable_at", "index_asked_at", "verified_at")
+) | {"id_from": "answer", "failures": 0, "send_again": 0}
+_ACCEPTS = (
+    *("assetid", "filetype", "md5", "uploaded_at", "due_at", "asset_folder", *_AFRESH),
+    *("size", "destfolderid"),
+)
+_FOLDER = "(SELECT destfolderid FROM attempts WHERE id = :attempt)"
+_AROUND = (
+    f"{_FOLDER} AS folder,"
+    " EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL AND id <> :attempt) AS another,"
+    " EXISTS (SELECT 1 FROM files o WHERE o.assetid = :given AND o.id <> :id) AS known,"
+    " EXISTS (SELECT 1 FROM sightings WHERE assetid = :given) AS sighted,"
+    f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND hold_until IS NOT NULL) AS held"
+)
 
 
 class Outcomes:
@@ -38,27 +55,27 @@ class Outcomes:
         assert assetid is not None, "an accepted upload has an id"
 
         def work(conn: sqlite3.Connection) -> State:
-            owner = conn.execute(
-                "SELECT id, id_from, size, md5, asset_folder, state IN ('superseded', 'gone') AS rests FROM files"
-                " WHERE assetid = ? AND id <> ? ORDER BY rests, id DESC LIMIT 1",
-                (assetid, file_id),
-            ).fetchone()
-            if owner is not None and not _may_be_given(conn, owner, file_id, sent.md5):
+            # Every upload pays for this one look; what is rare is looked into where it is the case.
+            row = standing(conn, file_id, _ACCEPTS, _AROUND, attempt=attempt_id, given=assetid)
+            if row is None:
+                raise LedgerError(f"row {file_id} of the ledger is not there any more")
+            owner = _owner(conn, assetid, file_id) if row["known"] else None
+            if owner is not None and not _may_be_given(owner, row, sent.md5):
                 detail = f"the service answered with {assetid}, which is the id of another file"
                 _end(conn, attempt_id, sent, "id_taken", now)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
             _end(conn, attempt_id, sent, None, now, result="accepted")
             if owner is not None and not owner["rests"]:
                 _dispute(conn, owner["id"], now)
-            conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
-            folder = _attempt_folder(conn, attempt_id)
-            release_folder(conn, folder, now)
+            if row["sighted"]:
+                conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
+            if row["held"]:
+                release_folder(conn, row["folder"], now)
             count_upload(conn, sent.handed, now)
-            return apply(
-                conn, file_id, Event.ACCEPTED, now,
-                assetid=assetid, id_from="answer", filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,
-                asset_folder=folder, failures=0, reason=None, detail=None,
-                seen_at=None, findable_at=None, index_asked_at=None, verified_at=None, send_again=0,
+            return move(
+                conn, row, Event.ACCEPTED, now, open_attempt=bool(row["another"]),
+                assetid=assetid, filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,
+                asset_folder=row["folder"], **_AFRESH,
             )  # fmt: skip
 
         return self._store.submit(work)
@@ -132,18 +149,22 @@ class Outcomes:
         return self._store.write(work)
 
 
-def _may_be_given(conn: sqlite3.Connection, owner: sqlite3.Row, file_id: int, md5: str | None) -> bool:
+def _owner(conn: sqlite3.Connection, assetid: str, file_id: int) -> sqlite3.Row:
+    """Give the other row that has the id, of several the one that is not at rest."""
+    row: sqlite3.Row = conn.execute(
+        "SELECT id, id_from, size, md5, asset_folder, state IN ('superseded', 'gone') AS rests FROM files"
+        " WHERE assetid = ? AND id <> ? ORDER BY rests, id DESC LIMIT 1",
+        (assetid, file_id),
+    ).fetchone()
+    return row
+
+
+def _may_be_given(owner: sqlite3.Row, row: sqlite3.Row, md5: str | None) -> bool:
     """Whether the asset that another row has, or had, may be what this version's upload stored."""
-    sql = "SELECT size, destfolderid FROM files WHERE id = ?"
-    size, folder = conn.execute(sql, (file_id,)).fetchone()
-    same = owner["size"] == size and owner["asset_folder"] in (None, "", folder)
+    same = owner["size"] == row["size"] and owner["asset_folder"] in (None, "", row["destfolderid"])
     if owner["rests"]:
         return bool(same and (md5 is None or owner["md5"] in (None, md5)))
     return bool(same and owner["id_from"] != "answer")
-
-
-def _attempt_folder(conn: sqlite3.Connection, attempt_id: int) -> str:
-    return str(conn.execute("SELECT destfolderid FROM attempts WHERE id = ?", (attempt_id,)).fetchone()[0])
 
 
 def _end(

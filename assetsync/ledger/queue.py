@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from assetsync.core.states import Event
 from assetsync.ledger.alike import OWNED
 from assetsync.ledger.holds import release_folder
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, read_file
+from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, move, read_file, standing
 from assetsync.ledger.store import Store
-from assetsync.model import FileStat, Outcome, State
+from assetsync.model import FileStat, Outcome, State, Wanted
 
 LONGEST_BACKOFF = 900.0
 """Seconds; a due time further away than this was set by a clock that has since been set back, and is due."""
+
+_CLAIMS = ("md5", "meta_digest", "drift", "reason", "detail", "attempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +133,6 @@ class Queue:
         """Commit the attempt; the body may leave when this has returned. Gives its id; raises NameBusy, Outdated."""
 
         def work(conn: sqlite3.Connection) -> int:
-            attempts = _attempts_of_queued(conn, intent.file_id)
-            if attempts is None:
-                raise Outdated
             try:
                 cursor = conn.execute(
                     "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
@@ -155,10 +154,13 @@ class Queue:
                 )
             except sqlite3.IntegrityError as error:
                 raise NameBusy from error
-            apply(
-                conn, intent.file_id, Event.CLAIMED, now,
+            row = standing(conn, intent.file_id, _CLAIMS)
+            if row is None or (row["state"], row["wanted"]) != (State.QUEUED, Wanted.YES):
+                raise Outdated
+            move(
+                conn, row, Event.CLAIMED, now, open_attempt=True,
                 md5=intent.md5, meta_digest=intent.meta_digest, drift=None, reason=None, detail=None,
-                attempts=attempts + 1,
+                attempts=row["attempts"] + 1,
             )  # fmt: skip
             return int(cursor.lastrowid or 0)
 
@@ -228,13 +230,8 @@ class Queue:
 
 def _is_queued(conn: sqlite3.Connection, file_id: int) -> bool:
     """Whether a row that was read a while ago is still to be sent: it may have been replaced or merged meanwhile."""
-    return _attempts_of_queued(conn, file_id) is not None
-
-
-def _attempts_of_queued(conn: sqlite3.Connection, file_id: int) -> int | None:
-    """Give how often a row that is still to be sent was tried, None for one that is not."""
-    sql = "SELECT attempts FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
-    return next((int(row[0]) for row in conn.execute(sql, (file_id,)).fetchall()), None)
+    sql = "SELECT 1 FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
+    return conn.execute(sql, (file_id,)).fetchone() is not None
 
 
 def _rests(row: FileRow) -> bool:

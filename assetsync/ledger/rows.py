@@ -1,6 +1,7 @@
-"""The rows of the ledger as values, and the one function through which a row changes its state."""
+"""The rows of the ledger as values, and the one way in which a row changes its state."""
 
 import sqlite3
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
@@ -92,7 +93,8 @@ FILE_COLUMNS = ", ".join(FileRow._fields)
 ATTEMPT_COLUMNS = ", ".join(AttemptRow._fields)
 _STATE, _WANTED = FileRow._fields.index("state"), FileRow._fields.index("wanted")
 
-_ALWAYS_READ = dict.fromkeys(("state", "wanted", "assetid", "verified_at", "rested_at"))
+_ALWAYS_READ = dict.fromkeys(("id", "state", "wanted", "assetid", "verified_at", "rested_at"))
+_OPEN = "EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL) AS open"
 
 
 def file_row(row: sqlite3.Row) -> FileRow:
@@ -134,26 +136,34 @@ def hold_name(conn: sqlite3.Connection, attempt_id: int) -> None:
     conn.execute("UPDATE OR IGNORE attempts SET parked = 0 WHERE id = ? AND closed_at IS NULL", (attempt_id,))
 
 
-def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **changes: Any) -> State:
-    """Let `event` happen to a row, with the columns it changes; gives the state after it.
+def standing(
+    conn: sqlite3.Connection, file_id: int, names: Iterable[str], also: str = _OPEN, **values: Any
+) -> sqlite3.Row | None:
+    """Read what `move` has to know of a row: its columns `names`, and `also` with its parameters; None without a row.
 
-    Attempts must have been opened or closed before, as the event says. Raises IllegalTransition and changes nothing
-    where the table of states does not allow it.
+    `also` is more of the select list: by itself whether the row has an open attempt, as `open`.
     """
-    row = conn.execute(
-        f"SELECT {', '.join({**_ALWAYS_READ, **changes})},"
-        " EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL) AS open"
-        " FROM files WHERE id = ?",
-        (file_id,),
+    row: sqlite3.Row | None = conn.execute(
+        f"SELECT {', '.join({**_ALWAYS_READ, **dict.fromkeys(names)})}, {also} FROM files WHERE id = :id",
+        {"id": file_id, **values},
     ).fetchone()
-    if row is None:
-        raise LedgerError(f"row {file_id} of the ledger is not there any more")
+    return row
+
+
+def move(
+    conn: sqlite3.Connection, row: sqlite3.Row, event: Event, now: float, *, open_attempt: bool, **changes: Any
+) -> State:
+    """Let `event` happen to a row that was read by `standing` in this transaction; gives the state after it.
+
+    `open_attempt`: whether one is open after the event. Raises IllegalTransition and changes nothing where the table of
+    states does not allow it.
+    """
     before = State(row["state"])
     wanted = WANTED_AFTER.get(event, Wanted(row["wanted"]))
     facts = Facts(
         wanted=wanted,
         has_id=changes.get("assetid", row["assetid"]) is not None,
-        open_attempt=bool(row["open"]),
+        open_attempt=open_attempt,
         was_verified=changes.get("verified_at", row["verified_at"]) is not None,
     )
     after = transition(before, event, facts)
@@ -164,8 +174,20 @@ def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **ch
     assignments = ", ".join(f"{name} = ?" for name in columns)
     done = conn.execute(
         f"UPDATE files SET {assignments} WHERE id = ? AND state = ?",
-        (*columns.values(), file_id, before),
+        (*columns.values(), row["id"], before),
     )
     if done.rowcount != 1:
-        raise LedgerError(f"row {file_id} of the ledger changed while it was written")
+        raise LedgerError(f"row {row['id']} of the ledger changed while it was written")
     return after
+
+
+def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **changes: Any) -> State:
+    """Let `event` happen to a row, with the columns it changes; gives the state after it.
+
+    Attempts must have been opened or closed before, as the event says. Raises as `move` does, and LedgerError for
+    a row that is not there.
+    """
+    row = standing(conn, file_id, changes)
+    if row is None:
+        raise LedgerError(f"row {file_id} of the ledger is not there any more")
+    return move(conn, row, event, now, open_attempt=bool(row["open"]), **changes)
