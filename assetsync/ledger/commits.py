@@ -1,13 +1,14 @@
 """Group commit: pieces of work that wait at the same moment are one transaction, so that many workers pay one fsync.
 
-A piece that was submitted and not yet asked for its result goes along with the next commit, whoever makes it. Opening
-the file and turning SQLite's errors into ours is left to `store`.
+A piece that was submitted and not yet asked for its result goes along with the next commit, whoever makes it. Where one
+of them fails, all are done once more, and only that counts. Opening the file and turning SQLite's errors into ours is
+left to `store`.
 """
 
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from assetsync.errors import LedgerError
@@ -71,30 +72,37 @@ class Commits:
 
     def finish(self, slot: _Slot[T]) -> T:
         """Commit what waits, unless another thread has done it, and give the result of one piece."""
-        # Left for the wait alone: the statements of a commit are done with the turn, or they would compete for it.
-        with TURN.left():
-            self._commit_lock.acquire()
-        try:
-            if not slot.done:
+        if not slot.done and self._has_to_commit(slot):
+            try:
                 self._commit_waiting()
-        finally:
-            self._commit_lock.release()
+            finally:
+                self._commit_lock.release()
         if slot.error is not None:
             raise slot.error
         return slot.result  # type: ignore[return-value]
+
+    def _has_to_commit(self, slot: _Slot[Any]) -> bool:
+        """Wait until a piece is on the disk, or until it is for this thread to commit it: then it has the lock."""
+        if not self._commit_lock.acquire(blocking=False):
+            # Left for the wait alone: without it the statements of a commit would compete with who has it.
+            with TURN.left():
+                self._commit_lock.acquire()
+                if slot.done:
+                    # In here: who has nothing to commit should not wait for the turn with the lock in hand.
+                    self._commit_lock.release()
+                    return False
+        if slot.done:
+            self._commit_lock.release()
+        return not slot.done
 
     def _commit_waiting(self) -> None:
         with self._queue_lock:
             batch, self._queue = self._queue, []
         conn = self._conn
         try:
-            conn.execute("BEGIN IMMEDIATE")
-            if len(batch) == 1:
-                self._run_alone(conn, batch[0])
-            else:
-                for slot in batch:
-                    self._run_in_savepoint(conn, slot)
-                self._commit(conn)
+            if not self._run_together(conn, batch):
+                self._run_apart(conn, batch)
+            self._commit(conn)
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):
                 conn.execute("ROLLBACK")
@@ -113,30 +121,35 @@ class Commits:
             conn.execute("COMMIT")
         self.count += 1
 
-    def _run_alone(self, conn: sqlite3.Connection, slot: _Slot[Any]) -> None:
+    def _run_together(self, conn: sqlite3.Connection, batch: Sequence[_Slot[Any]]) -> bool:
+        """Do all in one transaction; when one fails, which is rare, none of them is done, and the answer is False."""
+        conn.execute("BEGIN IMMEDIATE")
         try:
-            slot.result = slot.work(conn)
-        except sqlite3.OperationalError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as in a savepoint
-            conn.execute("ROLLBACK")
-            self._failed(slot, error)
-        else:
-            self._commit(conn)
-
-    def _run_in_savepoint(self, conn: sqlite3.Connection, slot: _Slot[Any]) -> None:
-        conn.execute("SAVEPOINT piece")
-        try:
-            slot.result = slot.work(conn)
+            for slot in batch:
+                slot.result = slot.work(conn)
         except sqlite3.OperationalError:
             # A full disk or an I/O error concerns the whole transaction, not this piece.
             raise
-        except Exception as error:  # noqa: BLE001 - carried to the thread that asked, which raises it
-            conn.execute("ROLLBACK TO piece")
-            self._failed(slot, error)
-        finally:
-            if conn.in_transaction:
-                conn.execute("RELEASE piece")
+        except Exception:  # noqa: BLE001 - it comes again where it is known whose it is
+            conn.execute("ROLLBACK")
+            return False
+        return True
+
+    def _run_apart(self, conn: sqlite3.Connection, batch: Sequence[_Slot[Any]]) -> None:
+        """Do all in one transaction, each in a savepoint of its own, so that one that fails undoes only itself."""
+        conn.execute("BEGIN IMMEDIATE")
+        for slot in batch:
+            conn.execute("SAVEPOINT piece")
+            try:
+                slot.result = slot.work(conn)
+            except sqlite3.OperationalError:
+                raise
+            except Exception as error:  # noqa: BLE001 - carried to the thread that asked, which raises it
+                conn.execute("ROLLBACK TO piece")
+                self._failed(slot, error)
+            finally:
+                if conn.in_transaction:
+                    conn.execute("RELEASE piece")
 
     def _failed(self, slot: _Slot[Any], error: Exception) -> None:
         slot.error = self._translate(error) if isinstance(error, sqlite3.DatabaseError) else error

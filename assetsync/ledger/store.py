@@ -63,8 +63,9 @@ class Store:
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction and return after it is on the disk (synchronous=FULL).
 
-        Work of other threads may share the commit; each piece stands in a savepoint of its own, so that its failure
-        undoes only itself. Raises what `work` raises, or LedgerError when the commit failed, and then nothing is kept.
+        Work of other threads may share the commit, and when one piece fails, only that one is undone: the others may be
+        run a second time for it, so `work` changes nothing but the ledger. Raises what `work` raises, or LedgerError
+        when the commit failed, and then nothing is kept.
         """
         return self.submit(work).result()
 

@@ -109,6 +109,24 @@ def test_a_piece_that_fails_undoes_itself_and_nothing_else(store: Store, failure
     assert names(store) == {str(n) for n in range(24) if n % 3}
 
 
+def test_what_shares_a_commit_with_a_piece_that_fails_is_done_once(store: Store):
+    def first(conn: sqlite3.Connection) -> int | None:
+        return conn.execute("INSERT INTO hours (hour, uploads, bytes) VALUES (NULL, 1, 1)").lastrowid
+
+    def broken(conn: sqlite3.Connection) -> None:
+        conn.execute("INSERT INTO hours (hour, uploads, bytes) VALUES (NULL, 2, 2)")
+        raise ValueError("mine")
+
+    def last(conn: sqlite3.Connection) -> int:
+        return conn.execute("UPDATE hours SET uploads = uploads + 10").rowcount
+
+    handed_in = [store.submit(first), store.submit(broken), store.submit(last)]
+    with pytest.raises(ValueError, match="mine"):
+        handed_in[1].result()
+    assert [tuple(row) for row in store.rows("SELECT hour, uploads, bytes FROM hours")] == [(1, 11, 1)]
+    assert (handed_in[0].result(), handed_in[2].result()) == (1, 1)
+
+
 def test_a_broken_rule_of_the_tables_is_an_error_of_its_own_piece_alone(store: Store):
     put(store, "a")
     with pytest.raises(LedgerError, match="UNIQUE"):
