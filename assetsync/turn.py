@@ -7,8 +7,6 @@ waited too long for it goes on without.
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 PATIENCE = 0.01
 """Seconds to wait for the turn: many times what a holder computes, little beside what it may hang in."""
@@ -27,34 +25,24 @@ class Turn:
         """Whether a thread has it at this moment."""
         return self._lock.locked()
 
-    @contextmanager
-    def taken(self) -> Iterator[None]:
+    def taken(self) -> "_Taken":
         """Have the turn inside the block, or go on without it after a while; who has it keeps it to the outer end."""
-        if self._mine.has_it:
-            yield
-            return
-        self._take()
-        try:
-            yield
-        finally:
-            self._leave()
+        return _Taken(self)
 
-    @contextmanager
-    def left(self) -> Iterator[None]:
+    def left(self) -> "_Left":
         """Hand the turn on for a block that waits, and take it again; where the thread has none, nothing is done."""
-        if not self._mine.has_it:
-            yield
-            return
-        self._leave()
-        try:
-            yield
-        finally:
-            self._take()
+        return _Left(self)
 
-    def _take(self) -> None:
+    def has_it(self) -> bool:
+        """Whether the calling thread has it."""
+        return self._mine.has_it
+
+    def take(self) -> None:
+        """Wait for it, and go on without it after a while; for a thread that has it not."""
         self._mine.has_it = self._lock.acquire(timeout=self._patience)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Give it back, if the calling thread has it."""
         if self._mine.has_it:
             self._mine.has_it = False
             self._lock.release()
@@ -62,6 +50,44 @@ class Turn:
 
 class _Mine(threading.local):
     has_it = False
+
+
+class _Taken:
+    """One block in which a thread has the turn. A class, because the blocks are many and a generator is dearer."""
+
+    __slots__ = ("_took", "_turn")
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._took = False
+
+    def __enter__(self) -> None:
+        self._took = not self._turn.has_it()
+        if self._took:
+            self._turn.take()
+
+    def __exit__(self, *_raised: object) -> None:
+        if self._took:
+            self._turn.leave()
+
+
+class _Left:
+    """One block for which a thread hands the turn on."""
+
+    __slots__ = ("_left", "_turn")
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._left = False
+
+    def __enter__(self) -> None:
+        self._left = self._turn.has_it()
+        if self._left:
+            self._turn.leave()
+
+    def __exit__(self, *_raised: object) -> None:
+        if self._left:
+            self._turn.take()
 
 
 TURN = Turn()

@@ -9,7 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -152,7 +152,7 @@ class Transport(httpx.BaseTransport):
             content=cast("httpx.SyncByteStream", request.stream),
             extensions=request.extensions,
         )
-        with _as_httpx():
+        with _AS_HTTPX:
             found = self._pool.handle_request(sent)
         connection = found.extensions.get("network_stream")
         # Another one stands there when an answer claims to have changed the protocol.
@@ -179,7 +179,7 @@ class _Answer(httpx.SyncByteStream):
         self._connection = connection
 
     def __iter__(self) -> Iterator[bytes]:
-        with _as_httpx():
+        with _AS_HTTPX:
             yield from self._pieces
 
     def close(self) -> None:
@@ -240,13 +240,16 @@ _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
 )
 
 
-@contextmanager
-def _as_httpx() -> Iterator[None]:
-    """Turn the engine's errors into httpx's of the same name."""
-    try:
-        yield
-    except Exception as exc:
-        known = next((ours for theirs, ours in _ERRORS if isinstance(exc, theirs)), None)
-        if known is None:
-            raise
-        raise known(str(exc)) from exc
+class _AsHttpx:
+    """Turns the engine's errors into httpx's of the same name; keeps nothing, and so there is one for all."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _kind: object, raised: BaseException | None, _traceback: object) -> None:
+        known = next((ours for theirs, ours in _ERRORS if isinstance(raised, theirs)), None) if raised else None
+        if known is not None:
+            raise known(str(raised)) from raised
+
+
+_AS_HTTPX = _AsHttpx()
