@@ -6,12 +6,13 @@ peers of one run, and nothing fails because of a time.
 
 import argparse
 import ast
+import compileall
 import importlib
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from .frame import Bench, machine
+from .frame import ROOT, Bench, machine
 
 
 def benchmarks() -> dict[str, str]:
@@ -38,6 +39,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.keep and given.scratch is None:
         parser.error("--keep needs --scratch")
+    # As pip installs it. Without its bytecode each start would compile the program, where the environment forbids to
+    # write it (PYTHONDONTWRITEBYTECODE).
+    compileall.compile_dir(ROOT / "assetsync", quiet=1)
     print(machine(), flush=True)
     for name in known if "all" in given.names else given.names:
         with ExitStack() as stack:

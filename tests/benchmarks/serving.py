@@ -17,6 +17,7 @@ class Serving:
     """A running peer; `upload_url` takes files, `counted` tells what it has been asked since it was started."""
 
     def __init__(self, port: int) -> None:
+        self.port = port
         self.base_url = f"http://127.0.0.1:{port}"
         self.upload_url = f"{self.base_url}/upload"
 

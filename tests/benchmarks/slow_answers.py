@@ -1,21 +1,57 @@
 """Uploads to a service that takes 50 ms for each, by 16 workers: the share of workers ÷ latency that is reached.
 
-Counted at the service from the first upload to the last, and so without the start of the program.
+Counted at the service from the first upload to the last, and so without the start of the program. Beside it the most
+that the machine allows: 16 threads that post ready bodies over bare connections, and do nothing else.
 """
 
-from tests.benchmarks.frame import Bench, Table
-from tests.benchmarks.small_uploads import by_assetsync, make_files
+import os
+import threading
+from http.client import HTTPConnection
+
+from tests.benchmarks.frame import Bench, Run, Table, call
+from tests.benchmarks.serving import FOLDER, serving
+from tests.benchmarks.small_uploads import SIZE, by_assetsync, make_files, told
 
 _DELAY = 0.05
 _WORKERS = 16
 
 
+def bare_threads(port: int, count: int) -> None:
+    fields = f'--B\r\nContent-Disposition: form-data; name="destfolderid"\r\n\r\n{FOLDER}\r\n--B\r\n'
+    file = 'Content-Disposition: form-data; name="filedata"; filename="f.bin"\r\n\r\n'
+    body = (fields + file).encode() + os.urandom(SIZE) + b"\r\n--B--\r\n"
+
+    def post() -> None:
+        connection = HTTPConnection("127.0.0.1", port)
+        for _ in range(count // _WORKERS):
+            connection.request("POST", "/upload", body, {"Content-Type": "multipart/form-data; boundary=B"})
+            connection.getresponse().read()
+
+    threads = [threading.Thread(target=post) for _ in range(_WORKERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def by_bare_threads(count: int) -> Run:
+    with serving(delay=_DELAY) as peer:
+        run = call("slow_answers:bare_threads", peer.port, count)
+        return told(run, peer.counted())
+
+
 def run(bench: Bench) -> list[Table]:
     root = bench.scratch / "tree"
-    make_files(root, bench.size(3200, 320))
+    count = bench.size(3200, 320)
+    make_files(root, count)
     rows = []
     for _ in range(bench.size(3, 1)):
-        done = by_assetsync(bench.scratch, root, workers=_WORKERS, delay=_DELAY)
-        rate = done.said["POSTs/s"]
-        rows.append([f"{rate:.0f}", f"{rate * _DELAY / _WORKERS:.1%}", f"{done.seconds:.2f}", f"{done.cpu:.2f}"])
-    return [Table("50 ms a request, 16 workers", ["uploads/s", "of workers ÷ latency", "seconds", "CPU s"], rows)]
+        for name, done in (
+            ("bare threads", by_bare_threads(count)),
+            ("assetsync", by_assetsync(bench.scratch, root, workers=_WORKERS, delay=_DELAY)),
+        ):
+            rate = done.said["POSTs/s"]
+            share = f"{rate * _DELAY / _WORKERS:.1%}"
+            rows.append([name, f"{rate:.0f}", share, f"{done.seconds:.2f}", f"{done.cpu:.2f}"])
+    columns = ["what", "uploads/s", "of workers ÷ latency", "seconds", "CPU s"]
+    return [Table("50 ms a request, 16 workers", columns, rows)]

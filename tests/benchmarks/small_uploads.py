@@ -58,12 +58,14 @@ def told(run: Run, counted: dict[str, float]) -> Run:
 
 def run(bench: Bench) -> list[Table]:
     root = bench.scratch / "tree"
-    make_files(root, bench.size(4000, 300))
+    make_files(root, bench.size(10_000, 300))
     peers: dict[str, Callable[[], Run]] = {
         "plain httpx loop": lambda: by_loop(root),
         "assetsync": lambda: by_assetsync(bench.scratch, root),
     }
     runs = alternately(peers, bench.size(3, 1))
-    ratio = best(runs["plain httpx loop"]).seconds / best(runs["assetsync"]).seconds
+    loop, ours = (best(runs[name]) for name in peers)
+    whole, sending = loop.seconds / ours.seconds, ours.said["POSTs/s"] / loop.said["POSTs/s"]
+    note = f"assetsync is {whole:.2f} x as fast in all, {sending:.2f} x from the first POST to the last."
     said = ("files/s", "POSTs/s", "uploads", "searches", "connections")
-    return [beside("8 KiB uploads", runs, "plain httpx loop", said, [f"assetsync is {ratio:.2f} x as fast."])]
+    return [beside("8 KiB uploads", runs, "plain httpx loop", said, [note])]
