@@ -9,7 +9,9 @@ from apscheduler.triggers.combining import OrTrigger
 from apscheduler.triggers.cron import CronTrigger
 from hypothesis import given
 from hypothesis import strategies as st
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 from pydantic import BaseModel, ValidationError
+from yaml.reader import Reader
 
 from assetsync.config import (
     Cron,
@@ -22,7 +24,9 @@ from assetsync.config import (
     mappings,
     read_api_key,
 )
+from assetsync.config.models import _SOUND_PATTERN
 from assetsync.config.schedule import cron
+from assetsync.document.loader import _NOT_YAML
 from assetsync.document.metadata import METADATA_FIELDS
 from assetsync.document.problems import inner_model
 from assetsync.errors import ConfigError
@@ -490,6 +494,18 @@ MISTAKES = [
     (b"site: \xff\n", "line 1, column 7: it is not UTF-8: save the file as UTF-8"),
     ("site: \x00\n", "line 1, column 7: the character U+0000 cannot stand in a YAML file: take it out"),
 ]  # fmt: skip
+
+
+@given(st.from_regex(_SOUND_PATTERN, fullmatch=True))
+def test_a_pattern_that_looks_sound_is_one_that_names_something(pattern):
+    regex, ignores = GitIgnoreSpecPattern.pattern_to_regex(pattern)
+    assert regex is not None
+    assert ignores is not pattern.startswith("!")
+
+
+def test_the_characters_that_cannot_stand_in_a_file_are_those_that_yaml_refuses_and_a_byte_order_mark():
+    every = "".join(map(chr, range(0x110000)))
+    assert set(_NOT_YAML.findall(every)) == {*Reader.NON_PRINTABLE.findall(every), "\ufeff"}
 
 
 @pytest.mark.parametrize(("text", "expected"), MISTAKES)

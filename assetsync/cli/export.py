@@ -14,8 +14,8 @@ from assetsync.cli.fileview import FILE_KEYS, as_object
 from assetsync.cli.given import with_config
 from assetsync.cli.output import csv_cell, moment, write, write_json
 from assetsync.config import SiteConfig
-from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.rows import FileRow
+from assetsync.ledger.view import view_ledger
 from assetsync.model import State
 
 COLUMNS = (*FILE_KEYS, "wanted", "reason", "mtime", "filetype", "queued_at", "metadata_drift", "path_base64")
@@ -43,7 +43,7 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, form: str, state: str
       assetsync export --config hq.yaml --format csv --state verified photos/2026 > delivered.csv
       assetsync export --config hq.yaml --format jsonl | gzip > hq.jsonl.gz
     """
-    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+    with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         holds = ledger.reports.holds(time.time())
         if form == "csv":
             write(csv_line(COLUMNS))

@@ -13,8 +13,8 @@ from assetsync.cli.output import note as tell
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
-from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
+from assetsync.ledger.view import LedgerView, view_ledger
 from assetsync.model import State
 from assetsync.shown import printable
 
@@ -52,7 +52,7 @@ def command(
       assetsync files --config hq.yaml --json --all | jq -r 'select(.assetid) | .assetid'
     """
     wanted = None if state is None else State(state)
-    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+    with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         holds = ledger.reports.holds(time.time())
         none = True
         for row in chosen(ledger, config, paths, wanted, history=history or wanted in _REST):
@@ -70,7 +70,7 @@ def command(
 
 
 def chosen(
-    ledger: Ledger, config: SiteConfig, paths: Sequence[str], state: State | None, *, history: bool
+    ledger: LedgerView, config: SiteConfig, paths: Sequence[str], state: State | None, *, history: bool
 ) -> Iterator[FileRow]:
     """Give the rows of these paths and of what is below them, or all; each once.
 

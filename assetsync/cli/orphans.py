@@ -8,7 +8,7 @@ import click
 from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig
-from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.view import view_ledger
 from assetsync.shown import printable, relative_text
 
 KEYS = ("assetid", "path", "destfolderid", "size", "md5", "why")
@@ -29,7 +29,7 @@ def command(config: SiteConfig, *, as_json: bool) -> None:
       assetsync orphans --config hq.yaml
       assetsync orphans --config hq.yaml --json | jq -r 'select(.why == "damaged") | .assetid'
     """
-    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+    with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         none = True
         for orphan in ledger.reports.orphans(time.time() - _GONE_FOR):
             none = False

@@ -11,7 +11,7 @@ import click
 from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import moment, write, write_json
 from assetsync.config import SiteConfig
-from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.view import view_ledger
 from assetsync.status.document import as_object
 from assetsync.status.sentences import (
     counted,
@@ -61,7 +61,7 @@ def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
 
 def _look(config: SiteConfig) -> Standing:
     # Opened anew for each look: beside no writer, what was read once would be taken as it was.
-    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+    with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         return stand(config, ledger, time.time())
 
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from assetsync.ledger.facts import fact, set_fact
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
+from assetsync.ledger.runs import AUDITED
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
-
-AUDITED = "audited "
-"""The facts that hold what each folder's newest audit found are named by this and the folder."""
 
 
 @dataclass(frozen=True, slots=True)

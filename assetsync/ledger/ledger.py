@@ -16,15 +16,13 @@ from assetsync.ledger.damage import CLEAN_STOP
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.epoch import Epoch
 from assetsync.ledger.facts import set_fact
-from assetsync.ledger.hours import Hours
 from assetsync.ledger.intake import Intake
 from assetsync.ledger.outcomes import Outcomes
 from assetsync.ledger.queue import Queue
 from assetsync.ledger.quiet import QuietFolders
 from assetsync.ledger.repair import Repair
-from assetsync.ledger.reports import Reports
-from assetsync.ledger.runs import Runs
-from assetsync.ledger.store import Store, open_beside, open_store
+from assetsync.ledger.store import Store, open_store
+from assetsync.ledger.view import LedgerView, store_beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +34,11 @@ class Request:
     argument: dict[str, object] | None
 
 
-class Ledger:
+class Ledger(LedgerView):
     """A ledger that this process sends for (`open_ledger`) or only looks at (`read_ledger`)."""
 
     def __init__(self, store: Store, start_no: int = 0, *, restored: bool = False) -> None:
-        self.store = store
+        super().__init__(store)
         self.start_no = start_no
         self.restored = restored
         self.intake = Intake(store)
@@ -53,9 +51,6 @@ class Ledger:
         self.assets = Assets(store)
         self.audits = Audits(store)
         self.repair = Repair(store)
-        self.reports = Reports(store)
-        self.hours = Hours(store)
-        self.runs = Runs(store)
 
     def set_fact(self, name: str, value: str | None) -> None:
         """Write one of the facts that concern the whole ledger."""
@@ -145,7 +140,7 @@ class Ledger:
             # Without the mark the next start looks closer, and no more: that is no reason not to stop.
             with contextlib.suppress(LedgerError):
                 self.set_fact(CLEAN_STOP, Epoch(self.store.path).changed())
-        self.store.close()
+        super().close()
 
 
 def open_ledger(path: Path, *, site: str | None = None, create: bool = True) -> Ledger:
@@ -222,16 +217,6 @@ def _refuse_another(path: Path, site: str | None) -> None:
 def read_ledger(path: Path, *, site: str | None = None, writable: bool = False) -> Ledger:
     """Open a ledger beside its holder, to read it or (writable) to leave requests; creates nothing.
 
-    Raises as `store.open_beside` does, and LedgerOfAnother for that of another site than `site`, where one is named.
+    Raises as `view.store_beside` does. For what `LedgerView` shows, `view_ledger` is the quicker way.
     """
-    store = open_beside(path, writable=writable)
-    try:
-        if site is not None:
-            owner.expect(store.reader(), store.path, site)
-    except sqlite3.Error as error:
-        store.close()
-        raise store.translate(error) from error
-    except BaseException:
-        store.close()
-        raise
-    return Ledger(store)
+    return Ledger(store_beside(path, site=site, writable=writable))

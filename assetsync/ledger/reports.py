@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from assetsync.ledger.alike import OWNED
-from assetsync.ledger.audits import AUDITED
 from assetsync.ledger.facts import fact
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
+from assetsync.ledger.runs import AUDITED
 from assetsync.ledger.store import Store
 from assetsync.model import State
 

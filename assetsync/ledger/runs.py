@@ -15,6 +15,9 @@ JOBS = ("rescan", "index", "verify", "audit")
 _PAUSED = "paused"
 """The fact in which a process tells of its pause: start, since, reason, detail, and `ended` if it gave up on it."""
 
+AUDITED = "audited "
+"""The facts that hold what each folder's newest audit found are named by this and the folder."""
+
 _UNSETTLED = "unsettled"
 
 

@@ -10,11 +10,11 @@ from enum import StrEnum
 from assetsync.config import SiteConfig, mappings
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.hours import Hour
-from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Brake, Counts
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import LastScan, Pause, Run, Unsettled
 from assetsync.ledger.store import is_held
+from assetsync.ledger.view import LedgerView
 from assetsync.model import Mapping, State
 from assetsync.status.left import Left, what_is_left
 
@@ -101,7 +101,7 @@ class Standing:
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 
 
-def stand(config: SiteConfig, ledger: Ledger, now: float) -> Standing:
+def stand(config: SiteConfig, ledger: LedgerView, now: float) -> Standing:
     """Read how the site stands at `now` (seconds since the epoch). Raises LedgerError."""
     reports = ledger.reports
     counts = reports.counts(now)

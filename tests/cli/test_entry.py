@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 
 import click
 import pytest
@@ -88,17 +89,27 @@ def test_every_command_goes_by_the_name_of_the_table(name):
     assert command.name == name
 
 
-def test_status_loads_neither_http_nor_rich_nor_a_server(site):
+# What is slow to load, by the name of its module, and of no use to a command that only looks at the ledger.
+NOT_FOR_A_LOOK = {
+    *("PIL", "apscheduler", "httpx", "jinja2", "pathspec", "prometheus_client", "rich", "sqlite_utils", "starlette"),
+    *("structlog", "uvicorn", "watchdog", "assetsync.flow.edges", "assetsync.ledger.ledger", "assetsync.ledger.queue"),
+    *("assetsync.core.doubt", "assetsync.service.client", "assetsync.site", "assetsync.tree.scan"),
+}
+
+
+@pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["files"], ["orphans"]])
+def test_a_look_at_the_ledger_loads_nothing_of_what_sends(site, command):
+    site.write("a.jpg")
+    site.configure(more="ignore: ['*.psd', /build/]\n")
     site.run("reconcile")
-    code = (
-        "import sys; from assetsync.cli.entry import run; assert run(sys.argv[1:]) == 0;"
-        "print([name for name in ('httpx', 'rich', 'starlette', 'uvicorn', 'PIL', 'structlog') if name in sys.modules],"
-        " file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "status", "--config", str(site.config)], capture_output=True, text=True, check=True
-    )
-    assert done.stderr == "[]\n"
+    code = "import sys; from assetsync.cli.entry import run; assert run(sys.argv[1:]) == 0; print(*sys.modules)"
+    look = [sys.executable, "-c", code, *command, "--config", str(site.config)]
+    done = subprocess.run(look, capture_output=True, text=True, check=True)
+    assert not NOT_FOR_A_LOOK & set(done.stdout.splitlines()[-1].split())
+
+
+def test_what_a_look_must_not_load_goes_by_these_names():
+    assert all(find_spec(name) for name in NOT_FOR_A_LOOK)
 
 
 def test_an_error_that_nobody_foresaw_is_exit_70_and_shows_no_key(site, monkeypatch):
