@@ -72,8 +72,7 @@ class Quiet(NamedTuple):
     ignored: int
 
 
-@dataclass(frozen=True, slots=True)
-class UploadOptions:
+class UploadOptions(NamedTuple):
     """The optional parameters of an upload that a mapping or a sidecar may set (interface section 4.3)."""
 
     zip_extract: bool = False
@@ -99,8 +98,7 @@ class Metadata:
     upl_template: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(NamedTuple):
     """One entry of `folders`: what stands below `path` goes into the service's folder `destfolderid`."""
 
     path: bytes
@@ -111,8 +109,7 @@ class Mapping:
     sidecars: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class UploadRequest:
+class UploadRequest(NamedTuple):
     """The form of one upload, ready to be framed (interface section 4.3); `meta` holds (name without meta_, value)."""
 
     destfolderid: str
@@ -190,8 +187,7 @@ class Outcome:
     retry_after: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """What is known after one POST: the verdict, what left, and the MD5 of the file bytes that were handed over."""
 
     outcome: Outcome

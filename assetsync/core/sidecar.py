@@ -174,8 +174,7 @@ def language_of(metadata: Metadata) -> str:
 
 def upload_options(metadata: Metadata, allowed: UploadOptions) -> UploadOptions:
     """Give the options of the upload: those of the mapping, with what a sidecar says in place of three of them."""
-    return replace(
-        allowed,
+    return allowed._replace(
         zip_extract=allowed.zip_extract if metadata.zip_extract is None else metadata.zip_extract,
         skip_event=allowed.skip_event if metadata.skip_event is None else metadata.skip_event,
         upl_template=allowed.upl_template if metadata.upl_template is None else metadata.upl_template,

@@ -4,15 +4,14 @@ An index over a million attempts would cost as much with every upload as this on
 """
 
 import sqlite3
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from assetsync.ledger.store import Store
 
 SECONDS = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Hour:
+class Hour(NamedTuple):
     """One hour that began at `start` (seconds since the epoch): how many files were uploaded, and their bytes."""
 
     start: float

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from assetsync.ledger.alike import OWNED
 from assetsync.ledger.facts import fact
@@ -51,8 +52,7 @@ class Counts:
         return sum(self.states.get(state, 0) for state in states)
 
 
-@dataclass(frozen=True, slots=True)
-class Orphan:
+class Orphan(NamedTuple):
     """An asset in the service that no live file stands behind, and why."""
 
     assetid: str
@@ -63,8 +63,7 @@ class Orphan:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """What differs between the ledger and the service: a word for it, and the asset, the file, or both."""
 
     why: str
@@ -76,8 +75,7 @@ class Finding:
     detail: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Brake:
+class Brake(NamedTuple):
     """A pause that waits for a person."""
 
     id: int

@@ -5,7 +5,7 @@ Facts of the ledger, each one object of JSON. What follows from them is `status.
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from assetsync.ledger.facts import fact, set_fact
 from assetsync.ledger.store import Store
@@ -21,8 +21,7 @@ AUDITED = "audited "
 _UNSETTLED = "unsettled"
 
 
-@dataclass(frozen=True, slots=True)
-class LastScan:
+class LastScan(NamedTuple):
     """When the tree was last looked at as a whole, whether all of it was there to be read, and what was not.
 
     `missing` names the mapped folders that were not there.
@@ -34,16 +33,14 @@ class LastScan:
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """When a kind of regular work last came to its end, and how many seconds it took, where that is known."""
 
     at: float
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(NamedTuple):
     """Why and since when a process sent nothing, by which start of the ledger, and when it gave up, if it did."""
 
     start: int

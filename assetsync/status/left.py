@@ -1,14 +1,13 @@
 """What is left until a site is in sync: the one rule, for a run, a dry run, and whoever looks at the ledger."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """Counts of files, and of brakes, that keep a site from being in sync.
 
     `pending` goes on by itself: queued, on its way, stored and not verified yet, or not at rest yet; `coming` is what a
