@@ -5,12 +5,15 @@ value, an argument, an address, a traceback. What is logged, and when, is left t
 """
 
 import base64
+import inspect
 import json
 import logging
 import re
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any, TextIO
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
@@ -23,6 +26,7 @@ from assetsync.shown import ACTIVE, printable
 REPLACEMENT = "[key]"
 # Chatty below a warning: httpx writes every address it calls, the scheduler every run.
 _ONLY_WARNINGS = ("httpx", "httpcore", "apscheduler", "watchdog", "uvicorn.access", "asyncio")
+_TO_JSON = json.JSONEncoder(ensure_ascii=False)
 _NOT_IN_JSON_LINE = re.compile(ACTIVE.pattern[:-1] + "\\ud800-\\udfff]")
 _LEAST_FRAGMENT = 6
 # Without a shorter one (`x`), no line could be read any more.
@@ -42,6 +46,9 @@ class _Secrets:
         longest_first = sorted(forms, key=len, reverse=True)
         self._forms = forms
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+
+    def in_text(self, text: str) -> bool:
+        return self._pattern is not None and self._pattern.search(text) is not None
 
     def redact(self, text: str) -> str:
         return self._pattern.sub(REPLACEMENT, text) if self._pattern else text
@@ -123,26 +130,22 @@ def configure_logging(
         *([] if site is None else [_naming(site)]),
     ]
     render: structlog.types.Processor = (
-        structlog.processors.JSONRenderer(ensure_ascii=False)
+        _as_json
         if as_json
         else structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)
     )
-    chain: list[structlog.types.Processor] = [
-        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-        _redact_event,
-        *([] if as_json else [_escape_event]),
-        _line(render, as_json=as_json),
-    ]
-    handler = _Handler(out)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=chain))
+    chain = [_redact_event, *([] if as_json else [_escape_event]), _line(render, as_json=as_json)]
+    handler = _Handler(out, chain)
+    foreign = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *chain]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=foreign))
     threshold = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(handlers=[handler], level=threshold, force=True)
     for name in _ONLY_WARNINGS:
         logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
     logging.captureWarnings(capture=True)
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        processors=shared,
+        logger_factory=handler.logger,
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         cache_logger_on_first_use=False,
     )
@@ -164,17 +167,85 @@ def log_uncaught() -> None:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes lines; a record that cannot be formatted is named by its place alone, never with its arguments."""
+    """Writes lines: records of libraries, and our own events, which need no record and so a third of the time.
+
+    One that cannot be formatted is named by its place alone, never with its arguments.
+    """
+
+    def __init__(self, out: TextIO, chain: Sequence[structlog.types.Processor]) -> None:
+        super().__init__(out)
+        self._chain = chain
+
+    def logger(self, name: str | None = None) -> "_Logger":
+        """Make the logger of a name, or of the module that is about to log; a factory for structlog."""
+        if name is None:
+            frame = _whoever_logs()
+            name = str(frame.f_globals.get("__name__")) if frame else "?"
+        return _Logger(name, self)
+
+    def write(self, name: str, event: EventDict) -> None:
+        """Write an event of our own."""
+        try:
+            line: Any = event
+            for step in self._chain:
+                line = step(None, "", line)
+            self.acquire()
+            try:
+                self.stream.write(line + self.terminator)
+                self.flush()
+            finally:
+                self.release()
+        except RecursionError:
+            raise
+        except Exception:  # noqa: BLE001 - as in logging's own handlers: whoever logs goes on
+            frame = _whoever_logs()
+            self._failed(name, f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "?")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        self._failed(record.name, f"{record.filename}:{record.lineno}")
+
+    def _failed(self, name: str, place: str) -> None:
         error = sys.exc_info()[0]
         if error is not None and issubclass(error, OSError | ValueError) and self.stream.closed:
             return
-        line = f"a log record of {record.name} ({record.filename}:{record.lineno}) cannot be written"
+        line = f"a log record of {name} ({place}) cannot be written"
         sys.stderr.write(f"{line}: {error.__name__ if error else 'unknown reason'}\n")
 
 
+class _Logger:
+    """What structlog hands an event of one logger to, by the name of its level, which is in the event already."""
+
+    __slots__ = ("_handler", "name")
+
+    def __init__(self, name: str, handler: _Handler) -> None:
+        self.name = name
+        self._handler = handler
+
+    def write(self, /, **event: Any) -> None:
+        self._handler.write(self.name, event)
+
+    notset = debug = info = warning = error = critical = write
+
+
+def _whoever_logs() -> FrameType | None:
+    """Find the frame that logs: the nearest one that is neither structlog's nor ours."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(("structlog", __name__)):
+        frame = frame.f_back
+    return frame
+
+
 def _redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    texts = list(event)
+    for value in event.values():
+        if type(value) is str:
+            texts.append(value)
+        elif value is not None and not isinstance(value, int | float):
+            break
+    else:
+        # Where no secret is in all of it together, none is in a part: one search in place of many replacements.
+        if not _SECRETS.in_text("\n".join(texts)):
+            return event
     return {_SECRETS.redact(str(name)): _redacted(value) for name, value in event.items()}
 
 
@@ -182,6 +253,8 @@ def _redacted(value: Any) -> Any:
     """Redact a value and what is in it; what is no text and no container is left to the finished line."""
     if isinstance(value, str):
         return _SECRETS.redact(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
     if isinstance(value, bytes):
         return _SECRETS.redact(value.decode("utf-8", "backslashreplace"))
     if isinstance(value, Mapping):
@@ -190,7 +263,7 @@ def _redacted(value: Any) -> Any:
         }
     if isinstance(value, list | tuple | set | frozenset):
         return [_redacted(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float) else _SECRETS.redact(str(value))
+    return _SECRETS.redact(str(value))
 
 
 def _escape_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -201,12 +274,16 @@ def _escape_event(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
     return shown
 
 
+def _as_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    return _TO_JSON.encode(event)
+
+
 def _line(render: structlog.types.Processor, *, as_json: bool) -> structlog.types.Processor:
     """Render the event, then look through the finished line once more."""
 
     def finished(logger: WrappedLogger, method: str, event: EventDict) -> str:
         line = str(render(logger, method, event))
-        if as_json:
+        if as_json and not line.isprintable():
             # JSON allows these in a string; a terminal or a reader of lines does not.
             line = _NOT_IN_JSON_LINE.sub(lambda found: f"\\u{ord(found.group()):04x}", line)
         return _SECRETS.redact(line)

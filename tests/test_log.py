@@ -57,6 +57,26 @@ def test_an_event_is_one_line_of_json_with_its_level_logger_and_time():
     assert event == {"event": "file sent", "path": "ü.jpg", "size": 3, "level": "info", "logger": "assetsync.flow"}
 
 
+@pytest.mark.parametrize(
+    ("method", "level"),
+    [
+        *((name, name) for name in ("debug", "info", "warning", "error", "critical")),
+        *[("warn", "warning"), ("exception", "error"), ("fatal", "critical"), ("msg", "info")],
+    ],
+)
+def test_each_way_to_log_has_its_level(method, level):
+    out = make_log()
+    getattr(structlog.get_logger("x"), method)("hello")
+    assert [(event["event"], event["level"]) for event in events(out)] == [("hello", level)]
+
+
+def test_a_logger_without_a_name_goes_by_the_module_that_logs():
+    out = make_log()
+    structlog.get_logger().info("hello")
+    structlog.get_logger().bind(a=1).info("hello")
+    assert [event["logger"] for event in events(out)] == [__name__, __name__]
+
+
 def test_a_record_of_a_library_has_the_same_form():
     out = make_log()
     logging.getLogger("some.library").info("took %d s", 3)
@@ -224,6 +244,28 @@ def test_a_record_that_cannot_be_formatted_shows_its_place_and_no_argument(capsy
     assert err.startswith("a log record of a (test_log.py:")
     assert err.endswith("cannot be written: TypeError\n")
     assert "K3y" not in err
+
+
+def test_an_event_that_cannot_be_formatted_shows_its_place_and_nothing_else_and_stops_nobody(capsys):
+    class Broken:
+        def __str__(self):
+            raise TypeError(CANARY)
+
+    out = make_log()
+    structlog.get_logger("a").warning("event", thing=Broken())
+    structlog.get_logger("a").warning("the next")
+    err = capsys.readouterr().err
+    assert err.startswith("a log record of a (test_log.py:")
+    assert err.endswith("cannot be written: TypeError\n")
+    assert "K3y" not in err
+    assert [event["event"] for event in events(out)] == ["the next"]
+
+
+@pytest.mark.parametrize("log", [structlog.get_logger("a"), logging.getLogger("a")], ids=["ours", "a library's"])
+def test_what_is_logged_after_its_stream_was_closed_is_dropped(capsys, log):
+    make_log().close()
+    log.warning("event")
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("where", ["main", "thread"])
