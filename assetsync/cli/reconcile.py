@@ -23,7 +23,6 @@ from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file_warning
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, log_uncaught
-from assetsync.notices.news import tell_once
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.shown import printable
 from assetsync.site import Site, build, make_tree
@@ -99,12 +98,20 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
             site = build(config, ledger, service, clock, random.SystemRandom())
             report = dry_run(site) if only_look else Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
         if not (only_look or report.interrupted):
-            tell_once(site, os.environ)
+            _tell_outside(site)
         if as_json:
             write_json({key: getattr(report, key) for key in KEYS})
         else:
             _tell(report, site, only_look=only_look)
     return _code(report)
+
+
+def _tell_outside(site: Site) -> None:
+    notify = site.config.notify
+    if notify.webhook is not None or notify.command:
+        from assetsync.notices.news import tell_once  # noqa: PLC0415 - slow to load, and of use to few
+
+        tell_once(site, os.environ)
 
 
 def _bar() -> Silent:

@@ -108,6 +108,15 @@ def test_a_look_at_the_ledger_loads_nothing_of_what_sends(site, command):
     assert not NOT_FOR_A_LOOK & set(done.stdout.splitlines()[-1].split())
 
 
+def test_a_run_that_tells_nobody_loads_no_channels(site):
+    code = "import sys; from assetsync.cli.entry import run; assert run(sys.argv[1:]) == 0; print(*sys.modules)"
+    reconcile = [sys.executable, "-c", code, "reconcile", "--config", str(site.config)]
+    done = subprocess.run(reconcile, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "assetsync.reconcile.run" in loaded
+    assert "assetsync.notices.news" not in loaded
+
+
 def test_what_a_look_must_not_load_goes_by_these_names():
     assert all(find_spec(name) for name in NOT_FOR_A_LOOK)
 
