@@ -198,7 +198,8 @@ class Preparer:
     def _stands_already(self, row: FileRow, md5: str) -> bool:
         """Take over an equal version whose path is no longer its own, or an equal asset that nobody owns."""
         now = self._clock.now()
-        for old in self._ledger.alike.equals(row, md5):
+        hints = self._ledger.alike.hints(row, md5)
+        for old in self._ledger.alike.equals(row, md5) if hints.version else ():
             # Of its own path an older version is the past, whatever it says of itself (unmapped, then touched).
             elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
             if elsewhere and self._still_holds(old):
@@ -210,7 +211,7 @@ class Preparer:
                 log.info("taken over", path=printable(row.path), was=was, assetid=old.assetid, state=state)
             # None: something changed while it was looked at, and what is still queued is looked at again.
             return True
-        if not self._ledger.alike.is_size_sighted(row.destfolderid, row.size):
+        if not hints.asset:
             return False
         assetid = self._ledger.alike.sighted(row, md5)
         if assetid is None:

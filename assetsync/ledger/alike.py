@@ -3,6 +3,8 @@
 Reads only; what is done with it is `flow.prepare`'s to decide and `queue`'s to write down.
 """
 
+from typing import NamedTuple
+
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 
@@ -24,6 +26,13 @@ OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN 
 """Whether a live row has the asset."""
 
 
+class Hints(NamedTuple):
+    """What there may be for a file: a version of equal content, and an asset that no row owned when it was seen."""
+
+    version: bool
+    asset: bool
+
+
 class Alike:
     """Asked for each file before it is sent; sizes are in bytes, digests MD5 in upper-case hex."""
 
@@ -42,14 +51,25 @@ class Alike:
         )
         return bool(rows[0][0])
 
+    def hints(self, row: FileRow, md5: str) -> Hints:
+        """Tell where a closer look pays: asked of each file that is sent, so in one statement."""
+        found = self._store.rows(
+            "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4 AND id <> ?3)"
+            f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN}),"
+            " EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)",
+            row.destfolderid,
+            row.size,
+            row.id,
+            md5,
+        )[0]
+        return Hints(bool(found[0]), bool(found[1]))
+
     def equals(self, row: FileRow, md5: str) -> list[FileRow]:
         """Give versions of the same content in the folder that have an asset or may have one, likeliest first.
 
         A version in doubt whose bytes were never hashed counts if it is the same inode, size and mtime. A version at
         rest whose asset a live row owns by now has nothing left to hand on.
         """
-        if not self._may_stand(row, md5):
-            return []
         rows = self._store.rows(
             # Joined in this order, each way by its index: cameras and scanners make any number of files of one size.
             f"SELECT {FILE_COLUMNS} FROM ("
@@ -71,23 +91,6 @@ class Alike:
             row.path,
         )
         return [file_row(found) for found in rows]
-
-    def _may_stand(self, row: FileRow, md5: str) -> bool:
-        """Whether a closer look for an equal version pays: asked of each file that is sent, so in one statement."""
-        rows = self._store.rows(
-            "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4 AND id <> ?3)"
-            f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN})",
-            row.destfolderid,
-            row.size,
-            row.id,
-            md5,
-        )
-        return bool(rows[0][0])
-
-    def is_size_sighted(self, destfolderid: str, size: int) -> bool:
-        """Whether an asset of this size was seen in the folder that no row owned then."""
-        found = self._store.rows("SELECT 1 FROM sightings WHERE folder_id = ? AND size = ? LIMIT 1", destfolderid, size)
-        return bool(found)
 
     def sighted(self, row: FileRow, md5: str) -> str | None:
         """Give the id of an asset of the same MD5 in the folder that no row owns."""

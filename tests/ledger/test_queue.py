@@ -15,6 +15,12 @@ def due(book, now: float = NOW, **said) -> list[bytes]:
     return [row.path for row in book.ledger.queue.due(now, 100, **said)]
 
 
+def looked_for(book, row, md5: str) -> list:
+    """Look for equal versions as sending does: closer only where the hints say that it pays."""
+    alike = book.ledger.alike
+    return alike.equals(row, md5) if alike.hints(row, md5).version else []
+
+
 def test_the_queue_gives_the_oldest_due_first_and_nothing_that_is_not_due_yet(book):
     for path, at in ((b"c", NOW - 1), (b"a", NOW - 3), (b"b", NOW - 2), (b"later", NOW + 60)):
         book.queue(path, due=at)
@@ -144,8 +150,8 @@ def test_an_equal_version_counts_when_it_has_an_asset_or_may_have_one(book, case
     old = book.queue(b"old")
     act(book, old)
     new = book.queue(b"new")
-    assert [row.id for row in book.ledger.alike.equals(new, M1)] == [old.id] * counts
-    assert book.ledger.alike.equals(new, M2) == []
+    assert [row.id for row in looked_for(book, new, M1)] == [old.id] * counts
+    assert looked_for(book, new, M2) == []
     assert book.ledger.alike.has_size(new.id, "F", 10) is counts
     assert book.ledger.alike.has_size(new.id, "G", 10) is False
 
@@ -155,7 +161,7 @@ def test_an_undecided_version_that_was_never_hashed_counts_by_inode_size_and_mti
     book.lose(old, md5=None, left=Left.PART)
     for inode, mtime, counts in ((77, 5, True), (78, 5, False), (77, 6, False)):
         new = book.queue(f"new{inode}{mtime}".encode(), inode=inode, mtime=mtime)
-        assert [row.id for row in book.ledger.alike.equals(new, M1)] == [old.id] * counts
+        assert [row.id for row in looked_for(book, new, M1)] == [old.id] * counts
 
 
 def test_a_version_at_rest_whose_asset_has_another_owner_by_now_is_no_equal(book):
@@ -164,7 +170,7 @@ def test_a_version_at_rest_whose_asset_has_another_owner_by_now_is_no_equal(book
     owner = book.queue(b"b")
     assert book.ledger.queue.adopt(owner, "A", M1, NOW) is True
     new = book.queue(b"c")
-    assert [row.id for row in book.ledger.alike.equals(new, M1)] == [owner.id]
+    assert [row.id for row in looked_for(book, new, M1)] == [owner.id]
     assert book.ledger.queue.take_over(new, book.by_id(resting), M1, NOW) is None
     assert book.row(b"c").state is State.QUEUED
 
@@ -174,7 +180,7 @@ def test_of_more_equals_than_are_looked_at_the_own_path_and_the_own_inode_come_f
     for number in range(120):
         book.accept(book.queue(f"{number}".encode()), f"A{number}")
     new = book.queue(b"renamed", inode=4242)
-    equals = book.ledger.alike.equals(new, M1)
+    equals = looked_for(book, new, M1)
     assert len(equals) == 100
     assert equals[0].id == moved.id
 
@@ -203,7 +209,7 @@ def test_content_that_comes_back_to_its_path_takes_its_old_asset_back(book):
     b1 = book.accept(book.queue(b"p", size=20), "B", md5=M2)
     a2 = book.queue(b"p", size=10)
     assert [book.by_id(row).state for row in (a1, b1)] == [State.SUPERSEDED, State.SUPERSEDED]
-    assert book.ledger.alike.equals(a2, M1)[0].id == a1.id
+    assert looked_for(book, a2, M1)[0].id == a1.id
     book.ledger.queue.take_over(a2, book.by_id(a1), M1, NOW)
     assert book.row(b"p").assetid == "A"
     assert [orphan.assetid for orphan in book.ledger.reports.orphans(NOW)] == ["B"]
