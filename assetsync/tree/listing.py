@@ -19,6 +19,9 @@ _ERRORS = sys.getfilesystemencodeerrors()
 # What a merge reads at a time from all its runs together, and at least from each, in bytes.
 _MERGED = 1 << 18
 _PIECE = 1 << 12
+# Names that are brought from text to bytes at once: one by one costs three times as much.
+_CONVERTED = 1000
+_SLASH = ord("/")
 
 
 class Kind(Enum):
@@ -32,7 +35,7 @@ class Kind(Enum):
 class Listing(NamedTuple):
     """The names of one folder in byte order; `held` of them stand in memory, `files` were left out as not asked for.
 
-    `whole` are the same names again where all of them are in memory.
+    `whole` are the same names again where all of them are in memory, and `folders` of these are those of folders.
     """
 
     names: Iterator[bytes]
@@ -41,6 +44,14 @@ class Listing(NamedTuple):
     special: int
     error: OSError | None
     whole: Sequence[bytes] | None = None
+    folders: int = 0
+
+    def split(self) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        """Part the whole names into those of files and those of folders."""
+        assert self.whole is not None
+        if not self.folders:
+            return self.whole, ()
+        return [n for n in self.whole if n[-1] != _SLASH], [n for n in self.whole if n[-1] == _SLASH]
 
 
 NOTHING = Listing(iter(()), 0, 0, 0, None)
@@ -130,11 +141,13 @@ class Lister:
         read before the error is given with it. A listing that is sorted on disk ends early when asked to stop.
         """
         names: list[bytes] = []
+        fresh: list[str] = []
         runs: list[tuple[int, int]] = []
-        files = special = 0
+        files = folders = special = 0
         error: OSError | None = None
-        add = names.append
+        add = fresh.append
         room = max(self._least, self._most - self._held)
+        most = min(room, _CONVERTED)
         try:
             with os.scandir(fd) as entries:
                 for entry in entries:
@@ -142,32 +155,37 @@ class Lister:
                         if not want_files:
                             files += 1
                             continue
-                        add(entry.name.encode(_CODEC, _ERRORS))
+                        add(entry.name)
                     elif entry.is_dir(follow_symlinks=False):
-                        add(entry.name.encode(_CODEC, _ERRORS) + b"/")
+                        folders += 1
+                        add(entry.name + "/")
                     elif kind_of_link is None or not entry.is_symlink():
                         special += 1
                     else:
-                        name = entry.name.encode(_CODEC, _ERRORS)
-                        kind = kind_of_link(name)
+                        kind = kind_of_link(entry.name.encode(_CODEC, _ERRORS))
                         if kind is Kind.SPECIAL:
                             special += 1
                         elif kind is Kind.FOLDER:
-                            add(name + b"/")
+                            folders += 1
+                            add(entry.name + "/")
                         elif want_files:
-                            add(name)
+                            add(entry.name)
                         else:
                             files += 1
-                    if len(names) > room:
-                        runs.append(self._spill(names))
-                        if self._stop():
-                            break
+                    if len(fresh) > most:
+                        _convert(fresh, names)
+                        if len(names) > room:
+                            runs.append(self._spill(names))
+                            if self._stop():
+                                break
+                        most = min(room - len(names), _CONVERTED)
         except OSError as exc:
             error = exc
+        _convert(fresh, names)
         names.sort()
         self._held += len(names)
         ordered = heapq.merge(*self._spilled(runs), names) if runs else iter(names)
-        return Listing(ordered, len(names), files, special, error, None if runs or error else names)
+        return Listing(ordered, len(names), files, special, error, None if runs or error else names, folders)
 
     def _spilled(self, runs: Sequence[tuple[int, int]]) -> Iterator[Iterator[bytes]]:
         piece_size = max(_PIECE, _MERGED // len(runs))
@@ -183,3 +201,10 @@ class Lister:
         run = self.spool.write(names)
         names.clear()
         return run
+
+
+def _convert(fresh: list[str], names: list[bytes]) -> None:
+    """Move names from one list to the other."""
+    if fresh:
+        names += "\0".join(fresh).encode(_CODEC, _ERRORS).split(b"\0")
+        fresh.clear()

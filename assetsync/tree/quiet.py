@@ -5,24 +5,12 @@ then, and whether it may still be relied on, is the consumer's to know; links an
 of this.
 """
 
-import marshal
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
-from operator import attrgetter
 from typing import Protocol
 
 from assetsync.model import Quiet
-
-# All that the comparison of a version looks at, and what kind of thing it is. The permissions come with it: a change of
-# them is one of the ctime anyway.
-look_facts = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
-Facts = tuple[int, int, int, int, int]
-
-_PIECE = 1000
-# Of format 2, because later ones write what was met before as a reference, and then equal values give other bytes.
-_FORMAT = 2
-_SLASH = ord("/")
+from assetsync.tree.columns import PIECE, Facts, Looks, columns
 
 
 class Notes(Protocol):
@@ -59,7 +47,7 @@ class Signature:
         """Take in the next name."""
         self._names.append(name)
         self._facts.append(facts)
-        if len(self._names) == _PIECE:
+        if len(self._names) == PIECE:
             self._take()
 
     def quiet(self, folder: bytes) -> Quiet:
@@ -69,24 +57,24 @@ class Signature:
 
     def _take(self) -> None:
         if self._names:
-            self._hash.update(marshal.dumps((self._names, self._facts), _FORMAT))
+            self._hash.update(_listed(self._names))
+            self._hash.update(columns(self._facts))
             self._names, self._facts = [], []
 
 
-def is_same(fd: int, names: Sequence[bytes], known: Quiet) -> bool:
+def is_same(fd: int, names: Sequence[bytes], known: Quiet, looks: Looks) -> bool:
     """Tell whether these names in the folder open at `fd` give the known digest; False when one cannot be looked at."""
     hashed = blake2b(digest_size=16)
-    look = os.stat
     try:
-        for start in range(0, len(names), _PIECE):
-            piece = list(names[start : start + _PIECE])
-            facts = [look_facts(look(name, dir_fd=fd, follow_symlinks=False)) for name in piece]
-            hashed.update(marshal.dumps((piece, facts), _FORMAT))
+        for start in range(0, len(names), PIECE):
+            piece = names[start : start + PIECE]
+            hashed.update(_listed(piece))
+            hashed.update(looks.at(fd, piece))
     except OSError:
         return False
     return hashed.digest() == known.digest
 
 
-def split(names: Sequence[bytes]) -> tuple[list[bytes], Iterator[bytes]]:
-    """Part the names of a listing into those of files and those of folders."""
-    return [n for n in names if n[-1] != _SLASH], iter([n for n in names if n[-1] == _SLASH])
+def _listed(names: Sequence[bytes]) -> bytes:
+    # No name is empty or holds a NUL: two of them are the end, and tell how long the columns are.
+    return b"\0".join(names) + b"\0\0"

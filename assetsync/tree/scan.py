@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from assetsync.model import Seen
+from assetsync.tree.columns import Looks, look_facts
 from assetsync.tree.frame import Frame, close, identity_of
 from assetsync.tree.listing import NOTHING, Kind, Lister, Spool
 from assetsync.tree.opening import ABSENT, IRREGULAR, LARGEST, LISTABLE, Tree, facts, open_unmarked
-from assetsync.tree.quiet import Notes, Signature, is_same, look_facts, split
+from assetsync.tree.quiet import Notes, Signature, is_same
 from assetsync.tree.report import ScanReport
 
 # Names held in memory, by all folders on the way down together, before one of them is sorted on disk.
@@ -88,6 +89,7 @@ class _Walk:
         self._stop = stop
         self._lister = lister
         self._notes = notes
+        self._looks: Looks | None = None
         self._stack: list[Frame] = []
         # The folder it stands in, with a slash at its end; b"" is the root.
         self._path = b""
@@ -264,16 +266,18 @@ class _Walk:
         if frame.listing.error is not None:
             report.mark_unreadable(self._path[:-1], reason(frame.listing.error))
         if self._notes is not None and frame.mapping is not None and frame.listing.whole is not None:
-            self._recall(self._notes, frame, frame.mapping, frame.listing.whole)
+            self._recall(self._notes, frame, frame.mapping)
 
-    def _recall(self, notes: Notes, frame: Frame, mapping: int, whole: Sequence[bytes]) -> None:
+    def _recall(self, notes: Notes, frame: Frame, mapping: int) -> None:
         """Leave out the files of a folder that is as it was, or else find out how to know it again."""
         known = notes.recall(self._path)
         if known is not None:
-            files, folders = split(whole)
-            if is_same(frame.fd, files, known):
+            files, folders = frame.listing.split()
+            if self._looks is None:
+                self._looks = Looks()
+            if is_same(frame.fd, files, known, self._looks):
                 frame.quiet = known
-                frame.listing = frame.listing._replace(names=folders)
+                frame.listing = frame.listing._replace(names=iter(folders))
                 report = self._report
                 report.files += known.files
                 report.sidecars += known.sidecars

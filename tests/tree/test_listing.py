@@ -33,6 +33,24 @@ def test_names_come_in_byte_order_whether_sorted_in_memory_or_on_disk(make_tree,
     assert (spool.end > 0) is (room < 100)
 
 
+@pytest.mark.parametrize("room", [700, 1500, 2499, 2500])
+def test_many_names_are_held_within_the_room(make_tree, spool: Spool, room: int):
+    names = [b"%04d\xff" % number for number in range(2500)]
+    listing = listed(Lister(spool, lambda: False, room), make_tree(*names))
+    assert list(listing.names) == names
+    assert listing.held <= room
+    assert (listing.whole == names) is (room == 2500)
+
+
+def test_a_whole_listing_parts_into_files_and_folders(make_tree, spool: Spool):
+    root = make_tree(b"a.jpg", b"a/", b"a0", b"a-/")
+    os.symlink(b"a", root + b"/z")
+    kinds = {b"z": Kind.FOLDER}
+    listing = listed(Lister(spool, lambda: False, 99), root, kind_of_link=kinds.__getitem__)
+    assert listing.split() == ([b"a.jpg", b"a0"], [b"a-/", b"a/", b"z/"])
+    assert listed(Lister(spool, lambda: False, 99), make_tree(b"only/f") + b"/only").split() == ([b"f"], ())
+
+
 def test_a_folder_sorts_as_what_lies_below_it(make_tree, spool: Spool):
     root = make_tree(b"a.jpg", b"a/", b"a0", b"a-")
     assert list(listed(Lister(spool, lambda: False, 99), root).names) == [b"a-", b"a.jpg", b"a/", b"a0"]
