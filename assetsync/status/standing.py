@@ -101,10 +101,13 @@ class Standing:
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 
 
-def stand(config: SiteConfig, ledger: LedgerView, now: float) -> Standing:
-    """Read how the site stands at `now` (seconds since the epoch). Raises LedgerError."""
+def stand(config: SiteConfig, ledger: LedgerView, now: float, counts: Counts | None = None) -> Standing:
+    """Read how the site stands at `now` (seconds since the epoch); `counts` are what was counted just now, if it was.
+
+    Raises LedgerError.
+    """
     reports = ledger.reports
-    counts = reports.counts(now)
+    counts = reports.counts(now) if counts is None else counts
     drifted = reports.drifted(NAMED + 1)
     running = ledger.store.holds_lock or is_held(ledger.store.path)
     return Standing(
