@@ -44,8 +44,8 @@ class Looks:
         # Without `argtypes`, whose checks cost as much again as the call. Other threads run on during a look.
         self._statx = getattr(ctypes.CDLL(None), "statx", None)
         room = ctypes.create_string_buffer(_RECORD * PIECE)
-        start = ctypes.addressof(room)
-        self._places = [ctypes.c_void_p(start + _RECORD * n) for n in range(PIECE)]
+        # Made once, and taken as they are: a pointer of another kind is wrapped again for each call.
+        self._places = [ctypes.byref(room, _RECORD * n) for n in range(PIECE)]
         views = [(memoryview(room).cast("B").cast(kind), at) for kind, at in _FIELDS]
         self._columns = [(view, at // view.itemsize, _RECORD // view.itemsize) for view, at in views]
 
