@@ -28,5 +28,5 @@ class SystemClock:
 
     def wait(self, seconds: float) -> bool:
         """Sleep for so long or until the stop; True when it came."""
-        # A wait of no time would still make a lock and give up the processor, and a scan asks at each folder.
+        # A wait of no time would still make a lock, and a scan asks at each folder.
         return self.stop.wait(seconds) if seconds > 0 else self.stop.is_set()

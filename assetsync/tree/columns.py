@@ -2,7 +2,8 @@
 
 statx(2) writes a record in which each field has its place on every machine: the facts go from the kernel into the
 digest as columns of such records, and no object is made of any of them. That takes a quarter less time than `os.stat`,
-which gives the very same bytes where there is no statx. What the digest is good for is for `quiet`.
+which gives the very same bytes where there is no statx. A digest is remembered only of what `os.stat` said, so a record
+that is misread can make a folder look changed, and never unchanged. What the digest is good for is for `quiet`.
 """
 
 import ctypes
