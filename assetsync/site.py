@@ -47,7 +47,7 @@ from assetsync.tree.quiet import Notes
 from assetsync.tree.report import ScanReport
 from assetsync.tree.scan import scan
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 TRIED_AGAIN = ("unreadable", "sidecar", "unprocessed")
 """What blocks a file until something changes that no scan takes note of: these are tried again with each scan.

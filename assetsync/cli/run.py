@@ -21,7 +21,7 @@ from assetsync.log import configure_logging
 from assetsync.shown import printable
 from assetsync.site import make_tree
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @click.command("run")

@@ -36,7 +36,7 @@ from assetsync.status.metrics import Metrics
 from assetsync.status.sentences import verdict
 from assetsync.status.server import Server
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _LIMIT = 15.0
 _STOP_PATIENCE = 30.0

@@ -11,7 +11,7 @@ import structlog
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.model import Clock
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _LEDGER_PAUSE = 5.0
 

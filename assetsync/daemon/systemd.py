@@ -5,7 +5,7 @@ import socket
 
 import structlog
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Notifier:

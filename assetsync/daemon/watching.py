@@ -16,7 +16,7 @@ from assetsync.status.live import Trust
 from assetsync.tree.place import is_network_filesystem, network_mounts
 from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _CANARY_EVERY = 60.0
 _ONE_OVERFLOW = 1.0

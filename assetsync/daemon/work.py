@@ -17,7 +17,7 @@ from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
 from assetsync.site import TRIED_AGAIN, Site
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _IDLE = 5.0
 _PAUSED = 0.5

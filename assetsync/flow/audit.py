@@ -21,7 +21,7 @@ from assetsync.model import Asset, SearchRequest, State
 from assetsync.service.paging import every
 from assetsync.service.query import ids_query
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 AUDIT_ASKED = "audit_asked"
 """The fact that holds when the newest audit was asked for, in seconds since the epoch."""

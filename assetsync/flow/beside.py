@@ -17,7 +17,7 @@ from assetsync.ledger.intake import SidecarChange
 from assetsync.model import FileStat, Seen
 from assetsync.tree.report import ScanReport
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _TICK = 2.5
 """Seconds: the times of FAT, which some servers hand on, go in steps of two."""

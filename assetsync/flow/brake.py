@@ -20,7 +20,7 @@ from assetsync.ledger.owner import ROOT
 from assetsync.ledger.reports import Brake
 from assetsync.model import State
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _ALLOWED_FOR = 7 * 24 * 3600.0
 _SAMPLED = 1000

@@ -14,7 +14,7 @@ from assetsync.model import SearchRequest
 from assetsync.service.indexing import BATCH_COUNT, batches
 from assetsync.service.query import ids_query
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 SUSPECT = "index_suspect"
 _SAMPLE = 5

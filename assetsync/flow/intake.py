@@ -24,7 +24,7 @@ from assetsync.model import FileStat, Seen, State
 from assetsync.tree.quiet import Notes
 from assetsync.tree.report import ScanReport
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _BATCH = 1000
 

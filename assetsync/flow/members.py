@@ -17,7 +17,7 @@ from assetsync.flow.told import Sidecars
 from assetsync.model import Asset
 from assetsync.tree.archive import top_members
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _MOST = 100_000
 

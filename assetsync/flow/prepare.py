@@ -24,7 +24,7 @@ from assetsync.model import FileStat, Mapping, UploadRequest, Wanted
 from assetsync.tree.body import FileBody, difference, digest
 from assetsync.tree.opening import OpenFile
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _LATER = 60.0
 """Seconds until a file is tried again whose place the next scan has to tell."""

@@ -22,7 +22,7 @@ from assetsync.model import Asset, Clock, SearchRequest, Service, State
 from assetsync.service.paging import every
 from assetsync.service.query import ids_query
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 REFUSED = "refused: "
 """An answer that begins so is the holder's refusal."""

@@ -24,7 +24,7 @@ from assetsync.service.paging import every
 from assetsync.service.query import like_pattern
 from assetsync.tree.body import difference, digest, prefix_digests
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _BY_NAME_AT_MOST = 20
 _MOST_KEPT = 2_000_000

@@ -28,7 +28,7 @@ from assetsync.model import Answer, Fault, Left, Sent, State
 from assetsync.tree.body import SMALL, TappedBody
 from assetsync.turn import TURN
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 FOLDER_HOLD = 600.0
 """Seconds until one file tries again whether a folder exists by now."""

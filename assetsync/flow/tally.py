@@ -3,13 +3,12 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from assetsync.model import Body
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(NamedTuple):
     """So much was uploaded, taken over without an upload, and looked at for sending."""
 
     uploaded: int = 0

@@ -20,7 +20,7 @@ from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
 from assetsync.service.query import ids_query, like_pattern
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 BATCH = 100
 """Assets that one call reads back."""

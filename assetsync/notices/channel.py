@@ -13,7 +13,7 @@ import structlog
 
 from assetsync.core.notices import Notice
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 MOST = 20
 """Messages that wait in a queue; of more the oldest are given up."""

@@ -24,7 +24,7 @@ from assetsync.notices.facts import Facts
 from assetsync.service.webhook import Webhook
 from assetsync.site import Site
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 TOLD = "told"
 """The ledger's fact that holds what was told."""

@@ -23,7 +23,7 @@ from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
 from assetsync.site import RESTORED, TRIED_AGAIN, Site
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _TICK = 0.1
 _KEY_PROBES = 2

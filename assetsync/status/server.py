@@ -22,7 +22,7 @@ from assetsync.errors import LedgerError
 from assetsync.status.board import Reply
 from assetsync.status.hosts import Hosts
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 _WORKERS = 4
 _WAITING = 16

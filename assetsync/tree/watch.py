@@ -27,7 +27,7 @@ from watchdog.observers.inotify import InotifyObserver
 
 from assetsync.core.sidecar import is_sidecar_name
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 # Opens and reads are left out: our own hashing would make events. Modifications are, because a close follows.
 _EVENTS: list[type[FileSystemEvent]] = [
