@@ -99,20 +99,23 @@ class Commits:
         with self._queue_lock:
             batch, self._queue = self._queue, []
         conn = self._conn
+        # Stands until it is known better: whatever goes wrong on the way, nobody is told that it is on the disk.
+        failure: BaseException | None = LedgerError("what was to be written to the ledger is not on the disk")
         try:
             if not self._run_together(conn, batch):
                 self._run_apart(conn, batch)
             self._commit(conn)
+            failure = None
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):
                 conn.execute("ROLLBACK")
-            failure = self._translate(error) if isinstance(error, sqlite3.Error) else error
-            for slot in batch:
-                slot.error = slot.error or failure
             if not isinstance(error, sqlite3.Error):
+                failure = error
                 raise
+            failure = self._translate(error)
         finally:
             for slot in batch:
+                slot.error = slot.error or failure
                 slot.done = True
 
     def _commit(self, conn: sqlite3.Connection) -> None:

@@ -127,6 +127,23 @@ def test_what_shares_a_commit_with_a_piece_that_fails_is_done_once(store: Store)
     assert (handed_in[0].result(), handed_in[2].result()) == (1, 1)
 
 
+def test_nobody_is_told_of_success_when_a_failed_commit_cannot_even_be_named(store: Store):
+    with sqlite3.connect(store.path) as another:
+        another.execute("DROP TABLE hours")
+    # What the error means is looked up in the lock, which cannot be read either.
+    lock = store.path.with_name(store.path.name + ".lock")
+    lock.unlink()
+    lock.symlink_to(lock.name)
+    handed_in = [
+        store.submit(lambda conn: conn.execute("INSERT INTO facts (name, value) VALUES ('a', 'v')").lastrowid),
+        store.submit(lambda conn: conn.execute("DELETE FROM hours")),
+    ]
+    for piece in reversed(handed_in):
+        with pytest.raises(LedgerError):
+            piece.result()
+    assert names(store) == set()
+
+
 def test_a_broken_rule_of_the_tables_is_an_error_of_its_own_piece_alone(store: Store):
     put(store, "a")
     with pytest.raises(LedgerError, match="UNIQUE"):
