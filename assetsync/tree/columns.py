@@ -26,7 +26,7 @@ _RECORD = 256
 # Where the fields stand in `struct statx` (linux/stat.h), by their type: mode, size, mtime, ctime, inode.
 _FIELDS: Sequence[tuple[Literal["H", "I", "Q", "q"], int]] = (
     ("H", 28),
-    ("Q", 40),
+    ("q", 40),
     ("q", 112),
     ("I", 120),
     ("q", 96),
@@ -63,7 +63,8 @@ class Looks:
 def columns(facts: Sequence[Facts]) -> bytes:
     """Give the same of what `os.stat` told."""
     modes, sizes, mtimes, ctimes, inodes = zip(*facts, strict=True)
-    parts = [array("H", modes), array("Q", sizes)]
+    # A size with a sign: a server may tell one that os.stat takes for a negative number.
+    parts = [array("H", modes), array("q", sizes)]
     for times in (mtimes, ctimes):
         parts += [array("q", [time // _SECOND for time in times]), array("I", [time % _SECOND for time in times])]
     return b"".join([*parts, array("Q", inodes)])

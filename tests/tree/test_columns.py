@@ -88,6 +88,10 @@ def test_an_inode_with_the_highest_bit_set_has_room():
     assert columns([(*FACTS[:4], (1 << 64) - 1)]) != columns([(*FACTS[:4], 1)])
 
 
+def test_a_size_beyond_what_os_stat_can_tell_has_room():
+    assert columns([(*FACTS[:1], -1, *FACTS[2:])]) != columns([FACTS])
+
+
 def test_a_name_that_is_gone_is_told(make_tree: Callable[..., bytes]):
     fd = os.open(make_tree(b"here"), os.O_RDONLY)
     with pytest.raises(FileNotFoundError):
