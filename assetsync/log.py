@@ -5,6 +5,7 @@ value, an argument, an address, a traceback. What is logged, and when, is left t
 """
 
 import base64
+import contextlib
 import inspect
 import json
 import logging
@@ -208,8 +209,10 @@ class _Handler(logging.StreamHandler[TextIO]):
         error = sys.exc_info()[0]
         if error is not None and issubclass(error, OSError | ValueError) and self.stream.closed:
             return
-        line = f"a log record of {name} ({place}) cannot be written"
-        sys.stderr.write(f"{line}: {error.__name__ if error else 'unknown reason'}\n")
+        line = printable(_SECRETS.redact(f"a log record of {name} ({place}) cannot be written"))
+        # A log that cannot be written, because its disk is full or its reader gone, must stop nobody.
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{line}: {error.__name__ if error else 'unknown reason'}\n")
 
 
 class _Logger:

@@ -261,6 +261,38 @@ def test_an_event_that_cannot_be_formatted_shows_its_place_and_nothing_else_and_
     assert [event["event"] for event in events(out)] == ["the next"]
 
 
+class Unsaid:
+    """What has no form as a text."""
+
+    def __str__(self):
+        raise TypeError
+
+
+@pytest.mark.parametrize(
+    "warn",
+    [
+        pytest.param(lambda name: structlog.get_logger(name).warning("event", thing=Unsaid()), id="ours"),
+        pytest.param(lambda name: logging.getLogger(name).warning("event %s", Unsaid()), id="a library's"),
+    ],
+)
+def test_the_name_of_a_logger_shows_no_key_even_where_its_event_cannot_be_formatted(capsys, warn):
+    make_log()
+    warn(f"a.{CANARY}\n")
+    err = capsys.readouterr().err
+    assert err.startswith("a log record of a.[key]\\n (test_log.py:")
+    assert err.endswith(") cannot be written: TypeError\n")
+
+
+@pytest.mark.parametrize("log", [structlog.get_logger("a"), logging.getLogger("a")], ids=["ours", "a library's"])
+def test_a_log_on_a_full_disk_stops_nobody(monkeypatch, log):
+    with open("/dev/full", "wb", buffering=0) as disk:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(disk, write_through=True))
+        configure_logging("json", "debug")
+        log.warning("event")
+        with pytest.raises(OSError, match="No space left"):
+            sys.stderr.write("event\n")
+
+
 @pytest.mark.parametrize("log", [structlog.get_logger("a"), logging.getLogger("a")], ids=["ours", "a library's"])
 def test_what_is_logged_after_its_stream_was_closed_is_dropped(capsys, log):
     make_log().close()
