@@ -97,7 +97,7 @@ def site(tmp_path, sandbox):
 
 
 def test_the_daemon_tells_of_many_blocked_files_in_one_message_and_waits_for_no_receiver(site, sink, program):
-    hanging = program("time.sleep(600)")
+    hanging = program("time.sleep(100)")
     site.configure({"webhook": sink.url, "command": hanging})
     for number in range(40):
         (site.photos / f"empty-{number:02}.jpg").touch()
