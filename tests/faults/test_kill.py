@@ -30,7 +30,7 @@ ledger: {folder}/kill.db
 service: {{base_url: "{sandbox.base_url}", upload_url: "{sandbox.upload_url}", api_key_file: {key}}}
 folders: [{{path: ., destfolderid: "{FOLDER}"}}]
 watch: {{settle: 0s}}
-upload: {{doubt_grace: 2s}}
+upload: {{doubt_grace: 4s}}
 schedule: {{index: off}}
 """
     )
@@ -67,14 +67,16 @@ def test_a_killed_reconcile_loses_no_file_and_sends_none_twice(tmp_path, seeds):
         folder = tmp_path / str(seed)
         files = make_files(folder / "tree", rng)
         kills = 0
-        with Sandbox(SandboxSettings(api_key=KEY, folders={FOLDER: "kill"}, processing_delay=0.1)) as sandbox:
+        # So slow that no machine sends all of it before the first kill.
+        settings = SandboxSettings(api_key=KEY, folders={FOLDER: "kill"}, processing_delay=0.1, latency=0.05)
+        with Sandbox(settings) as sandbox:
             config = config_for(folder, sandbox)
             for _ in range(6):
                 process = subprocess.Popen(
                     command(config, "reconcile", "--quiet"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
                 )
                 try:
-                    process.wait(0.5 + rng.random() * 1.0)
+                    process.wait(0.4 + rng.random() * 0.6)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
