@@ -25,25 +25,23 @@ class Turn:
         """Whether a thread has it at this moment."""
         return self._lock.locked()
 
-    def taken(self) -> "_Taken":
+    def taken(self) -> "_Block":
         """Have the turn inside the block, or go on without it after a while; who has it keeps it to the outer end."""
-        return _Taken(self)
+        return _Block(self, having=True)
 
-    def left(self) -> "_Left":
+    def left(self) -> "_Block":
         """Hand the turn on for a block that waits, and take it again; where the thread has none, nothing is done."""
-        return _Left(self)
+        return _Block(self, having=False)
 
     def has_it(self) -> bool:
         """Whether the calling thread has it."""
         return self._mine.has_it
 
-    def take(self) -> None:
-        """Wait for it, and go on without it after a while; for a thread that has it not."""
-        self._mine.has_it = self._lock.acquire(timeout=self._patience)
-
-    def leave(self) -> None:
-        """Give it back, if the calling thread has it."""
-        if self._mine.has_it:
+    def change(self, *, having: bool) -> None:
+        """Wait for it, and go on without it after a while; or give it back, if the calling thread has it."""
+        if having:
+            self._mine.has_it = self._lock.acquire(timeout=self._patience)
+        elif self._mine.has_it:
             self._mine.has_it = False
             self._lock.release()
 
@@ -52,42 +50,27 @@ class _Mine(threading.local):
     has_it = False
 
 
-class _Taken:
-    """One block in which a thread has the turn. A class, because the blocks are many and a generator is dearer."""
+class _Block:
+    """A block that a thread goes through with the turn or without it.
 
-    __slots__ = ("_took", "_turn")
+    A class, because there are many, and a generator is dearer.
+    """
 
-    def __init__(self, turn: Turn) -> None:
+    __slots__ = ("_changes", "_having", "_turn")
+
+    def __init__(self, turn: Turn, *, having: bool) -> None:
         self._turn = turn
-        self._took = False
+        self._having = having
+        self._changes = False
 
     def __enter__(self) -> None:
-        self._took = not self._turn.has_it()
-        if self._took:
-            self._turn.take()
+        self._changes = self._turn.has_it() is not self._having
+        if self._changes:
+            self._turn.change(having=self._having)
 
     def __exit__(self, *_raised: object) -> None:
-        if self._took:
-            self._turn.leave()
-
-
-class _Left:
-    """One block for which a thread hands the turn on."""
-
-    __slots__ = ("_left", "_turn")
-
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
-        self._left = False
-
-    def __enter__(self) -> None:
-        self._left = self._turn.has_it()
-        if self._left:
-            self._turn.leave()
-
-    def __exit__(self, *_raised: object) -> None:
-        if self._left:
-            self._turn.take()
+        if self._changes:
+            self._turn.change(having=not self._having)
 
 
 TURN = Turn()

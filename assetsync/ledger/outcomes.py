@@ -4,11 +4,10 @@ import json
 import sqlite3
 
 from assetsync.core.states import Event
-from assetsync.errors import LedgerError
 from assetsync.ledger.commits import Pending
 from assetsync.ledger.holds import release_folder
 from assetsync.ledger.hours import count_upload
-from assetsync.ledger.rows import apply, move, reopen, standing
+from assetsync.ledger.rows import apply, move, reopen, row_missing, standing
 from assetsync.ledger.store import Store
 from assetsync.model import Outcome, Sent, State
 
@@ -58,7 +57,7 @@ class Outcomes:
             # Every upload pays for this one look; what is rare is looked into where it is the case.
             row = standing(conn, file_id, _ACCEPTS, _AROUND, attempt=attempt_id, given=assetid)
             if row is None:
-                raise LedgerError(f"row {file_id} of the ledger is not there any more")
+                raise row_missing(file_id)
             owner = _owner(conn, assetid, file_id) if row["known"] else None
             if owner is not None and not _may_be_given(owner, row, sent.md5):
                 detail = f"the service answered with {assetid}, which is the id of another file"

@@ -110,11 +110,16 @@ def attempt_row(row: sqlite3.Row) -> AttemptRow:
     return AttemptRow._make(row)
 
 
+def row_missing(file_id: int) -> LedgerError:
+    """Say that a row is not there: it was merged into another, or taken away from outside."""
+    return LedgerError(f"row {file_id} of the ledger is not there any more")
+
+
 def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
     """Read one row that must exist."""
     row = conn.execute(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", (file_id,)).fetchone()
     if row is None:
-        raise LedgerError(f"row {file_id} of the ledger is not there any more")
+        raise row_missing(file_id)
     return file_row(row)
 
 
@@ -189,5 +194,5 @@ def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **ch
     """
     row = standing(conn, file_id, changes)
     if row is None:
-        raise LedgerError(f"row {file_id} of the ledger is not there any more")
+        raise row_missing(file_id)
     return move(conn, row, event, now, open_attempt=bool(row["open"]), **changes)
