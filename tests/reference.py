@@ -147,6 +147,7 @@ def tables() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
     for line in Path(schema.__file__).read_text("utf-8").splitlines():
         begun = re.match(r"CREATE TABLE (\w+) \((.*)", line)
         column = re.match(r"    (\w+) ([A-Z]+)[^-]*(?:-- (.*))?$", line)
+        added = re.match(r"ALTER TABLE (\w+) ADD COLUMN (\w+) ([A-Z]+)[^-]*(?:-- (.*))?$", line)
         if line.startswith("-- "):
             above.append(line[3:])
         elif begun:
@@ -155,6 +156,8 @@ def tables() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
             columns += re.findall(r"(\w+) (INTEGER|TEXT|REAL|BLOB)()", begun[2])
         elif column and line.startswith("    "):
             columns.append((column[1], column[2], column[3] or ""))
+        elif added:
+            found[added[1]][1].append((added[2], added[3], added[4] or ""))
         if not line.startswith("-- "):
             above = []
     return found

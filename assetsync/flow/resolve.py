@@ -16,7 +16,7 @@ from assetsync.core.names import printable
 from assetsync.core.naming import is_others, may_be
 from assetsync.errors import BadAnswer, ServiceError, TreeError
 from assetsync.flow.edges import Edges
-from assetsync.ledger.doubts import OpenDoubt, Rival
+from assetsync.ledger.doubts import OpenDoubt, Rival, grace_of
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset, FileStat, SearchRequest
 from assetsync.service.multipart import closing
@@ -55,6 +55,8 @@ class Resolver:
         self._meter = edges.meter
         self._tick = edges.tick
         self._grace = grace
+        self._answered = Grace()
+        self._prefixes: dict[int, dict[int, str]] = {}
 
     def step(self) -> int:
         """Look at every doubt that is due; gives how many were looked at with an answer. Raises ServiceError."""
@@ -86,6 +88,8 @@ class Resolver:
         if elsewhere:
             self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True))
         newest = self._ledger.doubts.newest_attempt()
+        began, ended = min(one.span[0] for one in looking), max(one.span[1] for one in looking)
+        self._answered = self._answered.answered(began, ended, self._clock.boot(), self._grace)
         for one in looking:
             self._judge(one, newest)
         return len(looking)
@@ -174,13 +178,14 @@ class Resolver:
         self._read_prefixes(one)
         sights = self._sights(one, newest)
         ledger.sight([s.asset for s in sights if not s.owned], newest, now)
-        kept = Grace(attempt.grace_boot or "", attempt.grace_first or 0.0, attempt.grace_last or 0.0)
-        grace = kept.answered(*one.span, self._clock.boot(), self._grace)
+        grace = grace_of(attempt).answered(*one.span, self._clock.boot(), self._grace, every=self._answered)
         verdict = judge(one.facts, sights, grace, self._grace, now)
         ledger.decide(one.doubt, verdict, now)
         if verdict.judgement is Judgement.WAIT:
             counted = grace if verdict.counts_for_grace else Grace()
             ledger.looked([(attempt.id, counted, now + self._pause(attempt.looks))])
+        else:
+            self._prefixes.pop(attempt.id, None)
         self._report(one, verdict)
 
     def _pause(self, looks: int) -> float:
@@ -214,20 +219,21 @@ class Resolver:
         """Hash as much of the file as each smaller asset of its name holds: the proof that a cut left it."""
         attempt = one.doubt.attempt
         tail = closing(attempt.boundary)
-        lengths = sorted(
-            {
-                asset.size
-                for asset in one.assets.values()
-                if asset.size and asset.md5 and asset.size != attempt.size and asset.size <= attempt.size + len(tail)
-            }
-        )
+        lengths = {
+            asset.size
+            for asset in one.assets.values()
+            if asset.size and asset.md5 and asset.size != attempt.size and asset.size <= attempt.size + len(tail)
+        }
+        # A large file is not read again for each look-up: that would take longer than the gap between them may be.
+        one.prefixes = self._prefixes.setdefault(attempt.id, {}) if lengths else {}
+        lengths -= one.prefixes.keys()
         if not lengths:
             return
         expected = FileStat(attempt.size, attempt.mtime_ns, 0, attempt.inode)
         try:
             with self._tree.open(one.doubt.file.path) as file:
                 if not difference(expected, file.stat):
-                    one.prefixes = prefix_digests(file, lengths, tail=tail, stop=self._tick)
+                    one.prefixes.update(prefix_digests(file, sorted(lengths), tail=tail, stop=self._tick))
         except TreeError as error:
             log.debug("cannot be read again", path=printable(one.doubt.file.path), why=str(error))
 

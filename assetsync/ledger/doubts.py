@@ -40,6 +40,12 @@ class Rival:
     waived: bool = False
 
 
+def grace_of(attempt: AttemptRow) -> Grace:
+    """Give the span of an attempt's answered look-ups so far."""
+    times = (attempt.grace_first, attempt.grace_last, attempt.grace_took, attempt.grace_slow)
+    return Grace(attempt.grace_boot or "", *(time or 0.0 for time in times))
+
+
 class Doubts:
     """The ledger's side of resolving."""
 
@@ -154,9 +160,9 @@ class Doubts:
 
         def work(conn: sqlite3.Connection) -> None:
             conn.executemany(
-                "UPDATE attempts SET grace_boot = ?, grace_first = ?, grace_last = ?, look_at = ?, looks = looks + 1"
-                " WHERE id = ?",
-                [(g.boot, g.first, g.last, at, attempt) for attempt, g, at in looks],
+                "UPDATE attempts SET grace_boot = ?, grace_first = ?, grace_last = ?, grace_took = ?, grace_slow = ?,"
+                " look_at = ?, looks = looks + 1 WHERE id = ?",
+                [(g.boot, g.first, g.last, g.took, g.slow, at, attempt) for attempt, g, at in looks],
             )
 
         if looks:

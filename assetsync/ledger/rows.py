@@ -87,6 +87,8 @@ class AttemptRow(NamedTuple):
     grace_last: float | None
     look_at: float
     looks: int
+    grace_took: float | None
+    grace_slow: float | None
 
 
 FILE_COLUMNS = ", ".join(FileRow._fields)

@@ -189,6 +189,11 @@ CREATE TABLE quiet (
 ) WITHOUT ROWID;
 """
 
+_SLOW = """
+ALTER TABLE attempts ADD COLUMN grace_took REAL;  -- seconds that the last of these look-ups took
+ALTER TABLE attempts ADD COLUMN grace_slow REAL;  -- the longest that two of them in a row took at least
+"""
+
 
 @migrations()
 def m002_quiet(db: sqlite_utils.Database) -> None:
@@ -201,6 +206,13 @@ def m002_quiet(db: sqlite_utils.Database) -> None:
 def m003_unhashed(db: sqlite_utils.Database) -> None:
     """Find the few versions that have an asset and no digest without a look at each of their size."""
     db.execute("CREATE INDEX files_unhashed ON files (destfolderid, size) WHERE md5 IS NULL AND assetid IS NOT NULL")
+
+
+@migrations()
+def m004_slow(db: sqlite_utils.Database) -> None:
+    """Keep with a doubt how long its look-ups take: its grace is the longer for it."""
+    for statement in statements(_SLOW):
+        db.execute(statement)
 
 
 def statements(script: str) -> list[str]:

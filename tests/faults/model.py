@@ -21,6 +21,7 @@ What happens beyond the last two is kept in sight by `LIMITS` in the test.
 
 from collections.abc import Iterator
 
+from assetsync.core.doubt import SLOW_GAP
 from assetsync.core.states import Event
 from assetsync.model import State
 
@@ -219,7 +220,7 @@ def crash(s: Scenario, w: World) -> Iterator[Step]:
         yield f"assetsync dies{late}", end
         if any(a.grace for a in end.attempts):
             # The new clock may stand anywhere; where the last look-up was is the worst for one that is not told apart.
-            rest = (a._replace(grace=a.grace and ("before", 0, a.grace[2])) for a in end.attempts)
+            rest = (a._replace(grace=a.grace and ("before", 0, *a.grace[2:])) for a in end.attempts)
             yield f"the machine restarts{late}", end._replace(attempts=tuple(rest))
 
 
@@ -231,12 +232,14 @@ def tick(s: Scenario, w: World) -> World:
         hung = min(hung + 1, GAP)
     else:
         pending = tuple(p._replace(left=p.left - 1) for p in pending if p.left > 1)
-    look = w.look and (w.look._replace(age=w.look.age + 1) if s.waits and w.look.age < GAP else None)
-    # An age beyond the shortest gap that must be noticed is as good as that gap.
-    attempts = tuple(
-        a._replace(grace=(a.grace[0], min(a.grace[1] + 1, GAP), a.grace[2])) if a.grace else a for a in w.attempts
-    )
+    look = w.look and (w.look._replace(age=w.look.age + 1) if w.look.age < s.waits else None)
+    attempts = tuple(a._replace(grace=a.grace and older(*a.grace)) for a in w.attempts)
     return w._replace(pending=pending, hung=hung, look=look, attempts=attempts)
+
+
+def older(boot: str, age: int, span: int, took: int, slow: int) -> tuple[str, int, int, int, int]:
+    """Age a grace by a tick; an age beyond the longest gap that it may have is as good as that gap."""
+    return boot, min(age + 1, GAP + SLOW_GAP * took), span, took, slow
 
 
 def broken(s: Scenario, w: World) -> str:

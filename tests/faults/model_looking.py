@@ -1,8 +1,9 @@
 """The model's look-ups: what the resolver shows to the real judgement, and what becomes of the verdict."""
 
+from dataclasses import replace
 from functools import lru_cache
 
-from assetsync.core.doubt import Doubt, Grace, Judgement, Sight, Verdict, judge
+from assetsync.core.doubt import SLOW_GRACE, Doubt, Grace, Judgement, Sight, Verdict, judge
 from assetsync.core.naming import is_others, may_be
 from assetsync.core.states import Event
 from assetsync.model import Asset, State
@@ -67,6 +68,8 @@ def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...
     doubt = Doubt(len(content), content, handed=handed and len(handed), handed_md5=handed, absences=absences)
     if "what is not processed may be ours" in s.without:
         sights = tuple(each for each in sights if each.asset.processed)
+    if "slow look-ups make the grace longer" in s.without:
+        grace = replace(grace, slow=0)
     verdict = decide(doubt, sights, grace)
     if verdict.judgement is Judgement.WAIT:
         after = kept(grace) if verdict.counts_for_grace else None
@@ -120,8 +123,8 @@ def show(i: int, name: str, content: str, processed: bool, gives_md5: bool) -> A
 
 def counted(s: Scenario, a: Attempt, look: Look) -> Grace:
     """The grace after this look-up, by the real rule or by that rule with a part of it taken away."""
-    boot, age, span = a.grace or ("", 0, 0)
-    before = Grace(boot, _NOW - age - span, _NOW - age) if a.grace else Grace()
+    boot, age, span, took, slow = a.grace or ("", 0, 0, 0, 0)
+    before = Grace(boot, _NOW - age - span, _NOW - age, took, slow) if a.grace else Grace()
     started, ended, now = _NOW - look.age, _NOW, "now"
     match s.without:
         case "an absence needs a grace":
@@ -139,9 +142,10 @@ def counted(s: Scenario, a: Attempt, look: Look) -> Grace:
     return before.answered(started, ended, now, float(GRACE))
 
 
-def kept(grace: Grace) -> tuple[str, int, int]:
+def kept(grace: Grace) -> tuple[str, int, int, int, int]:
     """A grace as ages; a span beyond the grace is as good as the grace."""
-    return grace.boot, int(_NOW - grace.last), min(int(grace.last - grace.first), GRACE)
+    span = min(int(grace.last - grace.first), GRACE + SLOW_GRACE * int(grace.slow))
+    return grace.boot, int(_NOW - grace.last), span, int(grace.took), int(grace.slow)
 
 
 def ended(s: Scenario, w: World, a: Attempt, verdict: Verdict) -> World:

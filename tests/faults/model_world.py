@@ -18,8 +18,8 @@ TAIL = "~"
 class Scenario:
     """The files (content and name), what a person may do, how far to go, and the rule that is taken away.
 
-    `shows`: the one name under which the service shows all of them, where it is not the name sent · `waits`: look-ups
-    may take time · `processes`: assets may show before they are processed.
+    `shows`: the one name under which the service shows all of them, where it is not the name sent · `waits`: ticks
+    after which a look-up is given up · `processes`: assets may show before they are processed.
     """
 
     contents: tuple[str, ...]
@@ -34,7 +34,7 @@ class Scenario:
     crashes: bool = True
     hangs: bool = True
     cuts: bool = True
-    waits: bool = False
+    waits: int = 0
     processes: bool = True
     without: str = ""
 
@@ -52,7 +52,8 @@ class Row(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """An open attempt; `stored` is its asset while it flies, the grace is (boot, age of its last look-up, span)."""
+    """An open attempt; `stored` is its asset while it flies, the grace is (boot, age of its last look-up, span,
+    what the last look-up took, what two in a row took at least)."""
 
     no: int
     file: int
@@ -60,7 +61,7 @@ class Attempt(NamedTuple):
     stored: int = -1
     handed: int = -1
     parked: bool = False
-    grace: tuple[str, int, int] | None = None
+    grace: tuple[str, int, int, int, int] | None = None
 
 
 class Pending(NamedTuple):

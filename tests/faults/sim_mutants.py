@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
 from assetsync.flow.feed import Feed
@@ -47,23 +48,28 @@ def a_gap_is_bridged(patch: Patch) -> None:
     """Let a grace run on through a time in which nothing was answered."""
     answered = Grace.answered
 
-    def bridging(self, started, ended, boot, grace, *, gap=None):
-        return answered(self, started, ended, boot, grace, gap=1e9 if gap is None else gap)
+    def bridging(self, started, ended, boot, grace, *, gap=None, **said):
+        return answered(self, started, ended, boot, grace, gap=1e9 if gap is None else gap, **said)
 
     patch.setattr(Grace, "answered", bridging)
+
+
+def slow_look_ups_are_gaps(patch: Patch) -> None:
+    """Take look-ups that take long for a service that hangs, each of them anew."""
+    patch.setattr(core_doubt, "SLOW_GAP", 0)
 
 
 def a_restart_keeps_the_grace(patch: Patch) -> None:
     """Compare steady times of different boots."""
     answered = Grace.answered
 
-    def across(self, started, ended, boot, grace, *, gap=None):
+    def across(self, started, ended, boot, grace, **said):
         kept = (
             replace(self, boot=boot, first=min(self.first, ended), last=min(self.last, started)) if self.boot else self
         )
         if self.boot and self.boot != boot:
             kept = replace(kept, first=ended - grace, last=started)
-        return answered(kept, started, ended, boot, grace, gap=gap)
+        return answered(kept, started, ended, boot, grace, **said)
 
     patch.setattr(Grace, "answered", across)
 
@@ -162,6 +168,7 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
     no_grace,
     grace_from_the_attempt,
     a_gap_is_bridged,
+    slow_look_ups_are_gaps,
     a_restart_keeps_the_grace,
     a_cut_is_unsent,
     a_cut_is_accepted,

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from .sim_tree import PATHS, PLAIN
@@ -34,6 +34,7 @@ class Variant:
     index_lag: float = 0.0
     index_call: str = "adds"
     pages: bool = False
+    look_takes: float = 0.0
 
     def habits(self) -> Habits:
         return Habits(
@@ -44,6 +45,7 @@ class Variant:
             index_lag=self.index_lag,
             index_call=self.index_call,
             pages=self.pages,
+            look_takes=self.look_takes,
         )
 
 
@@ -83,7 +85,9 @@ def variant_of(rng: random.Random) -> Variant:
 def schedule_of(seed: int, *, length: int = 70, twins: bool = False) -> Schedule:
     """Give what a seed stands for; with `twins` two files of one name that go into one folder, and little else."""
     rng = random.Random(seed)
-    variant = variant_of(rng)
+    # Drawn by itself: all else stays as it was for the seed.
+    takes = random.Random(f"look-ups of {seed}").choice((0.0,) * 12 + (0.5, 2.0, 7.0))
+    variant = replace(variant_of(rng), look_takes=takes)
     # Without digests only the names tell assets apart: then each comes back as it was sent.
     paths = rng.sample(PATHS if variant.gives_md5 else PLAIN, rng.choice((2, 3, 5, len(PLAIN))))
     contents: Sequence[int] = range(7)
@@ -112,6 +116,7 @@ _FAULTS = {
     "a service that is down, hangs, refuses the key or answers look-ups with noise": {
         *("unreachable", "silence", "key", "break_searches"),
     },
+    "look-ups that take long": {"slow"},
     "clocks that jump": {"jump"},
     "files renamed, moved, copied, linked, replaced by others of the same size, grown, restored": {
         *("append", "replace", "rename", "link", "copy", "restore"),
@@ -121,7 +126,7 @@ _FAULTS = {
 
 def faults_of(schedule: Schedule) -> set[str]:
     """Name the kinds of faults that a schedule holds, as the README counts them."""
-    found = set()
+    found = {"slow"} if schedule.variant.look_takes else set()
     for action in schedule.actions:
         found.add(action.name)
         if action.name in ("plan", "file"):

@@ -276,6 +276,14 @@ class SimService(httpx.BaseTransport):
         return as_json({"responsecode": 0, "message": "Indexing successfully triggered"})
 
     def _search(self, form: dict[str, str]) -> httpx.Response:
+        # It reads in the middle of the time that it takes.
+        takes = self.habits.look_takes / 2 if form.get("dbdirect") == "true" else 0.0
+        self._clock.advance(takes)
+        answer = self._found(form)
+        self._clock.advance(takes)
+        return answer
+
+    def _found(self, form: dict[str, str]) -> httpx.Response:
         now = self._clock.true
         found = [asset for asset in self.shown() if self._matches(asset, form, now)]
         total = len(found)

@@ -49,7 +49,7 @@ class Post:
 
 @dataclass(slots=True)
 class Habits:
-    """How this installation is, whatever is asked of it."""
+    """How this installation is, whatever is asked of it; a look-up in its database takes `look_takes` seconds."""
 
     gives_md5: bool = True
     refuses_copies: bool = False
@@ -58,3 +58,4 @@ class Habits:
     index_lag: float = 0.0
     index_call: str = "adds"
     pages: bool = False
+    look_takes: float = 0.0

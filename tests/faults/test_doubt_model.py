@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from .model import at_peace, broken, calm, start, steps
-from .model_world import Broken, Scenario, World
+from .model_world import GAP, Broken, Scenario, World
 
 ROUNDS = 80
 """Calm rounds within which every file must be stored or blocked."""
 
-ONE = Scenario(("ab",), ("x",), ("ab", "z"), faults=1, waits=True)
+ONE = Scenario(("ab",), ("x",), ("ab", "z"), faults=1, waits=GAP)
 QUIET = replace(ONE, person=(), processes=False)
 DIFFER = Scenario(("ab", "cd"), ("x", "x"), ("ab", "z"), faults=1, processes=False)
 EQUAL = Scenario(("ab", "ab"), ("x", "x"), ("z",), faults=1)
@@ -26,7 +26,8 @@ UNREADABLE = replace(TWO_NAMES, names=("日", "月"), shows="?")
 RETRIED = replace(BEGINS, person=(), absences=4, retries=True)
 
 SCENARIOS = {
-    "one_file_and_slow_look_ups": ONE,
+    "one_file": replace(ONE, waits=1),
+    "one_file_and_slow_look_ups": replace(QUIET, waits=2),
     "two_files_of_one_name_and_different_content": DIFFER,
     "two_files_of_one_name_and_equal_content": EQUAL,
     "two_files_of_one_name_and_one_begins_the_other": BEGINS,
@@ -37,8 +38,9 @@ SCENARIOS = {
     "doubts_that_a_person_must_decide_and_retries": RETRIED,
 }
 LONG = {
-    "one_file_two_faults": replace(ONE, faults=2),
-    "one_file_three_posts": replace(ONE, posts=3),
+    "one_file_and_very_slow_look_ups": ONE,
+    "one_file_two_faults": replace(ONE, waits=1, faults=2),
+    "one_file_three_posts": replace(ONE, waits=1, posts=3),
     "different_content_and_processing": replace(DIFFER, processes=True, person=("ab", "zz", "z")),
     "equal_content_three_posts": replace(EQUAL, posts=3, processes=False),
     "two_names_and_cuts": replace(TWO_NAMES, cuts=True),
@@ -57,6 +59,7 @@ RULES = (
     ("a gap begins the grace anew", QUIET, SENT_TWICE),
     ("waiting for an answer is a gap", QUIET, SENT_TWICE),
     ("a look-up counts from when it was asked", QUIET, SENT_TWICE),
+    ("slow look-ups make the grace longer", QUIET, SENT_TWICE),
     ("a restart begins the grace anew", replace(QUIET, faults=2), SENT_TWICE),
     ("what is not processed may be ours", ONE, SENT_TWICE),
     ("damage is proven", ONE, NO_CUT),

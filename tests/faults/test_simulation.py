@@ -41,12 +41,13 @@ REACH = 400
 KNOWN = {
     "no_grace": 20261121,
     "grace_from_the_attempt": 20261180,
-    "a_gap_is_bridged": 20261256,
-    "a_restart_keeps_the_grace": 20261138,
-    "a_cut_is_unsent": 20261148,
+    "a_gap_is_bridged": 20261411,
+    "slow_look_ups_are_gaps": 20261125,
+    "a_restart_keeps_the_grace": 20261203,
+    "a_cut_is_unsent": 20261168,
     "a_cut_is_accepted": 20261166,
     "sent_again_after_5xx": 20261172,
-    "no_ownership": 20261127,
+    "no_ownership": 20261141,
     "no_exclusive_names": 30000540,
     "no_look_at_the_old_path": 20261127,
     "the_intent_comes_late": 20261133,
@@ -118,6 +119,6 @@ def test_a_failing_seed_is_explained_by_its_smallest_schedule_and_its_trace(monk
     a_restart_keeps_the_grace(monkeypatch)
     said = explain(KNOWN["a_restart_keeps_the_grace"])
     schedule, trace = said.split("trace:")
-    assert re.match(r"seed 20261138: I2: .* is stored 2 times", schedule)
+    assert re.match(r"seed 20261203: I2: .* is stored 2 times", schedule)
     assert len(schedule.splitlines()) < 15
     assert "CRASH between two steps, the machine restarts" in trace

@@ -2,6 +2,8 @@
 
 import pytest
 
+from assetsync.core.doubt import SLOW_GRACE
+from assetsync.flow import resolve
 from assetsync.model import State
 from assetsync.service.multipart import closing
 
@@ -64,6 +66,71 @@ def test_an_upload_that_hangs_beyond_look_ups_without_an_answer_is_not_sent_agai
     world.service.put(b"some content", "a.jpg")
     world.live(60)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+@pytest.mark.parametrize("seconds", [1, 4, 15, 100])
+def test_where_each_look_up_takes_long_what_is_absent_is_decided_later_and_decided(world, clock, seconds):
+    lose(world, "lost_before")
+    world.service.during_search = lambda _request: clock.advance(seconds)
+    began = clock.steady()
+    while len(world.service.posts) == 1:
+        assert clock.steady() - began < 2 * GRACE + 3 * seconds * (SLOW_GRACE + 4)
+        world.live(1)
+    assert clock.steady() - began >= GRACE + 2 * seconds * SLOW_GRACE
+    world.service.during_search = lambda _request: None
+    world.live(60)
+    assert (world.row("a.jpg").state, len(world.service.posts), len(world.service.assets)) == (VERIFIED, 2, 1)
+
+
+def test_one_look_up_that_hangs_before_it_is_answered_begins_the_grace_anew_and_makes_it_no_longer(world, clock):
+    lose(world, "lost_before")
+    world.live(GRACE * 0.8)
+    world.service.during_search = _once(world, lambda _request: clock.advance(10 * GRACE))
+    hung = clock.steady() + 10 * GRACE
+    while clock.steady() < hung:
+        world.live(1)
+    world.live(GRACE * 0.8)
+    assert len(world.service.posts) == 1
+    world.live(GRACE * 1.5)
+    assert len(world.service.posts) == 2
+
+
+def test_look_ups_of_many_folders_between_two_of_one_are_no_gap(make_world, clock):
+    folders = [f"F{number}" for number in range(8)]
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in folders])
+    for folder in folders:
+        world.write(f"{folder}/a.jpg", folder.encode())
+        world.service.script.append("lost_before")
+    world.scan()
+    # One after the other fails, and sending pauses in between.
+    while len(world.service.posts) < len(folders):
+        world.site.gate.answered()
+        world.send()
+    world.site.gate.answered()
+    # A round takes longer than the gap that there may be, each of its look-ups a tenth of that.
+    world.service.during_search = lambda _request: clock.advance(GRACE / 2 / 10)
+    began = clock.steady()
+    while len(world.service.posts) < 2 * len(folders):
+        assert clock.steady() - began < 10 * GRACE
+        world.live(1)
+    world.service.during_search = lambda _request: None
+    world.live(120)
+    assert set(world.states().values()) == {VERIFIED}
+    assert (len(world.service.posts), len(world.service.assets)) == (2 * len(folders), len(folders))
+
+
+def test_a_file_of_which_a_cut_may_lie_there_is_read_once_and_not_for_each_look_up(world, monkeypatch):
+    lose(world, "lost_before", content=b"some content")
+    world.service.put(b"other", "a.jpg")
+    read = []
+    digests = resolve.prefix_digests
+    monkeypatch.setattr(resolve, "prefix_digests", lambda *args, **said: read.append(args[1]) or digests(*args, **said))
+    world.live(GRACE * 0.8)
+    assert (len(world.service.searches) > 6, read) == (True, [[5]])
+    world.service.put(b"some con", "a.jpg")
+    world.live(GRACE)
+    assert read == [[5], [8]]
+    assert ("some con", "damaged") in whys(world)
 
 
 def test_a_reboot_and_a_wall_clock_that_jumps_do_not_shorten_the_grace(world, clock):
