@@ -168,10 +168,10 @@ class Sender:
                 attempt = self._begin(ready, told)
             except (NameBusy, Outdated):
                 return told
+            self._settle(told)
             if self._preparer.is_told_anew(ready):
                 # The change may have been recorded before there was an upload to tell of it.
-                self._ledger.intake.submit_unread(row.id)
-            self._settle(told)
+                self._insist(row, lambda: self._ledger.intake.mark_unread(row.id))
             body = ready.body if self._throttle is None else TappedBody(ready.body, self._throttle.pace)
             with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
                 sent = self._service.upload(ready.request, body)
@@ -213,22 +213,25 @@ class Sender:
             self._feed.release(told.ready.row)
 
     def _keep(self, attempt: int, ready: Ready, sent: Sent) -> None:
-        """Write the outcome down, and try again for `patience` seconds while the ledger cannot be written.
+        self._insist(ready.row, lambda: self._record(attempt, ready, sent))
+        self._meter.attempted(sent, again=ready.row.attempts > 0)
+
+    def _insist(self, row: FileRow, write: Callable[[], None]) -> None:
+        """Write something down of an upload, and try again for `patience` seconds while the ledger cannot be written.
 
         What is given up is found as an attempt without an end by the next start, and looked up.
         """
         since = self._clock.steady()
         while True:
             try:
-                self._record(attempt, ready, sent)
+                write()
             except LedgerDamaged:
                 raise
             except LedgerError as error:
-                log.warning("the result waits for the ledger", path=printable(ready.row.path), detail=str(error))
+                log.warning("the result waits for the ledger", path=printable(row.path), detail=str(error))
                 if self._clock.steady() - since >= self.patience or self._clock.wait(_LEDGER_PAUSE):
                     raise
             else:
-                self._meter.attempted(sent, again=ready.row.attempts > 0)
                 return
 
     def _record(self, attempt: int, ready: Ready, sent: Sent) -> None:

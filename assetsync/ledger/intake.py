@@ -130,9 +130,9 @@ class Intake:
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE drift = 'unread' AND {settled} ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
 
-    def submit_unread(self, file_id: int) -> None:
-        """Let it go along with the next commit that something may have been said of a file since it was told."""
-        self._store.submit(lambda conn: conn.execute("UPDATE files SET drift = 'unread' WHERE id = ?", (file_id,)))
+    def mark_unread(self, file_id: int) -> None:
+        """Note that something may have been said of a file since it was told."""
+        self._store.write(lambda conn: conn.execute("UPDATE files SET drift = 'unread' WHERE id = ?", (file_id,)))
 
     def drifted(self, file_id: int, what: str | None, *, unread: bool = False) -> None:
         """Note what the tree or the configuration says of a file and the service does not; None for nothing.

@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -309,18 +310,27 @@ def test_a_sidecar_that_changes_while_its_file_is_sent_or_in_doubt_is_told_of(wo
     assert world.row("a").drift == "its metadata changed after the upload: set it in the service by hand"
 
 
-def test_a_sidecar_that_changes_after_it_was_read_and_before_the_upload_begins_is_told_of(world):
+@pytest.mark.parametrize("full", [False, True], ids=["as_it_is", "a_full_disk_meanwhile"])
+def test_a_sidecar_that_changes_after_it_was_read_and_before_the_upload_begins_is_told_of(world, monkeypatch, full):
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan()
-    queue = world.ledger.queue
+    queue, commits = world.ledger.queue, world.ledger.store._commits
     begin = queue.begin
+
+    def fail(_conn):
+        monkeypatch.undo()
+        raise sqlite3.OperationalError("database or disk is full")
 
     def change_first(intent, now):
         queue.begin = begin
         sidecar.write_bytes(b"description: something else\n")
         world.hint("a.yaml")
-        return begin(intent, now)
+        attempt = begin(intent, now)
+        if full:
+            # The next commit, and it alone.
+            monkeypatch.setattr(commits, "_commit", fail)
+        return attempt
 
     queue.begin = change_first
     world.send()
