@@ -51,7 +51,9 @@ class Looks:
         self._columns = [(view, at // view.itemsize, _RECORD // view.itemsize) for view, at in views]
 
     def at(self, fd: int, names: Sequence[bytes]) -> bytes:
-        """Look at up to PIECE names in the folder open at `fd`, following no link; raises OSError."""
+        """Look at up to PIECE names in the folder open at `fd`, following no link; raises OSError and ValueError."""
+        if len(names) > PIECE:
+            raise ValueError(f"there is room for {PIECE} names, not for {len(names)}")
         asked = self._statx
         if asked is None or any(map(asked, repeat(fd), names, repeat(_FLAGS), repeat(_MASK), self._places)):
             # Also for a kernel or a filter that knows no statx; of a name that is gone, this tells it.

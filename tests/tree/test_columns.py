@@ -60,6 +60,11 @@ def test_a_whole_piece_has_room(make_tree):
     os.close(fd)
 
 
+def test_more_names_than_there_is_room_for_are_refused_and_none_left_out(folder):
+    with pytest.raises(ValueError, match="room for 500 names, not for 501"):
+        Looks().at(folder[0], [b"plain"] * (PIECE + 1))
+
+
 @pytest.mark.parametrize(
     "library",
     [
