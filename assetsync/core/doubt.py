@@ -18,10 +18,10 @@ MAX_ABSENCES = 5
 """How often one file version may be proven absent before sending it again is a person's decision."""
 
 SLOW_GAP = 3
-"""By how many times what look-ups take they may be further apart: a gap holds two of them, and one for good measure."""
+"""By how many times what look-ups take a gap may be longer: it holds two of them, and one for good measure."""
 
 SLOW_GRACE = 4 * SLOW_GAP
-"""By how many times what look-ups take the grace is longer, so that a few hangs of the longest gap do not fill it."""
+"""By how many times what look-ups take the grace is longer then: a few hangs of the longest gap do not fill it."""
 
 
 class Judgement(StrEnum):
@@ -67,49 +67,48 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How long the look-ups of one folder take, in seconds: the last one, and the quicker of the last two."""
+
+    last: float = 0.0
+    least: float = 0.0
+
+    def after(self, took: float) -> "Pace":
+        """Count one more. A single one that takes long may have met a service that hangs; two in a row are its way."""
+        return Pace(took, min(self.last, took))
+
+
+@dataclass(frozen=True, slots=True)
 class Grace:
     """The span over which look-ups were answered without showing the asset, on the steady clock of one boot.
 
-    `took`: seconds of the last look-up · `slow`: what two look-ups in a row took at least, at its longest in the span.
+    `slow`: seconds of the slowest look-ups for whose sake a longer gap was let pass.
     """
 
     boot: str = ""
     first: float = 0.0
     last: float = 0.0
-    took: float = 0.0
     slow: float = 0.0
 
     def answered(
-        self,
-        started: float,
-        ended: float,
-        boot: str,
-        grace: float,
-        *,
-        gap: float | None = None,
-        every: "Grace | None" = None,
+        self, started: float, ended: float, boot: str, grace: float, *, gap: float | None = None, slow: float = 0.0
     ) -> "Grace":
         """Count one answered look-up; a gap (half the grace unless told), or another boot, begins the span anew.
 
         The span opens at the end of its first look-up and reaches to the start of its last: what the service did while
         an answer was on its way is not counted as seen. The gap reaches to the end of the new one: a look-up that waits
-        while the service hangs must not bridge the hang. Look-ups that take long one after the other are no hang, and
-        would leave nothing but gaps: they may be further apart, and are waited for all the longer. Nor is it a gap
-        where other look-ups were answered meanwhile: `every` is the span of all of them, this one included.
+        while the service hangs must not bridge the hang. Where a round of look-ups, of all folders in question, takes
+        `slow` seconds as a matter of course, it would leave nothing but gaps: then they may be longer, and so is the
+        grace.
         """
-        took = ended - started
-        slow = min(took, self.took)
-        most = (grace / 2 if gap is None else gap) + SLOW_GAP * slow
-        if self.boot != boot or started < self.last:
-            return Grace(boot, ended, ended, took)
-        if ended - self.last > most:
-            if every is None or every.boot != boot or every.first > self.last:
-                return Grace(boot, ended, ended, took)
-            slow = max(slow, every.slow)
-        return replace(self, last=max(self.last, started), took=took, slow=max(self.slow, slow))
+        length = ended - self.last
+        most = grace / 2 if gap is None else gap
+        if self.boot != boot or started < self.last or length > most + SLOW_GAP * slow:
+            return Grace(boot, ended, ended)
+        return replace(self, last=max(self.last, started), slow=max(self.slow, slow) if length > most else self.slow)
 
     def over(self, grace: float) -> bool:
-        """Whether look-ups have been answered over the whole grace, and the longer the slower they were."""
+        """Whether look-ups have been answered over the whole grace, a longer one where longer gaps were let pass."""
         return bool(self.boot) and self.last - self.first >= grace + SLOW_GRACE * self.slow
 
 

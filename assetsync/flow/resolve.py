@@ -11,7 +11,7 @@ from itertools import groupby
 
 import structlog
 
-from assetsync.core.doubt import Doubt, Grace, Judgement, Sight, Verdict, is_equal, judge
+from assetsync.core.doubt import Doubt, Grace, Judgement, Pace, Sight, Verdict, is_equal, judge
 from assetsync.core.names import printable
 from assetsync.core.naming import is_others, may_be
 from assetsync.errors import BadAnswer, ServiceError, TreeError
@@ -55,12 +55,14 @@ class Resolver:
         self._meter = edges.meter
         self._tick = edges.tick
         self._grace = grace
-        self._answered = Grace()
+        self._paces: dict[str, Pace] = {}
         self._prefixes: dict[int, dict[int, str]] = {}
 
     def step(self) -> int:
         """Look at every doubt that is due; gives how many were looked at with an answer. Raises ServiceError."""
         due = self._ledger.doubts.due(self._clock.now())
+        if due:
+            self._forget_decided()
         done = 0
         for destfolderid, group in groupby(due, key=lambda d: d.attempt.destfolderid):
             doubts = list(group)
@@ -70,6 +72,12 @@ class Resolver:
                 self._ledger.doubts.unanswered([d.attempt.id for d in doubts], self._clock.now() + _RETRY_SECONDS)
                 raise
         return done
+
+    def _forget_decided(self) -> None:
+        undecided = self._ledger.doubts.open_ones()
+        attempts, folders = {attempt for attempt, _ in undecided}, {folder for _, folder in undecided}
+        self._prefixes = {attempt: kept for attempt, kept in self._prefixes.items() if attempt in attempts}
+        self._paces = {folder: pace for folder, pace in self._paces.items() if folder in folders}
 
     def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> int:
         looking = [_Looking(doubt, self._facts(doubt)) for doubt in doubts]
@@ -88,8 +96,8 @@ class Resolver:
         if elsewhere:
             self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True))
         newest = self._ledger.doubts.newest_attempt()
-        began, ended = min(one.span[0] for one in looking), max(one.span[1] for one in looking)
-        self._answered = self._answered.answered(began, ended, self._clock.boot(), self._grace)
+        took = max(one.span[1] for one in looking) - min(one.span[0] for one in looking)
+        self._paces[destfolderid] = self._paces.get(destfolderid, Pace()).after(took)
         for one in looking:
             self._judge(one, newest)
         return len(looking)
@@ -178,14 +186,17 @@ class Resolver:
         self._read_prefixes(one)
         sights = self._sights(one, newest)
         ledger.sight([s.asset for s in sights if not s.owned], newest, now)
-        grace = grace_of(attempt).answered(*one.span, self._clock.boot(), self._grace, every=self._answered)
+        # Another verdict of this round may have begun it anew.
+        fresh = ledger.of(one.doubt.file.id)
+        before = grace_of(fresh) if fresh is not None and fresh.id == attempt.id else Grace()
+        # Between two look-ups of one folder lie those of all others.
+        slow = sum(pace.least for pace in self._paces.values())
+        grace = before.answered(*one.span, self._clock.boot(), self._grace, slow=slow)
         verdict = judge(one.facts, sights, grace, self._grace, now)
         ledger.decide(one.doubt, verdict, now)
         if verdict.judgement is Judgement.WAIT:
             counted = grace if verdict.counts_for_grace else Grace()
             ledger.looked([(attempt.id, counted, now + self._pause(attempt.looks))])
-        else:
-            self._prefixes.pop(attempt.id, None)
         self._report(one, verdict)
 
     def _pause(self, looks: int) -> float:

@@ -42,7 +42,7 @@ class Rival:
 
 def grace_of(attempt: AttemptRow) -> Grace:
     """Give the span of an attempt's answered look-ups so far."""
-    times = (attempt.grace_first, attempt.grace_last, attempt.grace_took, attempt.grace_slow)
+    times = (attempt.grace_first, attempt.grace_last, attempt.grace_slow)
     return Grace(attempt.grace_boot or "", *(time or 0.0 for time in times))
 
 
@@ -67,6 +67,16 @@ class Doubts:
             limit,
         )
         return [OpenDoubt(self._file(row["file_id"]), attempt_row(row)) for row in rows]
+
+    def open_ones(self) -> list[tuple[int, str]]:
+        """Give the attempt and the folder of each doubt that is not decided."""
+        return [
+            (row[0], row[1])
+            for row in self._store.rows(
+                "SELECT id, destfolderid FROM attempts a WHERE closed_at IS NULL"
+                " AND (SELECT state FROM files WHERE id = a.file_id) = 'in_doubt'"
+            )
+        ]
 
     def of(self, file_id: int) -> AttemptRow | None:
         """Give the open attempt of a version."""
@@ -160,9 +170,9 @@ class Doubts:
 
         def work(conn: sqlite3.Connection) -> None:
             conn.executemany(
-                "UPDATE attempts SET grace_boot = ?, grace_first = ?, grace_last = ?, grace_took = ?, grace_slow = ?,"
-                " look_at = ?, looks = looks + 1 WHERE id = ?",
-                [(g.boot, g.first, g.last, g.took, g.slow, at, attempt) for attempt, g, at in looks],
+                "UPDATE attempts SET grace_boot = ?, grace_first = ?, grace_last = ?, grace_slow = ?, look_at = ?,"
+                " looks = looks + 1 WHERE id = ?",
+                [(g.boot, g.first, g.last, g.slow, at, attempt) for attempt, g, at in looks],
             )
 
         if looks:

@@ -87,7 +87,6 @@ class AttemptRow(NamedTuple):
     grace_last: float | None
     look_at: float
     looks: int
-    grace_took: float | None
     grace_slow: float | None
 
 

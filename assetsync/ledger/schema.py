@@ -190,8 +190,7 @@ CREATE TABLE quiet (
 """
 
 _SLOW = """
-ALTER TABLE attempts ADD COLUMN grace_took REAL;  -- seconds that the last of these look-ups took
-ALTER TABLE attempts ADD COLUMN grace_slow REAL;  -- the longest that two of them in a row took at least
+ALTER TABLE attempts ADD COLUMN grace_slow REAL;  -- seconds of the slow look-ups for which the grace is longer
 """
 
 
@@ -210,7 +209,7 @@ def m003_unhashed(db: sqlite_utils.Database) -> None:
 
 @migrations()
 def m004_slow(db: sqlite_utils.Database) -> None:
-    """Keep with a doubt how long its look-ups take: its grace is the longer for it."""
+    """Keep with the grace of a doubt for how slow look-ups it let a longer gap pass."""
     for statement in statements(_SLOW):
         db.execute(statement)
 

@@ -10,6 +10,7 @@ from assetsync.core.doubt import (
     Doubt,
     Grace,
     Judgement,
+    Pace,
     Sight,
     Verdict,
     is_damaged,
@@ -212,23 +213,14 @@ Looks = list[tuple[float, float, str]]
 @pytest.mark.parametrize(
     ("rule", "looks", "expected"),
     [
-        ("the span opens at the end of the first look-up", [(10, 12, "a")], Grace("a", 12, 12, 2)),
-        ("the span reaches to the start of the last", [(10, 10, "a"), (40, 45, "a")], Grace("a", 10, 40, 5)),
+        ("the span opens at the end of the first look-up", [(10, 12, "a")], Grace("a", 12, 12)),
+        ("the span reaches to the start of the last", [(10, 12, "a"), (40, 45, "a")], Grace("a", 12, 40)),
         ("half the grace is no gap", [(0, 0, "a"), (60, 60, "a")], Grace("a", 0, 60)),
         ("more than half the grace is a gap and begins anew", [(0, 0, "a"), (61, 61, "a")], Grace("a", 61, 61)),
-        ("waiting for the answer counts to the gap", [(0, 0, "a"), (30, 61, "a")], Grace("a", 61, 61, 31)),
-        ("another boot begins anew", [(0, 0, "a"), (30, 30, "a"), (40, 40, "b")], Grace("b", 40, 40)),
-        ("a clock that stands behind begins anew", [(50, 50, "a"), (40, 40, "a")], Grace("a", 40, 40)),
+        ("waiting for the answer counts to the gap", [(0, 0, "a"), (30, 61, "a")], Grace("a", 61, 61)),
+        ("another boot begins anew", [(0, 0, "a"), (30, 30, "a"), (40, 41, "b")], Grace("b", 41, 41)),
+        ("a clock that stands behind begins anew", [(50, 50, "a"), (40, 41, "a")], Grace("a", 41, 41)),
         ("a look-up answered at once after another adds nothing", [(10, 12, "a"), (12, 12, "a")], Grace("a", 12, 12)),
-        ("slow look-ups may be further apart", [(0, 40, "a"), (70, 110, "a")], Grace("a", 40, 70, 40, 40)),
-        ("by three times what they take", [(0, 40, "a"), (181, 221, "a")], Grace("a", 221, 221, 40)),
-        ("the quicker of two counts", [(0, 10, "a"), (30, 100, "a")], Grace("a", 10, 30, 70, 10)),
-        ("one that takes long by itself is a gap", [(0, 0, "a"), (30, 100, "a")], Grace("a", 100, 100, 70)),
-        (
-            "the slowest two of the span are kept",
-            [(0, 40, "a"), (70, 110, "a"), (120, 121, "a"), (130, 131, "a")],
-            Grace("a", 40, 130, 1, 40),
-        ),
     ],
 )
 def test_grace_counts(rule: str, looks: Looks, expected: Grace):
@@ -239,17 +231,31 @@ def test_grace_counts(rule: str, looks: Looks, expected: Grace):
 
 
 @pytest.mark.parametrize(
-    ("rule", "every", "expected"),
+    ("rule", "before", "look", "slow", "expected"),
     [
-        ("what was answered all the while is no gap", Grace("a", 10, 90), Grace("a", 10, 100)),
-        ("what was answered later than the last leaves a gap", Grace("a", 20, 90), Grace("a", 100, 100)),
-        ("another boot leaves a gap", Grace("b", 10, 90), Grace("a", 100, 100)),
-        ("no other look-ups leave a gap", Grace(), Grace("a", 100, 100)),
-        ("where they were slow, the grace is longer", Grace("a", 0, 90, 20, 15), Grace("a", 10, 100, 0, 15)),
+        ("a gap may be longer", Grace("a", 10, 10), (80, 100, "a"), 20, Grace("a", 10, 80, 20)),
+        ("by three times what they take", Grace("a", 10, 10), (120, 130, "a"), 20, Grace("a", 10, 120, 20)),
+        ("and no more", Grace("a", 10, 10), (120, 131, "a"), 20, Grace("a", 131, 131)),
+        ("the grace is longer for no gap that is none", Grace("a", 10, 10), (50, 70, "a"), 20, Grace("a", 10, 50)),
+        ("what it was made longer for is kept", Grace("a", 10, 90, 30), (95, 100, "a"), 20, Grace("a", 10, 95, 30)),
+        ("the slowest counts", Grace("a", 10, 90, 15), (160, 180, "a"), 20, Grace("a", 10, 160, 20)),
+        ("what begins anew is not longer", Grace("a", 10, 90, 30), (500, 510, "a"), 20, Grace("a", 510, 510)),
+        ("another boot begins anew all the same", Grace("a", 10, 10), (30, 40, "b"), 20, Grace("b", 40, 40)),
     ],
 )
-def test_other_look_ups_that_were_answered_bridge_a_gap(rule: str, every: Grace, expected: Grace):
-    assert Grace("a", 10, 10).answered(100, 100, "a", SECONDS, every=every) == expected, rule
+def test_where_look_ups_are_slow(
+    rule: str, before: Grace, look: tuple[float, float, str], slow: float, expected: Grace
+):
+    started, ended, boot = look
+    assert before.answered(started, ended, boot, SECONDS, slow=slow) == expected, rule
+
+
+def test_the_pace_is_that_of_the_quicker_of_two_look_ups():
+    pace = Pace().after(40)
+    assert pace.least == 0
+    assert pace.after(30).least == 30
+    assert pace.after(30).after(200).least == 30
+    assert pace.after(200).after(0.5).least == 0.5
 
 
 @pytest.mark.parametrize(
@@ -260,8 +266,8 @@ def test_other_look_ups_that_were_answered_bridge_a_gap(rule: str, every: Grace,
         ("a span shorter than the grace is not over", Grace("a", 0, 119.9), False),
         ("a span as long as the grace is over", Grace("a", 0, 120), True),
         ("a span that was never answered is not over", Grace("", 0, 500), False),
-        ("slow look-ups are waited for longer", Grace("a", 0, 239.9, 1, 10), False),
-        ("twelve times as long as they take", Grace("a", 0, 240, 1, 10), True),
+        ("slow look-ups are waited for longer", Grace("a", 0, 239.9, 10), False),
+        ("twelve times as long as they take", Grace("a", 0, 240, 10), True),
     ],
 )
 def test_grace_is_over(rule: str, grace: Grace, expected: bool):

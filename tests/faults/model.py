@@ -203,7 +203,7 @@ def retried(s: Scenario, w: World, f: int) -> Iterator[Step]:
 
 def crash(s: Scenario, w: World) -> Iterator[Step]:
     """Die: what was in flight is in doubt, how much of it left is unknown; the machine may have gone down too."""
-    ends = [fault(w)._replace(look=None)]
+    ends = [fault(w)._replace(look=None, pace=(0, 0))]
     for a in (a for a in w.attempts if a.flies):
         now: list[World] = []
         for end in ends:
@@ -233,13 +233,12 @@ def tick(s: Scenario, w: World) -> World:
     else:
         pending = tuple(p._replace(left=p.left - 1) for p in pending if p.left > 1)
     look = w.look and (w.look._replace(age=w.look.age + 1) if w.look.age < s.waits else None)
-    attempts = tuple(a._replace(grace=a.grace and older(*a.grace)) for a in w.attempts)
+    # An age beyond the longest gap that there may be is as good as that gap.
+    most = GAP + SLOW_GAP * w.pace[0]
+    attempts = tuple(
+        a._replace(grace=(a.grace[0], min(a.grace[1] + 1, most), *a.grace[2:])) if a.grace else a for a in w.attempts
+    )
     return w._replace(pending=pending, hung=hung, look=look, attempts=attempts)
-
-
-def older(boot: str, age: int, span: int, took: int, slow: int) -> tuple[str, int, int, int, int]:
-    """Age a grace by a tick; an age beyond the longest gap that it may have is as good as that gap."""
-    return boot, min(age + 1, GAP + SLOW_GAP * took), span, took, slow
 
 
 def broken(s: Scenario, w: World) -> str:

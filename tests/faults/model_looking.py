@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from assetsync.core.doubt import SLOW_GRACE, Doubt, Grace, Judgement, Sight, Verdict, judge
+from assetsync.core.doubt import SLOW_GRACE, Doubt, Grace, Judgement, Pace, Sight, Verdict, judge
 from assetsync.core.naming import is_others, may_be
 from assetsync.core.states import Event
 from assetsync.model import Asset, State
@@ -44,7 +44,8 @@ def look_ends(s: Scenario, w: World, shown: tuple[bool, ...], words: str) -> Ste
     """Judge each doubt that the answered look-up was for, one after the other, and remember what it showed."""
     look = w.look
     assert look is not None
-    w = w._replace(look=None)
+    pace = Pace(*w.pace).after(look.age)
+    w = w._replace(look=None, pace=(int(pace.last), int(pace.least)))
     said = []
     for no in look.doubts:
         for a in (a for a in w.attempts if a.no == no):
@@ -59,7 +60,7 @@ def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...
     for i in range(len(shown)):
         if w.assets[i].seen is None and not owners(w, i):
             w = with_asset(w, i, w.assets[i]._replace(seen=order))
-    grace = counted(s, a, look)
+    grace = counted(s, a, look, w.pace[1])
     if a.flies:
         return with_attempt(w, a._replace(grace=kept(grace)), a.no), "counted"
     content = s.contents[a.file]
@@ -121,10 +122,10 @@ def show(i: int, name: str, content: str, processed: bool, gives_md5: bool) -> A
     )
 
 
-def counted(s: Scenario, a: Attempt, look: Look) -> Grace:
+def counted(s: Scenario, a: Attempt, look: Look, slow: int) -> Grace:
     """The grace after this look-up, by the real rule or by that rule with a part of it taken away."""
-    boot, age, span, took, slow = a.grace or ("", 0, 0, 0, 0)
-    before = Grace(boot, _NOW - age - span, _NOW - age, took, slow) if a.grace else Grace()
+    boot, age, span, longer = a.grace or ("", 0, 0, 0)
+    before = Grace(boot, _NOW - age - span, _NOW - age, longer) if a.grace else Grace()
     started, ended, now = _NOW - look.age, _NOW, "now"
     match s.without:
         case "an absence needs a grace":
@@ -139,13 +140,13 @@ def counted(s: Scenario, a: Attempt, look: Look) -> Grace:
             return Grace(now, before.first, max(before.last, started))
         case _:
             pass
-    return before.answered(started, ended, now, float(GRACE))
+    return before.answered(started, ended, now, float(GRACE), slow=slow)
 
 
-def kept(grace: Grace) -> tuple[str, int, int, int, int]:
+def kept(grace: Grace) -> tuple[str, int, int, int]:
     """A grace as ages; a span beyond the grace is as good as the grace."""
     span = min(int(grace.last - grace.first), GRACE + SLOW_GRACE * int(grace.slow))
-    return grace.boot, int(_NOW - grace.last), span, int(grace.took), int(grace.slow)
+    return grace.boot, int(_NOW - grace.last), span, int(grace.slow)
 
 
 def ended(s: Scenario, w: World, a: Attempt, verdict: Verdict) -> World:

@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 class Attempt(NamedTuple):
     """An open attempt; `stored` is its asset while it flies, the grace is (boot, age of its last look-up, span,
-    what the last look-up took, what two in a row took at least)."""
+    how slow look-ups it was made longer for)."""
 
     no: int
     file: int
@@ -61,7 +61,7 @@ class Attempt(NamedTuple):
     stored: int = -1
     handed: int = -1
     parked: bool = False
-    grace: tuple[str, int, int, int, int] | None = None
+    grace: tuple[str, int, int, int] | None = None
 
 
 class Pending(NamedTuple):
@@ -103,6 +103,7 @@ class World(NamedTuple):
     hung: int = -1
     posts: int = 0
     faults: int = 0
+    pace: tuple[int, int] = (0, 0)
 
 
 Step = tuple[str, World]

@@ -3,6 +3,7 @@
 import pytest
 
 from assetsync.core.doubt import SLOW_GRACE
+from assetsync.errors import ServiceUnreachable
 from assetsync.flow import resolve
 from assetsync.model import State
 from assetsync.service.multipart import closing
@@ -95,42 +96,164 @@ def test_one_look_up_that_hangs_before_it_is_answered_begins_the_grace_anew_and_
     assert len(world.service.posts) == 2
 
 
-def test_look_ups_of_many_folders_between_two_of_one_are_no_gap(make_world, clock):
-    folders = [f"F{number}" for number in range(8)]
-    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in folders])
-    for folder in folders:
-        world.write(f"{folder}/a.jpg", folder.encode())
-        world.service.script.append("lost_before")
-    world.scan()
-    # One after the other fails, and sending pauses in between.
-    while len(world.service.posts) < len(folders):
+@pytest.fixture
+def of_folders(make_world):
+    """Give a world with a doubt in each of some folders, whose uploads never arrived."""
+
+    def make(count: int):
+        folders = [f"F{number}" for number in range(count)]
+        world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in folders])
+        for folder in folders:
+            world.write(f"{folder}/a.jpg", folder[::-1].encode())
+            world.service.script.append("lost_before")
+        world.scan()
+        # One after the other fails, and sending pauses in between.
+        while len(world.service.posts) < count:
+            world.site.gate.answered()
+            world.send()
         world.site.gate.answered()
-        world.send()
-    world.site.gate.answered()
+        return world
+
+    return make
+
+
+def sent_to(world, folder: str) -> int:
+    return sum(post.destfolderid == folder for post in world.service.posts)
+
+
+def test_look_ups_of_many_folders_between_two_of_one_do_not_hold_it_up_for_ever(of_folders, clock):
+    world = of_folders(8)
     # A round takes longer than the gap that there may be, each of its look-ups a tenth of that.
     world.service.during_search = lambda _request: clock.advance(GRACE / 2 / 10)
     began = clock.steady()
-    while len(world.service.posts) < 2 * len(folders):
-        assert clock.steady() - began < 10 * GRACE
+    while len(world.service.posts) < 16:
+        assert clock.steady() - began < 2 * GRACE + 8 * 3 * GRACE / 20 * (SLOW_GRACE + 4)
         world.live(1)
     world.service.during_search = lambda _request: None
     world.live(120)
     assert set(world.states().values()) == {VERIFIED}
-    assert (len(world.service.posts), len(world.service.assets)) == (2 * len(folders), len(folders))
+    assert (len(world.service.posts), len(world.service.assets)) == (16, 8)
 
 
-def test_a_file_of_which_a_cut_may_lie_there_is_read_once_and_not_for_each_look_up(world, monkeypatch):
-    lose(world, "lost_before", content=b"some content")
-    world.service.put(b"other", "a.jpg")
-    read = []
+def test_a_slow_folder_whose_doubt_stays_does_not_hold_up_that_of_a_quick_one(of_folders, clock):
+    world = of_folders(2)
+    world.service.processing = 1e9
+    world.service.put(b"x", "a.jpg", "F0")
+    world.service.processing = 0
+    world.service.during_search = lambda request: clock.advance(GRACE / 4 if request.folderid == "F0" else 0)
+    began = clock.steady()
+    while sent_to(world, "F1") == 1:
+        assert clock.steady() - began < 2 * GRACE + 3 * GRACE / 4 * (SLOW_GRACE + 4)
+        world.live(1)
+
+
+@pytest.mark.parametrize("hangs", [GRACE * 0.8, GRACE * 3, GRACE * 30])
+def test_a_folder_that_is_not_answered_for_waits_its_whole_grace_though_others_are(of_folders, clock, hangs):
+    world = of_folders(2)
+    world.service.processing = 1e9
+    world.service.put(b"x", "a.jpg", "F0")
+    world.service.processing = 0
+    world.live(GRACE / 2)
+
+    def hang(request) -> None:
+        if request.folderid == "F1":
+            raise ServiceUnreachable("no answer", hint="")
+
+    world.service.during_search = hang
+    world.live(hangs)
+    assert sent_to(world, "F1") == 1
+    world.service.during_search = lambda _request: None
+    began = clock.steady()
+    while sent_to(world, "F1") == 1:
+        world.live(1)
+    # A probe of the service comes once a minute at least.
+    assert GRACE <= clock.steady() - began < 3 * GRACE + 60
+
+
+def test_a_restart_between_slow_look_ups_keeps_for_how_long_they_are_waited_for(world, clock):
+    lose(world, "lost_before")
+    world.service.during_search = lambda _request: clock.advance(GRACE / 4)
+    began = clock.steady()
+    while clock.steady() - began < GRACE + 3 * GRACE / 4 * SLOW_GRACE / 2:
+        world.live(1)
+    world.restart()
+    # At once, with quick look-ups: the grace would be over if it were not for the gaps that it had let pass.
+    world.service.during_search = lambda _request: None
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET look_at = 0"))
+    world.live(GRACE / 2)
+    assert len(world.service.posts) == 1
+
+
+def test_an_equal_doubt_that_took_an_asset_lets_the_other_wait_anew_in_the_same_round(world, clock):
+    # Both come back under one name, so that either may take what there is.
+    world.write("日.jpg", b"same")
+    world.write("月.jpg", b"same")
+    world.service.script.extend(["lost_before", "lost_before"])
+    world.scan()
+
+    def second(_request) -> None:
+        world.service.during_upload = lambda _request: None
+        world.site.sender.step()
+        began = clock.steady()
+        while clock.steady() - began < GRACE - 1:
+            world.site.gate.answered()
+            world.site.resolver.step()
+            clock.advance(1)
+        world.service.put(b"same", "?.jpg")
+
+    world.service.during_upload = second
+    world.site.sender.step()
+    clock.advance(4.5)
+    for _ in range(4):
+        world.site.gate.answered()
+        world.site.resolver.step()
+        clock.advance(1)
+    # What the first had sent comes within its own grace.
+    world.service.put(b"same", "?.jpg")
+    world.live(120)
+    assert (len(world.service.posts), len(world.service.assets)) == (2, 2)
+    assert set(world.states().values()) == {VERIFIED}
+
+
+@pytest.fixture
+def hashed(monkeypatch) -> list[list[int]]:
+    """The lengths of beginnings that were hashed, a list for each time that a file was read for it."""
+    read: list[list[int]] = []
     digests = resolve.prefix_digests
     monkeypatch.setattr(resolve, "prefix_digests", lambda *args, **said: read.append(args[1]) or digests(*args, **said))
+    return read
+
+
+def test_a_file_of_which_a_cut_may_lie_there_is_read_once_and_not_for_each_look_up(world, hashed):
+    lose(world, "lost_before", content=b"some content")
+    world.service.put(b"other", "a.jpg")
     world.live(GRACE * 0.8)
-    assert (len(world.service.searches) > 6, read) == (True, [[5]])
+    assert (len(world.service.searches) > 6, hashed) == (True, [[5]])
     world.service.put(b"some con", "a.jpg")
     world.live(GRACE)
-    assert read == [[5], [8]]
+    assert hashed == [[5], [8]]
     assert ("some con", "damaged") in whys(world)
+
+
+def test_the_beginnings_of_two_files_are_told_apart(of_folders, hashed):
+    world = of_folders(2)
+    for folder in ("F0", "F1"):
+        world.service.put(b"0", "a.jpg", folder)
+    world.live(GRACE / 2)
+    assert hashed == [[1], [1]]
+    assert whys(world) == [("0", "damaged"), ("0", "suspected")]
+
+
+def test_what_was_hashed_for_a_doubt_that_a_person_ended_is_forgotten(of_folders, clock, hashed):
+    world = of_folders(2)
+    for folder in ("F0", "F1"):
+        world.service.put(b"x", "a.jpg", folder)
+    world.live(GRACE / 4)
+    assert world.site.resolver._prefixes.keys() == {1, 2}
+    world.ledger.repair.is_absent(world.row("F1/a.jpg"), clock.now())
+    world.live(GRACE / 2)
+    assert world.site.resolver._prefixes.keys() == {1}
+    assert world.site.resolver._paces.keys() == {"F0"}
 
 
 def test_a_reboot_and_a_wall_clock_that_jumps_do_not_shorten_the_grace(world, clock):
@@ -422,8 +545,6 @@ def test_look_ups_of_many_doubts_in_one_folder_are_one_listing_a_round(world):
 
 
 def test_trouble_in_one_round_decides_nothing_and_is_raised(world):
-    from assetsync.errors import ServiceUnreachable
-
     lose(world, "lost_after")
     world.service.down = True
     with pytest.raises(ServiceUnreachable):

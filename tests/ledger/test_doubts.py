@@ -4,6 +4,7 @@ import pytest
 
 from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.states import Event
+from assetsync.ledger.doubts import grace_of
 from assetsync.model import Asset, State
 
 from .conftest import M1, M2, NOW
@@ -194,10 +195,11 @@ def test_nothing_of_history_is_an_orphan_while_a_brake_is_pulled(book):
 
 def test_look_ups_that_were_answered_carry_the_grace_and_those_that_were_not_leave_a_gap(book, doubt):
     doubts = book.ledger.doubts
-    doubts.looked([(doubt.attempt.id, Grace("boot", 5.0, 7.0), NOW + 3)])
+    kept = Grace("boot", 5.0, 7.0, 2.0)
+    doubts.looked([(doubt.attempt.id, kept, NOW + 3)])
     doubts.unanswered([doubt.attempt.id], NOW + 9)
     attempt = doubts.of(doubt.file.id)
-    assert (attempt.grace_boot, attempt.grace_first, attempt.grace_last, attempt.looks) == ("boot", 5.0, 7.0, 1)
+    assert (grace_of(attempt), attempt.looks) == (kept, 1)
     assert attempt.look_at == NOW + 9
     assert doubts.next_look() == NOW + 9
     assert doubts.due(NOW + 8) == []
