@@ -11,7 +11,7 @@ from itertools import groupby
 
 import structlog
 
-from assetsync.core.doubt import Doubt, Grace, Judgement, Pace, Sight, Verdict, is_equal, judge
+from assetsync.core.doubt import SLOW_GAP, Doubt, Grace, Judgement, Pace, Sight, Verdict, is_equal, judge
 from assetsync.core.names import printable
 from assetsync.core.naming import is_others, may_be
 from assetsync.errors import BadAnswer, ServiceError, TreeError
@@ -30,6 +30,10 @@ _BY_NAME_AT_MOST = 20
 _MOST_KEPT = 2_000_000
 _RETRY_SECONDS = 5.0
 _SLOWEST = 60.0
+_SLOW_PART = 16
+"""A round that takes more than this part of the grace is slow: at twice that, look-ups would leave nothing but gaps."""
+_SETTLED = 10
+"""Look-ups after which the pause between them has its length."""
 
 
 @dataclass(slots=True)
@@ -60,9 +64,13 @@ class Resolver:
 
     def step(self) -> int:
         """Look at every doubt that is due; gives how many were looked at with an answer. Raises ServiceError."""
-        due = self._ledger.doubts.due(self._clock.now())
+        now = self._clock.now()
+        due = self._ledger.doubts.due(now)
         if due:
             self._forget_decided()
+        if due and self._slow() > self._grace / _SLOW_PART:
+            # All in one round: those of two rounds would wait for each other, and what they take would not be known.
+            due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * self._slow())
         done = 0
         for destfolderid, group in groupby(due, key=lambda d: d.attempt.destfolderid):
             doubts = list(group)
@@ -189,15 +197,17 @@ class Resolver:
         # Another verdict of this round may have begun it anew.
         fresh = ledger.of(one.doubt.file.id)
         before = grace_of(fresh) if fresh is not None and fresh.id == attempt.id else Grace()
-        # Between two look-ups of one folder lie those of all others.
-        slow = sum(pace.least for pace in self._paces.values())
-        grace = before.answered(*one.span, self._clock.boot(), self._grace, slow=slow)
+        grace = before.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
         verdict = judge(one.facts, sights, grace, self._grace, now)
         ledger.decide(one.doubt, verdict, now)
         if verdict.judgement is Judgement.WAIT:
             counted = grace if verdict.counts_for_grace else Grace()
             ledger.looked([(attempt.id, counted, now + self._pause(attempt.looks))])
         self._report(one, verdict)
+
+    def _slow(self) -> float:
+        """Give what a round takes as a matter of course: between two look-ups of one folder lie those of all others."""
+        return sum(pace.least for pace in self._paces.values())
 
     def _pause(self, looks: int) -> float:
         """Look soon at first, for an answer that was only slow; then often enough that the grace has no gap."""

@@ -147,6 +147,22 @@ def test_a_slow_folder_whose_doubt_stays_does_not_hold_up_that_of_a_quick_one(of
         world.live(1)
 
 
+@pytest.mark.parametrize("later", [1, 10, 25, 40])
+def test_doubts_of_one_folder_that_come_at_different_times_do_not_hold_each_other_up(world, clock, later):
+    world.service.during_search = lambda _request: clock.advance(7)
+    for name in ("a", "b", "c"):
+        lose(world, "lost_before", path=name, content=name.encode())
+        world.site.gate.answered()
+    # It has its own round of look-ups, which takes another time.
+    world.live(later)
+    lose(world, "lost_before", path="d", content=b"d")
+    world.site.gate.answered()
+    began = clock.steady()
+    while len(world.service.posts) < 8:
+        assert clock.steady() - began < 2 * GRACE + 7 * 6 * (SLOW_GRACE + 4)
+        world.live(1)
+
+
 @pytest.mark.parametrize("hangs", [GRACE * 0.8, GRACE * 3, GRACE * 30])
 def test_a_folder_that_is_not_answered_for_waits_its_whole_grace_though_others_are(of_folders, clock, hangs):
     world = of_folders(2)
