@@ -21,7 +21,7 @@ SLOW_GAP = 3
 """By how many times what look-ups take a gap may be longer: it holds two of them, and one for good measure."""
 
 SLOW_GRACE = 4 * SLOW_GAP
-"""By how many times what look-ups take the grace is longer then: a few hangs of the longest gap do not fill it."""
+"""By how many times what look-ups take the grace is longer then: it takes at least two of the longest gaps to fill."""
 
 
 class Judgement(StrEnum):
@@ -68,13 +68,17 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long the look-ups of one folder take, in seconds: the last one, and the quicker of the last two."""
+    """How long look-ups of one kind take in a folder, in seconds: the last one, and the quicker of the last two."""
 
     last: float = 0.0
     least: float = 0.0
 
     def after(self, took: float) -> "Pace":
-        """Count one more. A single one that takes long may have met a service that hangs; two in a row are its way."""
+        """Count one more.
+
+        A single one that takes long may have met a service that hangs; two in a row are
+        its way. Where every other one takes long, it is taken for a service that hangs again and again.
+        """
         return Pace(took, min(self.last, took))
 
 

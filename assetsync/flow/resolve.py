@@ -59,7 +59,7 @@ class Resolver:
         self._meter = edges.meter
         self._tick = edges.tick
         self._grace = grace
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[tuple[str, bool], Pace] = {}
         self._prefixes: dict[int, dict[int, str]] = {}
 
     def step(self) -> int:
@@ -85,7 +85,7 @@ class Resolver:
         undecided = self._ledger.doubts.open_ones()
         attempts, folders = {attempt for attempt, _ in undecided}, {folder for _, folder in undecided}
         self._prefixes = {attempt: kept for attempt, kept in self._prefixes.items() if attempt in attempts}
-        self._paces = {folder: pace for folder, pace in self._paces.items() if folder in folders}
+        self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
 
     def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> int:
         looking = [_Looking(doubt, self._facts(doubt)) for doubt in doubts]
@@ -94,6 +94,8 @@ class Resolver:
                 pattern = like_pattern(one.doubt.attempt.sent_name)
                 self._look([one], SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True))
         unseen = [one for one in looking if not self._has_equal(one)]
+        # One that ends with the names is quick, and says nothing of those that list the folder.
+        kind = destfolderid, bool(unseen)
         if unseen:
             self._look(unseen, SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True))
         unseen = [one for one in unseen if not self._has_equal(one)]
@@ -105,7 +107,7 @@ class Resolver:
             self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True))
         newest = self._ledger.doubts.newest_attempt()
         took = max(one.span[1] for one in looking) - min(one.span[0] for one in looking)
-        self._paces[destfolderid] = self._paces.get(destfolderid, Pace()).after(took)
+        self._paces[kind] = self._paces.get(kind, Pace()).after(took)
         for one in looking:
             self._judge(one, newest)
         return len(looking)

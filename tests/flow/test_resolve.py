@@ -163,6 +163,31 @@ def test_doubts_of_one_folder_that_come_at_different_times_do_not_hold_each_othe
         world.live(1)
 
 
+@pytest.mark.parametrize("seconds", [3, 8])
+def test_a_doubt_that_is_looked_up_by_name_alone_does_not_hold_up_one_that_is_listed_for(world, clock, seconds):
+    # Equal content, and the asset has the name of what a person is asked about: the second waits for that.
+    for name, content in (("x.jpg", b"some content"), ("日.jpg", b"some content"), ("c.jpg", b"other")):
+        lose(world, "lost_before", path=name, content=content)
+        world.site.gate.answered()
+        if name == "x.jpg":
+            world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1"))
+            world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'blocked'"))
+    world.service.put(b"some content", "x.jpg")
+    world.service.during_search = lambda request: clock.advance(seconds if request.searchfor == "%" else 0.05)
+    looked = world.ledger.doubts.looked
+    # A commit takes a while, so that they are not due at the very same time.
+    world.ledger.doubts.looked = lambda looks: (looked(looks), clock.advance(0.3))
+    began = clock.steady()
+    while len(world.service.posts) == 3:
+        assert clock.steady() - began < 3 * GRACE + 2 * seconds * (SLOW_GRACE + 4)
+        world.site.gate.answered()
+        world.site.resolver.step()
+        world.send()
+        due = world.ledger.doubts.next_look() or 0.0
+        clock.advance(min(1.0, max(0.05, due - clock.now())))
+    assert world.service.posts[-1].filename == "c.jpg"
+
+
 @pytest.mark.parametrize("hangs", [GRACE * 0.8, GRACE * 3, GRACE * 30])
 def test_a_folder_that_is_not_answered_for_waits_its_whole_grace_though_others_are(of_folders, clock, hangs):
     world = of_folders(2)
@@ -269,7 +294,7 @@ def test_what_was_hashed_for_a_doubt_that_a_person_ended_is_forgotten(of_folders
     world.ledger.repair.is_absent(world.row("F1/a.jpg"), clock.now())
     world.live(GRACE / 2)
     assert world.site.resolver._prefixes.keys() == {1}
-    assert world.site.resolver._paces.keys() == {"F0"}
+    assert world.site.resolver._paces.keys() == {("F0", True)}
 
 
 def test_a_reboot_and_a_wall_clock_that_jumps_do_not_shorten_the_grace(world, clock):
