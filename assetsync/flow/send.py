@@ -5,6 +5,7 @@ answer means was decided in `core.outcome`; here it is written down, and trouble
 gate or holds the folder.
 """
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import structlog
 
 from assetsync.core.backoff import delay
 from assetsync.core.names import printable
+from assetsync.core.outcome import read_giving_up
 from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
@@ -89,6 +91,8 @@ class Sender:
         self._uncounted = 0
         self.last_answer: float | None = None
         self.patience = 30.0
+        # What became of uploads and could not be written down, one for each thread at most.
+        self._owed: deque[tuple[int, Ready, Sent]] = deque()
 
     def too_doubtful(self) -> bool:
         """Whether so many uploads are in doubt that no more are sent until some are decided."""
@@ -125,6 +129,7 @@ class Sender:
 
     def _take(self, told: "_Told | None") -> tuple[Step, "_Told | None"]:
         """Take one file; `told` is what became of the one before, and is handed back while it waits for a commit."""
+        self._pay()
         if not self._gate.enter():
             return Step.PAUSED, told
         try:
@@ -171,7 +176,7 @@ class Sender:
             self._settle(told)
             if self._preparer.is_told_anew(ready):
                 # The change may have been recorded before there was an upload to tell of it.
-                self._insist(row, lambda: self._ledger.intake.mark_unread(row.id))
+                self._mark_unread(attempt, ready)
             body = ready.body if self._throttle is None else TappedBody(ready.body, self._throttle.pace)
             with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
                 sent = self._service.upload(ready.request, body)
@@ -194,6 +199,17 @@ class Sender:
             self._settle(told)
             return self._ledger.queue.begin(ready.intent, self._clock.now())
 
+    def _mark_unread(self, attempt: int, ready: Ready) -> None:
+        try:
+            self._insist(ready.row, lambda: self._ledger.intake.mark_unread(ready.row.id))
+        except LedgerDamaged:
+            raise
+        except LedgerError as error:
+            # Nothing of it has left: it is queued again, and told as its sidecar says then.
+            outcome = read_giving_up(Left.NOTHING, str(error), changed=True)
+            self._owed.append((attempt, ready, Sent(outcome, Left.NOTHING, 0, "")))
+            raise
+
     def _settle(self, told: "_Told | None") -> None:
         """See to it that what became of a file is on the disk."""
         if told is None or told.settled:
@@ -213,13 +229,34 @@ class Sender:
             self._feed.release(told.ready.row)
 
     def _keep(self, attempt: int, ready: Ready, sent: Sent) -> None:
-        self._insist(ready.row, lambda: self._record(attempt, ready, sent))
+        try:
+            self._insist(ready.row, lambda: self._record(attempt, ready, sent))
+        except LedgerDamaged:
+            raise
+        except LedgerError:
+            self._owed.append((attempt, ready, sent))
+            raise
         self._meter.attempted(sent, again=ready.row.attempts > 0)
+
+    def _pay(self) -> None:
+        """Write down what could not be written; raises LedgerError while it still cannot, and then nothing is sent."""
+        while self._owed:
+            try:
+                attempt, ready, sent = owed = self._owed.popleft()
+            except IndexError:
+                return
+            try:
+                self._record(attempt, ready, sent)
+            except BaseException:
+                self._owed.appendleft(owed)
+                raise
+            self._meter.attempted(sent, again=ready.row.attempts > 0)
 
     def _insist(self, row: FileRow, write: Callable[[], None]) -> None:
         """Write something down of an upload, and try again for `patience` seconds while the ledger cannot be written.
 
-        What is given up is found as an attempt without an end by the next start, and looked up.
+        What is given up is owed: it is written before anything else is sent, or found by the next start as an attempt
+        without an end, and looked up.
         """
         since = self._clock.steady()
         while True:

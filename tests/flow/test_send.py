@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.errors import LedgerError
 from assetsync.flow.send import FOLDER_HOLD, Step
 from assetsync.model import State, UploadRequest
 
@@ -674,3 +675,32 @@ def test_files_of_one_size_are_told_apart_by_the_index(world):
         counts.append(len(steps) - before)
     # Every 64th asks the ledger for more, which is another matter.
     assert sorted(counts[200:])[50] < 2 * sorted(counts[:100])[50]
+
+
+def test_an_outcome_that_the_ledger_could_not_take_for_long_is_written_as_soon_as_it_can(world, monkeypatch):
+    world.write("a", b"1")
+    world.write("b", b"22")
+    world.scan()
+    commits = world.ledger.store._commits
+    failed = []
+
+    def fail(_conn):
+        failed.append(1)
+        if len(failed) == 60:
+            monkeypatch.undo()
+        raise sqlite3.OperationalError("database or disk is full")
+
+    world.service.during_upload = lambda _request: monkeypatch.setattr(commits, "_commit", fail)
+    given_up = 0
+    while len(failed) < 60:
+        try:
+            world.send()
+        except LedgerError:
+            given_up += 1
+            # Nothing else is sent before it is known what became of this one.
+            assert world.posted() == ["a"]
+        world.clock.advance(1)
+    world.service.during_upload = lambda _request: None
+    world.live(200)
+    assert given_up > 1
+    assert (world.posted(), set(world.states().values())) == (["a", "b"], {State.VERIFIED})
