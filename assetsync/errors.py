@@ -132,7 +132,11 @@ class LedgerDamaged(LedgerError):
     """SQLite reports the ledger as corrupt, or it is no ledger."""
 
 
-class IllegalTransition(LedgerError):
+class RowUnfit(LedgerError):
+    """A row is not there any more, or not as it was: what was to be written does not fit it, now or later."""
+
+
+class IllegalTransition(RowUnfit):
     """An event arrived in a state that the table does not allow; nothing was changed."""
 
 

@@ -16,7 +16,7 @@ import structlog
 from assetsync.core.backoff import delay
 from assetsync.core.names import printable
 from assetsync.core.outcome import read_giving_up
-from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
+from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit, ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
@@ -231,7 +231,7 @@ class Sender:
     def _keep(self, attempt: int, ready: Ready, sent: Sent) -> None:
         try:
             self._insist(ready.row, lambda: self._record(attempt, ready, sent))
-        except LedgerDamaged:
+        except (LedgerDamaged, RowUnfit):
             raise
         except LedgerError:
             self._owed.append((attempt, ready, sent))
@@ -247,6 +247,10 @@ class Sender:
                 return
             try:
                 self._record(attempt, ready, sent)
+            except RowUnfit as error:
+                # Nothing that time mends, and no reason to hold up all others.
+                log.warning("the result fits no row", path=printable(ready.row.path), detail=str(error))
+                continue
             except BaseException:
                 self._owed.appendleft(owed)
                 raise

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
-from assetsync.errors import LedgerError
+from assetsync.errors import RowUnfit
 from assetsync.model import FileStat, State, Wanted
 
 
@@ -111,9 +111,9 @@ def attempt_row(row: sqlite3.Row) -> AttemptRow:
     return AttemptRow._make(row)
 
 
-def row_missing(file_id: int) -> LedgerError:
+def row_missing(file_id: int) -> RowUnfit:
     """Say that a row is not there: it was merged into another, or taken away from outside."""
-    return LedgerError(f"row {file_id} of the ledger is not there any more")
+    return RowUnfit(f"row {file_id} of the ledger is not there any more")
 
 
 def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
@@ -183,7 +183,7 @@ def move(
         (*columns.values(), row["id"], before),
     )
     if done.rowcount != 1:
-        raise LedgerError(f"row {row['id']} of the ledger changed while it was written")
+        raise RowUnfit(f"row {row['id']} of the ledger changed while it was written")
     return after
 
 

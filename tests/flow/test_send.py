@@ -704,3 +704,22 @@ def test_an_outcome_that_the_ledger_could_not_take_for_long_is_written_as_soon_a
     world.live(200)
     assert given_up > 1
     assert (world.posted(), set(world.states().values())) == (["a", "b"], {State.VERIFIED})
+
+
+def test_an_outcome_whose_row_is_gone_by_then_holds_nothing_up(world, monkeypatch):
+    world.write("a", b"1")
+    world.write("b", b"22")
+    world.scan()
+    commits = world.ledger.store._commits
+
+    def fail(_conn):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    world.service.during_upload = lambda _request: monkeypatch.setattr(commits, "_commit", fail)
+    with pytest.raises(LedgerError):
+        world.send()
+    world.service.during_upload = lambda _request: None
+    monkeypatch.undo()
+    world.ledger.store.write(lambda conn: conn.execute("DELETE FROM files WHERE path = CAST('a' AS BLOB)"))
+    world.live(200)
+    assert (world.posted(), world.states()) == (["a", "b"], {"b": State.VERIFIED})
