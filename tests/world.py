@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import sqlite3
 import threading
 import time
 from collections import deque
@@ -361,6 +362,26 @@ class World:
 
     def posted(self) -> list[str]:
         return [request.filename for request in self.service.posts]
+
+
+class FullDisk:
+    """A disk under a ledger: from `fill` on commits fail, `left` of them, or until `empty`."""
+
+    def __init__(self, ledger: Ledger, left: int) -> None:
+        self._commits = ledger.store._commits
+        self.left = left
+
+    def fill(self) -> None:
+        self._commits._commit = self._fail
+
+    def empty(self) -> None:
+        del self._commits._commit
+
+    def _fail(self, _conn: object) -> None:
+        self.left -= 1
+        if not self.left:
+            self.empty()
+        raise sqlite3.OperationalError("database or disk is full")
 
 
 def md5(content: bytes) -> str:

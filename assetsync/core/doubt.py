@@ -76,8 +76,8 @@ class Pace:
     def after(self, took: float) -> "Pace":
         """Count one more.
 
-        A single one that takes long may have met a service that hangs; two in a row are
-        its way. Where every other one takes long, it is taken for a service that hangs again and again.
+        A single one that takes long may have met a service that hangs; two in a row are its way. Where every other one
+        takes long, it is taken for a service that hangs again and again.
         """
         return Pace(took, min(self.last, took))
 

@@ -68,9 +68,10 @@ class Resolver:
         due = self._ledger.doubts.due(now)
         if due:
             self._forget_decided()
-        if due and self._slow() > self._grace / _SLOW_PART:
-            # All in one round: those of two rounds would wait for each other, and what they take would not be known.
-            due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * self._slow())
+            slow = self._slow()
+            if slow > self._grace / _SLOW_PART:
+                # All in one round: those of two would wait for each other, and what they take would not be known.
+                due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * slow)
         done = 0
         for destfolderid, group in groupby(due, key=lambda d: d.attempt.destfolderid):
             doubts = list(group)
@@ -213,7 +214,7 @@ class Resolver:
 
     def _pause(self, looks: int) -> float:
         """Look soon at first, for an answer that was only slow; then often enough that the grace has no gap."""
-        return min(max(0.25, self._grace / 4), 0.5 * 2.0 ** min(looks, 10), _SLOWEST)
+        return min(max(0.25, self._grace / 4), 0.5 * 2.0 ** min(looks, _SETTLED), _SLOWEST)
 
     def _sights(self, one: _Looking, newest: int) -> list[Sight]:
         attempt = one.doubt.attempt

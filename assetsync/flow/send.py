@@ -61,6 +61,10 @@ class _Told:
     settled: bool = False
 
 
+_Owed = tuple[int, Ready, Sent]
+"""An attempt, what it sent and what became of it, to be written to the ledger."""
+
+
 class Sender:
     """Sends what is due; any number of threads may call `step`."""
 
@@ -92,7 +96,7 @@ class Sender:
         self.last_answer: float | None = None
         self.patience = 30.0
         # What became of uploads and could not be written down, one for each thread at most.
-        self._owed: deque[tuple[int, Ready, Sent]] = deque()
+        self._owed: deque[_Owed] = deque()
 
     def too_doubtful(self) -> bool:
         """Whether so many uploads are in doubt that no more are sent until some are decided."""
@@ -200,15 +204,10 @@ class Sender:
             return self._ledger.queue.begin(ready.intent, self._clock.now())
 
     def _mark_unread(self, attempt: int, ready: Ready) -> None:
-        try:
-            self._insist(ready.row, lambda: self._ledger.intake.mark_unread(ready.row.id))
-        except LedgerDamaged:
-            raise
-        except LedgerError as error:
-            # Nothing of it has left: it is queued again, and told as its sidecar says then.
-            outcome = read_giving_up(Left.NOTHING, str(error), changed=True)
-            self._owed.append((attempt, ready, Sent(outcome, Left.NOTHING, 0, "")))
-            raise
+        # Given up, nothing of it has left: it is queued again, and told as its sidecar says then.
+        outcome = read_giving_up(Left.NOTHING, "the ledger could not be written", changed=True)
+        unsent = Sent(outcome, Left.NOTHING, 0, "")
+        self._insist((attempt, ready, unsent), lambda: self._ledger.intake.mark_unread(ready.row.id))
 
     def _settle(self, told: "_Told | None") -> None:
         """See to it that what became of a file is on the disk."""
@@ -229,13 +228,7 @@ class Sender:
             self._feed.release(told.ready.row)
 
     def _keep(self, attempt: int, ready: Ready, sent: Sent) -> None:
-        try:
-            self._insist(ready.row, lambda: self._record(attempt, ready, sent))
-        except (LedgerDamaged, RowUnfit):
-            raise
-        except LedgerError:
-            self._owed.append((attempt, ready, sent))
-            raise
+        self._insist((attempt, ready, sent), lambda: self._record(attempt, ready, sent))
         self._meter.attempted(sent, again=ready.row.attempts > 0)
 
     def _pay(self) -> None:
@@ -256,21 +249,23 @@ class Sender:
                 raise
             self._meter.attempted(sent, again=ready.row.attempts > 0)
 
-    def _insist(self, row: FileRow, write: Callable[[], None]) -> None:
+    def _insist(self, owed: _Owed, write: Callable[[], None]) -> None:
         """Write something down of an upload, and try again for `patience` seconds while the ledger cannot be written.
 
-        What is given up is owed: it is written before anything else is sent, or found by the next start as an attempt
-        without an end, and looked up.
+        What became of it then is owed: it is written before anything else is sent, or found by the next start as an
+        attempt without an end, and looked up.
         """
+        row = owed[1].row
         since = self._clock.steady()
         while True:
             try:
                 write()
-            except LedgerDamaged:
+            except (LedgerDamaged, RowUnfit):
                 raise
             except LedgerError as error:
                 log.warning("the result waits for the ledger", path=printable(row.path), detail=str(error))
                 if self._clock.steady() - since >= self.patience or self._clock.wait(_LEDGER_PAUSE):
+                    self._owed.append(owed)
                     raise
             else:
                 return

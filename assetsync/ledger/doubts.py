@@ -40,6 +40,11 @@ class Rival:
     waived: bool = False
 
 
+_UNDECIDED = (
+    "closed_at IS NULL AND ended_at IS NOT NULL AND (SELECT state FROM files WHERE id = a.file_id) = 'in_doubt'"
+)
+
+
 def grace_of(attempt: AttemptRow) -> Grace:
     """Give the span of an attempt's answered look-ups so far."""
     times = (attempt.grace_first, attempt.grace_last, attempt.grace_slow)
@@ -59,10 +64,8 @@ class Doubts:
     def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:
         """Give doubts whose next look-up is due, those of one folder together."""
         rows = self._store.rows(
-            f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE closed_at IS NULL AND ended_at IS NOT NULL"
-            " AND (look_at <= ?1 OR look_at > ?1 + 900)"
-            " AND (SELECT state FROM files WHERE id = a.file_id) = 'in_doubt'"
-            " ORDER BY destfolderid, id LIMIT ?2",
+            f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE {_UNDECIDED}"
+            " AND (look_at <= ?1 OR look_at > ?1 + 900) ORDER BY destfolderid, id LIMIT ?2",
             now,
             limit,
         )
@@ -70,13 +73,8 @@ class Doubts:
 
     def open_ones(self) -> list[tuple[int, str]]:
         """Give the attempt and the folder of each doubt that is not decided."""
-        return [
-            (row[0], row[1])
-            for row in self._store.rows(
-                "SELECT id, destfolderid FROM attempts a WHERE closed_at IS NULL"
-                " AND (SELECT state FROM files WHERE id = a.file_id) = 'in_doubt'"
-            )
-        ]
+        rows = self._store.rows(f"SELECT id, destfolderid FROM attempts a WHERE {_UNDECIDED}")
+        return [(row[0], row[1]) for row in rows]
 
     def of(self, file_id: int) -> AttemptRow | None:
         """Give the open attempt of a version."""
@@ -91,10 +89,7 @@ class Doubts:
 
     def next_look(self) -> float | None:
         """Give when the next look-up is due."""
-        row = self._store.rows(
-            "SELECT MIN(look_at) FROM attempts a WHERE closed_at IS NULL AND ended_at IS NOT NULL"
-            " AND (SELECT state FROM files WHERE id = a.file_id) = 'in_doubt'"
-        )[0]
+        row = self._store.rows(f"SELECT MIN(look_at) FROM attempts a WHERE {_UNDECIDED}")[0]
         return None if row[0] is None else float(row[0])
 
     def rivals(self, attempt: AttemptRow) -> list[Rival]:

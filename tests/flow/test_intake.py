@@ -3,7 +3,6 @@
 import os
 import random
 import shutil
-import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +15,7 @@ from assetsync.ledger.intake import NewVersion
 from assetsync.model import FileStat, State, Wanted
 from assetsync.tree.opening import facts
 from assetsync.tree.report import ScanReport
+from tests.world import FullDisk
 
 NAMES = [b"a", b"b.jpg", b"c d", b"\xff\xfe", b"e\nf", b"-g", "é".encode(), b"a.", b"a-", b"a0", b"~", b"x" * 200]
 
@@ -312,20 +312,12 @@ def test_a_sidecar_that_changes_while_its_file_is_sent_or_in_doubt_is_told_of(wo
 
 
 @pytest.mark.parametrize("full", [0, 1, 40], ids=["as_it_is", "a_full_disk_for_a_moment", "a_full_disk_for_long"])
-def test_a_sidecar_that_changes_after_it_was_read_and_before_the_upload_begins_is_told_of(world, monkeypatch, full):
+def test_a_sidecar_that_changes_after_it_was_read_and_before_the_upload_begins_is_told_of(world, full):
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan()
-    queue, commits = world.ledger.queue, world.ledger.store._commits
+    queue, disk = world.ledger.queue, FullDisk(world.ledger, full)
     begin = queue.begin
-
-    failed = []
-
-    def fail(_conn):
-        failed.append(1)
-        if len(failed) == full:
-            monkeypatch.undo()
-        raise sqlite3.OperationalError("database or disk is full")
 
     def change_first(intent, now):
         queue.begin = begin
@@ -334,11 +326,11 @@ def test_a_sidecar_that_changes_after_it_was_read_and_before_the_upload_begins_i
         attempt = begin(intent, now)
         if full:
             # The next commits, and they alone.
-            monkeypatch.setattr(commits, "_commit", fail)
+            disk.fill()
         return attempt
 
     queue.begin = change_first
-    while len(failed) < full or not world.service.posts:
+    while disk.left or not world.service.posts:
         try:
             world.send()
         except LedgerError:

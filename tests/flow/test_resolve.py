@@ -117,6 +117,13 @@ def of_folders(make_world):
     return make
 
 
+def stays_unprocessed(world, folder: str) -> None:
+    """Let an asset of the name be there that is not processed: the doubt of the folder goes on."""
+    world.service.processing = 1e9
+    world.service.put(b"x", "a.jpg", folder)
+    world.service.processing = 0
+
+
 def sent_to(world, folder: str) -> int:
     return sum(post.destfolderid == folder for post in world.service.posts)
 
@@ -137,9 +144,7 @@ def test_look_ups_of_many_folders_between_two_of_one_do_not_hold_it_up_for_ever(
 
 def test_a_slow_folder_whose_doubt_stays_does_not_hold_up_that_of_a_quick_one(of_folders, clock):
     world = of_folders(2)
-    world.service.processing = 1e9
-    world.service.put(b"x", "a.jpg", "F0")
-    world.service.processing = 0
+    stays_unprocessed(world, "F0")
     world.service.during_search = lambda request: clock.advance(GRACE / 4 if request.folderid == "F0" else 0)
     began = clock.steady()
     while sent_to(world, "F1") == 1:
@@ -191,9 +196,7 @@ def test_a_doubt_that_is_looked_up_by_name_alone_does_not_hold_up_one_that_is_li
 @pytest.mark.parametrize("hangs", [GRACE * 0.8, GRACE * 3, GRACE * 30])
 def test_a_folder_that_is_not_answered_for_waits_its_whole_grace_though_others_are(of_folders, clock, hangs):
     world = of_folders(2)
-    world.service.processing = 1e9
-    world.service.put(b"x", "a.jpg", "F0")
-    world.service.processing = 0
+    stays_unprocessed(world, "F0")
     world.live(GRACE / 2)
 
     def hang(request) -> None:

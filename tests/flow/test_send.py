@@ -14,6 +14,7 @@ import pytest
 from assetsync.errors import LedgerError
 from assetsync.flow.send import FOLDER_HOLD, Step
 from assetsync.model import State, UploadRequest
+from tests.world import FullDisk
 
 from .conftest import chunked
 
@@ -677,22 +678,14 @@ def test_files_of_one_size_are_told_apart_by_the_index(world):
     assert sorted(counts[200:])[50] < 2 * sorted(counts[:100])[50]
 
 
-def test_an_outcome_that_the_ledger_could_not_take_for_long_is_written_as_soon_as_it_can(world, monkeypatch):
+def test_an_outcome_that_the_ledger_could_not_take_for_long_is_written_as_soon_as_it_can(world):
     world.write("a", b"1")
     world.write("b", b"22")
     world.scan()
-    commits = world.ledger.store._commits
-    failed = []
-
-    def fail(_conn):
-        failed.append(1)
-        if len(failed) == 60:
-            monkeypatch.undo()
-        raise sqlite3.OperationalError("database or disk is full")
-
-    world.service.during_upload = lambda _request: monkeypatch.setattr(commits, "_commit", fail)
+    disk = FullDisk(world.ledger, 60)
+    world.service.during_upload = lambda _request: disk.fill()
     given_up = 0
-    while len(failed) < 60:
+    while disk.left:
         try:
             world.send()
         except LedgerError:
@@ -706,20 +699,16 @@ def test_an_outcome_that_the_ledger_could_not_take_for_long_is_written_as_soon_a
     assert (world.posted(), set(world.states().values())) == (["a", "b"], {State.VERIFIED})
 
 
-def test_an_outcome_whose_row_is_gone_by_then_holds_nothing_up(world, monkeypatch):
+def test_an_outcome_whose_row_is_gone_by_then_holds_nothing_up(world):
     world.write("a", b"1")
     world.write("b", b"22")
     world.scan()
-    commits = world.ledger.store._commits
-
-    def fail(_conn):
-        raise sqlite3.OperationalError("database or disk is full")
-
-    world.service.during_upload = lambda _request: monkeypatch.setattr(commits, "_commit", fail)
+    disk = FullDisk(world.ledger, 60)
+    world.service.during_upload = lambda _request: disk.fill()
     with pytest.raises(LedgerError):
         world.send()
     world.service.during_upload = lambda _request: None
-    monkeypatch.undo()
+    disk.empty()
     world.ledger.store.write(lambda conn: conn.execute("DELETE FROM files WHERE path = CAST('a' AS BLOB)"))
     world.live(200)
     assert (world.posted(), world.states()) == (["a", "b"], {"b": State.VERIFIED})
