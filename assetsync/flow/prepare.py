@@ -16,7 +16,7 @@ from assetsync.core.names import printable, sent_name
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootMissing, SidecarError
 from assetsync.flow.contact import Contact
 from assetsync.flow.edges import Edges
-from assetsync.flow.told import Sidecars
+from assetsync.flow.told import Sidecars, Told
 from assetsync.ledger.intake import NewVersion
 from assetsync.ledger.queue import LONGEST_BACKOFF, Intent
 from assetsync.ledger.rows import FileRow
@@ -28,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 _LATER = 60.0
 """Seconds until a file is tried again whose place the next scan has to tell."""
+
+_SOON = 5.0
+"""Seconds until a file is tried again that waits for another's upload to be decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class Preparer:
         try:
             md5 = body.load()
             if md5 is None and not row.send_again and self._has_size(row):
+                if self._may_be_known_soon(row):
+                    return None
                 md5 = digest(file, row.stat, stop=self._edges.tick, tap=self._edges.tally.hashed)
         except ReadStopped:
             return None
@@ -127,12 +132,8 @@ class Preparer:
         if not row.send_again and self._need_not_be_sent(row, md5):
             return None
         told_at = self._sidecars.changes
-        try:
-            told = self._sidecars.told(row.path, mapping)
-        except SidecarError as error:
-            self._hold(row, "sidecar", str(error))
-            return None
-        if mapping.sidecars and not told.has_own and self._waits_for_sidecar(row):
+        told = self._told(row, mapping)
+        if told is None:
             return None
         name = sent_name(row.path.rpartition(b"/")[2])
         boundary = self._edges.token()
@@ -143,6 +144,15 @@ class Preparer:
     def is_told_anew(self, ready: Ready) -> bool:
         """Whether sidecars have changed since what is said of the file was read."""
         return self._sidecars.changes != ready.told_at
+
+    def _told(self, row: FileRow, mapping: Mapping) -> Told | None:
+        try:
+            told = self._sidecars.told(row.path, mapping)
+        except SidecarError as error:
+            self._hold(row, "sidecar", str(error))
+            return None
+        waits = mapping.sidecars and not told.has_own and self._waits_for_sidecar(row)
+        return None if waits else told
 
     def _waits_for_sidecar(self, row: FileRow) -> bool:
         """Put a file off whose sidecar may still come; when it comes, the file is due at once."""
@@ -173,6 +183,19 @@ class Preparer:
         )
         self._hold(row, "unprocessed", detail)
         return True
+
+    def _may_be_known_soon(self, row: FileRow) -> bool:
+        """Put a large file off while an upload is undecided that may have been the same.
+
+        Of one that was cut off before it was read to its end, and whose path holds another file by now, only the
+        service can tell what it was.
+        """
+        for other in self._ledger.alike.unread(row):
+            if not self._still_holds(other):
+                detail = f"waits for what became of an upload that may have been the same: {printable(other.path)}"
+                self._ledger.queue.postpone(row.id, self._clock.now() + _SOON, detail)
+                return True
+        return False
 
     def _has_size(self, row: FileRow) -> bool:
         return self._ledger.alike.has_size(row.id, row.destfolderid, row.size)

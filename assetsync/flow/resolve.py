@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 _BY_NAME_AT_MOST = 20
 _MOST_KEPT = 2_000_000
 _RETRY_SECONDS = 5.0
+_LONGEST_RETRY = 300.0
+"""Seconds between look-ups of a folder that fail: each shuts the gate, and the doubts of others need theirs."""
 _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round that takes more than this part of the grace is slow: at twice that, look-ups would leave nothing but gaps."""
@@ -61,6 +63,8 @@ class Resolver:
         self._grace = grace
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._prefixes: dict[int, dict[int, str]] = {}
+        # How often in a row the look-up of a folder has failed.
+        self._failures: dict[str, int] = {}
 
     def step(self) -> int:
         """Look at every doubt that is due; gives how many were looked at with an answer. Raises ServiceError."""
@@ -72,21 +76,31 @@ class Resolver:
             if slow > self._grace / _SLOW_PART:
                 # All in one round: those of two would wait for each other, and what they take would not be known.
                 due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * slow)
+        folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done = 0
-        for destfolderid, group in groupby(due, key=lambda d: d.attempt.destfolderid):
-            doubts = list(group)
+        # What fails is looked at last: it may be the trouble of one folder alone.
+        for destfolderid, doubts in sorted(folders, key=lambda each: self._failures.get(each[0], 0)):
             try:
                 done += self._folder(destfolderid, doubts)
-            except ServiceError:
-                self._ledger.doubts.unanswered([d.attempt.id for d in doubts], self._clock.now() + _RETRY_SECONDS)
+            except ServiceError as error:
+                self._put_off(destfolderid, doubts, error)
                 raise
+            self._failures.pop(destfolderid, None)
         return done
+
+    def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
+        failures = self._failures.get(destfolderid, 0)
+        self._failures[destfolderid] = failures + 1
+        wait = min(_LONGEST_RETRY, _RETRY_SECONDS * 2.0 ** min(failures, 10))
+        detail = f"cannot be looked for in the service: {error}"
+        self._ledger.doubts.unanswered([d.attempt.id for d in doubts], self._clock.now() + wait, detail)
 
     def _forget_decided(self) -> None:
         undecided = self._ledger.doubts.open_ones()
         attempts, folders = {attempt for attempt, _ in undecided}, {folder for _, folder in undecided}
         self._prefixes = {attempt: kept for attempt, kept in self._prefixes.items() if attempt in attempts}
         self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
+        self._failures = {folder: count for folder, count in self._failures.items() if folder in folders}
 
     def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> int:
         looking = [_Looking(doubt, self._facts(doubt)) for doubt in doubts]

@@ -92,6 +92,22 @@ class Alike:
         )
         return [file_row(found) for found in rows]
 
+    def unread(self, row: FileRow) -> list[FileRow]:
+        """Give versions of its size that may just have been stored in the folder and whose bytes were never hashed.
+
+        The same inode, size and mtime is left out: that one can be told for the same (`equals`).
+        """
+        rows = self._store.rows(
+            f"SELECT {FILE_COLUMNS} FROM files WHERE id IN ({_UNHASHED_AND_OPEN}) AND id <> ?3"
+            " AND state IN ('sending', 'in_doubt') AND NOT (inode = ?4 AND mtime_ns = ?5)",
+            row.destfolderid,
+            row.size,
+            row.id,
+            row.inode,
+            row.mtime_ns,
+        )
+        return [file_row(found) for found in rows]
+
     def sighted(self, row: FileRow, md5: str) -> str | None:
         """Give the id of an asset of the same MD5 in the folder that no row owns."""
         rows = self._store.rows(

@@ -173,13 +173,18 @@ class Doubts:
         if looks:
             self._store.write(work)
 
-    def unanswered(self, attempt_ids: Sequence[int], look_at: float) -> None:
+    def unanswered(self, attempt_ids: Sequence[int], look_at: float, detail: str) -> None:
         """Put look-ups off that got no answer; the grace is not touched, so that its gap shows."""
-        self._store.write(
-            lambda conn: conn.executemany(
-                "UPDATE attempts SET look_at = ? WHERE id = ?", [(look_at, attempt) for attempt in attempt_ids]
+
+        def work(conn: sqlite3.Connection) -> None:
+            conn.executemany("UPDATE attempts SET look_at = ? WHERE id = ?", [(look_at, one) for one in attempt_ids])
+            conn.executemany(
+                "UPDATE files SET detail = ? WHERE state = 'in_doubt' AND id = (SELECT file_id FROM attempts"
+                " WHERE id = ?)",
+                [(detail, one) for one in attempt_ids],
             )
-        )
+
+        self._store.write(work)
 
     def hashed(self, attempt_id: int, file_id: int, md5: str) -> None:
         """Record the digest of what was sent, read again after an unclean stop."""

@@ -1,9 +1,11 @@
 """Lost answers: one file version is one asset, whatever the service does."""
 
+import threading
+
 import pytest
 
 from assetsync.core.doubt import SLOW_GRACE
-from assetsync.errors import ServiceUnreachable
+from assetsync.errors import BadAnswer, ServiceUnreachable
 from assetsync.flow import resolve
 from assetsync.model import State
 from assetsync.service.multipart import closing
@@ -18,6 +20,25 @@ def lose(world, *what, content: bytes = b"some content", path: str = "a.jpg") ->
     world.write(path, content)
     world.service.script.extend(what)
     world.scan_and_send()
+
+
+class Killed(BaseException):
+    """The process ends without a word."""
+
+
+def die_sending(world, content: bytes, *, arrived: bool) -> None:
+    """Send `a.jpg`, and end before the answer is there and before a large file was read to its end."""
+
+    def kill(request) -> None:
+        if arrived:
+            world.service.put(content, request.filename, request.destfolderid)
+        raise Killed
+
+    world.service.during_upload = kill
+    with pytest.raises(Killed):
+        lose(world, content=content)
+    world.service.during_upload = lambda request: None
+    world.restart()
 
 
 def whys(world) -> list[tuple[str, str]]:
@@ -140,6 +161,26 @@ def test_look_ups_of_many_folders_between_two_of_one_do_not_hold_it_up_for_ever(
     world.live(120)
     assert set(world.states().values()) == {VERIFIED}
     assert (len(world.service.posts), len(world.service.assets)) == (16, 8)
+
+
+def test_a_folder_whose_look_ups_always_fail_does_not_hold_up_the_doubts_of_others(of_folders, clock):
+    world = of_folders(3)
+
+    def fail(request) -> None:
+        # The probe asks for the first folder as well, and is answered.
+        if request.folderid == "F0" and request.searchfor != "assetsync-probe":
+            raise BadAnswer("an answer that nothing can be made of", hint="look there")
+
+    world.service.during_search = fail
+    began = clock.steady()
+    while sent_to(world, "F1") == 1 or sent_to(world, "F2") == 1:
+        assert clock.steady() - began < 30 * GRACE
+        world.live(1)
+    assert (world.row("F0/a.jpg").state, sent_to(world, "F0")) == (IN_DOUBT, 1)
+    assert "an answer that nothing can be made of" in world.row("F0/a.jpg").detail
+    world.service.during_search = lambda _request: None
+    world.live(300 + 2 * GRACE)
+    assert (set(world.states().values()), sent_to(world, "F0")) == ({VERIFIED}, 2)
 
 
 def test_a_slow_folder_whose_doubt_stays_does_not_hold_up_that_of_a_quick_one(of_folders, clock):
@@ -451,21 +492,7 @@ def test_the_old_version_of_a_changed_file_is_resolved_before_the_new_one_is_sen
 
 
 def test_a_crash_while_a_file_was_sent_costs_a_look_and_no_copy(world):
-    world.write("a.jpg")
-    world.scan()
-
-    class Killed(BaseException):
-        pass
-
-    def kill(request) -> None:
-        world.service.put(b"content", request.filename, request.destfolderid)
-        raise Killed
-
-    world.service.during_upload = kill
-    with pytest.raises(Killed):
-        world.send()
-    world.service.during_upload = lambda request: None
-    world.restart()
+    die_sending(world, b"content", arrived=True)
     assert world.row("a.jpg").state is IN_DOUBT
     world.live(60)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
@@ -479,6 +506,53 @@ def test_a_crash_while_a_large_file_was_sent_is_resolved_by_hashing_the_file_aga
     world.service.put(content, "something else entirely")
     world.live(60)
     assert (world.row("big").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+LARGE = chunked(9 * 2**20)
+
+
+def save_elsewhere(world) -> None:
+    """Copy the file to another name in its folder, and put another one in its place."""
+    world.write("kept.jpg", LARGE)
+    world.write("new", b"an edit").rename(world.root / "a.jpg")
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_large_file_that_a_crash_cut_off_and_that_was_saved_under_a_new_name_meanwhile_is_stored_once(world, arrived):
+    die_sending(world, LARGE, arrived=arrived)
+    save_elsewhere(world)
+    world.scan_and_send()
+    assert world.posted() == ["a.jpg"]
+    assert "upload that may have been the same: a.jpg" in world.row("kept.jpg").detail
+    world.live(4 * GRACE)
+    assert sorted(world.service.contents) == [LARGE, b"an edit"]
+    assert set(world.states().values()) == {VERIFIED}
+    assert (world.row("kept.jpg").detail, world.orphans()) == (None, [])
+
+
+def test_a_large_file_that_is_saved_under_a_new_name_and_replaced_while_it_is_sent_is_stored_once(world):
+    def replace(_request) -> None:
+        world.service.during_upload = lambda _request: None
+        save_elsewhere(world)
+        world.scan()
+        other = threading.Thread(target=world.send)
+        other.start()
+        other.join()
+
+    world.service.during_upload = replace
+    lose(world, content=LARGE)
+    world.live(4 * GRACE)
+    world.scan_and_send()
+    world.live(GRACE)
+    assert sorted(world.service.contents) == [LARGE, b"an edit"]
+    assert set(world.states().values()) == {VERIFIED}
+
+
+def test_large_files_of_one_size_do_not_wait_for_one_in_doubt_that_stands_where_it_was(world):
+    die_sending(world, LARGE, arrived=False)
+    world.write("b.jpg", LARGE[::-1])
+    world.scan_and_send()
+    assert world.posted() == ["a.jpg", "b.jpg"]
 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])

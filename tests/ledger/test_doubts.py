@@ -197,17 +197,18 @@ def test_look_ups_that_were_answered_carry_the_grace_and_those_that_were_not_lea
     doubts = book.ledger.doubts
     kept = Grace("boot", 5.0, 7.0, 2.0)
     doubts.looked([(doubt.attempt.id, kept, NOW + 3)])
-    doubts.unanswered([doubt.attempt.id], NOW + 9)
+    doubts.unanswered([doubt.attempt.id], NOW + 9, "nobody answers")
     attempt = doubts.of(doubt.file.id)
     assert (grace_of(attempt), attempt.looks) == (kept, 1)
     assert attempt.look_at == NOW + 9
+    assert doubts.due(NOW + 9)[0].file.detail == "nobody answers"
     assert doubts.next_look() == NOW + 9
     assert doubts.due(NOW + 8) == []
     assert [d.attempt.id for d in doubts.due(NOW + 9)] == [doubt.attempt.id]
 
 
 def test_a_look_far_in_the_future_was_set_by_another_clock_and_is_due(book, doubt):
-    book.ledger.doubts.unanswered([doubt.attempt.id], NOW + 901)
+    book.ledger.doubts.unanswered([doubt.attempt.id], NOW + 901, "nobody answers")
     assert len(book.ledger.doubts.due(NOW)) == 1
 
 
