@@ -30,7 +30,11 @@ _LATER = 60.0
 """Seconds until a file is tried again whose place the next scan has to tell."""
 
 _SOON = 5.0
-"""Seconds until a file is tried again that waits for another's upload to be decided."""
+"""Seconds at least until a file is tried again that waits for another's upload to be decided."""
+
+
+class _PutOff(Exception):
+    """The file is due later: not an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,8 @@ class Preparer:
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
         if position is None or self._mappings.all[position].destfolderid != row.destfolderid:
             # The configuration changed since it was queued: the next scan says where it belongs.
-            self._ledger.queue.postpone(row.id, self._clock.now() + _LATER)
+            detail = "its mapping has changed: the next scan tells where it belongs"
+            self._ledger.queue.postpone(row.id, self._clock.now() + _LATER, detail)
             return None
         mapping = self._mappings.all[position]
         self._contact.ensure(row.destfolderid)
@@ -116,12 +121,8 @@ class Preparer:
             return None
         body = FileBody(file, row.stat)
         try:
-            md5 = body.load()
-            if md5 is None and not row.send_again and self._has_size(row):
-                if self._may_be_known_soon(row):
-                    return None
-                md5 = digest(file, row.stat, stop=self._edges.tick, tap=self._edges.tally.hashed)
-        except ReadStopped:
+            md5 = self._digest(row, body, file)
+        except (ReadStopped, _PutOff):
             return None
         except FileChanged:
             self._changed(row, file.restat())
@@ -161,7 +162,8 @@ class Preparer:
         # Queued in the future: by a clock that has since been set back, which is no reason to wait.
         if not 0 <= waited < self._rules.sidecar_wait:
             return False
-        self._ledger.queue.postpone(row.id, now + min(self._rules.sidecar_wait - waited, LONGEST_BACKOFF))
+        due_at = now + min(self._rules.sidecar_wait - waited, LONGEST_BACKOFF)
+        self._ledger.queue.postpone(row.id, due_at, "waits for its sidecar, watch.sidecar_wait at most")
         return True
 
     def _may_be_there_unprocessed(self, row: FileRow) -> bool:
@@ -184,21 +186,35 @@ class Preparer:
         self._hold(row, "unprocessed", detail)
         return True
 
-    def _may_be_known_soon(self, row: FileRow) -> bool:
-        """Put a large file off while an upload is undecided that may have been the same.
+    def _digest(self, row: FileRow, body: FileBody, file: OpenFile) -> str | None:
+        """Give the MD5 of a small file, and of a large one where its equal may be stored already.
+
+        Raises _PutOff where that is not known yet, ReadStopped, FileChanged and FileUnreadable.
+        """
+        md5 = body.load()
+        if md5 is None and not row.send_again and self._ledger.alike.has_size(row.id, row.destfolderid, row.size):
+            self._wait_for_its_like(row)
+            md5 = digest(file, row.stat, stop=self._edges.tick, tap=self._edges.tally.hashed)
+            # That takes as long as it takes.
+            self._wait_for_its_like(row)
+        return md5
+
+    def _wait_for_its_like(self, row: FileRow) -> None:
+        """Put a large file off, by _PutOff, while an upload is undecided that may have been the same.
 
         Of one that was cut off before it was read to its end, and whose path holds another file by now, only the
         service can tell what it was.
         """
+        now = self._clock.now()
         for other in self._ledger.alike.unread(row):
             if not self._still_holds(other):
-                detail = f"waits for what became of an upload that may have been the same: {printable(other.path)}"
-                self._ledger.queue.postpone(row.id, self._clock.now() + _SOON, detail)
-                return True
-        return False
-
-    def _has_size(self, row: FileRow) -> bool:
-        return self._ledger.alike.has_size(row.id, row.destfolderid, row.size)
+                detail = (
+                    f"may be what was being uploaded as {printable(other.path)}: waits until that is decided"
+                    " (`assetsync doubt list`)"
+                )
+                pause = min(_LATER, max(_SOON, (now - row.queued_at) / 4))
+                self._ledger.queue.postpone_behind(row, other, now, pause, detail)
+                raise _PutOff
 
     def _may_be_sent(self, row: FileRow) -> bool:
         if row.size == 0:
@@ -286,7 +302,8 @@ class Preparer:
         vanished = isinstance(error, FileUnreadable) and error.vanished
         if isinstance(error, RootMissing) or (vanished and not self._holds_anything(mapping.path)):
             # Perhaps a disk was unmounted, and every file is gone with it: the next scan and the brake decide.
-            self._ledger.queue.postpone(row.id, self._clock.now() + _LATER)
+            detail = "it is not there, nor is anything else in its mapped folder: the next scan tells"
+            self._ledger.queue.postpone(row.id, self._clock.now() + _LATER, detail)
             log.info("not there, with its mapped folder", path=printable(row.path))
         elif isinstance(error, NotRegular) or vanished:
             self._ledger.queue.vanished(row.id, self._clock.now())

@@ -30,7 +30,8 @@ _BY_NAME_AT_MOST = 20
 _MOST_KEPT = 2_000_000
 _RETRY_SECONDS = 5.0
 _LONGEST_RETRY = 300.0
-"""Seconds between look-ups of a folder that fail: each shuts the gate, and the doubts of others need theirs."""
+_LATEST_LOOK = 850.0
+"""Seconds: a look that is due later was set by a clock that has since been set back (`ledger.doubts`)."""
 _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round that takes more than this part of the grace is slow: at twice that, look-ups would leave nothing but gaps."""
@@ -77,23 +78,37 @@ class Resolver:
                 # All in one round: those of two would wait for each other, and what they take would not be known.
                 due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * slow)
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
+        # What failed is looked at last: it may be the trouble of that folder alone.
+        folders.sort(key=lambda each: self._failures.get(each[0], 0))
         done = 0
-        # What fails is looked at last: it may be the trouble of one folder alone.
-        for destfolderid, doubts in sorted(folders, key=lambda each: self._failures.get(each[0], 0)):
+        for number, (destfolderid, doubts) in enumerate(folders):
             try:
                 done += self._folder(destfolderid, doubts)
             except ServiceError as error:
-                self._put_off(destfolderid, doubts, error)
-                raise
+                if self._put_off(folders[number:], error):
+                    raise
+                break
             self._failures.pop(destfolderid, None)
         return done
 
-    def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
+    def _put_off(self, folders: Sequence[tuple[str, Sequence[OpenDoubt]]], error: ServiceError) -> bool:
+        """Put off a folder that was not answered for, longer each time; gives whether it may be the trouble of all.
+
+        It is its own where it fails again. Those behind it have failed before as well, and are put off with it: what
+        times out one after the other would leave no span without a gap to the doubts of all others.
+        """
+        destfolderid = folders[0][0]
         failures = self._failures.get(destfolderid, 0)
         self._failures[destfolderid] = failures + 1
-        wait = min(_LONGEST_RETRY, _RETRY_SECONDS * 2.0 ** min(failures, 10))
+        # A whole grace has to fit in between two.
+        longest = min(_LATEST_LOOK, max(_LONGEST_RETRY, 4 * self._grace))
+        look_at = self._clock.now() + min(longest, _RETRY_SECONDS * 2.0 ** min(failures, 10))
         detail = f"cannot be looked for in the service: {error}"
-        self._ledger.doubts.unanswered([d.attempt.id for d in doubts], self._clock.now() + wait, detail)
+        attempts = [doubt.attempt.id for _, doubts in (folders if failures else folders[:1]) for doubt in doubts]
+        self._ledger.doubts.unanswered(attempts, look_at, detail)
+        if failures:
+            log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(attempts), detail=str(error))
+        return not failures
 
     def _forget_decided(self) -> None:
         undecided = self._ledger.doubts.open_ones()

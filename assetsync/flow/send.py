@@ -5,7 +5,6 @@ answer means was decided in `core.outcome`; here it is written down, and trouble
 gate or holds the folder.
 """
 
-from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ import structlog
 
 from assetsync.core.backoff import delay
 from assetsync.core.names import printable
-from assetsync.core.outcome import read_giving_up
 from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit, ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
@@ -61,10 +59,6 @@ class _Told:
     settled: bool = False
 
 
-_Owed = tuple[int, Ready, Sent]
-"""An attempt, what it sent and what became of it, to be written to the ledger."""
-
-
 class Sender:
     """Sends what is due; any number of threads may call `step`."""
 
@@ -95,8 +89,6 @@ class Sender:
         self._uncounted = 0
         self.last_answer: float | None = None
         self.patience = 30.0
-        # What became of uploads and could not be written down, one for each thread at most.
-        self._owed: deque[_Owed] = deque()
 
     def too_doubtful(self) -> bool:
         """Whether so many uploads are in doubt that no more are sent until some are decided."""
@@ -133,7 +125,6 @@ class Sender:
 
     def _take(self, told: "_Told | None") -> tuple[Step, "_Told | None"]:
         """Take one file; `told` is what became of the one before, and is handed back while it waits for a commit."""
-        self._pay()
         if not self._gate.enter():
             return Step.PAUSED, told
         try:
@@ -180,7 +171,7 @@ class Sender:
             self._settle(told)
             if self._preparer.is_told_anew(ready):
                 # The change may have been recorded before there was an upload to tell of it.
-                self._mark_unread(attempt, ready)
+                self._insist(row, lambda: self._ledger.intake.mark_unread(row.id))
             body = ready.body if self._throttle is None else TappedBody(ready.body, self._throttle.pace)
             with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
                 sent = self._service.upload(ready.request, body)
@@ -203,12 +194,6 @@ class Sender:
             self._settle(told)
             return self._ledger.queue.begin(ready.intent, self._clock.now())
 
-    def _mark_unread(self, attempt: int, ready: Ready) -> None:
-        # Given up, nothing of it has left: it is queued again, and told as its sidecar says then.
-        outcome = read_giving_up(Left.NOTHING, "the ledger could not be written", changed=True)
-        unsent = Sent(outcome, Left.NOTHING, 0, "")
-        self._insist((attempt, ready, unsent), lambda: self._ledger.intake.mark_unread(ready.row.id))
-
     def _settle(self, told: "_Told | None") -> None:
         """See to it that what became of a file is on the disk."""
         if told is None or told.settled:
@@ -228,34 +213,15 @@ class Sender:
             self._feed.release(told.ready.row)
 
     def _keep(self, attempt: int, ready: Ready, sent: Sent) -> None:
-        self._insist((attempt, ready, sent), lambda: self._record(attempt, ready, sent))
+        self._insist(ready.row, lambda: self._record(attempt, ready, sent))
         self._meter.attempted(sent, again=ready.row.attempts > 0)
 
-    def _pay(self) -> None:
-        """Write down what could not be written; raises LedgerError while it still cannot, and then nothing is sent."""
-        while self._owed:
-            try:
-                attempt, ready, sent = owed = self._owed.popleft()
-            except IndexError:
-                return
-            try:
-                self._record(attempt, ready, sent)
-            except RowUnfit as error:
-                # Nothing that time mends, and no reason to hold up all others.
-                log.warning("the result fits no row", path=printable(ready.row.path), detail=str(error))
-                continue
-            except BaseException:
-                self._owed.appendleft(owed)
-                raise
-            self._meter.attempted(sent, again=ready.row.attempts > 0)
-
-    def _insist(self, owed: _Owed, write: Callable[[], None]) -> None:
+    def _insist(self, row: FileRow, write: Callable[[], None]) -> None:
         """Write something down of an upload, and try again for `patience` seconds while the ledger cannot be written.
 
-        What became of it then is owed: it is written before anything else is sent, or found by the next start as an
-        attempt without an end, and looked up.
+        What is given up is found as an attempt without an end by the next start, and looked up. What fits no row any
+        more is given up at once.
         """
-        row = owed[1].row
         since = self._clock.steady()
         while True:
             try:
@@ -265,7 +231,6 @@ class Sender:
             except LedgerError as error:
                 log.warning("the result waits for the ledger", path=printable(row.path), detail=str(error))
                 if self._clock.steady() - since >= self.patience or self._clock.wait(_LEDGER_PAUSE):
-                    self._owed.append(owed)
                     raise
             else:
                 return
@@ -289,8 +254,7 @@ class Sender:
                 outcomes.unsent(attempt, row.id, sent, now, now)
                 self._trouble(outcome.reason, outcome.detail, None)
             case Answer.REFUSED if outcome.fault is Fault.FOLDER:
-                outcomes.refused(attempt, row.id, sent, now)
-                self._ledger.queue.hold_folder(row.destfolderid, outcome, now + FOLDER_HOLD)
+                outcomes.refused(attempt, row.id, sent, now, hold_until=now + FOLDER_HOLD)
                 self._feed.clear()
                 self._gate.worked()
                 bound.error("folder held back", destfolderid=row.destfolderid, detail=outcome.detail)

@@ -62,14 +62,15 @@ class Doubts:
         return int(self._store.rows("SELECT COUNT(*) FROM files WHERE state = 'in_doubt'")[0][0])
 
     def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:
-        """Give doubts whose next look-up is due, those of one folder together."""
+        """Give doubts whose next look-up is due, the `limit` longest due, those of one folder together."""
         rows = self._store.rows(
             f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE {_UNDECIDED}"
-            " AND (look_at <= ?1 OR look_at > ?1 + 900) ORDER BY destfolderid, id LIMIT ?2",
+            " AND (look_at <= ?1 OR look_at > ?1 + 900) ORDER BY look_at, id LIMIT ?2",
             now,
             limit,
         )
-        return [OpenDoubt(self._file(row["file_id"]), attempt_row(row)) for row in rows]
+        together = sorted(rows, key=lambda row: (row["destfolderid"], row["id"]))
+        return [OpenDoubt(self._file(row["file_id"]), attempt_row(row)) for row in together]
 
     def open_ones(self) -> list[tuple[int, str]]:
         """Give the attempt and the folder of each doubt that is not decided."""

@@ -1,9 +1,20 @@
-"""Folders of the service that are held back, let go again. Who holds one, and for how long, is `queue`'s."""
+"""Folders of the service that are held back and let go again. Why one is held, and for how long, is the caller's."""
 
 import sqlite3
 
 from assetsync.core.states import Event
 from assetsync.ledger.rows import apply
+from assetsync.model import Outcome
+
+
+def hold_folder(conn: sqlite3.Connection, destfolderid: str, outcome: Outcome, until: float) -> None:
+    """Hold a whole folder back: what is wrong with it is not the matter of its files."""
+    conn.execute(
+        "INSERT INTO folders (destfolderid, hold_reason, hold_detail, hold_until) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (destfolderid) DO UPDATE SET hold_reason = excluded.hold_reason,"
+        " hold_detail = excluded.hold_detail, hold_until = excluded.hold_until",
+        (destfolderid, outcome.reason, outcome.detail, until),
+    )
 
 
 def release_folder(conn: sqlite3.Connection, destfolderid: str, now: float) -> None:

@@ -5,7 +5,7 @@ import sqlite3
 
 from assetsync.core.states import Event
 from assetsync.ledger.commits import Pending
-from assetsync.ledger.holds import release_folder
+from assetsync.ledger.holds import hold_folder, release_folder
 from assetsync.ledger.hours import count_upload
 from assetsync.ledger.rows import apply, move, reopen, row_missing, standing
 from assetsync.ledger.store import Store
@@ -79,12 +79,17 @@ class Outcomes:
 
         return self._store.submit(work)
 
-    def refused(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> None:
-        """Record an explicit refusal before anything was stored, which is this file's own matter."""
+    def refused(
+        self, attempt_id: int, file_id: int, sent: Sent, now: float, *, hold_until: float | None = None
+    ) -> None:
+        """Record an explicit refusal before anything was stored; `hold_until` where it is the folder's matter."""
 
         def work(conn: sqlite3.Connection) -> None:
             _end(conn, attempt_id, sent, sent.outcome.reason, now, result="refused")
             apply(conn, file_id, Event.REFUSED, now, reason=sent.outcome.reason, detail=sent.outcome.detail)
+            if hold_until is not None:
+                sql = "SELECT destfolderid FROM attempts WHERE id = ?"
+                hold_folder(conn, conn.execute(sql, (attempt_id,)).fetchone()[0], sent.outcome, hold_until)
 
         self._store.write(work)
 

@@ -12,7 +12,7 @@ from assetsync.ledger.alike import OWNED
 from assetsync.ledger.holds import release_folder
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, move, read_file, standing
 from assetsync.ledger.store import Store
-from assetsync.model import FileStat, Outcome, State, Wanted
+from assetsync.model import FileStat, State, Wanted
 
 LONGEST_BACKOFF = 900.0
 """Seconds; a due time further away than this was set by a clock that has since been set back, and is due."""
@@ -175,10 +175,25 @@ class Queue:
 
         self._store.write(work)
 
-    def postpone(self, file_id: int, due_at: float, detail: str | None = None) -> None:
+    def postpone(self, file_id: int, due_at: float, detail: str) -> None:
         """Let a version wait without counting it as a failure; `detail` says for what."""
-        sql = "UPDATE files SET due_at = ?, detail = COALESCE(?, detail) WHERE id = ?"
+        sql = "UPDATE files SET due_at = ?, detail = ? WHERE id = ?"
         self._store.write(lambda conn: conn.execute(sql, (due_at, detail, file_id)))
+
+    def postpone_behind(self, row: FileRow, undecided: FileRow, now: float, pause: float, detail: str) -> None:
+        """Let a version, and all that wait for the same, wait for the upload of another: see `alike.unread`."""
+        put_off = "SELECT 1 FROM files WHERE id = ?1 AND due_at > ?2 AND due_at <= ?2 + ?3"
+        if self._store.rows(put_off, row.id, now, LONGEST_BACKOFF):
+            # Read ahead, and put off with another meanwhile.
+            return
+        sql = (
+            "UPDATE files SET due_at = ?1 + ?2, detail = ?3 WHERE destfolderid = ?4 AND size = ?5"
+            " AND state = 'queued' AND wanted = 'yes' AND send_again = 0"
+            " AND (due_at < ?1 + ?2 OR due_at > ?1 + ?9) AND NOT (inode = ?7 AND mtime_ns = ?8)"
+            " AND queued_at >= (SELECT MIN(started_at) FROM attempts WHERE file_id = ?6 AND closed_at IS NULL)"
+        )
+        values = (row.destfolderid, row.size, undecided.id, undecided.inode, undecided.mtime_ns, LONGEST_BACKOFF)
+        self._store.write(lambda conn: conn.execute(sql, (now, pause, detail, *values)))
 
     def vanished(self, file_id: int, now: float) -> None:
         """Record that a path was found empty when it was to be sent."""
@@ -205,17 +220,6 @@ class Queue:
         queued = "SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
         held = f"{queued} AND destfolderid IN (SELECT destfolderid FROM folders WHERE hold_until > ?)"
         return int(self._store.rows(queued)[0][0]), int(self._store.rows(held, now)[0][0])
-
-    def hold_folder(self, destfolderid: str, outcome: Outcome, until: float) -> None:
-        """Hold a whole folder back: what is wrong with it is not the matter of its files."""
-        self._store.write(
-            lambda conn: conn.execute(
-                "INSERT INTO folders (destfolderid, hold_reason, hold_detail, hold_until) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (destfolderid) DO UPDATE SET hold_reason = excluded.hold_reason,"
-                " hold_detail = excluded.hold_detail, hold_until = excluded.hold_until",
-                (destfolderid, outcome.reason, outcome.detail, until),
-            )
-        )
 
     def release_folders(self, now: float) -> None:
         """Let held folders be tried again, with the files that their trouble blocked."""

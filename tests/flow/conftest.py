@@ -1,9 +1,36 @@
-"""Contents for the tests of the flow."""
+"""Contents for the tests of the flow, and answers that are lost."""
 
 import hashlib
+
+import pytest
 
 
 def chunked(size: int) -> bytes:
     """Give bytes of which no two blocks are the same."""
     blocks = (hashlib.sha512(str(number).encode()).digest() * 1024 for number in range(size // 65536 + 1))
     return b"".join(blocks)[:size]
+
+
+def lose(world, *what, content: bytes = b"some content", path: str = "a.jpg") -> None:
+    world.write(path, content)
+    world.service.script.extend(what)
+    world.scan_and_send()
+
+
+class Killed(BaseException):
+    """The process ends without a word."""
+
+
+def die_sending(world, content: bytes, *, arrived: bool) -> None:
+    """Send `a.jpg`, and end before the answer is there and before a large file was read to its end."""
+
+    def kill(request) -> None:
+        if arrived:
+            world.service.put(content, request.filename, request.destfolderid)
+        raise Killed
+
+    world.service.during_upload = kill
+    with pytest.raises(Killed):
+        lose(world, content=content)
+    world.service.during_upload = lambda request: None
+    world.restart()

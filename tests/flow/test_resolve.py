@@ -1,6 +1,6 @@
 """Lost answers: one file version is one asset, whatever the service does."""
 
-import threading
+from collections.abc import Collection
 
 import pytest
 
@@ -10,35 +10,10 @@ from assetsync.flow import resolve
 from assetsync.model import State
 from assetsync.service.multipart import closing
 
-from .conftest import chunked
+from .conftest import chunked, die_sending, lose
 
 VERIFIED, BLOCKED, QUEUED, IN_DOUBT = State.VERIFIED, State.BLOCKED, State.QUEUED, State.IN_DOUBT
 GRACE = 20
-
-
-def lose(world, *what, content: bytes = b"some content", path: str = "a.jpg") -> None:
-    world.write(path, content)
-    world.service.script.extend(what)
-    world.scan_and_send()
-
-
-class Killed(BaseException):
-    """The process ends without a word."""
-
-
-def die_sending(world, content: bytes, *, arrived: bool) -> None:
-    """Send `a.jpg`, and end before the answer is there and before a large file was read to its end."""
-
-    def kill(request) -> None:
-        if arrived:
-            world.service.put(content, request.filename, request.destfolderid)
-        raise Killed
-
-    world.service.during_upload = kill
-    with pytest.raises(Killed):
-        lose(world, content=content)
-    world.service.during_upload = lambda request: None
-    world.restart()
 
 
 def whys(world) -> list[tuple[str, str]]:
@@ -121,9 +96,10 @@ def test_one_look_up_that_hangs_before_it_is_answered_begins_the_grace_anew_and_
 def of_folders(make_world):
     """Give a world with a doubt in each of some folders, whose uploads never arrived."""
 
-    def make(count: int):
+    def make(count: int, grace: int = GRACE):
         folders = [f"F{number}" for number in range(count)]
-        world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in folders])
+        mapped = [{"path": folder, "destfolderid": folder} for folder in folders]
+        world = make_world(folders=mapped, upload={"doubt_grace": f"{grace}s"})
         for folder in folders:
             world.write(f"{folder}/a.jpg", folder[::-1].encode())
             world.service.script.append("lost_before")
@@ -163,24 +139,84 @@ def test_look_ups_of_many_folders_between_two_of_one_do_not_hold_it_up_for_ever(
     assert (len(world.service.posts), len(world.service.assets)) == (16, 8)
 
 
-def test_a_folder_whose_look_ups_always_fail_does_not_hold_up_the_doubts_of_others(of_folders, clock):
-    world = of_folders(3)
+def fail_for(world, folders: Collection[str], *, after: float = 0.0) -> None:
+    """Let the look-ups of some folders fail, after so many seconds; a probe is answered."""
 
     def fail(request) -> None:
-        # The probe asks for the first folder as well, and is answered.
-        if request.folderid == "F0" and request.searchfor != "assetsync-probe":
+        if request.folderid in folders and request.searchfor != "assetsync-probe":
+            world.clock.advance(after)
             raise BadAnswer("an answer that nothing can be made of", hint="look there")
 
     world.service.during_search = fail
+
+
+def test_a_folder_whose_look_ups_always_fail_does_not_hold_up_the_doubts_of_others(of_folders, clock):
+    world = of_folders(3)
+    fail_for(world, ["F0"])
     began = clock.steady()
     while sent_to(world, "F1") == 1 or sent_to(world, "F2") == 1:
-        assert clock.steady() - began < 30 * GRACE
+        assert clock.steady() - began < 3 * GRACE
         world.live(1)
+    world.service.searches.clear()
+    world.live(3000)
     assert (world.row("F0/a.jpg").state, sent_to(world, "F0")) == (IN_DOUBT, 1)
+    assert len(world.service.searches) < 30
     assert "an answer that nothing can be made of" in world.row("F0/a.jpg").detail
+    assert world.site.gate.pause is None
     world.service.during_search = lambda _request: None
     world.live(300 + 2 * GRACE)
     assert (set(world.states().values()), sent_to(world, "F0")) == ({VERIFIED}, 2)
+    world.live(1)
+    assert world.site.resolver._failures == {}
+
+
+@pytest.mark.parametrize(
+    ("grace", "failing", "after", "within"),
+    [(20, 7, 0, 60 * 20), (120, 4, 310, 4 * 3600), (300, 1, 310, 4 * 3600)],
+    ids=["many_at_once", "four_that_time_out", "one_and_a_long_grace"],
+)
+def test_look_ups_that_fail_or_time_out_leave_a_whole_grace_to_the_others(
+    of_folders, clock, grace, failing, after, within
+):
+    world = of_folders(failing + 1, grace=grace)
+    fail_for(world, [f"F{number}" for number in range(failing)], after=after)
+    last = f"F{failing}"
+    began = clock.steady()
+    while sent_to(world, last) == 1:
+        assert clock.steady() - began < within
+        world.live(1)
+    assert clock.steady() - began >= grace
+
+
+def test_a_folder_whose_look_ups_failed_before_is_looked_at_last_and_soon_again_once_it_was_answered(of_folders):
+    world = of_folders(2)
+    fail_for(world, ["F0"])
+    world.live(200)
+    world.service.during_search = lambda _request: None
+    stays_unprocessed(world, "F0")
+    world.live(310)
+    assert world.row("F0/a.jpg").state is IN_DOUBT
+    # Answered once, it is again as if it had never failed: one failure puts it off by seconds.
+    fail_for(world, ["F0"])
+    world.live(GRACE / 4 + 1)
+    world.service.during_search = lambda _request: None
+    world.service.searches.clear()
+    world.live(10)
+    assert "F0" in [request.folderid for request in world.service.searches if request.searchfor == "%"]
+
+
+def test_what_failed_before_does_not_put_off_what_is_answered_in_the_same_round(of_folders):
+    world = of_folders(2)
+    for folder in ("F0", "F1"):
+        stays_unprocessed(world, folder)
+    fail_for(world, ["F0"])
+    world.live(60)
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET look_at = 0"))
+    world.service.searches.clear()
+    world.site.resolver.step()
+    folders = [request.folderid for request in world.service.searches]
+    assert folders[0] == "F1"
+    assert folders[-1] == "F0"
 
 
 def test_a_slow_folder_whose_doubt_stays_does_not_hold_up_that_of_a_quick_one(of_folders, clock):
@@ -506,53 +542,6 @@ def test_a_crash_while_a_large_file_was_sent_is_resolved_by_hashing_the_file_aga
     world.service.put(content, "something else entirely")
     world.live(60)
     assert (world.row("big").state, len(world.service.posts)) == (VERIFIED, 1)
-
-
-LARGE = chunked(9 * 2**20)
-
-
-def save_elsewhere(world) -> None:
-    """Copy the file to another name in its folder, and put another one in its place."""
-    world.write("kept.jpg", LARGE)
-    world.write("new", b"an edit").rename(world.root / "a.jpg")
-
-
-@pytest.mark.parametrize("arrived", [True, False])
-def test_a_large_file_that_a_crash_cut_off_and_that_was_saved_under_a_new_name_meanwhile_is_stored_once(world, arrived):
-    die_sending(world, LARGE, arrived=arrived)
-    save_elsewhere(world)
-    world.scan_and_send()
-    assert world.posted() == ["a.jpg"]
-    assert "upload that may have been the same: a.jpg" in world.row("kept.jpg").detail
-    world.live(4 * GRACE)
-    assert sorted(world.service.contents) == [LARGE, b"an edit"]
-    assert set(world.states().values()) == {VERIFIED}
-    assert (world.row("kept.jpg").detail, world.orphans()) == (None, [])
-
-
-def test_a_large_file_that_is_saved_under_a_new_name_and_replaced_while_it_is_sent_is_stored_once(world):
-    def replace(_request) -> None:
-        world.service.during_upload = lambda _request: None
-        save_elsewhere(world)
-        world.scan()
-        other = threading.Thread(target=world.send)
-        other.start()
-        other.join()
-
-    world.service.during_upload = replace
-    lose(world, content=LARGE)
-    world.live(4 * GRACE)
-    world.scan_and_send()
-    world.live(GRACE)
-    assert sorted(world.service.contents) == [LARGE, b"an edit"]
-    assert set(world.states().values()) == {VERIFIED}
-
-
-def test_large_files_of_one_size_do_not_wait_for_one_in_doubt_that_stands_where_it_was(world):
-    die_sending(world, LARGE, arrived=False)
-    world.write("b.jpg", LARGE[::-1])
-    world.scan_and_send()
-    assert world.posted() == ["a.jpg", "b.jpg"]
 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.errors import LedgerError
+from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit
 from assetsync.flow.send import FOLDER_HOLD, Step
 from assetsync.model import State, UploadRequest
 from tests.world import FullDisk
@@ -678,28 +678,7 @@ def test_files_of_one_size_are_told_apart_by_the_index(world):
     assert sorted(counts[200:])[50] < 2 * sorted(counts[:100])[50]
 
 
-def test_an_outcome_that_the_ledger_could_not_take_for_long_is_written_as_soon_as_it_can(world):
-    world.write("a", b"1")
-    world.write("b", b"22")
-    world.scan()
-    disk = FullDisk(world.ledger, 60)
-    world.service.during_upload = lambda _request: disk.fill()
-    given_up = 0
-    while disk.left:
-        try:
-            world.send()
-        except LedgerError:
-            given_up += 1
-            # Nothing else is sent before it is known what became of this one.
-            assert world.posted() == ["a"]
-        world.clock.advance(1)
-    world.service.during_upload = lambda _request: None
-    world.live(200)
-    assert given_up > 1
-    assert (world.posted(), set(world.states().values())) == (["a", "b"], {State.VERIFIED})
-
-
-def test_an_outcome_whose_row_is_gone_by_then_holds_nothing_up(world):
+def test_an_outcome_that_the_ledger_could_not_take_for_long_is_looked_up_by_the_next_start(world):
     world.write("a", b"1")
     world.write("b", b"22")
     world.scan()
@@ -707,8 +686,68 @@ def test_an_outcome_whose_row_is_gone_by_then_holds_nothing_up(world):
     world.service.during_upload = lambda _request: disk.fill()
     with pytest.raises(LedgerError):
         world.send()
+    assert world.row("a").state is State.SENDING
     world.service.during_upload = lambda _request: None
     disk.empty()
-    world.ledger.store.write(lambda conn: conn.execute("DELETE FROM files WHERE path = CAST('a' AS BLOB)"))
+    world.restart()
+    world.live(200)
+    assert (world.posted(), set(world.states().values())) == (["a", "b"], {State.VERIFIED})
+
+
+@pytest.mark.parametrize("answer", ["lost_after", "too_large"])
+def test_an_outcome_whose_row_is_gone_by_then_holds_nothing_up(world, answer):
+    world.write("a", b"1")
+    world.write("b", b"22")
+    world.scan()
+    world.service.script.append(answer)
+
+    def forget(_request) -> None:
+        world.service.during_upload = lambda _request: None
+        world.ledger.store.write(lambda conn: conn.execute("DELETE FROM files WHERE path = CAST('a' AS BLOB)"))
+
+    world.service.during_upload = forget
+    began = world.clock.steady()
+    with pytest.raises(RowUnfit):
+        world.send()
+    assert world.clock.steady() == began
     world.live(200)
     assert (world.posted(), world.states()) == (["a", "b"], {"b": State.VERIFIED})
+
+
+def test_a_folder_is_held_with_the_commit_that_blocks_its_file(world):
+    for name in ("a", "b"):
+        world.write(name, name.encode())
+    world.scan()
+    world.service.script.append("unknown_folder")
+    commits = world.ledger.store._commits
+    commit, before = commits._commit, []
+
+    def blocks(conn) -> None:
+        commit(conn)
+        before.append((world.row("a").state, list(world.ledger.reports.holds(world.clock.now()))))
+
+    def watch(_request) -> None:
+        commits._commit = blocks
+
+    world.service.during_upload = watch
+    world.send()
+    assert before[0] == (State.BLOCKED, ["F1"])
+    assert world.posted() == ["a"]
+
+
+def test_a_ledger_that_is_damaged_is_not_waited_for(world):
+    world.write("a", b"1")
+    world.scan()
+    commits = world.ledger.store._commits
+
+    def damaged(_conn) -> None:
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+    world.service.script.append("too_large")
+    world.service.during_upload = lambda _request: setattr(commits, "_commit", damaged)
+    began = world.clock.steady()
+    with pytest.raises(LedgerDamaged):
+        world.send()
+    assert world.clock.steady() == began

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.ledger.holds import hold_folder
 from assetsync.ledger.intake import NewVersion
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.queue import Intent
@@ -44,6 +45,9 @@ class Book:
     def queue_many(self, paths: Iterable[bytes]) -> None:
         versions = [NewVersion(path, self.stat(), "F", path.decode(), None) for path in paths]
         self.ledger.intake.enqueue(versions, NOW)
+
+    def hold_folder(self, folder: str, outcome: Outcome, until: float) -> None:
+        self.ledger.store.write(lambda conn: hold_folder(conn, folder, outcome, until))
 
     def row(self, path: bytes) -> FileRow:
         row = self.ledger.intake.current_of(path)

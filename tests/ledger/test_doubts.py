@@ -207,6 +207,16 @@ def test_look_ups_that_were_answered_carry_the_grace_and_those_that_were_not_lea
     assert [d.attempt.id for d in doubts.due(NOW + 9)] == [doubt.attempt.id]
 
 
+def test_of_more_doubts_than_one_round_takes_those_are_looked_at_that_have_waited_longest(book):
+    for path, folder in ((b"a", "F"), (b"b", "F"), (b"c", "G")):
+        book.lose(book.queue(path, folder=folder))
+    at = {doubt.file.path: doubt.attempt.id for doubt in book.ledger.doubts.due(NOW)}
+    for path, when in ((b"a", 3), (b"b", 1), (b"c", 2)):
+        book.ledger.doubts.unanswered([at[path]], NOW + when, "nobody answers")
+    assert [doubt.file.path for doubt in book.ledger.doubts.due(NOW + 3, limit=2)] == [b"b", b"c"]
+    assert [doubt.file.path for doubt in book.ledger.doubts.due(NOW + 3)] == [b"a", b"b", b"c"]
+
+
 def test_a_look_far_in_the_future_was_set_by_another_clock_and_is_due(book, doubt):
     book.ledger.doubts.unanswered([doubt.attempt.id], NOW + 901, "nobody answers")
     assert len(book.ledger.doubts.due(NOW)) == 1

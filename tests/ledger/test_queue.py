@@ -43,7 +43,7 @@ def test_a_due_time_beyond_the_longest_backoff_was_set_by_another_clock_and_is_d
 def test_a_held_folder_gives_nothing_until_its_time_or_a_release(book):
     book.queue(b"a", folder="F")
     book.queue(b"b", folder="G")
-    book.ledger.queue.hold_folder("F", HELD, NOW + 600)
+    book.hold_folder("F", HELD, NOW + 600)
     assert due(book) == [b"b"]
     assert book.ledger.queue.counts(NOW) == (2, 1)
     assert book.ledger.reports.holds(NOW) == {"F": HELD.detail}
@@ -57,7 +57,7 @@ def test_a_release_of_folders_retries_the_files_that_their_trouble_blocked_and_n
     book.ledger.queue.hold(rows[0].id, HELD.reason, HELD.detail, NOW)
     book.ledger.queue.hold(rows[1].id, "sidecar", "line 1", NOW)
     book.ledger.queue.hold(rows[2].id, HELD.reason, HELD.detail, NOW)
-    book.ledger.queue.hold_folder("F", HELD, NOW + 600)
+    book.hold_folder("F", HELD, NOW + 600)
     book.ledger.queue.release_folders(NOW)
     assert [book.row(path).state for path in (b"a", b"b", b"c")] == [State.QUEUED, State.BLOCKED, State.BLOCKED]
 
@@ -327,7 +327,7 @@ def test_what_waits_for_held_folders_is_not_due_and_the_rest_is(book, held, due)
         book.queue(f"{number}".encode(), folder=folder)
     outcome = Outcome(Answer.REFUSED, "unknown_folder", "not there")
     for folder in held:
-        book.ledger.queue.hold_folder(folder, outcome, NOW + 60)
+        book.hold_folder(folder, outcome, NOW + 60)
     assert len(book.ledger.queue.due(NOW, 10)) == due
     assert book.ledger.queue.counts(NOW) == (4, 4 - due)
     assert book.ledger.reports.counts(NOW).held == 4 - due
