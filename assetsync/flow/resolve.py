@@ -14,7 +14,7 @@ import structlog
 from assetsync.core.doubt import SLOW_GAP, Doubt, Grace, Judgement, Pace, Sight, Verdict, is_equal, judge
 from assetsync.core.names import printable
 from assetsync.core.naming import is_others, may_be
-from assetsync.errors import BadAnswer, ServiceError, TreeError
+from assetsync.errors import BadAnswer, KeyRefused, ServiceError, TreeError
 from assetsync.flow.edges import Edges
 from assetsync.ledger.doubts import OpenDoubt, Rival, grace_of
 from assetsync.ledger.rows import AttemptRow
@@ -68,7 +68,10 @@ class Resolver:
         self._failures: dict[str, int] = {}
 
     def step(self) -> int:
-        """Look at every doubt that is due; gives how many were looked at with an answer. Raises ServiceError."""
+        """Look at every doubt that is due; gives how many were looked at with an answer.
+
+        Raises ServiceError, but not for a folder that fails again and again where others are answered for.
+        """
         now = self._clock.now()
         due = self._ledger.doubts.due(now)
         if due:
@@ -94,8 +97,8 @@ class Resolver:
     def _put_off(self, folders: Sequence[tuple[str, Sequence[OpenDoubt]]], error: ServiceError) -> bool:
         """Put off a folder that was not answered for, longer each time; gives whether it may be the trouble of all.
 
-        It is its own where it fails again. Those behind it have failed before as well, and are put off with it: what
-        times out one after the other would leave no span without a gap to the doubts of all others.
+        It is its own where it fails again, and not for the key. Those behind it have failed before as well, and are put
+        off with it: what times out one after the other would leave no span without a gap to the doubts of all others.
         """
         destfolderid = folders[0][0]
         failures = self._failures.get(destfolderid, 0)
@@ -108,7 +111,7 @@ class Resolver:
         self._ledger.doubts.unanswered(attempts, look_at, detail)
         if failures:
             log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(attempts), detail=str(error))
-        return not failures
+        return not failures or isinstance(error, KeyRefused)
 
     def _forget_decided(self) -> None:
         undecided = self._ledger.doubts.open_ones()

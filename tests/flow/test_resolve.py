@@ -205,6 +205,17 @@ def test_a_folder_whose_look_ups_failed_before_is_looked_at_last_and_soon_again_
     assert "F0" in [request.folderid for request in world.service.searches if request.searchfor == "%"]
 
 
+def test_a_key_that_is_refused_is_the_trouble_of_all_also_where_a_folder_failed_before(of_folders):
+    world = of_folders(1)
+    fail_for(world, ["F0"])
+    world.live(60)
+    assert world.site.gate.pause is None
+    world.service.key_refused = True
+    world.service.during_search = lambda _request: None
+    world.live(60)
+    assert world.site.gate.pause.reason == "key_refused"
+
+
 def test_what_failed_before_does_not_put_off_what_is_answered_in_the_same_round(of_folders):
     world = of_folders(2)
     for folder in ("F0", "F1"):
