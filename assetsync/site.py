@@ -30,6 +30,7 @@ from assetsync.flow.noting import Noting
 from assetsync.flow.pace import Throttle
 from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
+from assetsync.flow.probe import probe
 from assetsync.flow.resolve import Resolver
 from assetsync.flow.send import Sender
 from assetsync.flow.settle import Settling
@@ -39,7 +40,7 @@ from assetsync.flow.unmetered import Unmetered
 from assetsync.flow.verify import Verifier
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.runs import LastScan
-from assetsync.model import Clock, Meter, SearchRequest, Seen, Service
+from assetsync.model import Clock, Meter, Seen, Service
 from assetsync.service.client import HttpService, ServiceSettings
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import is_network_filesystem, network_mounts
@@ -148,12 +149,8 @@ class Site:
 
     def probe(self) -> bool:
         """Ask the service for next to nothing, to see whether it answers; during a pause this ends or prolongs it."""
-        # A name that no asset has: the database is asked, and the answer is short.
-        request = SearchRequest(searchfor="assetsync-probe", folderid=self._some_folder(), dbdirect=True)
         try:
-            with self.edges.service.search(request) as assets:
-                for _asset in assets:
-                    pass
+            probe(self.edges.service, _some_folder(self.plan))
         except ServiceError as error:
             reason, retry_after = describe(error)
             self.gate.trouble(reason, str(error), retry_after, probed=True)
@@ -161,8 +158,9 @@ class Site:
         self.gate.answered()
         return True
 
-    def _some_folder(self) -> str:
-        return self.plan.mappings.all[0].destfolderid
+
+def _some_folder(plan: Plan) -> str:
+    return plan.mappings.all[0].destfolderid
 
 
 def make_service(config: SiteConfig, key: SecretStr) -> HttpService:
@@ -276,7 +274,9 @@ def build(
             throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock),
             may_send=lambda: window is None or window.holds(datetime.fromtimestamp(clock.now()).time()),  # noqa: DTZ006
         ),
-        resolver=Resolver(edges, grace=config.upload.doubt_grace),
+        resolver=Resolver(
+            edges, grace=config.upload.doubt_grace, probe=lambda: probe(edges.service, _some_folder(plan))
+        ),
         verifier=Verifier(
             edges,
             longest=verify.seconds if isinstance(verify, Interval) else 300.0,

@@ -23,10 +23,10 @@ from assetsync.errors import (
     ServiceError,
     SidecarError,
 )
+from assetsync.flow.probe import probe
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.owner import ROOT
 from assetsync.ledger.store import is_held
-from assetsync.model import SearchRequest
 from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
 from assetsync.site import make_plan, make_tree
@@ -37,7 +37,6 @@ from assetsync.tree.scan import scan
 
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 _NAMED = 10
-_PROBE = "assetsync-probe"
 
 
 class Level(StrEnum):
@@ -226,10 +225,7 @@ def _service(config: SiteConfig) -> Iterator[Finding]:
     try:
         with open_service(config) as service:
             for folder in dict.fromkeys(mapping.destfolderid for mapping in mappings(config)):
-                request = SearchRequest(searchfor=_PROBE, folderid=folder, dbdirect=True)
-                with service.search(request) as assets:
-                    for _asset in assets:
-                        pass
+                probe(service, folder)
                 yield Finding("service", Level.OK, _answers(config, folder))
     except ConfigError as error:
         for mistake in error.mistakes:

@@ -5,7 +5,7 @@ listing of the folder for all its doubts together. A look-up that was not answer
 the grace.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -14,8 +14,10 @@ import structlog
 from assetsync.core.doubt import SLOW_GAP, Doubt, Grace, Judgement, Pace, Sight, Verdict, is_equal, judge
 from assetsync.core.names import printable
 from assetsync.core.naming import is_others, may_be
-from assetsync.errors import BadAnswer, KeyRefused, ServiceError, TreeError
+from assetsync.errors import BadAnswer, ServiceError, TreeError
 from assetsync.flow.edges import Edges
+from assetsync.flow.failing import Failing
+from assetsync.flow.trouble import describe
 from assetsync.ledger.doubts import OpenDoubt, Rival, grace_of
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset, FileStat, SearchRequest
@@ -28,10 +30,6 @@ log = structlog.get_logger(__name__)
 
 _BY_NAME_AT_MOST = 20
 _MOST_KEPT = 2_000_000
-_RETRY_SECONDS = 5.0
-_LONGEST_RETRY = 300.0
-_LATEST_LOOK = 850.0
-"""Seconds: a look that is due later was set by a clock that has since been set back (`ledger.doubts`)."""
 _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round that takes more than this part of the grace is slow: at twice that, look-ups would leave nothing but gaps."""
@@ -53,7 +51,9 @@ class _Looking:
 class Resolver:
     """Resolves open doubts; used by one thread at a time."""
 
-    def __init__(self, edges: Edges, *, grace: float) -> None:
+    def __init__(self, edges: Edges, *, grace: float, probe: Callable[[], None]) -> None:
+        """Begin with nothing known of how long look-ups take; `probe` raises ServiceError while nothing answers."""
+        self._probe = probe
         self._ledger = edges.ledger
         self._service = edges.service
         self._tree = edges.tree
@@ -64,13 +64,12 @@ class Resolver:
         self._grace = grace
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._prefixes: dict[int, dict[int, str]] = {}
-        # How often in a row the look-up of a folder has failed.
-        self._failures: dict[str, int] = {}
+        self._failing = Failing(grace)
 
     def step(self) -> int:
         """Look at every doubt that is due; gives how many were looked at with an answer.
 
-        Raises ServiceError, but not for a folder that fails again and again where others are answered for.
+        Raises ServiceError where the service answers for nothing else either.
         """
         now = self._clock.now()
         due = self._ledger.doubts.due(now)
@@ -81,44 +80,49 @@ class Resolver:
                 # All in one round: those of two would wait for each other, and what they take would not be known.
                 due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * slow)
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
-        # What failed is looked at last: it may be the trouble of that folder alone.
-        folders.sort(key=lambda each: self._failures.get(each[0], 0))
-        done = 0
-        for number, (destfolderid, doubts) in enumerate(folders):
+        done, failed = 0, False
+        # What failed is looked at last.
+        for destfolderid, doubts in sorted(folders, key=lambda each: self._failing.count(each[0])):
+            if failed and destfolderid in self._failing:
+                # Put off with the one before.
+                continue
             try:
                 done += self._folder(destfolderid, doubts)
             except ServiceError as error:
-                if self._put_off(folders[number:], error):
+                failed = True
+                self._put_off(destfolderid, doubts, error)
+                if not self._answers():
                     raise
-                break
-            self._failures.pop(destfolderid, None)
+                log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(doubts), detail=str(error))
+            else:
+                self._failing.answered(destfolderid)
         return done
 
-    def _put_off(self, folders: Sequence[tuple[str, Sequence[OpenDoubt]]], error: ServiceError) -> bool:
-        """Put off a folder that was not answered for, longer each time; gives whether it may be the trouble of all.
+    def _answers(self) -> bool:
+        """Whether the service answers at all, so that what failed is the trouble of one folder."""
+        try:
+            self._probe()
+        except ServiceError as error:
+            log.debug("no answer to a probe", detail=str(error))
+            return False
+        return True
 
-        It is its own where it fails again, and not for the key. Those behind it have failed before as well, and are put
-        off with it: what times out one after the other would leave no span without a gap to the doubts of all others.
+    def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
+        """Put a folder off that was not answered for, and with it all others that failed.
+
+        What times out at several times would leave no span without a gap to the doubts of those that are answered for.
         """
-        destfolderid = folders[0][0]
-        failures = self._failures.get(destfolderid, 0)
-        self._failures[destfolderid] = failures + 1
-        # A whole grace has to fit in between two.
-        longest = min(_LATEST_LOOK, max(_LONGEST_RETRY, 4 * self._grace))
-        look_at = self._clock.now() + min(longest, _RETRY_SECONDS * 2.0 ** min(failures, 10))
-        detail = f"cannot be looked for in the service: {error}"
-        attempts = [doubt.attempt.id for _, doubts in (folders if failures else folders[:1]) for doubt in doubts]
-        self._ledger.doubts.unanswered(attempts, look_at, detail)
-        if failures:
-            log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(attempts), detail=str(error))
-        return not failures or isinstance(error, KeyRefused)
+        look_at = self._clock.now() + self._failing.failed(destfolderid, describe(error)[1])
+        own = [doubt.attempt.id for doubt in doubts]
+        failing = [attempt for attempt, folder in self._ledger.doubts.open_ones() if folder in self._failing]
+        self._ledger.doubts.unanswered(own, failing, look_at, f"cannot be looked for in the service: {error}")
 
     def _forget_decided(self) -> None:
         undecided = self._ledger.doubts.open_ones()
         attempts, folders = {attempt for attempt, _ in undecided}, {folder for _, folder in undecided}
         self._prefixes = {attempt: kept for attempt, kept in self._prefixes.items() if attempt in attempts}
         self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
-        self._failures = {folder: count for folder, count in self._failures.items() if folder in folders}
+        self._failing.keep(folders)
 
     def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> int:
         looking = [_Looking(doubt, self._facts(doubt)) for doubt in doubts]

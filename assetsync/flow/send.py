@@ -133,12 +133,12 @@ class Sender:
             row = self._feed.take()
             if row is None:
                 return Step.IDLE, told
-            if told is not None and not (row.size <= SMALL and row.destfolderid == told.ready.row.destfolderid):
-                # A long file may have to be hashed and another folder to be listed: that is no time to wait.
-                self._settle(told)
-                told = None
             released = False
             try:
+                if told is not None and not (row.size <= SMALL and row.destfolderid == told.ready.row.destfolderid):
+                    # A long file may have to be hashed and another folder to be listed: that is no time to wait.
+                    self._settle(told)
+                    told = None
                 with _AS_IT_IS if self._is_quick(row) else TURN.left():
                     told = self._handle(row, told)
                 released = told is not None and told.ready.row is row
@@ -213,7 +213,12 @@ class Sender:
             self._feed.release(told.ready.row)
 
     def _keep(self, attempt: int, ready: Ready, sent: Sent) -> None:
-        self._insist(ready.row, lambda: self._record(attempt, ready, sent))
+        try:
+            self._insist(ready.row, lambda: self._record(attempt, ready, sent))
+        except RowUnfit as error:
+            # The row was taken away from outside: no time mends that, and other files need not suffer for it.
+            bound = log.bind(path=printable(ready.row.path), attempt=attempt, assetid=sent.outcome.assetid)
+            bound.warning("what became of it fits no row", answer=sent.outcome.answer, detail=str(error))
         self._meter.attempted(sent, again=ready.row.attempts > 0)
 
     def _insist(self, row: FileRow, write: Callable[[], None]) -> None:

@@ -95,20 +95,20 @@ class Alike:
     def unread(self, row: FileRow) -> list[FileRow]:
         """Give versions of its size that may just have been stored in the folder and whose bytes were never hashed.
 
-        What was in the tree when their uploads began was another file then, and is one now. The same inode and mtime
-        is left out: that one can be told for the same (`equals`); and what a person is asked about, which would be
-        waited for without an end.
+        What was queued before them was another file then, and is one now. The same inode and mtime is left out: that
+        one can be told for the same (`equals`); and what a person is asked about, which would be waited for without an
+        end.
         """
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files WHERE id IN (SELECT file_id FROM attempts WHERE closed_at IS NULL"
-            "   AND destfolderid = ?1 AND size = ?2 AND started_at <= ?6) AND id <> ?3 AND md5 IS NULL"
+            # By the ids, and not the times: a clock may be set back.
+            "   AND destfolderid = ?1 AND size = ?2) AND id < ?3 AND md5 IS NULL"
             " AND state IN ('sending', 'in_doubt') AND NOT (inode = ?4 AND mtime_ns = ?5)",
             row.destfolderid,
             row.size,
             row.id,
             row.inode,
             row.mtime_ns,
-            row.queued_at,
         )
         return [file_row(found) for found in rows]
 

@@ -174,15 +174,16 @@ class Doubts:
         if looks:
             self._store.write(work)
 
-    def unanswered(self, attempt_ids: Sequence[int], look_at: float, detail: str) -> None:
-        """Put look-ups off that got no answer; the grace is not touched, so that its gap shows."""
+    def unanswered(self, attempt_ids: Sequence[int], with_them: Sequence[int], look_at: float, detail: str) -> None:
+        """Put look-ups off that got no answer, and others with them; no grace is touched, so that its gap shows."""
 
         def work(conn: sqlite3.Connection) -> None:
-            conn.executemany("UPDATE attempts SET look_at = ? WHERE id = ?", [(look_at, one) for one in attempt_ids])
+            later = [(look_at, attempt) for attempt in {*attempt_ids, *with_them}]
+            conn.executemany("UPDATE attempts SET look_at = ? WHERE id = ?", later)
             conn.executemany(
                 "UPDATE files SET detail = ? WHERE state = 'in_doubt' AND id = (SELECT file_id FROM attempts"
                 " WHERE id = ?)",
-                [(detail, one) for one in attempt_ids],
+                [(detail, attempt) for attempt in attempt_ids],
             )
 
         self._store.write(work)

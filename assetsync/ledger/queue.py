@@ -177,7 +177,7 @@ class Queue:
 
     def postpone(self, file_id: int, due_at: float, detail: str) -> None:
         """Let a version wait without counting it as a failure; `detail` says for what."""
-        sql = "UPDATE files SET due_at = ?, detail = ? WHERE id = ?"
+        sql = "UPDATE files SET due_at = ?, reason = NULL, detail = ? WHERE id = ?"
         self._store.write(lambda conn: conn.execute(sql, (due_at, detail, file_id)))
 
     def postpone_behind(self, row: FileRow, undecided: FileRow, now: float, pause: float, detail: str) -> None:
@@ -187,10 +187,10 @@ class Queue:
             # Read ahead, and put off with another meanwhile.
             return
         sql = (
-            "UPDATE files SET due_at = ?1 + ?2, detail = ?3 WHERE destfolderid = ?4 AND size = ?5"
+            "UPDATE files SET due_at = ?1 + ?2, reason = NULL, detail = ?3 WHERE destfolderid = ?4 AND size = ?5"
             " AND state = 'queued' AND wanted = 'yes' AND send_again = 0"
             " AND (due_at < ?1 + ?2 OR due_at > ?1 + ?9) AND NOT (inode = ?7 AND mtime_ns = ?8)"
-            " AND queued_at >= (SELECT MIN(started_at) FROM attempts WHERE file_id = ?6 AND closed_at IS NULL)"
+            " AND id > ?6"
         )
         values = (row.destfolderid, row.size, undecided.id, undecided.inode, undecided.mtime_ns, LONGEST_BACKOFF)
         self._store.write(lambda conn: conn.execute(sql, (now, pause, detail, *values)))

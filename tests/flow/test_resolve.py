@@ -1,6 +1,7 @@
 """Lost answers: one file version is one asset, whatever the service does."""
 
 from collections.abc import Collection
+from itertools import pairwise
 
 import pytest
 
@@ -167,7 +168,7 @@ def test_a_folder_whose_look_ups_always_fail_does_not_hold_up_the_doubts_of_othe
     world.live(300 + 2 * GRACE)
     assert (set(world.states().values()), sent_to(world, "F0")) == ({VERIFIED}, 2)
     world.live(1)
-    assert world.site.resolver._failures == {}
+    assert "F0" not in world.site.resolver._failing
 
 
 @pytest.mark.parametrize(
@@ -186,6 +187,64 @@ def test_look_ups_that_fail_or_time_out_leave_a_whole_grace_to_the_others(
         assert clock.steady() - began < within
         world.live(1)
     assert clock.steady() - began >= grace
+
+
+def test_failing_folders_that_are_out_of_step_are_put_off_together(of_folders, clock):
+    world = of_folders(3, grace=120)
+    fail_for(world, ["F0", "F1"], after=310)
+    for folder in ["F0", "F1"] * 9:
+        world.site.resolver._failing.failed(folder)
+    now = clock.now()
+    for folder, look_at in (("F0", now), ("F1", now + 310 + 80)):
+        sql = f"UPDATE attempts SET look_at = {look_at} WHERE destfolderid = '{folder}'"
+        world.ledger.store.write(lambda conn, sql=sql: conn.execute(sql))
+    began = clock.steady()
+    while sent_to(world, "F2") == 1:
+        assert clock.steady() - began < 7200
+        world.live(1)
+
+
+def test_a_folder_that_fails_every_other_time_neither_pauses_sending_nor_holds_up_the_others(of_folders, clock):
+    world = of_folders(2)
+    stays_unprocessed(world, "F0")
+    rounds = []
+
+    def fail(request) -> None:
+        if request.folderid == "F0" and request.searchfor not in {"assetsync-probe", "%"}:
+            rounds.append(clock.steady())
+            if len(rounds) % 2 == 0:
+                raise BadAnswer("an answer that nothing can be made of", hint="look there")
+
+    world.service.during_search = fail
+    began = clock.steady()
+    while sent_to(world, "F1") == 1:
+        assert clock.steady() - began < 3 * GRACE
+        assert world.site.gate.pause is None
+        world.live(1)
+
+
+def test_a_service_that_asks_to_be_left_alone_is_left_alone_also_for_one_folder(of_folders, clock):
+    world = of_folders(1)
+    asked = []
+
+    def fail(request) -> None:
+        if request.searchfor != "assetsync-probe":
+            asked.append(clock.steady())
+            raise BadAnswer("too many requests", hint="wait", retry_after=200.0)
+
+    world.service.during_search = fail
+    world.live(650)
+    assert [round(later - earlier, -1) for earlier, later in pairwise(asked)] == [200, 200, 200]
+
+
+def test_a_service_that_goes_down_after_a_folder_has_failed_is_said_to_be_down(of_folders):
+    world = of_folders(1)
+    fail_for(world, ["F0"])
+    world.live(60)
+    assert world.site.gate.pause is None
+    world.service.down = True
+    world.live(60)
+    assert world.site.gate.pause.reason == "unreachable"
 
 
 def test_a_folder_whose_look_ups_failed_before_is_looked_at_last_and_soon_again_once_it_was_answered(of_folders):
@@ -214,6 +273,28 @@ def test_a_key_that_is_refused_is_the_trouble_of_all_also_where_a_folder_failed_
     world.service.during_search = lambda _request: None
     world.live(60)
     assert world.site.gate.pause.reason == "key_refused"
+
+
+def test_of_folders_that_have_failed_one_is_tried_a_round(of_folders):
+    world = of_folders(3)
+    for folder in ("F0", "F1", "F2"):
+        stays_unprocessed(world, folder)
+    fail_for(world, ["F0", "F1"])
+    world.live(60)
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET look_at = 0"))
+    world.service.searches.clear()
+    world.site.resolver.step()
+    asked = {request.folderid for request in world.service.searches if request.searchfor != "assetsync-probe"}
+    assert len(asked) == 2
+    assert "F2" in asked
+
+
+def test_a_round_in_which_a_folder_fails_for_the_first_time_looks_at_those_behind_it_too(of_folders):
+    world = of_folders(2)
+    fail_for(world, ["F0"])
+    world.service.put(b"1F", "a.jpg", "F1")
+    assert world.site.resolver.step() == 1
+    assert (world.row("F0/a.jpg").state, world.row("F1/a.jpg").state) == (IN_DOUBT, State.STORED)
 
 
 def test_what_failed_before_does_not_put_off_what_is_answered_in_the_same_round(of_folders):

@@ -58,6 +58,14 @@ def test_a_large_file_that_is_saved_under_a_new_name_and_replaced_while_it_is_se
     assert set(world.states().values()) == {VERIFIED}
 
 
+def test_a_clock_that_is_set_back_between_a_crash_and_a_copy_changes_nothing(world, clock):
+    die_sending(world, LARGE, arrived=True)
+    clock.set_now(clock.now() - 3600)
+    save_elsewhere(world)
+    world.scan_and_send()
+    assert world.posted() == ["a.jpg"]
+
+
 def test_large_files_of_one_size_do_not_wait_for_one_in_doubt_that_stands_where_it_was(world):
     die_sending(world, LARGE, arrived=False)
     world.write("b.jpg", LARGE[::-1])

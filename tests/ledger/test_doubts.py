@@ -197,7 +197,7 @@ def test_look_ups_that_were_answered_carry_the_grace_and_those_that_were_not_lea
     doubts = book.ledger.doubts
     kept = Grace("boot", 5.0, 7.0, 2.0)
     doubts.looked([(doubt.attempt.id, kept, NOW + 3)])
-    doubts.unanswered([doubt.attempt.id], NOW + 9, "nobody answers")
+    doubts.unanswered([doubt.attempt.id], [], NOW + 9, "nobody answers")
     attempt = doubts.of(doubt.file.id)
     assert (grace_of(attempt), attempt.looks) == (kept, 1)
     assert attempt.look_at == NOW + 9
@@ -212,13 +212,13 @@ def test_of_more_doubts_than_one_round_takes_those_are_looked_at_that_have_waite
         book.lose(book.queue(path, folder=folder))
     at = {doubt.file.path: doubt.attempt.id for doubt in book.ledger.doubts.due(NOW)}
     for path, when in ((b"a", 3), (b"b", 1), (b"c", 2)):
-        book.ledger.doubts.unanswered([at[path]], NOW + when, "nobody answers")
+        book.ledger.doubts.unanswered([at[path]], [], NOW + when, "nobody answers")
     assert [doubt.file.path for doubt in book.ledger.doubts.due(NOW + 3, limit=2)] == [b"b", b"c"]
     assert [doubt.file.path for doubt in book.ledger.doubts.due(NOW + 3)] == [b"a", b"b", b"c"]
 
 
 def test_a_look_far_in_the_future_was_set_by_another_clock_and_is_due(book, doubt):
-    book.ledger.doubts.unanswered([doubt.attempt.id], NOW + 901, "nobody answers")
+    book.ledger.doubts.unanswered([doubt.attempt.id], [], NOW + 901, "nobody answers")
     assert len(book.ledger.doubts.due(NOW)) == 1
 
 
