@@ -6,7 +6,7 @@ LONGEST = 900.0
 def delay(failures: int, chance: float, *, first: float = 1.0, longest: float = LONGEST) -> float:
     """Give seconds to wait after so many failures in a row (1 = the first).
 
-    Doubles each time up to `longest`; `chance` in [0, 1) spreads it over the upper half, so that many clients that
+    Doubles each time up to `longest`; `chance` in [0, 1] spreads it over the upper half, so that many clients that
     failed together do not come back together.
     """
     full = min(longest, first * 2.0 ** min(max(failures, 1) - 1, 30))

@@ -1,12 +1,15 @@
-"""Folders whose look-ups fail while the service answers for others: how often in a row, and how long each waits."""
+"""Folders whose look-ups fail: how often in a row, and how long each waits."""
 
 from collections import Counter
 from collections.abc import Container
 
+from assetsync.core.backoff import delay
+from assetsync.ledger.queue import LONGEST_BACKOFF
+
 _FIRST = 5.0
 _LONGEST = 300.0
-_LATEST_LOOK = 850.0
-"""Seconds: a look that is due later was set by a clock that has since been set back (`ledger.doubts`)."""
+_LATEST_LOOK = LONGEST_BACKOFF - 50
+"""Seconds, well below what is taken for the work of a clock that has since been set back."""
 
 
 class Failing:
@@ -29,7 +32,9 @@ class Failing:
     def failed(self, destfolderid: str, asked: float | None = None) -> float:
         """Count one more; gives the seconds to wait, longer each time and as long as was `asked` for."""
         self._counts[destfolderid] += 1
-        return min(self._longest, max(_FIRST * 2.0 ** min(self._counts[destfolderid] - 1, 10), asked or 0.0))
+        # The whole delay: nobody else comes back with it.
+        wait = delay(self._counts[destfolderid], 1.0, first=_FIRST, longest=self._longest)
+        return min(self._longest, max(wait, asked or 0.0))
 
     def answered(self, destfolderid: str) -> None:
         """Say that its look-ups are answered."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.states import Event
 from assetsync.ledger.hours import count_upload
+from assetsync.ledger.queue import LONGEST_BACKOFF
 from assetsync.ledger.rows import ATTEMPT_COLUMNS, FILE_COLUMNS, AttemptRow, FileRow, apply, attempt_row, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
@@ -65,9 +66,10 @@ class Doubts:
         """Give doubts whose next look-up is due, the `limit` longest due, those of one folder together."""
         rows = self._store.rows(
             f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE {_UNDECIDED}"
-            " AND (look_at <= ?1 OR look_at > ?1 + 900) ORDER BY look_at, id LIMIT ?2",
+            " AND (look_at <= ?1 OR look_at > ?1 + ?3) ORDER BY look_at, id LIMIT ?2",
             now,
             limit,
+            LONGEST_BACKOFF,
         )
         together = sorted(rows, key=lambda row: (row["destfolderid"], row["id"]))
         return [OpenDoubt(self._file(row["file_id"]), attempt_row(row)) for row in together]

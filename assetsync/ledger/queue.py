@@ -189,8 +189,7 @@ class Queue:
         sql = (
             "UPDATE files SET due_at = ?1 + ?2, reason = NULL, detail = ?3 WHERE destfolderid = ?4 AND size = ?5"
             " AND state = 'queued' AND wanted = 'yes' AND send_again = 0"
-            " AND (due_at < ?1 + ?2 OR due_at > ?1 + ?9) AND NOT (inode = ?7 AND mtime_ns = ?8)"
-            " AND id > ?6"
+            " AND (due_at < ?1 + ?2 OR due_at > ?1 + ?9) AND id > ?6 AND NOT (inode = ?7 AND mtime_ns = ?8)"
         )
         values = (row.destfolderid, row.size, undecided.id, undecided.inode, undecided.mtime_ns, LONGEST_BACKOFF)
         self._store.write(lambda conn: conn.execute(sql, (now, pause, detail, *values)))

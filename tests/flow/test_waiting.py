@@ -27,6 +27,13 @@ def save_elsewhere(world) -> None:
     world.write("new", b"an edit").rename(world.root / "a.jpg")
 
 
+def send_beside(world) -> None:
+    """Send what is due from another thread, while an upload of this one is on its way."""
+    other = threading.Thread(target=world.send)
+    other.start()
+    other.join()
+
+
 @pytest.mark.parametrize("arrived", [True, False])
 def test_a_large_file_that_a_crash_cut_off_and_that_was_saved_under_a_new_name_meanwhile_is_stored_once(world, arrived):
     die_sending(world, LARGE, arrived=arrived)
@@ -45,9 +52,7 @@ def test_a_large_file_that_is_saved_under_a_new_name_and_replaced_while_it_is_se
         world.service.during_upload = lambda _request: None
         save_elsewhere(world)
         world.scan()
-        other = threading.Thread(target=world.send)
-        other.start()
-        other.join()
+        send_beside(world)
 
     world.service.during_upload = replace
     lose(world, content=LARGE)
@@ -85,9 +90,7 @@ def test_a_large_file_that_is_replaced_while_its_copy_is_hashed_is_stored_once(w
                 replaced.append(world.write("new", b"an edit").rename(world.root / "a.jpg"))
 
         world.site.edges.tally.hashed = replace
-        other = threading.Thread(target=world.send)
-        other.start()
-        other.join()
+        send_beside(world)
 
     world.service.during_upload = copy
     lose(world, content=LARGE)
