@@ -176,7 +176,6 @@ def make_service(config: SiteConfig, key: SecretStr) -> HttpService:
             proxy=service.proxy,
             connect_timeout=service.connect_timeout,
             read_timeout=service.read_timeout,
-            connections=config.upload.workers,
         )
     )
 

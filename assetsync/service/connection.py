@@ -1,8 +1,8 @@
 """Connections to the service: a transport for httpx that sends a request in few writes and waits for no head for ever.
 
-It keeps the pool, the sockets and the time limits, and raises httpx's errors; what they mean for a person is for
-`failures`, what is sent and read for `client`. Under it is httpcore, the engine of httpx's own transport, which gives
-no way to a connection's writes.
+It has the sockets and the time limits, and raises httpx's errors; what they mean for a person is for `failures`, what
+is sent and read for `client`. Under it is httpcore, the engine of httpx's own transport, which gives no way to a
+connection's writes.
 """
 
 import socket
@@ -16,11 +16,9 @@ from weakref import WeakSet
 import httpcore
 import httpx
 
+from assetsync.service.kept import Kept
 from assetsync.service.settings import ServiceSettings, checked_url, tls_context
 from assetsync.turn import TURN
-
-SPARE_CONNECTIONS = 4
-"""For the scheduled look-ups beside the uploads."""
 
 # The live service closes after each answer; where a proxy keeps connections, an old one may be closed just as it is
 # used, and that costs a doubt.
@@ -45,7 +43,6 @@ class Stream(httpcore.NetworkStream):
         self._held = b""
         self._sending = False
         self._head_until: float | None = None
-        self._spent = False
         born(self)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -83,10 +80,6 @@ class Stream(httpcore.NetworkStream):
         """Say that what comes now is the answer's body, which may take its time."""
         self._head_until = None
 
-    def spend(self) -> None:
-        """Say that no other request may use the connection."""
-        self._spent = True
-
     def close(self) -> None:
         """Close the connection."""
         self._under.close()
@@ -104,9 +97,7 @@ class Stream(httpcore.NetworkStream):
         return Stream(secured, self._patience, self._born)
 
     def get_extra_info(self, info: str) -> Any:
-        """Tell what the stream under it knows; one that is spent looks to the pool like one that the server closed."""
-        if info == "is_readable" and self._spent:
-            return True
+        """Tell what the stream under it knows."""
         return self._under.get_extra_info(info)
 
 
@@ -125,12 +116,12 @@ class _Backend(httpcore.SyncBackend):
 
 
 class Transport(httpx.BaseTransport):
-    """A pool of connections as httpx takes it; no environment, no redirects, no cookies. Safe to share."""
+    """Connections as httpx takes them; no environment, no redirects, no cookies. Safe to share."""
 
     def __init__(self, settings: ServiceSettings, context: ssl.SSLContext | None = None) -> None:
         """Open no connection yet; `context` stands for the one of the settings. Raises ConfigError for bad settings."""
         self._backend = _Backend(settings.read_timeout)
-        self._pool = _pool(settings, self._backend, context or tls_context(settings))
+        self._kept = Kept(_maker(settings, self._backend, context or tls_context(settings)))
         self._closed = False
         timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout)
         self.extensions: dict[str, Any] = {"timeout": timeout.as_dict()}
@@ -153,40 +144,49 @@ class Transport(httpx.BaseTransport):
             extensions=request.extensions,
         )
         with _AS_HTTPX:
-            found = self._pool.handle_request(sent)
-        connection = found.extensions.get("network_stream")
+            connection = self._kept.take(address.origin)
+            try:
+                found = connection.handle_request(sent)
+            except BaseException:
+                connection.close()
+                raise
+        under = found.extensions.get("network_stream")
         # Another one stands there when an answer claims to have changed the protocol.
-        known = connection if isinstance(connection, Stream) else None
-        if known is not None:
-            known.head_came()
-        stream = _Answer(cast("Iterable[bytes]", found.stream), found.close, known)
-        return httpx.Response(found.status, headers=found.headers, stream=stream)
+        if isinstance(under, Stream):
+            under.head_came()
+        return httpx.Response(found.status, headers=found.headers, stream=_Answer(found, connection, self._kept))
 
     def close(self) -> None:
         """Close every connection; requests that other threads have open end as unanswered, and no more are made."""
         self._closed = True
         for stream in list(self._backend.streams):
             stream.shut()
-        self._pool.close()
+        self._kept.close()
 
 
 class _Answer(httpx.SyncByteStream):
-    """The body of an answer on its way in."""
+    """The body of an answer on its way in, with the connection that it comes by."""
 
-    def __init__(self, pieces: Iterable[bytes], close: Callable[[], None], connection: Stream | None) -> None:
-        self._pieces = pieces
-        self._close = close
+    def __init__(self, found: httpcore.Response, connection: httpcore.ConnectionInterface, kept: Kept) -> None:
+        self._found = found
         self._connection = connection
+        self._kept = kept
+        self._closed = False
 
     def __iter__(self) -> Iterator[bytes]:
         with _AS_HTTPX:
-            yield from self._pieces
+            yield from cast("Iterable[bytes]", self._found.stream)
 
     def close(self) -> None:
-        # Before the pool has it back: another thread may take it at once.
-        if self._connection is not None and _has_more(self._pieces):
-            self._connection.spend()
-        self._close()
+        if self._closed:
+            # It may be another request's by now.
+            return
+        self._closed = True
+        has_more = _has_more(self._found.stream)
+        self._found.close()
+        if has_more:
+            self._connection.close()
+        self._kept.give_back(self._connection)
 
 
 def _has_more(pieces: object) -> bool:
@@ -195,22 +195,22 @@ def _has_more(pieces: object) -> bool:
     The engine would read them as the answer to the next request, and one file would get the id of another.
     """
     # The engine shows only by its own parts what is left in its parser.
-    for part in ("_stream", "_connection", "_h11_state", "trailing_data"):
+    for part in ("_connection", "_h11_state", "trailing_data"):
         pieces = getattr(pieces, part, None)
     return not isinstance(pieces, tuple) or bool(pieces[0])
 
 
-def _pool(settings: ServiceSettings, backend: _Backend, context: ssl.SSLContext) -> httpcore.ConnectionPool:
-    connections = settings.connections + SPARE_CONNECTIONS
+def _maker(
+    settings: ServiceSettings, backend: _Backend, context: ssl.SSLContext
+) -> Callable[[httpcore.Origin], httpcore.ConnectionInterface]:
+    """Give what makes a connection to an origin, by the proxy where there is one."""
     shared: dict[str, Any] = {
         "ssl_context": context,
-        "max_connections": connections,
-        "max_keepalive_connections": connections,
         "keepalive_expiry": _KEEPALIVE_SECONDS,
         "network_backend": backend,
     }
     if not settings.proxy:
-        return httpcore.ConnectionPool(**shared)
+        return lambda origin: httpcore.HTTPConnection(origin, **shared)
     proxy = httpx.Proxy(httpx.URL(checked_url("service.proxy", settings.proxy)))
     url = proxy.url
     return httpcore.HTTPProxy(
@@ -218,14 +218,13 @@ def _pool(settings: ServiceSettings, backend: _Backend, context: ssl.SSLContext)
         proxy_auth=proxy.raw_auth,
         proxy_ssl_context=context if url.scheme == "https" else None,
         **shared,
-    )
+    ).create_connection
 
 
 _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
     (httpcore.ConnectTimeout, httpx.ConnectTimeout),
     (httpcore.ReadTimeout, httpx.ReadTimeout),
     (httpcore.WriteTimeout, httpx.WriteTimeout),
-    (httpcore.PoolTimeout, httpx.PoolTimeout),
     (httpcore.ConnectError, httpx.ConnectError),
     (httpcore.ReadError, httpx.ReadError),
     (httpcore.WriteError, httpx.WriteError),

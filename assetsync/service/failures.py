@@ -33,8 +33,6 @@ def unreachable(exc: Exception, url: httpx.URL) -> ServiceUnreachable:
         return ServiceUnreachable(f"no TLS connection with {where} came about", hint="check scheme and port")
     if isinstance(exc, UnicodeError) or any(isinstance(cause, socket.gaierror) for cause in causes):
         return ServiceUnreachable(f"the name of {where} could not be resolved", hint="check the address and the DNS")
-    if isinstance(exc, httpx.PoolTimeout):
-        return ServiceUnreachable(f"every connection to {where} stayed in use")
     if isinstance(exc, httpx.ConnectTimeout):
         return ServiceUnreachable(f"{where} did not accept a connection in time")
     if isinstance(exc, httpx.TimeoutException):

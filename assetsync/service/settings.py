@@ -19,7 +19,7 @@ _LONGEST_RETRY_AFTER = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Everything that the client must know; timeouts in seconds, `connections` is the number of upload workers.
+    """Everything that the client must know; timeouts in seconds.
 
     `read_timeout` is the longest silence of the service, and the longest time that a short answer may take in all.
     """
@@ -32,7 +32,6 @@ class ServiceSettings:
     proxy: str | None = None
     connect_timeout: float = 10.0
     read_timeout: float = 300.0
-    connections: int = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Webhook:
         self._context = context
         if proxy is not None:
             checked_url("service.proxy", proxy)
-        self._settings = ServiceSettings(url, url, SecretStr(""), proxy=proxy, read_timeout=patience, connections=1)
+        self._settings = ServiceSettings(url, url, SecretStr(""), proxy=proxy, read_timeout=patience)
 
     def post(self, body: bytes) -> int:
         """Post one message of JSON; gives the status of an answer that takes it.
