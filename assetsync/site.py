@@ -30,7 +30,7 @@ from assetsync.flow.noting import Noting
 from assetsync.flow.pace import Throttle
 from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
-from assetsync.flow.probe import probe
+from assetsync.flow.probe import Probe
 from assetsync.flow.resolve import Resolver
 from assetsync.flow.send import Sender
 from assetsync.flow.settle import Settling
@@ -79,6 +79,7 @@ class Site:
     gate: Gate
     feed: Feed
     sender: Sender
+    prober: Probe
     resolver: Resolver
     verifier: Verifier
     indexer: Indexer
@@ -150,17 +151,13 @@ class Site:
     def probe(self) -> bool:
         """Ask the service for next to nothing, to see whether it answers; during a pause this ends or prolongs it."""
         try:
-            probe(self.edges.service, _some_folder(self.plan))
+            self.prober.ask()
         except ServiceError as error:
             reason, retry_after = describe(error)
             self.gate.trouble(reason, str(error), retry_after, probed=True)
             return False
         self.gate.answered()
         return True
-
-
-def _some_folder(plan: Plan) -> str:
-    return plan.mappings.all[0].destfolderid
 
 
 def make_service(config: SiteConfig, key: SecretStr) -> HttpService:
@@ -214,8 +211,9 @@ def build(
     settle = settle_of(config)
     settling = Settling(settle)
     gate = Gate(clock.steady, chance.random)
-    feed = Feed(ledger, clock)
-    contact = Contact(edges)
+    prober = Probe(service, [mapping.destfolderid for mapping in plan.mappings.all])
+    contact = Contact(edges, prober)
+    feed = Feed(ledger, clock, apart_from=lambda: contact.being_listed)
     sidecars = Sidecars(edges.tree, clock, config.service.metadata_fields.table())
     preparer = Preparer(
         edges,
@@ -273,11 +271,11 @@ def build(
             throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock),
             may_send=lambda: window is None or window.holds(datetime.fromtimestamp(clock.now()).time()),  # noqa: DTZ006
         ),
-        resolver=Resolver(
-            edges, grace=config.upload.doubt_grace, probe=lambda: probe(edges.service, _some_folder(plan))
-        ),
+        prober=prober,
+        resolver=Resolver(edges, grace=config.upload.doubt_grace, probe=prober),
         verifier=Verifier(
             edges,
+            prober,
             longest=verify.seconds if isinstance(verify, Interval) else 300.0,
             needs_index=lambda: indexes and not indexer.stopped,
         ),

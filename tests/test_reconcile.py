@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
-from assetsync.errors import LedgerError, RootMissing
+from assetsync.errors import LedgerError, RootMissing, ServiceUnreachable
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import open_ledger
 from assetsync.model import State
@@ -312,6 +312,57 @@ def test_a_folder_that_cannot_be_read_keeps_a_run_from_being_in_sync(make_world,
     monkeypatch.setattr(module, "open_unmarked", refuse)
     report = run(world)
     assert (report.verified, report.unreadable, report.in_sync) == (1, 1, False)
+
+
+@pytest.fixture
+def two_folders(make_world):
+    """Give a world with a file for each of two folders, and what fails each look-up of the first so many times."""
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
+    for folder in ("F1", "F2"):
+        world.write(f"{folder}/a", folder.encode())
+
+    def failing(times: float) -> None:
+        left = [times]
+
+        def fail(request) -> None:
+            if request.folderid == "F1" and request.searchfor != "assetsync-probe" and left[0] > 0:
+                left[0] -= 1
+                raise ServiceUnreachable("the service did not answer in time")
+
+        world.service.during_search = fail
+
+    return world, failing
+
+
+def test_a_folder_that_can_be_listed_a_little_later_is_sent_within_the_run(two_folders):
+    world, failing = two_folders
+    failing(2)
+    report = run(world, wait=60)
+    assert (report.uploaded, report.in_sync, report.trouble) == (2, True, None)
+
+
+def test_a_folder_that_cannot_be_listed_is_left_after_the_wait_and_named(two_folders, clock):
+    world, failing = two_folders
+    failing(float("inf"))
+    began = clock.steady()
+    report = run(world, wait=60)
+    assert 60 <= clock.steady() - began < 130
+    assert (report.uploaded, report.pending, report.in_sync, report.trouble) == (1, 1, False, None)
+    assert "F1" in stand(world.config(), world.ledger, clock.now()).holds
+
+
+def test_nothing_is_sent_into_a_folder_that_adopt_cannot_list(two_folders):
+    world, failing = two_folders
+    run(world)
+    theirs = world.service.put(b"by hand", "theirs", "F1")
+    world.write("F1/b", b"by hand")
+    world.restart()
+    failing(float("inf"))
+    assert run(world, wait=60, adopt=True).uploaded == 0
+    failing(0)
+    world.restart()
+    report = run(world, adopt=True)
+    assert (report.uploaded, report.adopted, world.row("F1/b").assetid) == (0, 1, theirs.id)
 
 
 @pytest.mark.parametrize("adopt", [False, True])

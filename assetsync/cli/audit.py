@@ -17,7 +17,7 @@ from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import moment, note, table, write, write_json
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig
-from assetsync.errors import LedgerBusy
+from assetsync.errors import LedgerBusy, ServiceError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.ledger.reports import Finding
 from assetsync.log import configure_logging
@@ -66,8 +66,17 @@ def _audit(config: SiteConfig) -> None:
         return
     with closing(ledger), open_service(config) as service:
         site = build(config, ledger, service, clock, random.SystemRandom())
+        failed: ServiceError | None = None
         for folder in _folders(config):
-            site.auditor.audit(folder)
+            try:
+                site.auditor.audit(folder)
+            except ServiceError as error:
+                if not site.prober.is_answered({folder}):
+                    raise
+                note(f"folder {printable(folder)} could not be audited, `audit --last` shows the others: {error}")
+                failed = error
+        if failed is not None:
+            raise failed
 
 
 def _folders(config: SiteConfig) -> list[str]:

@@ -1,16 +1,23 @@
 """What the daemon asks the service about files that are there: findable, as sent, still there.
 
 One step of one kind at a time, when it is wanted. Which audit is due is a fact in the ledger: one that a restart, an
-outage or a full disk cut short is taken up again. What becomes of trouble with the service is the gate's matter.
+outage or a full disk cut short is taken up again. What becomes of trouble with the service is the gate's matter; a
+folder that alone is not answered for is audited later.
 """
 
 import threading
 from collections.abc import Callable
 
+import structlog
+
 from assetsync.daemon.bell import Bell
 from assetsync.errors import ServiceError
 from assetsync.flow.audit import AUDIT_ASKED
+from assetsync.flow.failing import Failing
+from assetsync.flow.trouble import describe
 from assetsync.site import Site
+
+log = structlog.get_logger(__name__)
 
 AUDIT_FROM = "audit_from"
 """The fact that holds when the ledger's first start was, from which the first audit is counted."""
@@ -35,6 +42,9 @@ class Reading:
         self._audit_left = True
         self._audit_again = 0.0
         self._audit_began: float | None = None
+        self._failing = Failing(0.0)
+        # When (steady seconds) a folder is tried again that was not answered for.
+        self._put_off: dict[str, float] = {}
 
     def want_verify(self) -> None:
         """Ask for reading back; many asks are one."""
@@ -110,8 +120,8 @@ class Reading:
             self._audit_again = 0.0
         if not self._audit_left or self._clock.steady() < self._audit_again or not self._may_ask():
             return False
-        folder = self._next_folder()
-        if folder is None:
+        left = self._folders_left()
+        if not left:
             self._audit_left = False
             if self._audit_began is not None:
                 self._site.ran("audit", self._audit_began)
@@ -119,21 +129,34 @@ class Reading:
             return False
         if self._audit_began is None:
             self._audit_began = self._clock.steady()
-        # One that cannot be audited now is tried again, but not at once.
+        folder = min(left, key=lambda folder: self._put_off.get(folder, 0.0))
+        self._audit_again = self._put_off.get(folder, 0.0)
+        if self._clock.steady() < self._audit_again:
+            return False
+        # What cannot be audited now is tried again, but not at once.
         self._audit_again = self._clock.steady() + _AGAIN
-        self._site.auditor.audit(folder)
+        try:
+            self._site.auditor.audit(folder)
+        except ServiceError as error:
+            wait = self._failing.failed(folder, describe(error)[1])
+            if not self._site.prober.is_answered(self._failing):
+                raise
+            self._put_off[folder] = self._clock.steady() + max(_AGAIN, wait)
+            log.warning("cannot be audited", destfolderid=folder, detail=str(error))
+        else:
+            self._failing.answered(folder)
+            self._put_off.pop(folder, None)
         self._audit_again = 0.0
         return True
 
-    def _next_folder(self) -> str | None:
+    def _folders_left(self) -> list[str]:
+        """Give the folders that are to be audited since it was last asked for."""
         asked = self._ledger.reports.fact(AUDIT_ASKED)
         if asked is None:
-            return None
-        for folder in sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all}):
-            audited = self._ledger.audits.last_at(folder)
-            if audited is None or audited < float(asked):
-                return folder
-        return None
+            return []
+        folders = sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all})
+        audited = {folder: self._ledger.audits.last_at(folder) for folder in folders}
+        return [folder for folder, at in audited.items() if at is None or at < float(asked)]
 
     def _may_ask(self) -> bool:
         return self._site.gate.pause is None and not self._clock.wait(0)

@@ -6,16 +6,31 @@ working on cannot be compared yet: files of its name wait until it can.
 """
 
 import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import structlog
+
 from assetsync.core.naming import may_be
+from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
+from assetsync.flow.failing import Failing
+from assetsync.flow.probe import Probe
+from assetsync.flow.trouble import describe
+from assetsync.ledger.holds import UNLISTED
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
+
+log = structlog.get_logger(__name__)
 
 _BATCH = 1000
 _LIST_AGAIN = 60.0
 _MOST_KEPT = 100_000
+
+
+class Unlisted(Exception):
+    """The folder is being listed, or could not be and is held back: not an error, its files wait for that."""
 
 
 @dataclass(slots=True)
@@ -37,51 +52,91 @@ class _Listed:
 
 
 class Contact:
-    """Lists each folder once, whichever worker comes first."""
+    """Lists each folder once, whichever worker comes first; meanwhile the others send into other folders."""
 
-    def __init__(self, edges: Edges) -> None:
+    def __init__(self, edges: Edges, prober: Probe) -> None:
+        self._prober = prober
+        self._failing = Failing(0.0)
         self._ledger = edges.ledger
         self._service = edges.service
         self._clock = edges.clock
         self._lock = threading.Lock()
         self._known: set[str] = set()
+        self._anew = False
         self._listed: dict[str, _Listed] = {}
+        self._first: set[str] = set()
+        self._again: set[str] = set()
+
+    @property
+    def being_listed(self) -> Collection[str]:
+        """The folders that are being listed for the first time at this moment: no file can be sent into them."""
+        with self._lock:
+            return tuple(self._first)
+
+    def list_anew(self) -> None:
+        """Let each folder be listed once more before anything is sent there."""
+        self._anew = True
+        self._known.clear()
 
     def ensure(self, destfolderid: str) -> None:
-        """Return when the folder has been listed; raises ServiceError when it could not be."""
+        """Return when the folder has been listed; raises ServiceError, and Unlisted."""
         if destfolderid in self._known:
             return
         contacts = self._ledger.contacts
-        with self._lock:
-            if destfolderid not in self._known and (
-                contacts.needed(destfolderid) or contacts.left_unprocessed(destfolderid)
-            ):
-                self.list_folder(destfolderid)
-            self._known.add(destfolderid)
+        if self._anew or contacts.needed(destfolderid) or contacts.left_unprocessed(destfolderid):
+            with self._alone(destfolderid, self._first):
+                if destfolderid not in self._known:
+                    self._list(destfolderid)
+        self._known.add(destfolderid)
 
     def unprocessed(self, destfolderid: str, name: str) -> str | None:
         """Give the id of an asset that the service still works on and that may be the file to be sent as `name`.
 
-        What was seen is looked at again after a minute. Raises ServiceError.
+        What was seen is looked at again after a minute. Raises as `ensure` does.
         """
         listed = self._listed.get(destfolderid)
         if listed is None or listed.like(name) is None:
             return None
-        with self._lock:
-            if self._clock.steady() - self._listed[destfolderid].at >= _LIST_AGAIN:
-                self.list_folder(destfolderid)
-            return self._listed[destfolderid].like(name)
+        if self._clock.steady() - listed.at >= _LIST_AGAIN:
+            with self._alone(destfolderid, self._again):
+                self._list(destfolderid)
+        return self._listed[destfolderid].like(name)
 
-    def list_folder(self, destfolderid: str) -> int:
-        """List the folder and remember every asset that no row owns; gives how many the folder holds."""
-        count = 0
+    @contextmanager
+    def _alone(self, destfolderid: str, listing: set[str]) -> Iterator[None]:
+        with self._lock:
+            if destfolderid in listing:
+                raise Unlisted
+            listing.add(destfolderid)
+        try:
+            yield
+            if destfolderid in self._failing:
+                self._failing.answered(destfolderid)
+                self._ledger.queue.release_folder(destfolderid, self._clock.now())
+        except ServiceError as error:
+            self._failed(destfolderid, error)
+            raise Unlisted from error
+        finally:
+            with self._lock:
+                listing.discard(destfolderid)
+
+    def _failed(self, destfolderid: str, error: ServiceError) -> None:
+        """Hold a folder back for a while that is not answered for; raises the error where no other is either."""
+        wait = self._failing.failed(destfolderid, describe(error)[1])
+        if not self._prober.is_answered(self._failing):
+            raise error
+        detail = f"it is listed before anything is sent there, and that fails: {error}"
+        self._ledger.queue.hold_folder(destfolderid, UNLISTED, detail, self._clock.now() + wait)
+        log.warning("folder held back", destfolderid=destfolderid, detail=detail)
+
+    def _list(self, destfolderid: str) -> None:
+        """List the folder and remember every asset that no row owns."""
         batch: list[Asset] = []
         listed = _Listed(self._clock.steady())
         # What is not processed yet is shown by some releases only when it is asked for (interface section 4.1).
         for available in (None, "0"):
             request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available=available)
             for asset in every(self._service.search, request):
-                count += available is None
                 if asset.folder_id == destfolderid:
                     batch.append(asset)
                 if len(batch) >= _BATCH:
@@ -90,7 +145,6 @@ class Contact:
         self._remember(batch, listed)
         self._listed[destfolderid] = listed
         self._ledger.contacts.made(destfolderid)
-        return count
 
     def _remember(self, batch: list[Asset], listed: _Listed) -> None:
         doubts = self._ledger.doubts

@@ -21,7 +21,7 @@ class Failing:
         self._longest = min(_LATEST_LOOK, max(_LONGEST, 4 * grace))
         self._counts: Counter[str] = Counter()
 
-    def __contains__(self, destfolderid: str) -> bool:
+    def __contains__(self, destfolderid: object) -> bool:
         """Whether the last look-up of a folder failed."""
         return destfolderid in self._counts
 

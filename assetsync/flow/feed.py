@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable, Collection
 
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
@@ -14,7 +15,9 @@ _SPARING = 20
 class Feed:
     """Hands each due row to one worker; the ledger is asked in batches."""
 
-    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, *, apart_from: Callable[[], Collection[str]]) -> None:
+        """Begin with nothing taken; `apart_from` names the folders of the service whose files have to wait."""
+        self._apart_from = apart_from
         self._ledger = ledger
         self._clock = clock
         self._lock = threading.Lock()
@@ -29,7 +32,9 @@ class Feed:
             row = self._next()
             if row is None and self._clock.steady() >= self._empty_until:
                 began = self._clock.steady()
-                self._waiting.extend(self._ledger.queue.due(self._clock.now(), _BATCH, self._leased))
+                self._waiting.extend(
+                    self._ledger.queue.due(self._clock.now(), _BATCH, self._leased, self._apart_from())
+                )
                 row = self._next()
                 if row is None:
                     # Where asking is dear (a long queue behind a held folder), it is asked less often.
@@ -61,8 +66,9 @@ class Feed:
             return not self._leased and not self._ledger.queue.due(self._clock.now(), 1)
 
     def _next(self) -> FileRow | None:
+        apart_from = self._apart_from()
         while self._waiting:
             row = self._waiting.popleft()
-            if (row.destfolderid, row.folded_name) not in self._names:
+            if (row.destfolderid, row.folded_name) not in self._names and row.destfolderid not in apart_from:
                 return row
         return None

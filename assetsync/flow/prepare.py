@@ -14,7 +14,7 @@ from assetsync.core.doubt import UNPROCESSED_PATIENCE
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootMissing, SidecarError
-from assetsync.flow.contact import Contact
+from assetsync.flow.contact import Contact, Unlisted
 from assetsync.flow.edges import Edges
 from assetsync.flow.told import Sidecars, Told
 from assetsync.ledger.intake import NewVersion
@@ -30,7 +30,7 @@ _LATER = 60.0
 """Seconds until a file is tried again whose place the next scan has to tell."""
 
 _SOON = 5.0
-"""Seconds at least until a file is tried again that waits for another's upload to be decided."""
+"""Seconds at least until a file is tried again that waits for what somebody else is about."""
 
 
 class _PutOff(Exception):
@@ -87,7 +87,8 @@ class Preparer:
     def prepare(self, row: FileRow) -> Ready | None:
         """Give the file ready to be sent, or None when it has been dealt with otherwise.
 
-        Raises ServiceError when the folder could not be looked at before the first POST into it.
+        Raises ServiceError when the service does not answer, and Unlisted while the folder has not been looked at that
+        is looked at before the first POST into it.
         """
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
         if position is None or self._mappings.all[position].destfolderid != row.destfolderid:
@@ -170,7 +171,12 @@ class Preparer:
         """Put a file off that was never sent, as far as is known, while the service works on an asset of its name."""
         if row.attempts or row.send_again:
             return False
-        assetid = self._contact.unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
+        now = self._clock.now()
+        try:
+            assetid = self._contact.unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
+        except Unlisted:
+            self._ledger.queue.postpone(row.id, now + _SOON, "waits until its folder of the service has been listed")
+            raise
         if assetid is None:
             return False
         now = self._clock.now()

@@ -5,7 +5,7 @@ listing of the folder for all its doubts together. A look-up that was not answer
 the grace.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -17,6 +17,7 @@ from assetsync.core.naming import is_others, may_be
 from assetsync.errors import BadAnswer, ServiceError, TreeError
 from assetsync.flow.edges import Edges
 from assetsync.flow.failing import Failing
+from assetsync.flow.probe import Probe
 from assetsync.flow.trouble import describe
 from assetsync.ledger.doubts import OpenDoubt, Rival, grace_of
 from assetsync.ledger.rows import AttemptRow
@@ -51,8 +52,8 @@ class _Looking:
 class Resolver:
     """Resolves open doubts; used by one thread at a time."""
 
-    def __init__(self, edges: Edges, *, grace: float, probe: Callable[[], None]) -> None:
-        """Begin with nothing known of how long look-ups take; `probe` raises ServiceError while nothing answers."""
+    def __init__(self, edges: Edges, *, grace: float, probe: Probe) -> None:
+        """Begin with nothing known of how long look-ups take; `grace` in seconds."""
         self._probe = probe
         self._ledger = edges.ledger
         self._service = edges.service
@@ -91,21 +92,12 @@ class Resolver:
             except ServiceError as error:
                 failed = True
                 self._put_off(destfolderid, doubts, error)
-                if not self._answers():
+                if not self._probe.is_answered(self._failing):
                     raise
                 log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(doubts), detail=str(error))
             else:
                 self._failing.answered(destfolderid)
         return done
-
-    def _answers(self) -> bool:
-        """Whether the service answers at all, so that what failed is the trouble of one folder."""
-        try:
-            self._probe()
-        except ServiceError as error:
-            log.debug("no answer to a probe", detail=str(error))
-            return False
-        return True
 
     def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
         """Put a folder off that was not answered for, and with it all others that failed.

@@ -15,6 +15,7 @@ import structlog
 from assetsync.core.backoff import delay
 from assetsync.core.names import printable
 from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit, ServiceError
+from assetsync.flow.contact import Unlisted
 from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
@@ -160,6 +161,10 @@ class Sender:
         except ServiceError as error:
             reason, retry_after = describe(error)
             self._trouble(reason, str(error), retry_after, looking=True)
+            return told
+        except Unlisted:
+            # With the files of its folder that were read ahead.
+            self._feed.clear()
             return told
         if ready is None:
             return told

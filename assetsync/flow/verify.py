@@ -14,7 +14,11 @@ from assetsync.core.doubt import Grace
 from assetsync.core.names import printable, sent_name
 from assetsync.core.states import Event
 from assetsync.core.verdict import UNSEEN_PATIENCE, Expected, Reading, compare, next_look
+from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
+from assetsync.flow.failing import Failing
+from assetsync.flow.probe import Probe
+from assetsync.flow.trouble import describe
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
@@ -42,7 +46,11 @@ class Verified:
 class Verifier:
     """Verifies what is due; used by one thread at a time."""
 
-    def __init__(self, edges: Edges, *, longest: float, needs_index: Callable[[], bool]) -> None:
+    def __init__(self, edges: Edges, prober: Probe, *, longest: float, needs_index: Callable[[], bool]) -> None:
+        self._prober = prober
+        self._failing = Failing(0.0)
+        # Until when (steady seconds) no folder is asked that was not answered for, and what it failed with.
+        self._put_off: dict[str, tuple[float, str]] = {}
         self._ledger = edges.ledger
         self._service = edges.service
         self._clock = edges.clock
@@ -53,7 +61,8 @@ class Verifier:
     def step(self, least: int = 1) -> Verified:
         """Take a hundred assets that are due, and more where a folder has to be listed for them.
 
-        Does nothing while fewer than `least` are due. Raises ServiceError, and then nothing was decided.
+        Does nothing while fewer than `least` are due. Raises ServiceError where the service answers for no folder, and
+        then nothing was decided; one that is not answered for holds up its own assets alone.
         """
         rows = self._ledger.assets.to_verify(self._clock.now(), BATCH)
         if len(rows) < max(1, least):
@@ -68,7 +77,9 @@ class Verifier:
         now = self._clock.now()
         for row in rows:
             asset = found.get(row.assetid or "") or stored.get(row.assetid or "")
-            if asset is None:
+            if asset is None and _folder_of(row) in self._put_off:
+                changes.append(self._later(row, now))
+            elif asset is None:
                 unseen.append(row)
             else:
                 changes.append(self._change(row, asset, now, findable=row.assetid in found, needs_index=needs_index))
@@ -95,30 +106,56 @@ class Verifier:
         beside: list[FileRow] = []
         folders: dict[str, list[FileRow]] = {}
         for row in rows:
-            folders.setdefault(row.asset_folder or row.destfolderid, []).append(row)
+            folders.setdefault(_folder_of(row), []).append(row)
+        now = self._clock.steady()
+        self._put_off = {folder: later for folder, later in self._put_off.items() if later[0] > now}
         for folder, those in folders.items():
-            ids = {row.assetid for row in those if row.assetid is not None}
-            names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in those}
-            for pattern in sorted(names) if len(names) <= _BY_NAME_AT_MOST else []:
-                found |= self._look(folder, pattern, ids)
-            if ids - set(found):
-                # Many, or a workflow of the service may have renamed it: the whole folder is the last word.
-                due = self._ledger.assets.to_verify_in(folder, self._clock.now(), _BY_LISTING_AT_MOST)
-                more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
-                ids |= {row.assetid for row in more if row.assetid is not None}
-                found |= self._look(folder, "%", ids)
-                if ids - set(found):
-                    # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
-                    found |= self._look(folder, "%", ids, available="0")
+            if folder in self._put_off:
+                continue
+            try:
+                shown, more = self._in_folder(folder, those)
+            except ServiceError as error:
+                wait = self._failing.failed(folder, describe(error)[1])
+                if not self._prober.is_answered(self._failing):
+                    raise
+                self._put_off[folder] = self._clock.steady() + wait, str(error)
+                log.warning("cannot be read back", destfolderid=folder, detail=str(error))
+            else:
+                self._failing.answered(folder)
+                found |= shown
                 beside += more
         return found, beside
+
+    def _in_folder(self, folder: str, rows: Sequence[FileRow]) -> tuple[dict[str, Asset], list[FileRow]]:
+        found: dict[str, Asset] = {}
+        more: list[FileRow] = []
+        ids = {row.assetid for row in rows if row.assetid is not None}
+        names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in rows}
+        for pattern in sorted(names) if len(names) <= _BY_NAME_AT_MOST else []:
+            found |= self._look(folder, pattern, ids)
+        if ids - set(found):
+            # Many, or a workflow of the service may have renamed it: the whole folder is the last word.
+            due = self._ledger.assets.to_verify_in(folder, self._clock.now(), _BY_LISTING_AT_MOST)
+            more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
+            ids |= {row.assetid for row in more if row.assetid is not None}
+            found |= self._look(folder, "%", ids)
+            if ids - set(found):
+                # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
+                found |= self._look(folder, "%", ids, available="0")
+        return found, more
+
+    def _later(self, row: FileRow, now: float) -> Change:
+        """Put an asset off with its folder."""
+        until, why = self._put_off[_folder_of(row)]
+        due_at = now + max(0.0, until - self._clock.steady())
+        return row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}
 
     def _look(self, folder: str, pattern: str, ids: set[str], available: str | None = None) -> dict[str, Asset]:
         request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True, available=available)
         return _wanted(every(self._service.search, request), ids)
 
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool, needs_index: bool) -> Change:
-        expected = Expected(row.asset_folder or row.destfolderid, row.size, row.md5)
+        expected = Expected(_folder_of(row), row.size, row.md5)
         reading, difference = compare(expected, asset)
         columns: dict[str, Any] = {"seen_at": row.seen_at or now, "unseen_boot": None}
         if findable:
@@ -162,6 +199,10 @@ class Verifier:
             "due_at": due, "detail": "the service does not show it yet",
         }  # fmt: skip
         self._ledger.assets.apply_all([(row, None, columns)], now)
+
+
+def _folder_of(row: FileRow) -> str:
+    return row.asset_folder or row.destfolderid
 
 
 def _wanted(assets: Iterable[Asset], ids: set[str]) -> dict[str, Asset]:

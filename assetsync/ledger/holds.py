@@ -4,16 +4,18 @@ import sqlite3
 
 from assetsync.core.states import Event
 from assetsync.ledger.rows import apply
-from assetsync.model import Outcome
+
+UNLISTED = "unlisted"
+"""Why a folder is held that cannot be listed: the word stands until it can, also while that is tried."""
 
 
-def hold_folder(conn: sqlite3.Connection, destfolderid: str, outcome: Outcome, until: float) -> None:
+def hold_folder(conn: sqlite3.Connection, destfolderid: str, reason: str, detail: str, until: float) -> None:
     """Hold a whole folder back: what is wrong with it is not the matter of its files."""
     conn.execute(
         "INSERT INTO folders (destfolderid, hold_reason, hold_detail, hold_until) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (destfolderid) DO UPDATE SET hold_reason = excluded.hold_reason,"
         " hold_detail = excluded.hold_detail, hold_until = excluded.hold_until",
-        (destfolderid, outcome.reason, outcome.detail, until),
+        (destfolderid, reason, detail, until),
     )
 
 

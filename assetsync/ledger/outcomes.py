@@ -89,7 +89,8 @@ class Outcomes:
             apply(conn, file_id, Event.REFUSED, now, reason=sent.outcome.reason, detail=sent.outcome.detail)
             if hold_until is not None:
                 sql = "SELECT destfolderid FROM attempts WHERE id = ?"
-                hold_folder(conn, conn.execute(sql, (attempt_id,)).fetchone()[0], sent.outcome, hold_until)
+                folder = conn.execute(sql, (attempt_id,)).fetchone()[0]
+                hold_folder(conn, folder, sent.outcome.reason, sent.outcome.detail, hold_until)
 
         self._store.write(work)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from assetsync.core.states import Event
 from assetsync.ledger.alike import OWNED
-from assetsync.ledger.holds import release_folder
+from assetsync.ledger.holds import hold_folder, release_folder
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, move, read_file, standing
 from assetsync.ledger.store import Store
 from assetsync.model import FileStat, State, Wanted
@@ -48,14 +48,21 @@ class Queue:
         self._store = store
         self._start_no = start_no
 
-    def due(self, now: float, limit: int, skip: Collection[int] = ()) -> list[FileRow]:
-        """Give up to `limit` versions that may be sent now, oldest due first, without those in `skip`."""
+    def due(
+        self, now: float, limit: int, skip: Collection[int] = (), apart_from: Collection[str] = ()
+    ) -> list[FileRow]:
+        """Give up to `limit` versions that may be sent now, oldest due first.
+
+        Without those in `skip`, and those for the folders of the service in `apart_from`.
+        """
         if self._all_are_held(now):
             return []
+        others = ",".join(f"?{number}" for number in range(4, 4 + len(apart_from)))
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
             " AND (due_at <= ?1 OR due_at > ?1 + ?2)"
             " AND destfolderid NOT IN (SELECT destfolderid FROM folders WHERE hold_until > ?1)"
+            f" AND destfolderid NOT IN ({others})"
             " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"
             "   AND o.state IN ('sending', 'in_doubt'))"
             " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
@@ -64,6 +71,7 @@ class Queue:
             now,
             LONGEST_BACKOFF,
             limit + len(skip),
+            *apart_from,
         )
         return [file_row(row) for row in rows if row["id"] not in skip][:limit]
 
@@ -219,6 +227,14 @@ class Queue:
         queued = "SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
         held = f"{queued} AND destfolderid IN (SELECT destfolderid FROM folders WHERE hold_until > ?)"
         return int(self._store.rows(queued)[0][0]), int(self._store.rows(held, now)[0][0])
+
+    def hold_folder(self, destfolderid: str, reason: str, detail: str, until: float) -> None:
+        """Hold a folder of the service back for a while, with the files that wait for it."""
+        self._store.write(lambda conn: hold_folder(conn, destfolderid, reason, detail, until))
+
+    def release_folder(self, destfolderid: str, now: float) -> None:
+        """Let a held folder be sent to again."""
+        self._store.write(lambda conn: release_folder(conn, destfolderid, now))
 
     def release_folders(self, now: float) -> None:
         """Let held folders be tried again, with the files that their trouble blocked."""

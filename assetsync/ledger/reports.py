@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from assetsync.ledger.alike import OWNED
 from assetsync.ledger.facts import fact
+from assetsync.ledger.holds import UNLISTED
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.runs import AUDITED
 from assetsync.ledger.store import Store
@@ -107,7 +108,9 @@ class Reports:
             folders.setdefault(folder, {})[key] = count
             oldest[key] = min(first, oldest.get(key, first))
             bytes_verified += size if key is State.VERIFIED else 0
-        held = self._store.rows("SELECT destfolderid FROM folders WHERE hold_until > ?", now)
+        # What cannot be listed may be in a moment, without a person.
+        sql = "SELECT destfolderid FROM folders WHERE hold_until > ? AND hold_reason <> ?"
+        held = self._store.rows(sql, now, UNLISTED)
         # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
         history = {
             State(row[0]): int(row[1])
@@ -192,7 +195,12 @@ class Reports:
 
     def holds(self, now: float) -> dict[str, str]:
         """Give the folders that are held back, with the sentence that says why."""
-        rows = self._store.rows("SELECT destfolderid, hold_detail FROM folders WHERE hold_until > ?", now)
+        sql = "SELECT destfolderid, hold_detail FROM folders WHERE hold_until > ? OR hold_reason = ?"
+        return {row[0]: row[1] for row in self._store.rows(sql, now, UNLISTED)}
+
+    def unlisted(self) -> dict[str, str]:
+        """Give the folders that cannot be listed, as `holds` does."""
+        rows = self._store.rows("SELECT destfolderid, hold_detail FROM folders WHERE hold_reason = ?", UNLISTED)
         return {row[0]: row[1] for row in rows}
 
     def brakes(self) -> list[Brake]:

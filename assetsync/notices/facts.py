@@ -31,6 +31,8 @@ class Facts:
         self._pause = pause
         self._waiting = waiting
         self._outage = outage
+        # Since when (steady seconds) each folder could not be listed.
+        self._unlisted: dict[str, float] = {}
 
     def look(self, told: Collection[str]) -> list[Trouble]:
         """Give what stands of each kind that can be known now; `told` are the keys of blocked files already told.
@@ -38,15 +40,17 @@ class Facts:
         Raises LedgerDamaged.
         """
         waiting = self._waiting()
-        found = [self._out(), Trouble(Kind.ENDED)]
+        out = self._out()
+        found = [Trouble(Kind.ENDED)]
         try:
             found += [self._blocked(told), self._braked(), self._stopped()]
+            out = out if out.items else self._not_listed()
         except LedgerDamaged:
             raise
         except LedgerError as error:
             waiting = waiting or str(error)
         items = {} if waiting is None else {"ledger": printable(waiting)}
-        return [*found, Trouble(Kind.LEDGER, items, len(items))]
+        return [out, *found, Trouble(Kind.LEDGER, items, len(items))]
 
     def _out(self) -> Trouble:
         pause = self._pause()
@@ -54,6 +58,15 @@ class Facts:
         if pause is None or lasted < self._outage:
             return Trouble(Kind.OUTAGE)
         return Trouble(Kind.OUTAGE, {"outage": printable(pause.detail)}, 1, since=self._clock.now() - lasted)
+
+    def _not_listed(self) -> Trouble:
+        """Tell of folders into which nothing could be sent for long, though the service answers for others."""
+        now, unlisted = self._clock.steady(), self._reports.unlisted()
+        self._unlisted = {folder: self._unlisted.get(folder, now) for folder in unlisted}
+        long = {folder: since for folder, since in self._unlisted.items() if now - since >= self._outage}
+        items = {folder: f"into folder {printable(folder)}: {printable(unlisted[folder])}" for folder in long}
+        since = self._clock.now() - (now - min(long.values())) if long else None
+        return Trouble(Kind.OUTAGE, items, len(items), since=since)
 
     def _blocked(self, told: Collection[str]) -> Trouble:
         rows = self._reports.blocked(KEPT)

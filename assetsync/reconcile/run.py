@@ -82,7 +82,7 @@ class Reconciler:
         if self._adopt and not self._stopped():
             self._site.preparer.adopt_alike = True
             self._ledger.queue.retry_blocked("resembles", now)
-            self._list_folders()
+            self._site.contact.list_anew()
         with self._workers():
             self._drive()
         # Without a scan it is not known whether what lies there is the site's tree.
@@ -102,14 +102,6 @@ class Reconciler:
                 raise
             self._site.brakes.check_root(str(error))
             return None
-
-    def _list_folders(self) -> None:
-        for destfolderid in sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all}):
-            try:
-                self._site.contact.list_folder(destfolderid)
-            except ServiceError as error:
-                self._trouble(error)
-                return
 
     @contextlib.contextmanager
     def _workers(self) -> Iterator[None]:

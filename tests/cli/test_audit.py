@@ -3,8 +3,9 @@
 import pytest
 
 from assetsync.ledger.store import is_held
+from assetsync.sandbox import FaultKind, FaultRule, Operation
 
-from .conftest import PHOTOS
+from .conftest import PAPERS, PHOTOS
 
 
 @pytest.fixture
@@ -84,3 +85,18 @@ def test_beside_a_daemon_the_daemon_audits(mirrored, eventually):
 def test_without_a_ledger_there_is_nothing_to_compare(site):
     assert site.run("audit").code == 2
     assert "site.db" not in site.left_behind()
+
+
+def test_a_folder_that_the_service_does_not_answer_for_keeps_no_other_from_being_audited(mirrored):
+    text = mirrored.config.read_text()
+    more = f'folders: [{{path: papers, destfolderid: "{PAPERS}"}}, '
+    mirrored.config.write_text(text.replace("folders: [", more))
+    first, second = sorted([PAPERS, PHOTOS])
+    mirrored.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH, times=1))
+    result = mirrored.run("audit")
+    assert (result.code, result.out) == (3, "")
+    assert f"folder {first} could not be audited, `audit --last` shows the others" in result.err
+    audited = {
+        said["folder"]: said["audited_at"] is not None for said in mirrored.run("audit", "--last", "--json").objects
+    }
+    assert audited == {first: False, second: True}

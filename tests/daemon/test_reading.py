@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from assetsync.daemon.reading import Reading
-from assetsync.errors import LedgerError, ServiceError
+from assetsync.errors import LedgerError, ServiceError, ServiceUnreachable
 
 FOLDER = "F1"
 
@@ -99,3 +99,55 @@ def test_the_first_audit_is_counted_from_the_first_start_and_not_from_the_last(w
     world.clock.advance(3 * 86_400)
     world.restart()
     assert reading_of(world)[0].audit_asked() == first
+
+
+@pytest.fixture
+def two_folders(make_world):
+    return make_world(folders=[{"path": "a", "destfolderid": FOLDER}, {"path": "b", "destfolderid": "F2"}])
+
+
+def fail_for(world, *folders: str) -> list[str]:
+    asked: list[str] = []
+
+    def fail(request) -> None:
+        if request.folderid in folders and request.searchfor != "assetsync-probe":
+            asked.append(request.folderid)
+            raise ServiceUnreachable("the service did not answer in time")
+
+    world.service.during_search = fail
+    return asked
+
+
+def test_a_folder_that_cannot_be_audited_is_audited_later_and_the_others_at_once(two_folders):
+    world = two_folders
+    reading, troubles = reading_of(world)
+    asked = fail_for(world, FOLDER)
+    reading.want_audit()
+    steps(reading)
+    assert (audited(world), troubles, len(asked)) == (["F2"], [], 1)
+    for _ in range(3600):
+        reading.step()
+        world.clock.advance(1)
+    assert 10 <= len(asked) <= 18
+    world.service.during_search = lambda _request: None
+    world.clock.advance(301)
+    steps(reading)
+    assert audited(world) == [FOLDER, "F2"]
+    looked = len(world.service.searches)
+    world.clock.advance(301)
+    steps(reading)
+    assert len(world.service.searches) == looked
+
+
+def test_an_audit_is_over_when_its_last_folder_was_audited(two_folders):
+    world = two_folders
+    reading, _ = reading_of(world)
+    fail_for(world, FOLDER)
+    reading.want_audit()
+    steps(reading)
+    runs = world.site.edges.ledger.runs
+    assert "audit" not in runs.last()
+    world.service.during_search = lambda _request: None
+    world.clock.advance(61)
+    steps(reading)
+    assert "audit" in runs.last()

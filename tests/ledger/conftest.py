@@ -47,7 +47,7 @@ class Book:
         self.ledger.intake.enqueue(versions, NOW)
 
     def hold_folder(self, folder: str, outcome: Outcome, until: float) -> None:
-        self.ledger.store.write(lambda conn: hold_folder(conn, folder, outcome, until))
+        self.ledger.store.write(lambda conn: hold_folder(conn, folder, outcome.reason, outcome.detail, until))
 
     def row(self, path: bytes) -> FileRow:
         row = self.ledger.intake.current_of(path)

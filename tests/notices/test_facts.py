@@ -3,7 +3,7 @@
 import pytest
 
 from assetsync.core.notices import Kind
-from assetsync.errors import LedgerDamaged, LedgerError
+from assetsync.errors import LedgerDamaged, LedgerError, ServiceUnreachable
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.notices.facts import OUTAGE, Facts
 
@@ -96,3 +96,28 @@ def test_a_damaged_ledger_is_no_trouble_to_be_waited_for(world, look, monkeypatc
     monkeypatch.setattr(world.ledger.reports, "blocked", damaged)
     with pytest.raises(LedgerDamaged):
         look()
+
+
+def test_a_folder_that_cannot_be_listed_is_an_outage_once_it_has_lasted(make_world):
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
+    world.write("F1/a.jpg")
+
+    def fail(request) -> None:
+        if request.folderid == "F1" and request.searchfor != "assetsync-probe":
+            raise ServiceUnreachable("the service did not answer in time")
+
+    world.service.during_search = fail
+    facts = Facts(world.ledger, world.clock, pause=lambda: world.site.gate.pause, waiting=lambda: None)
+    found = lambda: {trouble.kind: trouble for trouble in facts.look(())}[Kind.OUTAGE]  # noqa: E731
+    world.scan()
+    while world.clock.steady() < 1000 + OUTAGE:
+        world.live(10)
+        assert not found().items
+    world.live(20)
+    assert list(found().items.values()) == [
+        "into folder F1: it is listed before anything is sent there, and that fails: the service did not answer in time"
+    ]
+    assert OUTAGE <= world.clock.now() - found().since < OUTAGE + 60
+    world.service.during_search = lambda _request: None
+    world.live(310)
+    assert not found().items

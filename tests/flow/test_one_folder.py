@@ -1,0 +1,229 @@
+"""A folder that the service does not answer for, while it does for others, holds up its own files and no more."""
+
+import threading
+import time
+
+import pytest
+
+from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
+from assetsync.flow.send import Step
+from assetsync.model import State
+
+FOLDERS = ("F0", "F1", "F2")
+PROBE = "assetsync-probe"
+EACH = 5
+
+
+@pytest.fixture
+def world(make_world):
+    """Give a world with some files for each of three folders."""
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in FOLDERS])
+    for folder in FOLDERS:
+        for number in range(EACH):
+            world.write(f"{folder}/{number}", f"{folder} {number}".encode())
+    return world
+
+
+def fail_for(world, *folders: str, probes: bool = False, retry_after: float | None = None) -> list[float]:
+    """Let the look-ups of some folders fail, those by a probe too or not; gives when they were asked for."""
+    asked: list[float] = []
+
+    def fail(request) -> None:
+        if request.folderid in folders and (probes or request.searchfor != PROBE):
+            asked.append(world.clock.steady())
+            raise ServiceUnreachable("the service did not answer in time", retry_after=retry_after)
+
+    world.service.during_search = fail
+    return asked
+
+
+def answer(world) -> None:
+    world.service.during_search = lambda _request: None
+
+
+def sent(world) -> dict[str, int]:
+    return {folder: sum(post.destfolderid == folder for post in world.service.posts) for folder in FOLDERS}
+
+
+def held(world) -> list[str]:
+    return list(world.ledger.reports.holds(world.clock.now()))
+
+
+@pytest.mark.parametrize("probes", [False, True], ids=["probes_are_answered", "nothing_is"])
+@pytest.mark.parametrize("failing", [("F0",), ("F1",), ("F0", "F1")], ids="-".join)
+def test_one_that_cannot_be_listed_is_held_back_and_the_others_are_sent(world, failing, probes):
+    asked = fail_for(world, *failing, probes=probes)
+    world.scan()
+    world.live(120)
+    assert sent(world) == {folder: 0 if folder in failing else EACH for folder in FOLDERS}
+    assert (sorted(held(world)), world.site.gate.pause) == (sorted(failing), None)
+    asked.clear()
+    world.live(3600)
+    # One look-up of each in five minutes, and where a probe fails with it, that too.
+    assert len(asked) <= len(failing) * (1 + probes) * 13
+    answer(world)
+    world.live(310 + 60)
+    assert (set(world.states().values()), held(world)) == ({State.VERIFIED}, [])
+    assert sent(world) == dict.fromkeys(FOLDERS, EACH)
+
+
+def test_one_that_cannot_be_listed_says_why_also_while_it_is_tried_again(world, clock):
+    fail_for(world, "F0")
+    world.scan_and_send()
+    why = {"F0": "it is listed before anything is sent there, and that fails: the service did not answer in time"}
+    assert world.ledger.reports.holds(clock.now()) == why
+    assert world.ledger.reports.holds(clock.now() + 1000) == why
+
+
+def test_one_that_cannot_be_listed_is_left_alone_for_as_long_as_the_service_asks(world):
+    asked = fail_for(world, "F0", retry_after=200.0)
+    world.scan()
+    world.live(190)
+    assert len(asked) == 1
+    world.live(20)
+    assert len(asked) == 2
+
+
+def test_a_service_that_answers_for_no_folder_pauses_the_site_and_holds_none(world):
+    fail_for(world, *FOLDERS, probes=True)
+    world.scan()
+    world.live(60)
+    assert (world.site.gate.pause.reason, held(world)) == ("unreachable", [])
+    answer(world)
+    world.live(120)
+    assert set(world.states().values()) == {State.VERIFIED}
+
+
+def test_a_release_by_a_person_lets_a_folder_be_listed_at_once(world, clock):
+    fail_for(world, "F0")
+    world.scan()
+    world.live(600)
+    answer(world)
+    world.ledger.queue.release_folders(clock.now())
+    world.live(5)
+    assert sent(world)["F0"] == EACH
+
+
+def test_while_one_thread_waits_for_a_listing_the_others_send_into_other_folders(world):
+    listing, go_on = threading.Event(), threading.Event()
+
+    def hang(request) -> None:
+        if request.folderid == "F0":
+            listing.set()
+            assert go_on.wait(20)
+
+    world.service.during_search = hang
+    world.scan()
+    hanging = threading.Thread(target=world.site.sender.step)
+    hanging.start()
+    assert listing.wait(20)
+    began = time.monotonic()
+    world.send()
+    assert (sent(world), world.site.sender.step()) == ({"F0": 0, "F1": EACH, "F2": EACH}, Step.IDLE)
+    assert time.monotonic() - began < 10
+    go_on.set()
+    hanging.join()
+    world.send()
+    assert sent(world) == dict.fromkeys(FOLDERS, EACH)
+
+
+def test_a_second_listing_that_fails_holds_the_folder_too_and_one_at_a_time_is_made(world):
+    world.service.processing = 1e9
+    for number in range(EACH):
+        world.service.put(b"x", str(number), "F0")
+    world.service.processing = 0.0
+    world.scan()
+    world.live(30)
+    asked = fail_for(world, "F0")
+    world.live(60)
+    assert (held(world), len(asked) > 0) == (["F0"], True)
+    asked.clear()
+    world.live(3600)
+    assert len(asked) <= 16
+    assert sent(world) == {"F0": 0, "F1": EACH, "F2": EACH}
+
+
+def test_files_that_wait_for_a_second_listing_by_another_thread_are_put_off_and_not_turned_over_and_over(world):
+    world.service.processing = 1e9
+    for number in range(EACH):
+        world.service.put(b"x", str(number), "F0")
+    world.service.processing = 0.0
+    world.scan()
+    world.live(30)
+    listing, go_on = threading.Event(), threading.Event()
+
+    def hang(request) -> None:
+        if request.folderid == "F0":
+            listing.set()
+            assert go_on.wait(20)
+
+    world.service.during_search = hang
+    world.clock.advance(60)
+    hanging = threading.Thread(target=world.site.sender.step)
+    hanging.start()
+    assert listing.wait(20)
+    assert world.send() == EACH - 1
+    details = [world.row(f"F0/{number}").detail for number in range(EACH)]
+    assert details.count("waits until its folder of the service has been listed") == EACH - 1
+    go_on.set()
+    hanging.join()
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_one_that_cannot_be_read_back_keeps_no_other_from_being_verified(make_world, indexed):
+    policy = {"verified_when": "findable" if indexed else "stored"}
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in FOLDERS], policy=policy)
+    world.service.index_lag = None
+    for folder in FOLDERS:
+        world.write(f"{folder}/a", folder.encode())
+    world.scan_and_send()
+    asked = fail_for(world, "F0")
+    world.live(300)
+    assert [world.row(f"{folder}/a").state for folder in FOLDERS] == [State.STORED, State.VERIFIED, State.VERIFIED]
+    assert world.row("F0/a").detail == "cannot be read back: the service did not answer in time"
+    assert world.site.gate.pause is None
+    asked.clear()
+    world.live(3600)
+    assert 10 <= len(asked) <= 13
+    answer(world)
+    world.live(400)
+    assert (set(world.states().values()), len(world.service.posts)) == ({State.VERIFIED}, 3)
+
+
+def test_what_the_index_shows_of_a_folder_that_cannot_be_read_back_is_verified(world):
+    world.scan_and_send()
+    fail_for(world, "F0")
+    first = world.row("F0/0").assetid
+    for asset in world.service.assets.values():
+        if asset.folder == "F0" and asset.id != first:
+            asset.indexed_at = None
+    world.live(30)
+    states = [world.row(f"F0/{number}").state for number in range(EACH)]
+    assert states == [State.VERIFIED] + [State.STORED] * (EACH - 1)
+
+
+def test_a_service_that_answers_for_no_folder_decides_nothing_of_what_is_read_back(world):
+    world.scan_and_send()
+    world.service.index_lag = None
+    for asset in world.service.assets.values():
+        asset.indexed_at = None
+    before = [world.row(f"F0/{number}") for number in range(EACH)]
+    fail_for(world, *FOLDERS, probes=True)
+    with pytest.raises(ServiceError):
+        world.site.verifier.step()
+    assert [world.row(f"F0/{number}") for number in range(EACH)] == before
+
+
+def test_a_folder_that_is_never_answered_for_does_not_keep_a_pause_from_ending(world):
+    def fail(request) -> None:
+        if request.folderid == "F0":
+            raise BadAnswer("an answer that nothing can be made of", hint="look there")
+
+    world.service.during_search = fail
+    world.service.down = True
+    world.scan()
+    world.live(60)
+    assert world.site.gate.pause is not None
+    world.service.down = False
+    world.live(120)
+    assert (world.site.gate.pause, sent(world)) == (None, {"F0": 0, "F1": EACH, "F2": EACH})
