@@ -32,7 +32,7 @@ from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
 from assetsync.flow.probe import Probe
 from assetsync.flow.resolve import Resolver
-from assetsync.flow.send import Sender
+from assetsync.flow.send import MostDoubts, Sender
 from assetsync.flow.settle import Settling
 from assetsync.flow.told import Sidecars
 from assetsync.flow.trouble import describe
@@ -211,9 +211,10 @@ def build(
     settle = settle_of(config)
     settling = Settling(settle)
     gate = Gate(clock.steady, chance.random)
-    prober = Probe(service, [mapping.destfolderid for mapping in plan.mappings.all])
+    folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
+    prober = Probe(service, folders)
     contact = Contact(edges, prober)
-    feed = Feed(ledger, clock, apart_from=lambda: contact.being_listed)
+    feed = Feed(ledger, clock)
     sidecars = Sidecars(edges.tree, clock, config.service.metadata_fields.table())
     preparer = Preparer(
         edges,
@@ -267,7 +268,7 @@ def build(
             preparer,
             gate,
             feed,
-            max_doubts=_DOUBTS_PER_WORKER * config.upload.workers,
+            most_doubts=MostDoubts.of(_DOUBTS_PER_WORKER * config.upload.workers, len(folders)),
             throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock),
             may_send=lambda: window is None or window.holds(datetime.fromtimestamp(clock.now()).time()),  # noqa: DTZ006
         ),

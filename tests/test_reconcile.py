@@ -351,6 +351,31 @@ def test_a_folder_that_cannot_be_listed_is_left_after_the_wait_and_named(two_fol
     assert "F1" in stand(world.config(), world.ledger, clock.now()).holds
 
 
+def test_a_folder_that_takes_no_upload_and_answers_no_look_up_neither_holds_up_the_others_nor_the_end(
+    two_folders, clock
+):
+    world, failing = two_folders
+    for number in range(40):
+        world.write(f"F1/{number}", f"F1 {number}".encode())
+    run(world)
+    world.restart()
+    for folder in ("F1", "F2"):
+        for number in range(40, 80):
+            world.write(f"{folder}/{number}", f"{folder} {number}".encode())
+
+    def lose(request) -> None:
+        if request.destfolderid == "F1":
+            world.service.script.append("lost_before")
+
+    world.service.before_upload = lose
+    failing(float("inf"))
+    began = clock.steady()
+    report = run(world, wait=100)
+    assert 100 <= clock.steady() - began < 400
+    assert (report.uploaded, report.trouble, report.in_sync) == (40, None, False)
+    assert report.pending + report.in_doubt == 40
+
+
 def test_nothing_is_sent_into_a_folder_that_adopt_cannot_list(two_folders):
     world, failing = two_folders
     run(world)

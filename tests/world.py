@@ -121,6 +121,7 @@ class FakeService:
         self.processing: float = 0.0
         self.index_lag: float | None = 0.0
         self.index_call = "adds"
+        self.before_upload: Callable[[UploadRequest], None] = lambda _request: None
         self.during_upload: Callable[[UploadRequest], None] = lambda _request: None
         self.during_search: Callable[[SearchRequest], None] = lambda _request: None
         self.in_flight = 0
@@ -139,6 +140,7 @@ class FakeService:
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         with self._lock:
+            self.before_upload(request)
             self.posts.append(request)
             what = "unreachable" if self.down else self.script.popleft() if self.script else "accept"
             self.in_flight += 1

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
@@ -15,9 +15,7 @@ _SPARING = 20
 class Feed:
     """Hands each due row to one worker; the ledger is asked in batches."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, *, apart_from: Callable[[], Collection[str]]) -> None:
-        """Begin with nothing taken; `apart_from` names the folders of the service whose files have to wait."""
-        self._apart_from = apart_from
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger
         self._clock = clock
         self._lock = threading.Lock()
@@ -25,16 +23,19 @@ class Feed:
         self._leased: set[int] = set()
         self._names: set[tuple[str, str]] = set()
         self._empty_until = 0.0
+        self._apart_from: Collection[str] = ()
 
-    def take(self) -> FileRow | None:
-        """Give a row that no other worker has, nor another of the same name into the same folder."""
+    def take(self, apart_from: Collection[str]) -> FileRow | None:
+        """Give a row that no other worker has, nor another of the same name into the same folder.
+
+        Those for the folders of the service in `apart_from` have to wait.
+        """
         with self._lock:
+            self._apart_from = apart_from
             row = self._next()
             if row is None and self._clock.steady() >= self._empty_until:
                 began = self._clock.steady()
-                self._waiting.extend(
-                    self._ledger.queue.due(self._clock.now(), _BATCH, self._leased, self._apart_from())
-                )
+                self._waiting.extend(self._ledger.queue.due(self._clock.now(), _BATCH, self._leased, apart_from))
                 row = self._next()
                 if row is None:
                     # Where asking is dear (a long queue behind a held folder), it is asked less often.
@@ -61,14 +62,13 @@ class Feed:
             self._empty_until = 0.0
 
     def idle(self) -> bool:
-        """Whether no worker has a row and none is due."""
+        """Whether no worker has a row and none is due, apart from those that have to wait."""
         with self._lock:
-            return not self._leased and not self._ledger.queue.due(self._clock.now(), 1)
+            return not self._leased and not self._ledger.queue.due(self._clock.now(), 1, (), self._apart_from)
 
     def _next(self) -> FileRow | None:
-        apart_from = self._apart_from()
         while self._waiting:
             row = self._waiting.popleft()
-            if (row.destfolderid, row.folded_name) not in self._names and row.destfolderid not in apart_from:
+            if (row.destfolderid, row.folded_name) not in self._names and row.destfolderid not in self._apart_from:
                 return row
         return None

@@ -5,6 +5,7 @@ that lay in the folder, is taken over. The POST and what becomes of it are `flow
 """
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import structlog
@@ -83,6 +84,11 @@ class Preparer:
         self._rules = rules
         self.adopt_alike = False
         """Whether a person has said that assets of the same name and size are the files (`reconcile --adopt`)."""
+
+    @property
+    def being_listed(self) -> Collection[str]:
+        """The folders of the service for which nothing can be prepared at this moment."""
+        return self._contact.being_listed
 
     def prepare(self, row: FileRow) -> Ready | None:
         """Give the file ready to be sent, or None when it has been dealt with otherwise.

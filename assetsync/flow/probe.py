@@ -26,7 +26,7 @@ class Probe:
     def __init__(self, service: Service, folders: Sequence[str]) -> None:
         """Begin with the first of the mapped folders."""
         self._service = service
-        self._folders = list(dict.fromkeys(folders))
+        self._folders = list(folders)
 
     def ask(self, apart_from: Container[str] = ()) -> None:
         """Ask for a folder, where there is another than those `apart_from` for that one; raises ServiceError."""

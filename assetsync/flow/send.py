@@ -5,7 +5,7 @@ answer means was decided in `core.outcome`; here it is written down, and trouble
 gate or holds the folder.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -49,6 +49,22 @@ class Step(StrEnum):
     PAUSED = "paused"
 
 
+@dataclass(frozen=True, slots=True)
+class MostDoubts:
+    """How many uploads may be in doubt before no more are sent: in all, and into one folder of the service.
+
+    Where there is more than one folder, one that takes no upload leaves the others what they need.
+    """
+
+    in_all: int
+    in_one_folder: int
+
+    @classmethod
+    def of(cls, in_all: int, folders: int) -> "MostDoubts":
+        """Give the most for so many folders."""
+        return cls(in_all, in_all // 2 if folders > 1 else in_all + 1)
+
+
 @dataclass(slots=True)
 class _Told:
     """An accepted upload whose outcome was handed to the ledger and is on its way to the disk."""
@@ -70,7 +86,7 @@ class Sender:
         gate: Gate,
         feed: Feed,
         *,
-        max_doubts: int,
+        most_doubts: MostDoubts,
         throttle: Throttle | None = None,
         may_send: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -80,7 +96,8 @@ class Sender:
         self._preparer = preparer
         self._gate = gate
         self._feed = feed
-        self._max_doubts = max_doubts
+        self._most_doubts = most_doubts
+        self._crowded: Collection[str] = ()
         self._throttle = throttle
         self.may_send = may_send
         self._tally = edges.tally
@@ -93,7 +110,7 @@ class Sender:
 
     def too_doubtful(self) -> bool:
         """Whether so many uploads are in doubt that no more are sent until some are decided."""
-        return self._ledger.doubts.count() > self._max_doubts
+        return self._ledger.doubts.count() > self._most_doubts.in_all
 
     def _has_to_wait(self) -> bool:
         """Tell the same from time to time: each doubt that sending itself makes asks for a new count."""
@@ -101,6 +118,7 @@ class Sender:
         if self._uncounted >= 0:
             return False
         waits = self.too_doubtful()
+        self._crowded = self._ledger.doubts.crowded(self._most_doubts.in_one_folder)
         self._uncounted = 0 if waits else _COUNT_EVERY
         return waits
 
@@ -131,7 +149,7 @@ class Sender:
         try:
             if self._has_to_wait() or not self.may_send():
                 return Step.PAUSED, told
-            row = self._feed.take()
+            row = self._feed.take((*self._preparer.being_listed, *self._crowded))
             if row is None:
                 return Step.IDLE, told
             released = False

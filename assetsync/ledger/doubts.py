@@ -62,6 +62,11 @@ class Doubts:
         """Give how many versions are in doubt."""
         return int(self._store.rows("SELECT COUNT(*) FROM files WHERE state = 'in_doubt'")[0][0])
 
+    def crowded(self, least: int) -> list[str]:
+        """Give the folders into which at least so many versions are in doubt."""
+        sql = "SELECT destfolderid FROM files WHERE state = 'in_doubt' GROUP BY destfolderid HAVING COUNT(*) >= ?"
+        return [row[0] for row in self._store.rows(sql, least)]
+
     def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:
         """Give doubts whose next look-up is due, the `limit` longest due, those of one folder together."""
         rows = self._store.rows(

@@ -227,3 +227,33 @@ def test_a_folder_that_is_never_answered_for_does_not_keep_a_pause_from_ending(w
     world.service.down = False
     world.live(120)
     assert (world.site.gate.pause, sent(world)) == (None, {"F0": 0, "F1": EACH, "F2": EACH})
+
+
+def lose_in(world, folder: str) -> None:
+    """Let every upload into a folder be lost on its way."""
+
+    def lose(request) -> None:
+        if request.destfolderid == folder:
+            world.service.script.append("lost_before")
+
+    world.service.before_upload = lose
+
+
+@pytest.mark.parametrize("looked_up", [True, False], ids=["its_doubts_are_looked_up", "and_not_even_looked_up"])
+def test_one_whose_uploads_are_all_lost_holds_up_no_other(make_world, looked_up):
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F0", "F1")])
+    for number in range(50):
+        world.write(f"F0/{number}", f"F0 {number}".encode())
+    world.scan()
+    lose_in(world, "F0")
+    world.live(5)
+    if not looked_up:
+        fail_for(world, "F0")
+    for number in range(10):
+        world.write(f"F1/{number}", f"F1 {number}".encode())
+    world.scan()
+    world.live(120)
+    assert sum(world.row(f"F1/{number}").state is State.VERIFIED for number in range(10)) == 10
+    # So many are in doubt at once, and with a folder more the site is not stopped for it.
+    workers = world.config().upload.workers
+    assert world.ledger.doubts.count() <= 3 * workers
