@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Interval
+from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable
 from assetsync.errors import RootElsewhere, RootMissing, ServiceError
@@ -32,7 +33,7 @@ from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
 from assetsync.flow.probe import Probe
 from assetsync.flow.resolve import Resolver
-from assetsync.flow.send import MostDoubts, Sender
+from assetsync.flow.send import Sender
 from assetsync.flow.settle import Settling
 from assetsync.flow.told import Sidecars
 from assetsync.flow.trouble import describe
@@ -59,7 +60,6 @@ RESTORED = "the ledger is older than its last start: a restored backup? every fo
 """What is said of `Ledger.restored`."""
 
 _NETWORK_SETTLE = 60.0
-_DOUBTS_PER_WORKER = 4
 _MISSING_KEPT = 10_000
 
 
@@ -268,7 +268,7 @@ def build(
             preparer,
             gate,
             feed,
-            most_doubts=MostDoubts.of(_DOUBTS_PER_WORKER * config.upload.workers, len(folders)),
+            most_doubts=MostDoubts.of(config.upload.workers, len(folders)),
             throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock),
             may_send=lambda: window is None or window.holds(datetime.fromtimestamp(clock.now()).time()),  # noqa: DTZ006
         ),

@@ -12,6 +12,7 @@ from assetsync.cli.fileview import as_object, error_of
 from assetsync.cli.given import site_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
 from assetsync.config import SiteConfig, mappings
+from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import IgnoreRules, Mappings
 from assetsync.core.sidecar import is_sidecar_name
 from assetsync.errors import FileUnreadable, RootMissing, UnknownPath
@@ -84,7 +85,8 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
             write(printable(wanted))
             for line in (f"on disk: {on_disk}", f"mapping: {covered}", *said):
                 write(f"  {line}")
-            for line in (line for row in rows for line in _version(ledger, row, holds)):
+            most = MostDoubts.of(config.upload.workers, len({folder.destfolderid for folder in config.folders}))
+            for line in (line for row in rows for line in _version(ledger, row, holds, most)):
                 write(f"  {line}")
             if not rows and is_sent and on_disk not in _NOTHING:
                 write("  the ledger knows no such file: the next scan decides")
@@ -127,7 +129,7 @@ def _covered(config: SiteConfig, path: bytes) -> tuple[str, bool]:
     return f"{shown} → folder {mapping.destfolderid}", True
 
 
-def _version(ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[str]:
+def _version(ledger: Ledger, row: FileRow, holds: dict[str, str], most: MostDoubts) -> Iterator[str]:
     current = "" if row.wanted is Wanted.YES else f" ({row.wanted} on disk)"
     yield f"{row.state.replace('_', ' ')}{current}: {_MEANS[row.state]}"
     yield f"    {amount(row.size)}, MD5 {row.md5 or 'not known yet'}, written {moment(row.mtime_ns / 1e9)}"
@@ -147,12 +149,12 @@ def _version(ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[st
         yield f"    {attempt_line(attempt)}"
     due = next_try(ledger, row)
     if due is not None:
-        yield f"    next try: {_holds_up(ledger, row) or _at(due)}"
+        yield f"    next try: {_holds_up(ledger, row, most) or _at(due)}"
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield f"    what helps: {next_step(row)}"
 
 
-def _holds_up(ledger: Ledger, row: FileRow) -> str | None:
+def _holds_up(ledger: Ledger, row: FileRow, most: MostDoubts) -> str | None:
     """Say what the next upload waits for beside its time; None for nothing."""
     if row.state is not State.QUEUED:
         return None
@@ -162,6 +164,10 @@ def _holds_up(ledger: Ledger, row: FileRow) -> str | None:
     pause = ledger.runs.pause_at_hand() if is_held(ledger.store.path) else None
     if pause is not None:
         return f"once the service answers as it should: {printable(pause.detail)}"
+    if ledger.doubts.count() > most.in_all:
+        return "once some of the uploads in doubt are decided: assetsync doubt list"
+    if row.destfolderid in ledger.doubts.crowded(most.in_one_folder):
+        return f"once some of the uploads in doubt into folder {row.destfolderid} are decided: assetsync doubt list"
     return None
 
 

@@ -23,6 +23,8 @@ SLOW_GAP = 3
 SLOW_GRACE = 4 * SLOW_GAP
 """By how many times what look-ups take the grace is longer then: it takes at least two of the longest gaps to fill."""
 
+_PER_WORKER = 4
+
 
 class Judgement(StrEnum):
     """What to do with an open doubt."""
@@ -32,6 +34,23 @@ class Judgement(StrEnum):
     WAIT = "wait"
     ABSENT = "absent"
     UNDECIDABLE = "undecidable"
+
+
+@dataclass(frozen=True, slots=True)
+class MostDoubts:
+    """How many uploads may be in doubt before no more are sent: in all, and into one folder of the service.
+
+    Where there is more than one folder, one that takes no upload leaves the others what they need.
+    """
+
+    in_all: int
+    in_one_folder: int
+
+    @classmethod
+    def of(cls, workers: int, folders: int) -> "MostDoubts":
+        """Give the most for so many workers and folders."""
+        in_all = _PER_WORKER * workers
+        return cls(in_all, in_all // 2 if folders > 1 else in_all + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from enum import StrEnum
 import structlog
 
 from assetsync.core.backoff import delay
+from assetsync.core.doubt import MostDoubts
 from assetsync.core.names import printable
 from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit, ServiceError
 from assetsync.flow.contact import Unlisted
@@ -47,22 +48,6 @@ class Step(StrEnum):
     WORKED = "worked"
     IDLE = "idle"
     PAUSED = "paused"
-
-
-@dataclass(frozen=True, slots=True)
-class MostDoubts:
-    """How many uploads may be in doubt before no more are sent: in all, and into one folder of the service.
-
-    Where there is more than one folder, one that takes no upload leaves the others what they need.
-    """
-
-    in_all: int
-    in_one_folder: int
-
-    @classmethod
-    def of(cls, in_all: int, folders: int) -> "MostDoubts":
-        """Give the most for so many folders."""
-        return cls(in_all, in_all // 2 if folders > 1 else in_all + 1)
 
 
 @dataclass(slots=True)

@@ -302,6 +302,21 @@ class TestExplain:
         assert "next try: once brake 1 is released" in site.run("explain", "photos/b.jpg").out
 
     @pytest.mark.parametrize(
+        ("more", "waits"), [("", ""), (", {path: papers, destfolderid: ELSEWHERE}", f" into folder {PHOTOS}")]
+    )
+    def test_what_waits_for_uploads_in_doubt_says_so(self, site, more, waits):
+        site.configure(more="upload: {workers: 1}")
+        site.config.write_text(site.config.read_text().replace("}]", f"}}{more}]"))
+        for number in range(7):
+            site.write(f"{number}.jpg", b"%d" % number)
+        site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
+        for _ in range(7):
+            site.run("reconcile", "--wait", "0s")
+        queued = [path for path, state in site.files().items() if state == "queued"]
+        said = site.run("explain", queued[0]).out
+        assert f"next try: once some of the uploads in doubt{waits} are decided: assetsync doubt list" in said
+
+    @pytest.mark.parametrize(
         ("name", "says"), [("photos/new.jpg", True), ("photos/new.tmp", False), ("outside.jpg", False)]
     )
     def test_only_of_a_file_that_is_uploaded_the_next_scan_is_named(self, site, name, says):

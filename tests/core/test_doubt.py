@@ -10,6 +10,7 @@ from assetsync.core.doubt import (
     Doubt,
     Grace,
     Judgement,
+    MostDoubts,
     Pace,
     Sight,
     Verdict,
@@ -272,3 +273,10 @@ def test_the_pace_is_that_of_the_quicker_of_two_look_ups():
 )
 def test_grace_is_over(rule: str, grace: Grace, expected: bool):
     assert grace.over(SECONDS) is expected, rule
+
+
+@pytest.mark.parametrize(
+    ("folders", "most"), [(1, MostDoubts(16, 17)), (2, MostDoubts(16, 8)), (100, MostDoubts(16, 8))]
+)
+def test_one_folder_of_several_may_have_half_of_the_doubts_and_the_only_one_all(folders, most):
+    assert MostDoubts.of(4, folders) == most
