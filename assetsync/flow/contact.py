@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from assetsync.core.doubt import UNPROCESSED_PATIENCE
+from assetsync.core.names import printable, sent_name
 from assetsync.core.naming import may_be
 from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
@@ -19,6 +21,7 @@ from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
 from assetsync.flow.trouble import describe
 from assetsync.ledger.holds import UNLISTED
+from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
 
@@ -26,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 _BATCH = 1000
 _LIST_AGAIN = 60.0
+_SOON = 5.0
 _MOST_KEPT = 100_000
 
 
@@ -89,10 +93,39 @@ class Contact:
                     self._list(destfolderid)
         self._known.add(destfolderid)
 
-    def unprocessed(self, destfolderid: str, name: str) -> str | None:
+    def keeps_back(self, row: FileRow) -> bool:
+        """Put a file off that was never sent, as far as is known, while the service works on an asset of its name.
+
+        After a day a person is asked. Raises as `ensure` does.
+        """
+        if row.attempts or row.send_again:
+            return False
+        queue = self._ledger.queue
+        try:
+            assetid = self._unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
+        except Unlisted:
+            queue.postpone(row.id, self._clock.now() + _SOON, "waits until its folder of the service has been listed")
+            raise
+        if assetid is None:
+            return False
+        now = self._clock.now()
+        if now - (self._ledger.contacts.sighted_since(assetid) or now) <= UNPROCESSED_PATIENCE:
+            detail = f"the service still works on {assetid}, an asset of this name that may be this file"
+            queue.postpone(row.id, now + _LIST_AGAIN, detail)
+            return True
+        detail = (
+            f"the folder has held {assetid} of the same name for 24 hours without the service processing it, so that it"
+            " cannot be told whether it is this file: look there, then `assetsync retry PATH`, or"
+            " `assetsync retry --send-again PATH`"
+        )
+        queue.hold(row.id, "unprocessed", detail, now)
+        log.warning("blocked", path=printable(row.path), reason="unprocessed", detail=detail)
+        return True
+
+    def _unprocessed(self, destfolderid: str, name: str) -> str | None:
         """Give the id of an asset that the service still works on and that may be the file to be sent as `name`.
 
-        What was seen is looked at again after a minute. Raises as `ensure` does.
+        What was seen is looked at again after a minute.
         """
         listed = self._listed.get(destfolderid)
         if listed is None or listed.like(name) is None:

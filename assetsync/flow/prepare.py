@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import structlog
 
 from assetsync.core.decide import EMPTY
-from assetsync.core.doubt import UNPROCESSED_PATIENCE
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootMissing, SidecarError
-from assetsync.flow.contact import Contact, Unlisted
+from assetsync.flow.contact import Contact
 from assetsync.flow.edges import Edges
 from assetsync.flow.told import Sidecars, Told
 from assetsync.ledger.intake import NewVersion
@@ -31,7 +30,7 @@ _LATER = 60.0
 """Seconds until a file is tried again whose place the next scan has to tell."""
 
 _SOON = 5.0
-"""Seconds at least until a file is tried again that waits for what somebody else is about."""
+"""Seconds at least until a file is tried again that waits for another's upload to be decided."""
 
 
 class _PutOff(Exception):
@@ -104,7 +103,7 @@ class Preparer:
             return None
         mapping = self._mappings.all[position]
         self._contact.ensure(row.destfolderid)
-        if self._may_be_there_unprocessed(row):
+        if self._contact.keeps_back(row):
             return None
         try:
             file = self._tree.open(row.path)
@@ -171,31 +170,6 @@ class Preparer:
             return False
         due_at = now + min(self._rules.sidecar_wait - waited, LONGEST_BACKOFF)
         self._ledger.queue.postpone(row.id, due_at, "waits for its sidecar, watch.sidecar_wait at most")
-        return True
-
-    def _may_be_there_unprocessed(self, row: FileRow) -> bool:
-        """Put a file off that was never sent, as far as is known, while the service works on an asset of its name."""
-        if row.attempts or row.send_again:
-            return False
-        now = self._clock.now()
-        try:
-            assetid = self._contact.unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
-        except Unlisted:
-            self._ledger.queue.postpone(row.id, now + _SOON, "waits until its folder of the service has been listed")
-            raise
-        if assetid is None:
-            return False
-        now = self._clock.now()
-        if now - (self._ledger.contacts.sighted_since(assetid) or now) <= UNPROCESSED_PATIENCE:
-            detail = f"the service still works on {assetid}, an asset of this name that may be this file"
-            self._ledger.queue.postpone(row.id, now + _LATER, detail)
-            return True
-        detail = (
-            f"the folder has held {assetid} of the same name for 24 hours without the service processing it, so that it"
-            " cannot be told whether it is this file: look there, then `assetsync retry PATH`, or"
-            " `assetsync retry --send-again PATH`"
-        )
-        self._hold(row, "unprocessed", detail)
         return True
 
     def _digest(self, row: FileRow, body: FileBody, file: OpenFile) -> str | None:
