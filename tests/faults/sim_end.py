@@ -69,7 +69,11 @@ def _pause(simulation: "Simulation") -> float:
     if site.gate.pause is not None:
         return max(0.1, site.gate.pause.next_probe - clock.steady())
     (verify_due,) = ledger.store.rows("SELECT MIN(due_at) FROM files WHERE state = 'stored'")[0]
-    dues = [ledger.queue.next_due(), ledger.doubts.next_look(), verify_due, site.indexer.next_due()]
+    look = ledger.doubts.next_look()
+    if look is not None and look <= now:
+        # A round of look-ups that takes long may be over after the next is due, and a daemon goes on at once.
+        return 0.01
+    dues = [ledger.queue.next_due(), look, verify_due, site.indexer.next_due()]
     waits = [due - now for due in dues if due is not None]
     settled = site.settling.next_due()
     if settled is not None:
