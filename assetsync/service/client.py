@@ -69,7 +69,7 @@ class HttpService:
     """The service of `model.Service` over HTTP/1.1; safe to share between threads."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        """Make the connection pool; opens no connection. Raises ConfigError for settings that cannot work."""
+        """Open no connection yet. Raises ConfigError for settings that cannot work."""
         self._key = settings.api_key.get_secret_value()
         self._hiding = Hiding(self._key)
         self._credential = settings.credential

@@ -7,6 +7,7 @@ connection's writes.
 
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
@@ -43,6 +44,7 @@ class Stream(httpcore.NetworkStream):
         self._held = b""
         self._sending = False
         self._head_until: float | None = None
+        self._shut = False
         born(self)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -61,7 +63,11 @@ class Stream(httpcore.NetworkStream):
                 self._under.write(buffer, timeout)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Receive some bytes; raises httpcore.ReadTimeout also for a head that takes too long in all."""
+        """Receive some bytes; none at the end that the other side has made.
+
+        Raises httpcore.ReadTimeout also for a head that takes too long in all, and ReadError at the end that `shut` has
+        made.
+        """
         if self._sending:
             self._sending = False
             self._head_until = time.monotonic() + self._patience
@@ -74,7 +80,11 @@ class Stream(httpcore.NetworkStream):
                 raise httpcore.ReadTimeout("the head of the answer took too long")
             timeout = left if timeout is None else min(timeout, left)
         with TURN.left():
-            return self._under.read(max_bytes, timeout)
+            received = self._under.read(max_bytes, timeout)
+        if not received and self._shut:
+            # An answer without a length ends with its connection: this one was cut.
+            raise httpcore.ReadError("the client was closed")
+        return received
 
     def head_came(self) -> None:
         """Say that what comes now is the answer's body, which may take its time."""
@@ -85,7 +95,8 @@ class Stream(httpcore.NetworkStream):
         self._under.close()
 
     def shut(self) -> None:
-        """End the connection from another thread."""
+        """End the connection from another thread; what has come of an answer is not taken for the whole of it."""
+        self._shut = True
         # Closing a socket does not wake the thread that reads from it, shutting it down does.
         with suppress(OSError):
             socket.socket.shutdown(self._under.get_extra_info("socket"), socket.SHUT_RDWR)
@@ -106,13 +117,31 @@ class _Backend(httpcore.SyncBackend):
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self.streams: WeakSet[Stream] = WeakSet()
+        self._lock = threading.Lock()
+        self._streams: WeakSet[Stream] = WeakSet()
+        self._closed = False
 
     def connect_tcp(self, *args: Any, **kwargs: Any) -> Stream:
         """Open one connection."""
         with TURN.left():
             connected = super().connect_tcp(*args, **kwargs)
-        return Stream(connected, self._patience, self.streams.add)
+        return Stream(connected, self._patience, self._born)
+
+    def shut(self) -> None:
+        """End all connections, and each at once that is just being made."""
+        with self._lock:
+            self._closed = True
+            streams = list(self._streams)
+        for stream in streams:
+            stream.shut()
+
+    def _born(self, stream: Stream) -> None:
+        with self._lock:
+            if not self._closed:
+                self._streams.add(stream)
+                return
+        stream.close()
+        raise httpcore.ConnectError("the client was closed")
 
 
 class Transport(httpx.BaseTransport):
@@ -122,7 +151,8 @@ class Transport(httpx.BaseTransport):
         """Open no connection yet; `context` stands for the one of the settings. Raises ConfigError for bad settings."""
         self._backend = _Backend(settings.read_timeout)
         self._kept = Kept(_maker(settings, self._backend, context or tls_context(settings)))
-        self._closed = False
+        # Of TLS in TLS it cannot be told whether more has come than the answer.
+        self._is_nested = (settings.proxy or "").lower().startswith("https:")
         timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout)
         self.extensions: dict[str, Any] = {"timeout": timeout.as_dict()}
         """What each request carries: the limits of its waits in seconds."""
@@ -132,8 +162,6 @@ class Transport(httpx.BaseTransport):
 
         Where a write fails, the answer that may have come early is still read: an explicit refusal counts.
         """
-        if self._closed:
-            raise httpx.ConnectError("the client was closed")
         url = request.url
         address = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
         sent = httpcore.Request(
@@ -154,20 +182,19 @@ class Transport(httpx.BaseTransport):
         # Another one stands there when an answer claims to have changed the protocol.
         if isinstance(under, Stream):
             under.head_came()
-        return httpx.Response(found.status, headers=found.headers, stream=_Answer(found, connection, self._kept))
+        kept = None if self._is_nested and url.scheme == "https" else self._kept
+        return httpx.Response(found.status, headers=found.headers, stream=_Answer(found, connection, kept))
 
     def close(self) -> None:
         """Close every connection; requests that other threads have open end as unanswered, and no more are made."""
-        self._closed = True
-        for stream in list(self._backend.streams):
-            stream.shut()
         self._kept.close()
+        self._backend.shut()
 
 
 class _Answer(httpx.SyncByteStream):
     """The body of an answer on its way in, with the connection that it comes by."""
 
-    def __init__(self, found: httpcore.Response, connection: httpcore.ConnectionInterface, kept: Kept) -> None:
+    def __init__(self, found: httpcore.Response, connection: httpcore.ConnectionInterface, kept: Kept | None) -> None:
         self._found = found
         self._connection = connection
         self._kept = kept
@@ -184,9 +211,10 @@ class _Answer(httpx.SyncByteStream):
         self._closed = True
         has_more = _has_more(self._found.stream)
         self._found.close()
-        if has_more:
+        if has_more or self._kept is None:
             self._connection.close()
-        self._kept.give_back(self._connection)
+        else:
+            self._kept.give_back(self._connection)
 
 
 def _has_more(pieces: object) -> bool:
@@ -229,7 +257,6 @@ _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
     (httpcore.ReadError, httpx.ReadError),
     (httpcore.WriteError, httpx.WriteError),
     (httpcore.ProxyError, httpx.ProxyError),
-    (httpcore.UnsupportedProtocol, httpx.UnsupportedProtocol),
     (httpcore.LocalProtocolError, httpx.LocalProtocolError),
     (httpcore.RemoteProtocolError, httpx.RemoteProtocolError),
     # Raised by no part of httpcore today: its own families.

@@ -29,7 +29,7 @@ def unreachable(exc: Exception, url: httpx.URL) -> ServiceUnreachable:
         return ServiceUnreachable(
             f"the TLS certificate of {where} is not trusted", hint="name its authority's file as service.ca_file"
         )
-    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+    if isinstance(exc, httpx.ConnectError) and any(isinstance(cause, ssl.SSLError) for cause in causes):
         return ServiceUnreachable(f"no TLS connection with {where} came about", hint="check scheme and port")
     if isinstance(exc, UnicodeError) or any(isinstance(cause, socket.gaierror) for cause in causes):
         return ServiceUnreachable(f"the name of {where} could not be resolved", hint="check the address and the DNS")

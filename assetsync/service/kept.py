@@ -22,7 +22,10 @@ class Kept:
         self._closed = False
 
     def take(self, origin: httpcore.Origin) -> httpcore.ConnectionInterface:
-        """Give the connection to `origin` that was used last and is still open, or a new one."""
+        """Give the connection to `origin` that was used last and is still open, or a new one.
+
+        Raises httpcore.ConnectError once all are closed.
+        """
         while (connection := self._last(origin)) is not None:
             if not connection.has_expired():
                 return connection
@@ -36,12 +39,12 @@ class Kept:
                 self._idle.append(connection)
             else:
                 connection.close()
-            # Who came back first expires first.
-            while self._idle and self._idle[0].has_expired():
+            # Who came back first expires first; this one has just been used.
+            while len(self._idle) > 1 and self._idle[0].has_expired():
                 self._idle.pop(0).close()
 
     def close(self) -> None:
-        """Close all of them, and each that comes back later."""
+        """Close all of them, and each that comes back later; none is given any more."""
         with self._lock:
             self._closed = True
             while self._idle:
@@ -49,6 +52,8 @@ class Kept:
 
     def _last(self, origin: httpcore.Origin) -> httpcore.ConnectionInterface | None:
         with self._lock:
+            if self._closed:
+                raise httpcore.ConnectError("the client was closed")
             for at in reversed(range(len(self._idle))):
                 if self._idle[at].can_handle_request(origin):
                     return self._idle.pop(at)

@@ -1,8 +1,11 @@
 """A service made of a raw socket that does what a test scripts, bodies from memory, and the recorded answers."""
 
 import hashlib
+import shutil
 import socket
+import ssl
 import struct
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -161,6 +164,27 @@ def serve() -> Iterator[Callable[[Script], ScriptedServer]]:
     yield start
     for server in servers:
         server.close()
+
+
+class TlsServer(NamedTuple):
+    """What a server of 127.0.0.1 speaks TLS with, and the file of the authority that vouches for it."""
+
+    context: ssl.SSLContext
+    ca_file: str
+
+
+@pytest.fixture(scope="session")
+def tls_server(tmp_path_factory) -> TlsServer:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command to make a certificate")
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*request, "-addext", "subjectAltName=IP:127.0.0.1", *files], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return TlsServer(context, str(certificate))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import logging
 import socket
-import ssl
 import threading
 import time
 
@@ -343,14 +342,10 @@ def test_a_tls_client_meeting_a_plain_server_is_unsent_and_unreachable(serve, co
         pass
 
 
-def test_an_untrusted_certificate_is_named(serve, connect, make_body, make_request, tmp_path):
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    make_certificate(key, certificate)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+def test_an_untrusted_certificate_is_named(serve, connect, make_body, make_request, tls_server):
 
     def script(conn):
-        with context.wrap_socket(conn, server_side=True) as tls:
+        with tls_server.context.wrap_socket(conn, server_side=True) as tls:
             tls.recv(1)
 
     port = serve(script).port
@@ -360,35 +355,15 @@ def test_an_untrusted_certificate_is_named(serve, connect, make_body, make_reque
     assert (sent.outcome.answer, sent.left) == (Answer.UNSENT, Left.NOTHING)
 
 
-def make_certificate(key, certificate):
-    import shutil
-    import subprocess
-
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl command to make a certificate")
-    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(
-        [*request, "-addext", "subjectAltName=IP:127.0.0.1", *files],
-        check=True,
-        capture_output=True,
-    )
-
-
 def test_a_certificate_of_the_named_authority_is_trusted(
-    serve, connect, make_body, make_request, wire_tools, success, tmp_path
+    serve, connect, make_body, make_request, wire_tools, success, tls_server
 ):
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    make_certificate(key, certificate)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-
     def script(conn):
-        with context.wrap_socket(conn, server_side=True) as tls:
+        with tls_server.context.wrap_socket(conn, server_side=True) as tls:
             wire_tools.request(tls)
             tls.sendall(wire_tools.http(success))
 
-    service = connect(serve(script).port, scheme="https", ca_file=str(certificate))
+    service = connect(serve(script).port, scheme="https", ca_file=tls_server.ca_file)
     assert service.upload(make_request(), make_body(BIG)).outcome.answer is Answer.ACCEPTED
 
 

@@ -1,8 +1,11 @@
 """How requests leave and heads of answers are waited for, over real sockets."""
 
+import contextlib
+import select
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpcore
 import pytest
@@ -148,3 +151,92 @@ def test_a_body_that_the_service_does_not_take_at_once_is_waited_for_without_the
             thread.join()
         assert sent.is_set()
         stream.close()
+
+
+def test_an_answer_without_a_length_that_the_clients_end_cuts_is_unanswered(
+    serve, connect, make_body, make_request, wire_tools
+):
+    came, over = threading.Event(), threading.Event()
+
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n\r\n" + SUCCESS)
+        came.set()
+        over.wait(10)
+
+    client = connect(serve(script).port, read_timeout=10.0)
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(client.upload, make_request(), make_body(b"x"))
+        assert came.wait(10)
+        client.close()
+        outcome = sent.result(10).outcome
+    over.set()
+    assert (outcome.answer, outcome.reason) == (Answer.DOUBT, "no_answer")
+
+
+def test_what_was_about_to_connect_when_the_client_was_closed_sends_nothing(
+    serve, connect, make_body, make_request, tls_server
+):
+    connected, closed, over = threading.Event(), threading.Event(), threading.Event()
+    came = []
+
+    def script(conn):
+        connected.set()
+        assert closed.wait(10)
+        try:
+            with tls_server.context.wrap_socket(conn, server_side=True) as tls:
+                came.append(tls.recv(1 << 16))
+        except OSError:
+            # The client may end with a reset.
+            came.append(b"")
+        over.set()
+
+    client = connect(serve(script).port, scheme="https", ca_file=tls_server.ca_file)
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(client.upload, make_request(), make_body(b"x"))
+        assert connected.wait(10)
+        client.close()
+        closed.set()
+        assert sent.result(10).outcome.answer is Answer.UNSENT
+    assert over.wait(10)
+    assert came == [b""]
+
+
+def pump(one, other):
+    """Carry bytes both ways until one side ends, in one thread: two may not use a TLS connection at the same time."""
+    way = {one: other, other: one}
+    with contextlib.suppress(OSError):
+        while True:
+            for source in select.select(list(way), [], [], 10)[0]:
+                data = source.recv(1 << 16)
+                if not data:
+                    return
+                way[source].sendall(data)
+
+
+@pytest.mark.parametrize(("scheme", "connections"), [("http", 1), ("https", 3)])
+def test_of_tls_within_the_tls_of_a_proxy_each_request_has_a_connection_of_its_own(
+    serve, connect, make_body, make_request, wire_tools, tls_server, scheme, connections
+):
+    def inner(conn):
+        with tls_server.context.wrap_socket(conn, server_side=True) as tls:
+            while wire_tools.request(tls)[0]:
+                tls.sendall(kept(b"A1"))
+
+    behind = serve(inner)
+
+    def proxy(conn):
+        if scheme == "https":
+            conn = tls_server.context.wrap_socket(conn, server_side=True)
+        with conn, socket.create_connection(("127.0.0.1", behind.port)) as onward:
+            wire_tools.head(conn)
+            conn.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            pump(conn, onward)
+
+    front = serve(proxy)
+    client = connect(
+        behind.port, scheme="https", proxy=f"{scheme}://127.0.0.1:{front.port}", ca_file=tls_server.ca_file
+    )
+    for _ in range(3):
+        assert client.upload(make_request(), make_body(b"x")).outcome.assetid == "A1"
+    assert front.connections == connections

@@ -132,15 +132,47 @@ def test_a_request_looks_at_few_of_many_connections(serve, connect, wire_tools, 
     assert looks.count("is_readable") == 2, "the one that is taken, and the one that may have waited too long"
 
 
-def test_none_is_kept_once_all_are_closed(serve, wire_tools):
-    script = Keeping(wire_tools)
-    origin = httpcore.Origin(b"http", b"127.0.0.1", serve(script).port)
+def used_once(kept, origin):
+    """Give a connection that has carried a request and could carry another."""
+    used = kept.take(origin)
+    url = httpcore.URL(scheme=origin.scheme, host=origin.host, port=origin.port, target=b"/")
+    answer = used.handle_request(httpcore.Request("GET", url, headers=[(b"Host", b"x")]))
+    answer.read()
+    answer.close()
+    assert used.is_idle()
+    return used
+
+
+def test_none_is_kept_or_given_once_all_are_closed(serve, wire_tools):
+    origin = httpcore.Origin(b"http", b"127.0.0.1", serve(Keeping(wire_tools)).port)
     kept = Kept(httpcore.HTTPConnection)
-    one, other = kept.take(origin), kept.take(origin)
-    for used in (one, other):
-        url = httpcore.URL(scheme=origin.scheme, host=origin.host, port=origin.port, target=b"/")
-        used.handle_request(httpcore.Request("GET", url, headers=[(b"Host", b"x")])).read()
+    one, other = used_once(kept, origin), used_once(kept, origin)
     kept.give_back(one)
+    assert not one.is_closed()
     kept.close()
     kept.give_back(other)
     assert (one.is_closed(), other.is_closed()) == (True, True)
+    with pytest.raises(httpcore.ConnectError):
+        kept.take(origin)
+
+
+def test_those_that_have_waited_too_long_are_closed_while_others_are_used(serve, wire_tools):
+    origin = httpcore.Origin(b"http", b"127.0.0.1", serve(Keeping(wire_tools)).port)
+    expiry = iter((0.01, 0.01, 100.0, 100.0))
+    kept = Kept(lambda origin: httpcore.HTTPConnection(origin, keepalive_expiry=next(expiry)))
+    # In use at once, or one would do for all.
+    used = [used_once(kept, origin) for _ in range(4)]
+    for one in used[:3]:
+        kept.give_back(one)
+    threading.Event().wait(0.05)
+    kept.give_back(used[3])
+    assert [one.is_closed() for one in used] == [True, True, False, False]
+    kept.close()
+
+
+def test_no_request_is_made_once_the_client_is_closed(serve, connect, make_request, make_body, wire_tools):
+    server = serve(Keeping(wire_tools))
+    client = connect(server.port)
+    client.close()
+    assert client.upload(make_request(), make_body(b"x")).outcome.answer is Answer.UNSENT
+    assert server.connections == 0
