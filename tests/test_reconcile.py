@@ -376,6 +376,27 @@ def test_a_folder_that_takes_no_upload_and_answers_no_look_up_neither_holds_up_t
     assert report.pending + report.in_doubt == 40
 
 
+@pytest.mark.parametrize("failing", [1, 2, 5])
+def test_folders_whose_listing_times_out_keep_a_run_from_no_end(make_world, clock, failing):
+    folders = [f"F{number}" for number in range(failing + 1)]
+    world = make_world(
+        folders=[{"path": folder, "destfolderid": folder} for folder in folders], upload={"workers": "1"}
+    )
+    for folder in folders:
+        world.write(f"{folder}/a", folder.encode())
+
+    def time_out(request) -> None:
+        if request.folderid in folders[:failing] and request.searchfor == "%":
+            clock.advance(300)
+            raise ServiceUnreachable("the service did not answer in time")
+
+    world.service.during_search = time_out
+    began = clock.steady()
+    report = run(world, wait=60)
+    assert clock.steady() - began < 300 * (failing + 2)
+    assert (report.verified, report.pending) == (1, failing)
+
+
 def test_nothing_is_sent_into_a_folder_that_adopt_cannot_list(two_folders):
     world, failing = two_folders
     run(world)

@@ -64,6 +64,8 @@ class Reading:
     def look_for_audits(self) -> None:
         """Go on with what a person may have asked for: the ledger knows."""
         self._audit_left = True
+        self._audit_again = 0.0
+        self._put_off.clear()
         self._bell.ring()
 
     def audit_asked(self) -> float:
@@ -135,10 +137,11 @@ class Reading:
             return False
         # What cannot be audited now is tried again, but not at once.
         self._audit_again = self._clock.steady() + _AGAIN
+        began = self._clock.steady()
         try:
             self._site.auditor.audit(folder)
         except ServiceError as error:
-            wait = self._failing.failed(folder, describe(error)[1])
+            wait = self._failing.failed(folder, describe(error)[1], self._clock.steady() - began)
             if not self._site.prober.is_answered(self._failing):
                 raise
             self._put_off[folder] = self._clock.steady() + max(_AGAIN, wait)

@@ -29,12 +29,15 @@ log = structlog.get_logger(__name__)
 
 _BATCH = 1000
 _LIST_AGAIN = 60.0
-_SOON = 5.0
 _MOST_KEPT = 100_000
 
 
 class Unlisted(Exception):
-    """The folder is being listed, or could not be and is held back: not an error, its files wait for that."""
+    """The folder is being listed, or could not be and is `held` back: not an error, its files wait for that."""
+
+    def __init__(self, *, held: bool) -> None:
+        super().__init__()
+        self.held = held
 
 
 @dataclass(slots=True)
@@ -91,6 +94,9 @@ class Contact:
             with self._alone(destfolderid, self._first):
                 if destfolderid not in self._known:
                     self._list(destfolderid)
+                    self._known.add(destfolderid)
+        if destfolderid in self._ledger.reports.unlisted():
+            self._ledger.queue.listed(destfolderid)
         self._known.add(destfolderid)
 
     def keeps_back(self, row: FileRow) -> bool:
@@ -103,9 +109,12 @@ class Contact:
         queue = self._ledger.queue
         try:
             assetid = self._unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
-        except Unlisted:
-            queue.postpone(row.id, self._clock.now() + _SOON, "waits until its folder of the service has been listed")
-            raise
+        except Unlisted as why:
+            detail = "waits until its folder of the service has been listed"
+            queue.postpone(row.id, self._clock.now() + _LIST_AGAIN, detail)
+            if why.held:
+                raise
+            return True
         if assetid is None:
             return False
         now = self._clock.now()
@@ -132,30 +141,32 @@ class Contact:
             return None
         if self._clock.steady() - listed.at >= _LIST_AGAIN:
             with self._alone(destfolderid, self._again):
-                self._list(destfolderid)
+                if self._clock.steady() - self._listed[destfolderid].at >= _LIST_AGAIN:
+                    self._list(destfolderid)
         return self._listed[destfolderid].like(name)
 
     @contextmanager
     def _alone(self, destfolderid: str, listing: set[str]) -> Iterator[None]:
         with self._lock:
             if destfolderid in listing:
-                raise Unlisted
+                raise Unlisted(held=False)
             listing.add(destfolderid)
+        began = self._clock.steady()
         try:
             yield
             if destfolderid in self._failing:
+                self._ledger.queue.listed(destfolderid)
                 self._failing.answered(destfolderid)
-                self._ledger.queue.release_folder(destfolderid, self._clock.now())
         except ServiceError as error:
-            self._failed(destfolderid, error)
-            raise Unlisted from error
+            self._failed(destfolderid, error, self._clock.steady() - began)
+            raise Unlisted(held=True) from error
         finally:
             with self._lock:
                 listing.discard(destfolderid)
 
-    def _failed(self, destfolderid: str, error: ServiceError) -> None:
+    def _failed(self, destfolderid: str, error: ServiceError, took: float) -> None:
         """Hold a folder back for a while that is not answered for; raises the error where no other is either."""
-        wait = self._failing.failed(destfolderid, describe(error)[1])
+        wait = self._failing.failed(destfolderid, describe(error)[1], took)
         if not self._prober.is_answered(self._failing):
             raise error
         detail = f"it is listed before anything is sent there, and that fails: {error}"

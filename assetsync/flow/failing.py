@@ -8,6 +8,8 @@ from assetsync.ledger.queue import LONGEST_BACKOFF
 
 _FIRST = 5.0
 _LONGEST = 300.0
+_MOST = 3000.0
+_SHARE = 5
 _LATEST_LOOK = LONGEST_BACKOFF - 50
 """Seconds, well below what is taken for the work of a clock that has since been set back."""
 
@@ -29,12 +31,15 @@ class Failing:
         """Give how often in a row its look-ups have failed."""
         return self._counts[destfolderid]
 
-    def failed(self, destfolderid: str, asked: float | None = None) -> float:
-        """Count one more; gives the seconds to wait, longer each time and as long as was `asked` for."""
+    def failed(self, destfolderid: str, asked: float | None = None, took: float = 0.0) -> float:
+        """Count one more; gives the seconds to wait, longer each time and as long as was `asked` for.
+
+        Where it `took` long to fail, that part of the time is left to others: what times out must not keep a thread.
+        """
         self._counts[destfolderid] += 1
         # The whole delay: nobody else comes back with it.
         wait = delay(self._counts[destfolderid], 1.0, first=_FIRST, longest=self._longest)
-        return min(self._longest, max(wait, asked or 0.0))
+        return max(min(self._longest, max(wait, asked or 0.0)), min(_MOST, _SHARE * took))
 
     def answered(self, destfolderid: str) -> None:
         """Say that its look-ups are answered."""

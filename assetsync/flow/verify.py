@@ -112,42 +112,44 @@ class Verifier:
         for folder, those in folders.items():
             if folder in self._put_off:
                 continue
+            began = self._clock.steady()
             try:
-                shown, more = self._in_folder(folder, those)
+                beside += self._in_folder(folder, those, found)
             except ServiceError as error:
-                wait = self._failing.failed(folder, describe(error)[1])
+                wait = self._failing.failed(folder, describe(error)[1], self._clock.steady() - began)
                 if not self._prober.is_answered(self._failing):
                     raise
                 self._put_off[folder] = self._clock.steady() + wait, str(error)
                 log.warning("cannot be read back", destfolderid=folder, detail=str(error))
             else:
                 self._failing.answered(folder)
-                found |= shown
-                beside += more
         return found, beside
 
-    def _in_folder(self, folder: str, rows: Sequence[FileRow]) -> tuple[dict[str, Asset], list[FileRow]]:
-        found: dict[str, Asset] = {}
+    def _in_folder(self, folder: str, rows: Sequence[FileRow], found: dict[str, Asset]) -> list[FileRow]:
+        """Look ids up in one folder; what is shown before a look-up fails is kept in `found`."""
         more: list[FileRow] = []
         ids = {row.assetid for row in rows if row.assetid is not None}
         names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in rows}
-        for pattern in sorted(names) if len(names) <= _BY_NAME_AT_MOST else []:
-            found |= self._look(folder, pattern, ids)
+        # Where a listing failed, the names may still be answered for.
+        by_name = _BY_NAME_AT_MOST if folder not in self._failing else BATCH
+        for pattern in sorted(names) if len(names) <= by_name else []:
+            found.update(self._look(folder, pattern, ids))
         if ids - set(found):
             # Many, or a workflow of the service may have renamed it: the whole folder is the last word.
             due = self._ledger.assets.to_verify_in(folder, self._clock.now(), _BY_LISTING_AT_MOST)
             more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
-            found |= self._look(folder, "%", ids)
+            found.update(self._look(folder, "%", ids))
             if ids - set(found):
                 # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
-                found |= self._look(folder, "%", ids, available="0")
-        return found, more
+                found.update(self._look(folder, "%", ids, available="0"))
+        return more
 
     def _later(self, row: FileRow, now: float) -> Change:
         """Put an asset off with its folder."""
         until, why = self._put_off[_folder_of(row)]
-        due_at = now + max(0.0, until - self._clock.steady())
+        # Through the index it may be found before that.
+        due_at = now + min(max(0.0, until - self._clock.steady()), self._longest)
         return row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}
 
     def _look(self, folder: str, pattern: str, ids: set[str], available: str | None = None) -> dict[str, Asset]:

@@ -5,7 +5,7 @@ import sqlite3
 
 from assetsync.core.states import Event
 from assetsync.ledger.commits import Pending
-from assetsync.ledger.holds import hold_folder, release_folder
+from assetsync.ledger.holds import UNLISTED, hold_folder, release_folder
 from assetsync.ledger.hours import count_upload
 from assetsync.ledger.rows import apply, move, reopen, row_missing, standing
 from assetsync.ledger.store import Store
@@ -27,7 +27,8 @@ _AROUND = (
     " EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL AND id <> :attempt) AS another,"
     " EXISTS (SELECT 1 FROM files o WHERE o.assetid = :given AND o.id <> :id) AS known,"
     " EXISTS (SELECT 1 FROM sightings WHERE assetid = :given) AS sighted,"
-    f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND hold_until IS NOT NULL) AS held"
+    f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND hold_until IS NOT NULL"
+    f" AND hold_reason <> '{UNLISTED}') AS held"
 )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from assetsync.core.states import Event
 from assetsync.ledger.alike import OWNED
-from assetsync.ledger.holds import hold_folder, release_folder
+from assetsync.ledger.holds import HELD, UNLISTED, hold_folder, release_folder
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, move, read_file, standing
 from assetsync.ledger.store import Store
 from assetsync.model import FileStat, State, Wanted
@@ -61,7 +61,7 @@ class Queue:
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
             " AND (due_at <= ?1 OR due_at > ?1 + ?2)"
-            " AND destfolderid NOT IN (SELECT destfolderid FROM folders WHERE hold_until > ?1)"
+            f" AND destfolderid NOT IN (SELECT destfolderid FROM folders WHERE {HELD.format(now='?1')})"
             f" AND destfolderid NOT IN ({others})"
             " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"
             "   AND o.state IN ('sending', 'in_doubt'))"
@@ -77,7 +77,7 @@ class Queue:
 
     def _all_are_held(self, now: float) -> bool:
         """Whether folders are held, and nothing waits for another: told without a look at each file that waits."""
-        if not self._store.rows("SELECT 1 FROM folders WHERE hold_until > ? LIMIT 1", now):
+        if not self._store.rows(f"SELECT 1 FROM folders WHERE {HELD.format(now='?1')} LIMIT 1", now):
             return False
         queued = "FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
         # One step for each folder, by the index: DISTINCT would take one for each file.
@@ -86,7 +86,7 @@ class Queue:
             f" SELECT (SELECT MIN(destfolderid) {queued} AND destfolderid > folder) FROM waited"
             " WHERE folder IS NOT NULL)"
             " SELECT 1 FROM waited WHERE folder IS NOT NULL"
-            " AND folder NOT IN (SELECT destfolderid FROM folders WHERE hold_until > ?) LIMIT 1",
+            f" AND folder NOT IN (SELECT destfolderid FROM folders WHERE {HELD.format(now='?1')}) LIMIT 1",
             now,
         )
         return not rows
@@ -225,16 +225,20 @@ class Queue:
     def counts(self, now: float) -> tuple[int, int]:
         """Give how many wanted files wait to be sent, and how many of these wait for a held folder."""
         queued = "SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
-        held = f"{queued} AND destfolderid IN (SELECT destfolderid FROM folders WHERE hold_until > ?)"
+        held = f"{queued} AND destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD.format(now='?1')})"
         return int(self._store.rows(queued)[0][0]), int(self._store.rows(held, now)[0][0])
 
     def hold_folder(self, destfolderid: str, reason: str, detail: str, until: float) -> None:
         """Hold a folder of the service back for a while, with the files that wait for it."""
         self._store.write(lambda conn: hold_folder(conn, destfolderid, reason, detail, until))
 
-    def release_folder(self, destfolderid: str, now: float) -> None:
-        """Let a held folder be sent to again."""
-        self._store.write(lambda conn: release_folder(conn, destfolderid, now))
+    def listed(self, destfolderid: str) -> None:
+        """Let a folder be sent to again that was held because it could not be listed."""
+        sql = (
+            "UPDATE folders SET hold_reason = NULL, hold_detail = NULL, hold_until = NULL"
+            " WHERE destfolderid = ? AND hold_reason = ?"
+        )
+        self._store.write(lambda conn: conn.execute(sql, (destfolderid, UNLISTED)))
 
     def release_folders(self, now: float) -> None:
         """Let held folders be tried again, with the files that their trouble blocked."""

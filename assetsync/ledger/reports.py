@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from assetsync.ledger.alike import OWNED
 from assetsync.ledger.facts import fact
-from assetsync.ledger.holds import UNLISTED
+from assetsync.ledger.holds import HELD, UNLISTED
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.runs import AUDITED
 from assetsync.ledger.store import Store
@@ -109,7 +109,7 @@ class Reports:
             oldest[key] = min(first, oldest.get(key, first))
             bytes_verified += size if key is State.VERIFIED else 0
         # What cannot be listed may be in a moment, without a person.
-        sql = "SELECT destfolderid FROM folders WHERE hold_until > ? AND hold_reason <> ?"
+        sql = f"SELECT destfolderid FROM folders WHERE {HELD.format(now='?1')} AND hold_reason <> ?2"
         held = self._store.rows(sql, now, UNLISTED)
         # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
         history = {
@@ -195,12 +195,16 @@ class Reports:
 
     def holds(self, now: float) -> dict[str, str]:
         """Give the folders that are held back, with the sentence that says why."""
-        sql = "SELECT destfolderid, hold_detail FROM folders WHERE hold_until > ? OR hold_reason = ?"
-        return {row[0]: row[1] for row in self._store.rows(sql, now, UNLISTED)}
+        sql = f"SELECT destfolderid, hold_detail FROM folders WHERE {HELD.format(now='?1')} AND hold_reason <> ?2"
+        return {row[0]: row[1] for row in self._store.rows(sql, now, UNLISTED)} | self.unlisted()
 
     def unlisted(self) -> dict[str, str]:
-        """Give the folders that cannot be listed, as `holds` does."""
-        rows = self._store.rows("SELECT destfolderid, hold_detail FROM folders WHERE hold_reason = ?", UNLISTED)
+        """Give the folders that cannot be listed while a file waits for it, as `holds` does."""
+        rows = self._store.rows(
+            "SELECT destfolderid, hold_detail FROM folders f WHERE hold_reason = ? AND EXISTS (SELECT 1 FROM files"
+            " WHERE size >= 0 AND wanted = 'yes' AND state = 'queued' AND destfolderid = f.destfolderid)",
+            UNLISTED,
+        )
         return {row[0]: row[1] for row in rows}
 
     def brakes(self) -> list[Brake]:

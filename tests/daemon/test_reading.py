@@ -151,3 +151,17 @@ def test_an_audit_is_over_when_its_last_folder_was_audited(two_folders):
     world.clock.advance(61)
     steps(reading)
     assert "audit" in runs.last()
+
+
+def test_a_person_who_asks_for_an_audit_does_not_wait_for_a_folder_that_was_put_off(two_folders):
+    world = two_folders
+    reading, _ = reading_of(world)
+    fail_for(world, FOLDER)
+    reading.want_audit()
+    steps(reading)
+    world.service.during_search = lambda _request: None
+    steps(reading)
+    assert audited(world) == ["F2"]
+    reading.look_for_audits()
+    steps(reading)
+    assert audited(world) == [FOLDER, "F2"]
