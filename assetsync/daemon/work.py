@@ -23,6 +23,7 @@ _IDLE = 5.0
 _PAUSED = 0.5
 _TEND = 1.0
 _SEND = 1.0
+_HELD_UP = 0.25
 _POLL = 60.0
 _CANARY_PATIENCE = 10.0
 
@@ -198,7 +199,11 @@ class Work:
 
     def _until_due(self) -> float:
         due = self._ledger.queue.next_due()
-        return self._idle if due is None else min(self._idle, max(0.05, due - self._clock.now()))
+        if due is None:
+            return self._idle
+        wait = due - self._clock.now()
+        # What is due and was not given waits for something else, a held folder say, and may do so for hours.
+        return min(self._idle, max(0.05, wait) if wait > 0 else _HELD_UP)
 
     def _trouble(self, error: ServiceError) -> None:
         reason, retry_after = describe(error)

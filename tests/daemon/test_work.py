@@ -1,5 +1,7 @@
 """The steps of the daemon, called one by one on a clock that is set by hand."""
 
+import time
+
 from assetsync.daemon.work import Work
 
 YEAR_3000 = 32_503_680_000.0
@@ -20,3 +22,15 @@ def test_files_that_found_no_room_while_they_settled_are_met_within_minutes(make
         work.look()
         work.scan()
     assert (len(world.states()), world.site.settling.overflowed) == (5, False)
+
+
+def test_what_is_due_and_held_back_is_asked_for_a_few_times_a_second_and_no_more(make_world, clock):
+    world = make_world()
+    world.write("a")
+    world.scan()
+    world.ledger.queue.hold_folder("F1", "unlisted", "why", clock.now() + 3000)
+    work = Work(world.site)
+    began = time.monotonic()
+    work.send()
+    assert time.monotonic() - began >= 0.2
+    assert world.service.posts == []
