@@ -61,6 +61,8 @@ RESTORED = "the ledger is older than its last start: a restored backup? every fo
 
 _NETWORK_SETTLE = 60.0
 _MISSING_KEPT = 10_000
+# What is due later than in 15 minutes is taken for the work of a clock that has since been set back.
+_LONGEST_VERIFY = 850.0
 
 
 @dataclass(slots=True)
@@ -277,7 +279,7 @@ def build(
         verifier=Verifier(
             edges,
             prober,
-            longest=verify.seconds if isinstance(verify, Interval) else 300.0,
+            longest=min(verify.seconds, _LONGEST_VERIFY) if isinstance(verify, Interval) else 300.0,
             needs_index=lambda: indexes and not indexer.stopped,
         ),
         indexer=indexer,

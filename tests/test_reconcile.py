@@ -397,6 +397,28 @@ def test_folders_whose_listing_times_out_keep_a_run_from_no_end(make_world, cloc
     assert (report.verified, report.pending) == (1, failing)
 
 
+@pytest.mark.parametrize("wait", [0, 1])
+def test_files_are_sent_within_the_run_whose_folder_was_full_of_doubts_at_its_start(two_folders, wait, monkeypatch):
+    world, _failing = two_folders
+    run(world)
+    for number in range(4):
+        world.write(f"F1/{number}", f"F1 {number}".encode())
+        world.service.script.append("lost_after")
+    world.scan()
+    while world.service.script:
+        world.send()
+        world.restart()
+    assert world.ledger.doubts.count() == 4
+    for number in range(20):
+        world.write(f"F1/more {number}", f"F1 more {number}".encode())
+    # The workers wait in real time.
+    known = world.clock.wait
+    monkeypatch.setattr(world.clock, "wait", lambda seconds: (time.sleep(seconds), known(seconds))[1])
+    report = run(world, wait=wait)
+    assert (report.uploaded, report.pending, report.in_doubt) == (20, 0, 0)
+    assert len(world.service.posts) == 2 + 4 + 20
+
+
 def test_nothing_is_sent_into_a_folder_that_adopt_cannot_list(two_folders):
     world, failing = two_folders
     run(world)

@@ -23,7 +23,6 @@ class Feed:
         self._leased: set[int] = set()
         self._names: set[tuple[str, str]] = set()
         self._empty_until = 0.0
-        self._apart_from: Collection[str] = ()
 
     def take(self, apart_from: Collection[str]) -> FileRow | None:
         """Give a row that no other worker has, nor another of the same name into the same folder.
@@ -31,12 +30,11 @@ class Feed:
         Those for the folders of the service in `apart_from` have to wait.
         """
         with self._lock:
-            self._apart_from = apart_from
-            row = self._next()
+            row = self._next(apart_from)
             if row is None and self._clock.steady() >= self._empty_until:
                 began = self._clock.steady()
                 self._waiting.extend(self._ledger.queue.due(self._clock.now(), _BATCH, self._leased, apart_from))
-                row = self._next()
+                row = self._next(apart_from)
                 if row is None:
                     # Where asking is dear (a long queue behind a held folder), it is asked less often.
                     ended = self._clock.steady()
@@ -61,14 +59,14 @@ class Feed:
             self._waiting.clear()
             self._empty_until = 0.0
 
-    def idle(self) -> bool:
-        """Whether no worker has a row and none is due, apart from those that have to wait."""
+    def idle(self, apart_from: Collection[str]) -> bool:
+        """Whether no worker has a row and none is due, those for the folders in `apart_from` left out."""
         with self._lock:
-            return not self._leased and not self._ledger.queue.due(self._clock.now(), 1, (), self._apart_from)
+            return not self._leased and not self._ledger.queue.due(self._clock.now(), 1, (), apart_from)
 
-    def _next(self) -> FileRow | None:
+    def _next(self, apart_from: Collection[str]) -> FileRow | None:
         while self._waiting:
             row = self._waiting.popleft()
-            if (row.destfolderid, row.folded_name) not in self._names and row.destfolderid not in self._apart_from:
+            if (row.destfolderid, row.folded_name) not in self._names and row.destfolderid not in apart_from:
                 return row
         return None

@@ -97,14 +97,21 @@ class Sender:
         """Whether so many uploads are in doubt that no more are sent until some are decided."""
         return self._ledger.doubts.count() > self._most_doubts.in_all
 
+    def is_idle(self) -> bool:
+        """Whether no worker has a file and none is due that could be sent now."""
+        return self._feed.idle((*self._preparer.being_listed, *self._crowded_now()))
+
+    def _crowded_now(self) -> Collection[str]:
+        return self._ledger.doubts.crowded(self._most_doubts.in_one_folder)
+
     def _has_to_wait(self) -> bool:
         """Tell the same from time to time: each doubt that sending itself makes asks for a new count."""
         self._uncounted -= 1
         if self._uncounted >= 0:
             return False
         waits = self.too_doubtful()
-        self._crowded = self._ledger.doubts.crowded(self._most_doubts.in_one_folder)
-        self._uncounted = 0 if waits else _COUNT_EVERY
+        self._crowded = self._crowded_now()
+        self._uncounted = 0 if waits or self._crowded else _COUNT_EVERY
         return waits
 
     def step(self) -> Step:

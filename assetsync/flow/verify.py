@@ -121,8 +121,6 @@ class Verifier:
                     raise
                 self._put_off[folder] = self._clock.steady() + wait, str(error)
                 log.warning("cannot be read back", destfolderid=folder, detail=str(error))
-            else:
-                self._failing.answered(folder)
         return found, beside
 
     def _in_folder(self, folder: str, rows: Sequence[FileRow], found: dict[str, Asset]) -> list[FileRow]:
@@ -130,9 +128,9 @@ class Verifier:
         more: list[FileRow] = []
         ids = {row.assetid for row in rows if row.assetid is not None}
         names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in rows}
-        # Where a listing failed, the names may still be answered for.
-        by_name = _BY_NAME_AT_MOST if folder not in self._failing else BATCH
-        for pattern in sorted(names) if len(names) <= by_name else []:
+        # Where a listing failed, some names may be answered for all the same.
+        few = len(names) <= _BY_NAME_AT_MOST or folder in self._failing
+        for pattern in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
             found.update(self._look(folder, pattern, ids))
         if ids - set(found):
             # Many, or a workflow of the service may have renamed it: the whole folder is the last word.
@@ -143,6 +141,7 @@ class Verifier:
             if ids - set(found):
                 # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
                 found.update(self._look(folder, "%", ids, available="0"))
+            self._failing.answered(folder)
         return more
 
     def _later(self, row: FileRow, now: float) -> Change:

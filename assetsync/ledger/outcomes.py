@@ -28,7 +28,7 @@ _AROUND = (
     " EXISTS (SELECT 1 FROM files o WHERE o.assetid = :given AND o.id <> :id) AS known,"
     " EXISTS (SELECT 1 FROM sightings WHERE assetid = :given) AS sighted,"
     f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND hold_until IS NOT NULL"
-    f" AND hold_reason <> '{UNLISTED}') AS held"
+    f" AND (hold_reason <> '{UNLISTED}' OR hold_until <= :now)) AS held"
 )
 
 
@@ -56,7 +56,7 @@ class Outcomes:
 
         def work(conn: sqlite3.Connection) -> State:
             # Every upload pays for this one look; what is rare is looked into where it is the case.
-            row = standing(conn, file_id, _ACCEPTS, _AROUND, attempt=attempt_id, given=assetid)
+            row = standing(conn, file_id, _ACCEPTS, _AROUND, attempt=attempt_id, given=assetid, now=now)
             if row is None:
                 raise row_missing(file_id)
             owner = _owner(conn, assetid, file_id) if row["known"] else None

@@ -148,14 +148,14 @@ class Reconciler:
         self._progress.phase("upload", total)
         sending = True
         while not self._done.is_set() and not self._stopped():
-            idle = self._site.feed.idle()
+            idle = self._site.sender.is_idle()
             self._tell(sending=sending)
             if sending and idle:
                 sending = self._sent_everything()
             self._braked = self._site.brakes.pulled()
             self._site.noting.note()
             self._pass(counts=not sending or self._braked or self._site.sender.too_doubtful())
-            idle = self._site.feed.idle()
+            idle = self._site.sender.is_idle()
             if self._is_over(idle=idle):
                 if sending and idle:
                     sending = self._sent_everything()

@@ -369,6 +369,59 @@ def test_many_files_of_a_folder_that_is_being_listed_do_not_stand_before_those_o
     hanging.join()
 
 
+def test_one_step_of_reading_back_asks_for_few_names_where_a_listing_failed(make_world, clock):
+    world = make_world(policy={"verified_when": "stored"})
+    for number in range(90):
+        world.write(f"{number:02}", str(number).encode())
+    world.scan_and_send()
+
+    def slow(request) -> None:
+        if request.searchfor != PROBE:
+            clock.advance(TIMEOUT if request.searchfor == "%" else 60)
+        if request.searchfor == "%":
+            raise ServiceUnreachable("the service did not answer in time")
+
+    world.service.during_search = slow
+    for _ in range(4):
+        clock.advance(1600)
+        began = clock.steady()
+        world.site.verifier.step()
+        assert clock.steady() - began <= TIMEOUT + 5 * 60
+    assert list(world.states().values()).count(State.VERIFIED) == 10
+
+
+@pytest.mark.parametrize("failing", [True, False])
+def test_reading_back_comes_to_its_end_also_where_it_is_done_once_an_hour(make_world, failing):
+    world = make_world(schedule={"verify": "1h", "index": "60s"})
+    world.service.index_lag, world.service.index_call = None, "noop"
+    world.write("a")
+    world.scan_and_send()
+    if failing:
+        fail_for(world, "F1", takes=TIMEOUT)
+    world.clock.advance(4000)
+    assert [world.site.verifier.step().looked for _ in range(3)] == [1, 0, 0]
+
+
+def test_a_folder_that_takes_uploads_again_is_not_said_to_be_held(world):
+    world.service.processing = 1e9
+    world.service.put(b"x", "0", "F0")
+    world.service.processing = 0.0
+    world.scan()
+    world.live(30)
+    fail_for(world, "F0")
+    world.live(90)
+    assert held(world) == ["F0"]
+    answer(world)
+    (world.root / "F0/0").unlink()
+    world.scan()
+    world.live(600)
+    world.write("F0/new", b"new")
+    world.scan_and_send()
+    world.write("F0/newer", b"newer")
+    world.scan()
+    assert held(world) == []
+
+
 def lose_in(world, folder: str) -> None:
     """Let every upload into a folder be lost on its way."""
 
