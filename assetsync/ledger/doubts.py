@@ -64,7 +64,8 @@ class Doubts:
 
     def crowded(self, least: int) -> list[str]:
         """Give the folders into which at least so many versions are in doubt."""
-        sql = "SELECT destfolderid FROM files WHERE state = 'in_doubt' GROUP BY destfolderid HAVING COUNT(*) >= ?"
+        # The plus keeps SQLite from going through all files in the order of their folders.
+        sql = "SELECT destfolderid FROM files WHERE state = 'in_doubt' GROUP BY +destfolderid HAVING COUNT(*) >= ?"
         return [row[0] for row in self._store.rows(sql, least)]
 
     def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:

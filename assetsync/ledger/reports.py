@@ -201,8 +201,8 @@ class Reports:
     def unlisted(self) -> dict[str, str]:
         """Give the folders that cannot be listed while a file waits for it, as `holds` does."""
         rows = self._store.rows(
-            "SELECT destfolderid, hold_detail FROM folders f WHERE hold_reason = ? AND EXISTS (SELECT 1 FROM files"
-            " WHERE size >= 0 AND wanted = 'yes' AND state = 'queued' AND destfolderid = f.destfolderid)",
+            "SELECT destfolderid, hold_detail FROM folders WHERE hold_reason = ? AND EXISTS (SELECT 1 FROM files"
+            " WHERE size >= 0 AND wanted = 'yes' AND state = 'queued' AND destfolderid = folders.destfolderid)",
             UNLISTED,
         )
         return {row[0]: row[1] for row in rows}

@@ -293,6 +293,9 @@ def test_a_folder_is_listed_before_the_first_post_unless_it_was_or_holds_what_wa
         lambda ledger: ledger.doubts.count(),
         lambda ledger: ledger.doubts.due(NOW),
         lambda ledger: ledger.doubts.next_look(),
+        lambda ledger: ledger.doubts.crowded(4),
+        lambda ledger: ledger.reports.holds(NOW),
+        lambda ledger: ledger.queue.due(NOW, 64, (), ("F", "G")),
         lambda ledger: ledger.assets.to_verify(NOW),
         lambda ledger: ledger.assets.to_index(NOW, NOW, NOW),
         lambda ledger: ledger.assets.next_index(),
@@ -316,6 +319,9 @@ def test_what_is_asked_again_and_again_never_reads_through_all_files(book, ask):
     ]
     assert plans
     assert [plan for plan in plans if plan in ("SCAN f", "SCAN o", "SCAN a", "SCAN files", "SCAN attempts")] == []
+    # These hold all files.
+    of_all = ("files_by_content", "files_path", "files_current", "files_counted")
+    assert [plan for plan in plans if plan.startswith("SCAN ") and plan.endswith(of_all)] == []
 
 
 @pytest.mark.parametrize(
