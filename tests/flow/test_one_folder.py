@@ -46,6 +46,19 @@ def fail_for(
     return asked
 
 
+def hang_for(world, folder: str) -> tuple[threading.Event, threading.Event]:
+    """Let the look-ups of a folder hang: gives what is set when one does, and what lets them go on."""
+    hangs, go_on = threading.Event(), threading.Event()
+
+    def hang(request) -> None:
+        if request.folderid == folder:
+            hangs.set()
+            assert go_on.wait(20)
+
+    world.service.during_search = hang
+    return hangs, go_on
+
+
 def answer(world) -> None:
     world.service.during_search = lambda _request: None
 
@@ -114,14 +127,7 @@ def test_a_release_by_a_person_lets_a_folder_be_listed_at_once(world, clock):
 
 
 def test_while_one_thread_waits_for_a_listing_the_others_send_into_other_folders(world):
-    listing, go_on = threading.Event(), threading.Event()
-
-    def hang(request) -> None:
-        if request.folderid == "F0":
-            listing.set()
-            assert go_on.wait(20)
-
-    world.service.during_search = hang
+    listing, go_on = hang_for(world, "F0")
     world.scan()
     hanging = threading.Thread(target=world.site.sender.step)
     hanging.start()
@@ -159,14 +165,7 @@ def test_files_that_wait_for_a_second_listing_by_another_thread_are_put_off_and_
     world.service.processing = 0.0
     world.scan()
     world.live(30)
-    listing, go_on = threading.Event(), threading.Event()
-
-    def hang(request) -> None:
-        if request.folderid == "F0":
-            listing.set()
-            assert go_on.wait(20)
-
-    world.service.during_search = hang
+    listing, go_on = hang_for(world, "F0")
     world.clock.advance(60)
     hanging = threading.Thread(target=world.site.sender.step)
     hanging.start()
@@ -352,14 +351,7 @@ def test_many_files_of_a_folder_that_is_being_listed_do_not_stand_before_those_o
     world.scan()
     world.write("F1/a", b"F1")
     world.scan()
-    listing, go_on = threading.Event(), threading.Event()
-
-    def hang(request) -> None:
-        if request.folderid == "F0":
-            listing.set()
-            assert go_on.wait(20)
-
-    world.service.during_search = hang
+    listing, go_on = hang_for(world, "F0")
     hanging = threading.Thread(target=world.site.sender.step)
     hanging.start()
     assert listing.wait(20)
