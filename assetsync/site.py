@@ -275,7 +275,7 @@ def build(
             may_send=lambda: window is None or window.holds(datetime.fromtimestamp(clock.now()).time()),  # noqa: DTZ006
         ),
         prober=prober,
-        resolver=Resolver(edges, grace=config.upload.doubt_grace, probe=prober),
+        resolver=Resolver(edges, prober, grace=config.upload.doubt_grace),
         verifier=Verifier(
             edges,
             prober,

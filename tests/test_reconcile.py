@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
-from assetsync.errors import LedgerError, RootMissing, ServiceUnreachable
+from assetsync.errors import LedgerError, RootMissing
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import open_ledger
 from assetsync.model import State
@@ -322,14 +322,7 @@ def two_folders(make_world):
         world.write(f"{folder}/a", folder.encode())
 
     def failing(times: float) -> None:
-        left = [times]
-
-        def fail(request) -> None:
-            if request.folderid == "F1" and request.searchfor != "assetsync-probe" and left[0] > 0:
-                left[0] -= 1
-                raise ServiceUnreachable("the service did not answer in time")
-
-        world.service.during_search = fail
+        world.fail_for("F1", times=times)
 
     return world, failing
 
@@ -384,13 +377,7 @@ def test_folders_whose_listing_times_out_keep_a_run_from_no_end(make_world, cloc
     )
     for folder in folders:
         world.write(f"{folder}/a", folder.encode())
-
-    def time_out(request) -> None:
-        if request.folderid in folders[:failing] and request.searchfor == "%":
-            clock.advance(300)
-            raise ServiceUnreachable("the service did not answer in time")
-
-    world.service.during_search = time_out
+    world.fail_for(*folders[:failing], listings_only=True, takes=300.0)
     began = clock.steady()
     report = run(world, wait=60)
     assert clock.steady() - began < 300 * (failing + 2)

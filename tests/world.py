@@ -32,6 +32,7 @@ from assetsync.site import Site, build
 
 FOLDER = "F1"
 OTHER = "F2"
+PROBE = "assetsync-probe"
 
 MESSAGES = {
     "duplicate": "File already exists in Razuna",
@@ -302,6 +303,28 @@ class World:
         if mtime is not None:
             os.utime(full, (mtime, mtime))
         return full
+
+    def fail_for(
+        self,
+        *folders: str,
+        probes: bool = False,
+        listings_only: bool = False,
+        takes: float = 0.0,
+        retry_after: float | None = None,
+        times: float = float("inf"),
+    ) -> list[float]:
+        """Let look-ups of some folders fail from now on, each after so many seconds; gives when they were asked for."""
+        asked: list[float] = []
+
+        def fail(request: SearchRequest) -> None:
+            fails = request.searchfor == "%" if listings_only else probes or request.searchfor != PROBE
+            if request.folderid in folders and fails and len(asked) < times:
+                asked.append(self.clock.steady())
+                self.clock.advance(takes)
+                raise ServiceUnreachable("the service did not answer in time", retry_after=retry_after)
+
+        self.service.during_search = fail
+        return asked
 
     def scan(self):
         return self.site.scan()

@@ -14,7 +14,6 @@ from assetsync.daemon.bell import Bell
 from assetsync.errors import ServiceError
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.failing import Failing
-from assetsync.flow.trouble import describe
 from assetsync.site import Site
 
 log = structlog.get_logger(__name__)
@@ -42,7 +41,7 @@ class Reading:
         self._audit_left = True
         self._audit_again = 0.0
         self._audit_began: float | None = None
-        self._failing = Failing(0.0)
+        self._failing = Failing(site.prober)
         # When (steady seconds) a folder is tried again that was not answered for.
         self._put_off: dict[str, float] = {}
 
@@ -141,9 +140,7 @@ class Reading:
         try:
             self._site.auditor.audit(folder)
         except ServiceError as error:
-            wait = self._failing.failed(folder, describe(error)[1], self._clock.steady() - began)
-            if not self._site.prober.is_answered(self._failing):
-                raise
+            wait = self._failing.put_off(folder, error, self._clock.steady() - began)
             self._put_off[folder] = self._clock.steady() + max(_AGAIN, wait)
             log.warning("cannot be audited", destfolderid=folder, detail=str(error))
         else:

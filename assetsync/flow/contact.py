@@ -19,7 +19,6 @@ from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
-from assetsync.flow.trouble import describe
 from assetsync.ledger.holds import UNLISTED
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
@@ -62,8 +61,7 @@ class Contact:
     """Lists each folder once, whichever worker comes first; meanwhile the others send into other folders."""
 
     def __init__(self, edges: Edges, prober: Probe) -> None:
-        self._prober = prober
-        self._failing = Failing(0.0)
+        self._failing = Failing(prober)
         self._ledger = edges.ledger
         self._service = edges.service
         self._clock = edges.clock
@@ -166,9 +164,7 @@ class Contact:
 
     def _failed(self, destfolderid: str, error: ServiceError, took: float) -> None:
         """Hold a folder back for a while that is not answered for; raises the error where no other is either."""
-        wait = self._failing.failed(destfolderid, describe(error)[1], took)
-        if not self._prober.is_answered(self._failing):
-            raise error
+        wait = self._failing.put_off(destfolderid, error, took)
         detail = f"it is listed before anything is sent there, and that fails: {error}"
         self._ledger.queue.hold_folder(destfolderid, UNLISTED, detail, self._clock.now() + wait)
         log.warning("folder held back", destfolderid=destfolderid, detail=detail)

@@ -1,9 +1,12 @@
-"""Folders whose look-ups fail: how often in a row, and how long each waits."""
+"""Folders whose look-ups fail: how often in a row, how long each waits, and whether it is their trouble alone."""
 
 from collections import Counter
 from collections.abc import Container
 
 from assetsync.core.backoff import delay
+from assetsync.errors import ServiceError
+from assetsync.flow.probe import Probe
+from assetsync.flow.trouble import describe
 from assetsync.ledger.queue import LONGEST_BACKOFF
 
 _FIRST = 5.0
@@ -17,8 +20,9 @@ _LATEST_LOOK = LONGEST_BACKOFF - 50
 class Failing:
     """Kept in memory: after a restart each folder fails once more."""
 
-    def __init__(self, grace: float) -> None:
+    def __init__(self, prober: Probe, *, grace: float = 0.0) -> None:
         """Begin with none; `grace` is how many seconds the doubts of other folders need without a gap."""
+        self._prober = prober
         # Each failure may take as long as a time-out: a whole grace has to fit in between two.
         self._longest = min(_LATEST_LOOK, max(_LONGEST, 4 * grace))
         self._counts: Counter[str] = Counter()
@@ -31,11 +35,23 @@ class Failing:
         """Give how often in a row its look-ups have failed."""
         return self._counts[destfolderid]
 
-    def failed(self, destfolderid: str, asked: float | None = None, took: float = 0.0) -> float:
-        """Count one more; gives the seconds to wait, longer each time and as long as was `asked` for.
+    def are_alone(self) -> bool:
+        """Whether the service answers for another folder, so that what failed is the trouble of these alone."""
+        return self._prober.is_answered(self)
+
+    def put_off(self, destfolderid: str, error: ServiceError, took: float) -> float:
+        """Count one more and give the seconds to wait; raises the error where the service answers for no other."""
+        wait = self.failed(destfolderid, error, took)
+        if not self.are_alone():
+            raise error
+        return wait
+
+    def failed(self, destfolderid: str, error: ServiceError, took: float = 0.0) -> float:
+        """Count one more; gives the seconds to wait, longer each time and as long as the service asks for.
 
         Where it `took` long to fail, that part of the time is left to others: what times out must not keep a thread.
         """
+        asked = describe(error)[1]
         self._counts[destfolderid] += 1
         # The whole delay: nobody else comes back with it.
         wait = delay(self._counts[destfolderid], 1.0, first=_FIRST, longest=self._longest)

@@ -18,7 +18,6 @@ from assetsync.errors import BadAnswer, ServiceError, TreeError
 from assetsync.flow.edges import Edges
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
-from assetsync.flow.trouble import describe
 from assetsync.ledger.doubts import OpenDoubt, Rival, grace_of
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset, FileStat, SearchRequest
@@ -52,9 +51,8 @@ class _Looking:
 class Resolver:
     """Resolves open doubts; used by one thread at a time."""
 
-    def __init__(self, edges: Edges, *, grace: float, probe: Probe) -> None:
+    def __init__(self, edges: Edges, prober: Probe, *, grace: float) -> None:
         """Begin with nothing known of how long look-ups take; `grace` in seconds."""
-        self._probe = probe
         self._ledger = edges.ledger
         self._service = edges.service
         self._tree = edges.tree
@@ -65,7 +63,7 @@ class Resolver:
         self._grace = grace
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._prefixes: dict[int, dict[int, str]] = {}
-        self._failing = Failing(grace)
+        self._failing = Failing(prober, grace=grace)
 
     def step(self) -> int:
         """Look at every doubt that is due; gives how many were looked at with an answer.
@@ -92,7 +90,7 @@ class Resolver:
             except ServiceError as error:
                 failed = True
                 self._put_off(destfolderid, doubts, error)
-                if not self._probe.is_answered(self._failing):
+                if not self._failing.are_alone():
                     raise
                 log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(doubts), detail=str(error))
             else:
@@ -104,7 +102,7 @@ class Resolver:
 
         What times out at several times would leave no span without a gap to the doubts of those that are answered for.
         """
-        look_at = self._clock.now() + self._failing.failed(destfolderid, describe(error)[1])
+        look_at = self._clock.now() + self._failing.failed(destfolderid, error)
         own = [doubt.attempt.id for doubt in doubts]
         failing = [attempt for attempt, folder in self._ledger.doubts.open_ones() if folder in self._failing]
         self._ledger.doubts.unanswered(own, failing, look_at, f"cannot be looked for in the service: {error}")

@@ -18,7 +18,6 @@ from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
-from assetsync.flow.trouble import describe
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
@@ -47,8 +46,7 @@ class Verifier:
     """Verifies what is due; used by one thread at a time."""
 
     def __init__(self, edges: Edges, prober: Probe, *, longest: float, needs_index: Callable[[], bool]) -> None:
-        self._prober = prober
-        self._failing = Failing(0.0)
+        self._failing = Failing(prober)
         # Until when (steady seconds) no folder is asked that was not answered for, and what it failed with.
         self._put_off: dict[str, tuple[float, str]] = {}
         self._ledger = edges.ledger
@@ -116,9 +114,7 @@ class Verifier:
             try:
                 beside += self._in_folder(folder, those, found)
             except ServiceError as error:
-                wait = self._failing.failed(folder, describe(error)[1], self._clock.steady() - began)
-                if not self._prober.is_answered(self._failing):
-                    raise
+                wait = self._failing.put_off(folder, error, self._clock.steady() - began)
                 self._put_off[folder] = self._clock.steady() + wait, str(error)
                 log.warning("cannot be read back", destfolderid=folder, detail=str(error))
         return found, beside

@@ -8,19 +8,19 @@ from assetsync.ledger.rows import apply
 UNLISTED = "unlisted"
 """Why a folder is held that cannot be listed: the word stands until it can, also while that is tried."""
 
-HELD = "(hold_until > {now} AND hold_until <= {now} + 3600)"
-"""Whether a folder is held; what is further away was set by a clock that has since been set back."""
+HELD = "(hold_until > ?1 AND hold_until <= ?1 + 3600)"
+"""Whether a folder is held, `now` being the first value; what is further away was set by a clock since set back."""
 
 
 def hold_folder(conn: sqlite3.Connection, destfolderid: str, reason: str, detail: str, until: float) -> None:
     """Hold a whole folder back: what is wrong with it is not the matter of its files."""
     # That it cannot be listed takes the place of no other reason: by that, blocked files are let go later.
-    stays = "excluded.hold_reason = ?5 AND hold_reason IS NOT NULL"
+    stays = "excluded.hold_reason = ?5 AND hold_reason <> ?5"
     conn.execute(
         "INSERT INTO folders (destfolderid, hold_reason, hold_detail, hold_until) VALUES (?1, ?2, ?3, ?4)"
         " ON CONFLICT (destfolderid) DO UPDATE SET"
         f" hold_reason = CASE WHEN {stays} THEN hold_reason ELSE excluded.hold_reason END,"
-        f" hold_detail = CASE WHEN {stays} AND hold_reason <> ?5 THEN hold_detail ELSE excluded.hold_detail END,"
+        f" hold_detail = CASE WHEN {stays} THEN hold_detail ELSE excluded.hold_detail END,"
         " hold_until = excluded.hold_until",
         (destfolderid, reason, detail, until, UNLISTED),
     )

@@ -61,7 +61,7 @@ class Queue:
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
             " AND (due_at <= ?1 OR due_at > ?1 + ?2)"
-            f" AND destfolderid NOT IN (SELECT destfolderid FROM folders WHERE {HELD.format(now='?1')})"
+            f" AND destfolderid NOT IN (SELECT destfolderid FROM folders WHERE {HELD})"
             f" AND destfolderid NOT IN ({others})"
             " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"
             "   AND o.state IN ('sending', 'in_doubt'))"
@@ -77,7 +77,7 @@ class Queue:
 
     def _all_are_held(self, now: float) -> bool:
         """Whether folders are held, and nothing waits for another: told without a look at each file that waits."""
-        if not self._store.rows(f"SELECT 1 FROM folders WHERE {HELD.format(now='?1')} LIMIT 1", now):
+        if not self._store.rows(f"SELECT 1 FROM folders WHERE {HELD} LIMIT 1", now):
             return False
         queued = "FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
         # One step for each folder, by the index: DISTINCT would take one for each file.
@@ -86,7 +86,7 @@ class Queue:
             f" SELECT (SELECT MIN(destfolderid) {queued} AND destfolderid > folder) FROM waited"
             " WHERE folder IS NOT NULL)"
             " SELECT 1 FROM waited WHERE folder IS NOT NULL"
-            f" AND folder NOT IN (SELECT destfolderid FROM folders WHERE {HELD.format(now='?1')}) LIMIT 1",
+            f" AND folder NOT IN (SELECT destfolderid FROM folders WHERE {HELD}) LIMIT 1",
             now,
         )
         return not rows
@@ -225,7 +225,7 @@ class Queue:
     def counts(self, now: float) -> tuple[int, int]:
         """Give how many wanted files wait to be sent, and how many of these wait for a held folder."""
         queued = "SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
-        held = f"{queued} AND destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD.format(now='?1')})"
+        held = f"{queued} AND destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
         return int(self._store.rows(queued)[0][0]), int(self._store.rows(held, now)[0][0])
 
     def hold_folder(self, destfolderid: str, reason: str, detail: str, until: float) -> None:

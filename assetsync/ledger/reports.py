@@ -109,7 +109,7 @@ class Reports:
             oldest[key] = min(first, oldest.get(key, first))
             bytes_verified += size if key is State.VERIFIED else 0
         # What cannot be listed may be in a moment, without a person.
-        sql = f"SELECT destfolderid FROM folders WHERE {HELD.format(now='?1')} AND hold_reason <> ?2"
+        sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason <> ?2"
         held = self._store.rows(sql, now, UNLISTED)
         # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
         history = {
@@ -195,7 +195,7 @@ class Reports:
 
     def holds(self, now: float) -> dict[str, str]:
         """Give the folders that are held back, with the sentence that says why."""
-        sql = f"SELECT destfolderid, hold_detail FROM folders WHERE {HELD.format(now='?1')} AND hold_reason <> ?2"
+        sql = f"SELECT destfolderid, hold_detail FROM folders WHERE {HELD} AND hold_reason <> ?2"
         return {row[0]: row[1] for row in self._store.rows(sql, now, UNLISTED)} | self.unlisted()
 
     def unlisted(self) -> dict[str, str]:

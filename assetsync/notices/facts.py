@@ -41,20 +41,17 @@ class Facts:
         """
         waiting = self._waiting()
         out = self._out()
-        found = [Trouble(Kind.ENDED), *([out] if out.items else [])]
+        outages = [out] if out.items else []
+        found = [Trouble(Kind.ENDED)]
         try:
-            found += [
-                self._blocked(told),
-                self._braked(),
-                self._stopped(),
-                *([] if out.items else [self._not_listed()]),
-            ]
+            found += [self._blocked(told), self._braked(), self._stopped()]
+            outages = outages or [self._not_listed()]
         except LedgerDamaged:
             raise
         except LedgerError as error:
             waiting = waiting or str(error)
         items = {} if waiting is None else {"ledger": printable(waiting)}
-        return [*found, Trouble(Kind.LEDGER, items, len(items))]
+        return [*outages, *found, Trouble(Kind.LEDGER, items, len(items))]
 
     def _out(self) -> Trouble:
         pause = self._pause()

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from assetsync.daemon.reading import Reading
-from assetsync.errors import LedgerError, ServiceError, ServiceUnreachable
+from assetsync.errors import LedgerError, ServiceError
 
 FOLDER = "F1"
 
@@ -106,22 +106,10 @@ def two_folders(make_world):
     return make_world(folders=[{"path": "a", "destfolderid": FOLDER}, {"path": "b", "destfolderid": "F2"}])
 
 
-def fail_for(world, *folders: str) -> list[str]:
-    asked: list[str] = []
-
-    def fail(request) -> None:
-        if request.folderid in folders and request.searchfor != "assetsync-probe":
-            asked.append(request.folderid)
-            raise ServiceUnreachable("the service did not answer in time")
-
-    world.service.during_search = fail
-    return asked
-
-
 def test_a_folder_that_cannot_be_audited_is_audited_later_and_the_others_at_once(two_folders):
     world = two_folders
     reading, troubles = reading_of(world)
-    asked = fail_for(world, FOLDER)
+    asked = world.fail_for(FOLDER)
     reading.want_audit()
     steps(reading)
     assert (audited(world), troubles, len(asked)) == (["F2"], [], 1)
@@ -142,7 +130,7 @@ def test_a_folder_that_cannot_be_audited_is_audited_later_and_the_others_at_once
 def test_an_audit_is_over_when_its_last_folder_was_audited(two_folders):
     world = two_folders
     reading, _ = reading_of(world)
-    fail_for(world, FOLDER)
+    world.fail_for(FOLDER)
     reading.want_audit()
     steps(reading)
     runs = world.site.edges.ledger.runs
@@ -156,7 +144,7 @@ def test_an_audit_is_over_when_its_last_folder_was_audited(two_folders):
 def test_a_person_who_asks_for_an_audit_does_not_wait_for_a_folder_that_was_put_off(two_folders):
     world = two_folders
     reading, _ = reading_of(world)
-    fail_for(world, FOLDER)
+    world.fail_for(FOLDER)
     reading.want_audit()
     steps(reading)
     world.service.during_search = lambda _request: None

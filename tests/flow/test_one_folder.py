@@ -24,28 +24,6 @@ def world(make_world):
     return world
 
 
-def fail_for(
-    world,
-    *folders: str,
-    probes: bool = False,
-    retry_after: float | None = None,
-    takes: float = 0.0,
-    listings_only: bool = False,
-) -> list[float]:
-    """Let the look-ups of some folders fail, after so many seconds; gives when they were asked for."""
-    asked: list[float] = []
-
-    def fail(request) -> None:
-        fails = request.searchfor == "%" if listings_only else probes or request.searchfor != PROBE
-        if request.folderid in folders and fails:
-            asked.append(world.clock.steady())
-            world.clock.advance(takes)
-            raise ServiceUnreachable("the service did not answer in time", retry_after=retry_after)
-
-    world.service.during_search = fail
-    return asked
-
-
 def hang_for(world, folder: str) -> tuple[threading.Event, threading.Event]:
     """Let the look-ups of a folder hang: gives what is set when one does, and what lets them go on."""
     hangs, go_on = threading.Event(), threading.Event()
@@ -63,6 +41,16 @@ def answer(world) -> None:
     world.service.during_search = lambda _request: None
 
 
+def keep_back(world) -> None:
+    """Let the service work for ever on an asset of the name of each file for F0, so that these wait."""
+    world.service.processing = 1e9
+    for number in range(EACH):
+        world.service.put(b"x", str(number), "F0")
+    world.service.processing = 0.0
+    world.scan()
+    world.live(30)
+
+
 def sent(world) -> dict[str, int]:
     return {folder: sum(post.destfolderid == folder for post in world.service.posts) for folder in FOLDERS}
 
@@ -74,7 +62,7 @@ def held(world) -> list[str]:
 @pytest.mark.parametrize("probes", [False, True], ids=["probes_are_answered", "nothing_is"])
 @pytest.mark.parametrize("failing", [("F0",), ("F1",), ("F0", "F1")], ids="-".join)
 def test_one_that_cannot_be_listed_is_held_back_and_the_others_are_sent(world, failing, probes):
-    asked = fail_for(world, *failing, probes=probes)
+    asked = world.fail_for(*failing, probes=probes)
     world.scan()
     world.live(120)
     assert sent(world) == {folder: 0 if folder in failing else EACH for folder in FOLDERS}
@@ -90,7 +78,7 @@ def test_one_that_cannot_be_listed_is_held_back_and_the_others_are_sent(world, f
 
 
 def test_one_that_cannot_be_listed_says_why_also_while_it_is_tried_again(world, clock):
-    fail_for(world, "F0")
+    world.fail_for("F0")
     world.scan_and_send()
     why = {"F0": "it is listed before anything is sent there, and that fails: the service did not answer in time"}
     assert world.ledger.reports.holds(clock.now()) == why
@@ -98,7 +86,7 @@ def test_one_that_cannot_be_listed_says_why_also_while_it_is_tried_again(world, 
 
 
 def test_one_that_cannot_be_listed_is_left_alone_for_as_long_as_the_service_asks(world):
-    asked = fail_for(world, "F0", retry_after=200.0)
+    asked = world.fail_for("F0", retry_after=200.0)
     world.scan()
     world.live(190)
     assert len(asked) == 1
@@ -107,7 +95,7 @@ def test_one_that_cannot_be_listed_is_left_alone_for_as_long_as_the_service_asks
 
 
 def test_a_service_that_answers_for_no_folder_pauses_the_site_and_holds_none(world):
-    fail_for(world, *FOLDERS, probes=True)
+    world.fail_for(*FOLDERS, probes=True)
     world.scan()
     world.live(60)
     assert (world.site.gate.pause.reason, held(world)) == ("unreachable", [])
@@ -117,7 +105,7 @@ def test_a_service_that_answers_for_no_folder_pauses_the_site_and_holds_none(wor
 
 
 def test_a_release_by_a_person_lets_a_folder_be_listed_at_once(world, clock):
-    fail_for(world, "F0")
+    world.fail_for("F0")
     world.scan()
     world.live(600)
     answer(world)
@@ -143,13 +131,8 @@ def test_while_one_thread_waits_for_a_listing_the_others_send_into_other_folders
 
 
 def test_a_second_listing_that_fails_holds_the_folder_too_and_one_at_a_time_is_made(world):
-    world.service.processing = 1e9
-    for number in range(EACH):
-        world.service.put(b"x", str(number), "F0")
-    world.service.processing = 0.0
-    world.scan()
-    world.live(30)
-    asked = fail_for(world, "F0")
+    keep_back(world)
+    asked = world.fail_for("F0")
     world.live(60)
     assert (held(world), len(asked) > 0) == (["F0"], True)
     asked.clear()
@@ -159,12 +142,7 @@ def test_a_second_listing_that_fails_holds_the_folder_too_and_one_at_a_time_is_m
 
 
 def test_files_that_wait_for_a_second_listing_by_another_thread_are_put_off_and_not_turned_over_and_over(world):
-    world.service.processing = 1e9
-    for number in range(EACH):
-        world.service.put(b"x", str(number), "F0")
-    world.service.processing = 0.0
-    world.scan()
-    world.live(30)
+    keep_back(world)
     listing, go_on = hang_for(world, "F0")
     world.clock.advance(60)
     hanging = threading.Thread(target=world.site.sender.step)
@@ -185,7 +163,7 @@ def test_one_that_cannot_be_read_back_keeps_no_other_from_being_verified(make_wo
     for folder in FOLDERS:
         world.write(f"{folder}/a", folder.encode())
     world.scan_and_send()
-    asked = fail_for(world, "F0")
+    asked = world.fail_for("F0")
     world.live(300)
     assert [world.row(f"{folder}/a").state for folder in FOLDERS] == [State.STORED, State.VERIFIED, State.VERIFIED]
     assert world.row("F0/a").detail == "cannot be read back: the service did not answer in time"
@@ -200,7 +178,7 @@ def test_one_that_cannot_be_read_back_keeps_no_other_from_being_verified(make_wo
 
 def test_what_the_index_shows_of_a_folder_that_cannot_be_read_back_is_verified(world):
     world.scan_and_send()
-    fail_for(world, "F0")
+    world.fail_for("F0")
     first = world.row("F0/0").assetid
     for asset in world.service.assets.values():
         if asset.folder == "F0" and asset.id != first:
@@ -216,7 +194,7 @@ def test_a_service_that_answers_for_no_folder_decides_nothing_of_what_is_read_ba
     for asset in world.service.assets.values():
         asset.indexed_at = None
     before = [world.row(f"F0/{number}") for number in range(EACH)]
-    fail_for(world, *FOLDERS, probes=True)
+    world.fail_for(*FOLDERS, probes=True)
     with pytest.raises(ServiceError):
         world.site.verifier.step()
     assert [world.row(f"F0/{number}") for number in range(EACH)] == before
@@ -241,7 +219,7 @@ TIMEOUT = 300.0
 
 
 def test_folders_whose_listing_times_out_leave_most_of_the_time_to_others(world, clock):
-    fail_for(world, "F0", "F1", takes=TIMEOUT)
+    world.fail_for("F0", "F1", takes=TIMEOUT)
     world.scan()
     for _ in range(4):
         world.site.sender.step()
@@ -258,7 +236,7 @@ def test_folders_whose_listing_times_out_leave_most_of_the_time_to_others(world,
 def test_reading_back_comes_to_its_end_where_folders_time_out(world):
     world.service.index_lag = None
     world.scan_and_send()
-    asked = fail_for(world, "F0", "F1", takes=TIMEOUT)
+    asked = world.fail_for("F0", "F1", takes=TIMEOUT)
     world.clock.advance(70)
     for _ in range(10):
         if not world.site.verifier.step().looked:
@@ -274,14 +252,14 @@ def test_what_names_show_is_verified_also_where_the_listing_for_the_rest_fails(m
         world.write(name, name.encode())
     world.scan_and_send()
     del world.service.assets[world.row("h").assetid]
-    fail_for(world, "F1", listings_only=True)
+    world.fail_for("F1", listings_only=True)
     world.live(700)
     states = [world.row(name).state for name in "abcdefgh"]
     assert states == [State.VERIFIED] * 7 + [State.STORED]
 
 
 def test_a_clock_that_is_set_back_does_not_hold_a_folder_for_as_long(world, clock):
-    fail_for(world, "F0")
+    world.fail_for("F0")
     world.scan_and_send()
     answer(world)
     clock.set_now(clock.now() - 30 * 86_400)
@@ -297,7 +275,7 @@ def test_what_an_unknown_folder_blocked_is_let_go_also_where_it_could_not_be_lis
     world.service.script.append("unknown_folder")
     world.scan_and_send()
     assert list(world.states().values()).count(State.BLOCKED) == 1
-    fail_for(world, "F0")
+    world.fail_for("F0")
     world.live(700)
     answer(world)
     for asset in world.service.assets.values():
@@ -308,7 +286,7 @@ def test_what_an_unknown_folder_blocked_is_let_go_also_where_it_could_not_be_lis
 
 def test_a_folder_for_which_no_file_waits_any_more_is_not_said_to_be_held(world):
     world.write("F0/empty", b"")
-    fail_for(world, "F0")
+    world.fail_for("F0")
     world.scan_and_send()
     assert held(world) == ["F0"]
     for number in range(EACH):
@@ -318,7 +296,7 @@ def test_a_folder_for_which_no_file_waits_any_more_is_not_said_to_be_held(world)
 
 
 def test_a_file_that_is_taken_over_in_a_folder_that_was_held_ends_the_hold(world, clock):
-    fail_for(world, "F0")
+    world.fail_for("F0")
     world.scan_and_send()
     answer(world)
     for number in range(EACH):
@@ -389,7 +367,7 @@ def test_reading_back_comes_to_its_end_also_where_it_is_done_once_an_hour(make_w
     world.write("a")
     world.scan_and_send()
     if failing:
-        fail_for(world, "F1", takes=TIMEOUT)
+        world.fail_for("F1", takes=TIMEOUT)
     world.clock.advance(4000)
     assert [world.site.verifier.step().looked for _ in range(3)] == [1, 0, 0]
 
@@ -400,7 +378,7 @@ def test_a_folder_that_takes_uploads_again_is_not_said_to_be_held(world):
     world.service.processing = 0.0
     world.scan()
     world.live(30)
-    fail_for(world, "F0")
+    world.fail_for("F0")
     world.live(90)
     assert held(world) == ["F0"]
     answer(world)
@@ -433,7 +411,7 @@ def test_one_whose_uploads_are_all_lost_holds_up_no_other(make_world, looked_up)
     lose_in(world, "F0")
     world.live(5)
     if not looked_up:
-        fail_for(world, "F0")
+        world.fail_for("F0")
     for number in range(10):
         world.write(f"F1/{number}", f"F1 {number}".encode())
     world.scan()

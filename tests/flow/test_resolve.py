@@ -193,7 +193,7 @@ def test_failing_folders_that_are_out_of_step_are_put_off_together(of_folders, c
     world = of_folders(3, grace=120)
     fail_for(world, ["F0", "F1"], after=310)
     for folder in ["F0", "F1"] * 9:
-        world.site.resolver._failing.failed(folder)
+        world.site.resolver._failing.failed(folder, ServiceUnreachable("no answer"))
     now = clock.now()
     for folder, look_at in (("F0", now), ("F1", now + 310 + 80)):
         sql = f"UPDATE attempts SET look_at = {look_at} WHERE destfolderid = '{folder}'"

@@ -3,7 +3,7 @@
 import pytest
 
 from assetsync.core.notices import Kind
-from assetsync.errors import LedgerDamaged, LedgerError, ServiceUnreachable
+from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.notices.facts import OUTAGE, Facts
 
@@ -102,12 +102,7 @@ def test_a_damaged_ledger_is_no_trouble_to_be_waited_for(world, look, monkeypatc
 def test_a_folder_that_cannot_be_listed_is_an_outage_once_it_has_lasted(make_world):
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
     world.write("F1/a.jpg")
-
-    def fail(request) -> None:
-        if request.folderid == "F1" and request.searchfor != "assetsync-probe":
-            raise ServiceUnreachable("the service did not answer in time")
-
-    world.service.during_search = fail
+    world.fail_for("F1")
     facts = Facts(world.ledger, world.clock, pause=lambda: world.site.gate.pause, waiting=lambda: None)
     found = lambda: {trouble.kind: trouble for trouble in facts.look(())}[Kind.OUTAGE]  # noqa: E731
     world.scan()
