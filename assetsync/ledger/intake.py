@@ -197,10 +197,11 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     if replaces is not None and not _forget_unsent(conn, replaces):
         apply(conn, replaces, Event.REPLACED, now)
     aside = conn.execute(
-        # By the path: the index by content would be taken, with all files of this size.
-        "SELECT id FROM files WHERE path = ? AND wanted = ? AND +destfolderid = ?"
+        # By the path: the index by content would be taken, with all files of this size. And by the word itself: were it
+        # bound, SQLite would compile the statement anew for each file, to see whether an index is for that word alone.
+        "SELECT id FROM files WHERE path = ? AND wanted = 'unmapped' AND +destfolderid = ?"
         " AND +size = ? AND mtime_ns = ? AND ctime_ns = ? AND inode = ?",
-        (path, Wanted.UNMAPPED, destfolderid, *stat),
+        (path, destfolderid, *stat),
     ).fetchone()
     if aside is not None:
         apply(conn, aside[0], Event.REVIVED, now)
