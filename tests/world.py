@@ -122,6 +122,8 @@ class FakeService:
         self.processing: float = 0.0
         self.index_lag: float | None = 0.0
         self.index_call = "adds"
+        # Of which sizes, in bytes, no upload arrives.
+        self.loses: Callable[[int], bool] = lambda _size: False
         self.before_upload: Callable[[UploadRequest], None] = lambda _request: None
         self.during_upload: Callable[[UploadRequest], None] = lambda _request: None
         self.during_search: Callable[[SearchRequest], None] = lambda _request: None
@@ -143,7 +145,8 @@ class FakeService:
         with self._lock:
             self.before_upload(request)
             self.posts.append(request)
-            what = "unreachable" if self.down else self.script.popleft() if self.script else "accept"
+            what = "lost_before" if self.loses(body.size) else "accept"
+            what = "unreachable" if self.down else self.script.popleft() if self.script else what
             self.in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:

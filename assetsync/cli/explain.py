@@ -21,7 +21,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.store import is_held
 from assetsync.model import State, Wanted
 from assetsync.shown import printable, relative_text
-from assetsync.status.sentences import next_step
+from assetsync.status.sentences import next_step, too_large
 from assetsync.tree.opening import Tree
 
 _ATTEMPTS = 20
@@ -168,6 +168,9 @@ def _holds_up(ledger: Ledger, row: FileRow, most: MostDoubts) -> str | None:
         return "once some of the uploads in doubt are decided: assetsync doubt list"
     if row.destfolderid in ledger.doubts.crowded(most.in_one_folder):
         return f"once some of the uploads in doubt into folder {row.destfolderid} are decided: assetsync doubt list"
+    fails_from = ledger.reports.fails_from()
+    if fails_from is not None and row.size >= fails_from:
+        return f"one at a time, after all smaller files: {too_large(fails_from)}"
     return None
 
 

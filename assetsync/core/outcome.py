@@ -24,6 +24,11 @@ _SOUND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _CODE_NAMES = ("responsecode", "response")
 _FILETYPES = frozenset({"img", "vid", "aud", "doc", "other"})
 _TEXT_LIMIT = 500
+# Who says so is a proxy as a rule, which has handed nothing on; but that is not known.
+_STATUS_MEANS = {
+    413: " (larger than the service, or what stands before it, lets through)",
+    504: " (what stands before the service did not wait for its answer)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +167,8 @@ def _read_fields(reply: Reply, redirectto: str | None) -> dict[str, str]:
     if 300 <= reply.status < 400:  # noqa: PLR2004 - the class of redirects
         return _read_redirect(reply, redirectto)
     if not 200 <= reply.status < 300:  # noqa: PLR2004 - the class of success
-        raise _Unreadable("http_status", f"the answer was HTTP status {reply.status}")
+        means = _STATUS_MEANS.get(reply.status, "")
+        raise _Unreadable("http_status", f"the answer was HTTP status {reply.status}{means}")
     if len(reply.body) > ANSWER_LIMIT:
         raise _Unreadable("answer_too_long", f"the answer was longer than {ANSWER_LIMIT} bytes")
     return _read_xml(reply)

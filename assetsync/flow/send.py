@@ -5,7 +5,7 @@ answer means was decided in `core.outcome`; here it is written down, and trouble
 gate or holds the folder.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,9 +16,10 @@ from assetsync.core.backoff import delay
 from assetsync.core.doubt import MostDoubts
 from assetsync.core.names import printable
 from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit, ServiceError
+from assetsync.flow.ceiling import Ceiling
 from assetsync.flow.contact import Unlisted
 from assetsync.flow.edges import Edges
-from assetsync.flow.feed import Feed
+from assetsync.flow.feed import Choice, Feed
 from assetsync.flow.gate import Gate
 from assetsync.flow.pace import Throttle
 from assetsync.flow.prepare import Preparer, Ready
@@ -61,6 +62,16 @@ class _Told:
     settled: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Doubts:
+    """What the uploads in doubt keep from being sent: everything, or what is for the crowded folders."""
+
+    are_too_many: bool = False
+    leave_room_for_large: bool = True
+    crowded: Collection[str] = ()
+    crowded_for_large: Collection[str] = ()
+
+
 class Sender:
     """Sends what is due; any number of threads may call `step`."""
 
@@ -82,7 +93,8 @@ class Sender:
         self._gate = gate
         self._feed = feed
         self._most_doubts = most_doubts
-        self._crowded: Collection[str] = ()
+        self._ceiling = Ceiling(edges)
+        self._counted = _Doubts()
         self._throttle = throttle
         self.may_send = may_send
         self._tally = edges.tally
@@ -99,20 +111,32 @@ class Sender:
 
     def is_idle(self) -> bool:
         """Whether no worker has a file and none is due that could be sent now."""
-        return self._feed.idle((*self._preparer.being_listed, *self._crowded_now()))
+        return self._feed.idle(*self._choices(self._doubts()))
 
-    def _crowded_now(self) -> Collection[str]:
-        return self._ledger.doubts.crowded(self._most_doubts.in_one_folder)
+    def _choices(self, doubts: _Doubts) -> Sequence[Choice]:
+        apart_from = (*self._preparer.being_listed, *doubts.crowded)
+        return self._ceiling.choices(apart_from, doubts.crowded_for_large, may_doubt=doubts.leave_room_for_large)
+
+    def _doubts(self) -> _Doubts:
+        most, doubts = self._most_doubts, self._ledger.doubts
+        count = doubts.count()
+        has_ceiling = self._ceiling.least is not None
+        return _Doubts(
+            count > most.in_all,
+            count < most.large_in_all,
+            doubts.crowded(most.in_one_folder),
+            doubts.crowded(most.large_in_one_folder) if has_ceiling else (),
+        )
 
     def _has_to_wait(self) -> bool:
         """Tell the same from time to time: each doubt that sending itself makes asks for a new count."""
         self._uncounted -= 1
         if self._uncounted >= 0:
             return False
-        waits = self.too_doubtful()
-        self._crowded = self._crowded_now()
-        self._uncounted = 0 if waits or self._crowded else _COUNT_EVERY
-        return waits
+        found = self._counted = self._doubts()
+        often = found.are_too_many or found.crowded or self._ceiling.least is not None
+        self._uncounted = 0 if often else _COUNT_EVERY
+        return found.are_too_many
 
     def step(self) -> Step:
         """Take one due file as far as it goes now."""
@@ -141,7 +165,7 @@ class Sender:
         try:
             if self._has_to_wait() or not self.may_send():
                 return Step.PAUSED, told
-            row = self._feed.take((*self._preparer.being_listed, *self._crowded))
+            row = self._feed.take(*self._choices(self._counted))
             if row is None:
                 return Step.IDLE, told
             released = False
@@ -268,7 +292,7 @@ class Sender:
                 outcomes.lost(attempt, row.id, sent, now, duplicate=True)
                 self._uncounted = 0
                 self._meter.doubted()
-                self._gate.worked()
+                self._worked(row)
                 bound.info("the service has this content already", detail=outcome.detail)
             case Answer.REFUSED if outcome.fault is Fault.KEY:
                 outcomes.unsent(attempt, row.id, sent, now, now)
@@ -276,11 +300,11 @@ class Sender:
             case Answer.REFUSED if outcome.fault is Fault.FOLDER:
                 outcomes.refused(attempt, row.id, sent, now, hold_until=now + FOLDER_HOLD)
                 self._feed.clear()
-                self._gate.worked()
+                self._worked(row)
                 bound.error("folder held back", destfolderid=row.destfolderid, detail=outcome.detail)
             case Answer.REFUSED:
                 outcomes.refused(attempt, row.id, sent, now)
-                self._gate.worked()
+                self._worked(row)
                 bound.warning("refused", reason=outcome.reason, detail=outcome.detail)
             case Answer.UNSENT:
                 self._unsent(attempt, row, sent, now)
@@ -290,10 +314,17 @@ class Sender:
                 self._meter.doubted()
                 bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
                 if outcome.fault is not Fault.FILE or sent.left is Left.ALL:
-                    self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
+                    expected = self._ceiling.failed(row.size)
+                    if not expected or outcome.retry_after is not None:
+                        self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
+
+    def _worked(self, row: FileRow) -> None:
+        self._gate.worked()
+        self._ceiling.worked(row.size)
 
     def _accepted(self, attempt: int, row: FileRow, sent: Sent, state: State) -> None:
         assetid = sent.outcome.assetid
+        self._ceiling.worked(row.size)
         if state is State.IN_DOUBT:
             self._uncounted = 0
             self._meter.doubted()

@@ -21,6 +21,22 @@ _CLAIMS = ("md5", "meta_digest", "drift", "reason", "detail", "attempts")
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of files, in bytes: at least so many, and less than `below`."""
+
+    least: int = 0
+    below: int = 1 << 62
+
+    def __contains__(self, size: int) -> bool:
+        """Whether it is one of them."""
+        return self.least <= size < self.below
+
+
+ANY_SIZE = Sizes()
+"""All of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     """What is committed of an attempt before its first byte leaves; `md5` where the file was read whole before."""
 
@@ -49,20 +65,27 @@ class Queue:
         self._start_no = start_no
 
     def due(
-        self, now: float, limit: int, skip: Collection[int] = (), apart_from: Collection[str] = ()
+        self,
+        now: float,
+        limit: int,
+        skip: Collection[int] = (),
+        apart_from: Collection[str] = (),
+        sizes: Sizes = ANY_SIZE,
     ) -> list[FileRow]:
-        """Give up to `limit` versions that may be sent now, oldest due first.
+        """Give up to `limit` versions of these sizes that may be sent now, oldest due first.
 
         Without those in `skip`, and those for the folders of the service in `apart_from`.
         """
         if self._all_are_held(now):
             return []
         others = ",".join(f"?{number}" for number in range(4, 4 + len(apart_from)))
+        # The plus keeps SQLite to the order of the queue.
+        sized = "" if sizes == ANY_SIZE else f" AND +size >= {sizes.least:d} AND +size < {sizes.below:d}"
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
             " AND (due_at <= ?1 OR due_at > ?1 + ?2)"
             f" AND destfolderid NOT IN (SELECT destfolderid FROM folders WHERE {HELD})"
-            f" AND destfolderid NOT IN ({others})"
+            f" AND destfolderid NOT IN ({others}){sized}"
             " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"
             "   AND o.state IN ('sending', 'in_doubt'))"
             " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"

@@ -302,3 +302,12 @@ def test_large_rubbish_is_doubt(body):
 def test_the_key_message_is_known_to_all_operations():
     assert refuses_key("Login not valid! Check user API Key and ensure …")
     assert not refuses_key("Your last login not valid!")
+
+
+@pytest.mark.parametrize(
+    ("status", "means"),
+    [(413, " (larger than the service, or what stands before it, lets through)"), (500, "")],
+)
+def test_what_a_status_means_is_said_where_it_helps(status, means):
+    detail = read_upload_answer(Reply(status, "text/html", b"<html>"), Left.ALL).detail
+    assert detail.startswith(f"the answer was HTTP status {status}{means}; all of the upload had been sent")

@@ -127,7 +127,7 @@ def no_exclusive_names(patch: Patch) -> None:
         "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
     )
     patch.setattr(Store, "rows", lambda self, sql, *values: rows(self, sql.replace(exclusive, ""), *values))
-    patch.setattr(Feed, "_next", lambda self: self._waiting.popleft() if self._waiting else None)
+    patch.setattr(Feed, "_next", lambda self, *_given: self._waiting.popleft() if self._waiting else None)
 
 
 def no_look_at_the_old_path(patch: Patch) -> None:
