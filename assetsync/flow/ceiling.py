@@ -61,22 +61,36 @@ class Ceiling:
     def failed(self, size: int) -> bool:
         """Hear that an upload was lost by the service's fault, or by what lies between; gives whether it was expected.
 
-        That it is where smaller ones are known to get through: then the service is not to blame for all.
+        That it is where smaller ones are known to get through: then the service is not to blame for all. One that is
+        smaller than what was known to fail leaves that open again. Raises LedgerDamaged.
         """
         with self._lock:
             self._tried_at = self._steady()
             self._least = min(size, self._least or size)
-            return self._told is not None and size >= self._told
+            before = self._told
+            is_expected = before is not None and size >= before
+            self._told = before if is_expected else None
+        self._tell(before, before if is_expected else None)
+        return is_expected
 
     def worked(self, size: int) -> None:
         """Hear that an upload was answered in the interface's form. Raises LedgerDamaged."""
-        if self._least is None:
+        least = self._least
+        if least is None:
             return
         with self._lock:
-            if size >= self._least:
-                self._least = None
-            before, self._told = self._told, self._least
-            told = self._told
+            least = self._least
+            if least is not None and size >= least:
+                least = self._least = None
+            before, self._told = self._told, least
+        self._tell(before, least)
+        if before is not None and least is None:
+            log.warning("large files get through again", size=size)
+        elif least is not None and least != before:
+            log.warning("large files fail and smaller ones get through: these go first", size=least)
+
+    def _tell(self, before: int | None, told: int | None) -> None:
+        """Write down what is known, for people and the next start; what goes first is decided by what is kept here."""
         if told == before:
             return
         try:
@@ -84,9 +98,4 @@ class Ceiling:
         except LedgerDamaged:
             raise
         except LedgerError as error:
-            # For people and the next start: what is sent first is decided by what is kept here.
             log.warning("which uploads fail cannot be written down", detail=str(error))
-        if told is None:
-            log.warning("large files get through again", size=size)
-        else:
-            log.warning("large files fail and smaller ones get through: these go first", size=told)

@@ -105,6 +105,17 @@ def test_a_service_that_fails_for_small_ones_later_is_paused_for(world):
     assert world.site.gate.pause is not None
 
 
+def test_a_smaller_one_that_fails_leaves_open_again_whether_the_service_takes_anything(world):
+    ceiling = Ceiling(world.site.edges)
+    ceiling.failed(2000)
+    ceiling.worked(10)
+    assert world.ledger.reports.fact(FAILS_FROM) == "2000"
+    assert [ceiling.failed(size) for size in (1500, 3000)] == [False, False]
+    assert (world.ledger.reports.fact(FAILS_FROM), ceiling.least) == (None, 1500)
+    ceiling.worked(10)
+    assert (world.ledger.reports.fact(FAILS_FROM), ceiling.failed(3000)) == ("1500", True)
+
+
 def test_what_the_service_asks_for_is_given_also_for_a_large_one(world, monkeypatch):
     learn(world)
     silence = read_silence(Left.ALL, "HTTP status 503", retry_after=300.0)
@@ -148,7 +159,7 @@ def test_a_ledger_that_cannot_be_written_changes_nothing_of_what_goes_first(worl
     disk = FullDisk(world.ledger, 1)
     disk.fill()
     ceiling.worked(10)
-    assert (ceiling.least, world.ledger.reports.fact(FAILS_FROM)) == (2000, None)
+    assert (ceiling.failed(2000), world.ledger.reports.fact(FAILS_FROM)) == (True, None)
     ceiling.worked(2000)
     assert ceiling.least is None
 
@@ -184,6 +195,7 @@ def test_the_order_is_by_what_failed_and_when_it_was_tried(world, clock):
     clock.advance(300)
     assert (choices(), choices(may_doubt=False)) == ((large, small), (small,))
     assert [ceiling.failed(size) for size in (2000, 9000, 1500)] == [True, True, False]
+    assert choices() == (Choice(("F1",), Sizes(below=1500)), Choice(("F1",)))
     ceiling.worked(1500)
     assert choices() == (Choice(("F1",)),)
 
