@@ -144,6 +144,18 @@ def test_a_wait_counts_from_the_last_answered_post(world, clock):
     assert 120 <= clock.steady() - world.site.sender.last_answer < 125
 
 
+def test_uploads_that_fail_from_some_size_on_do_not_hold_a_run_up(world, clock):
+    world.service.loses = lambda size: size > 1000
+    for number in range(40):
+        world.write(f"a-video-{number}", b"v" * 2000 + b"%d" % number)
+        world.write(f"b-photo-{number}", b"photo %d" % number)
+    began = clock.steady()
+    report = run(world, wait=300)
+    assert (report.verified, report.in_sync) == (40, False)
+    assert report.pending + report.in_doubt + report.blocked == 40
+    assert 300 <= clock.steady() - began < 400
+
+
 def test_too_many_doubts_that_nothing_decides_do_not_hold_a_run_for_ever(world, clock):
     world.service.processing = 10**9
     for number in range(15):

@@ -103,6 +103,7 @@ class Sender:
         # How many more files may be taken before the doubts are counted again.
         self._uncounted = 0
         self.last_answer: float | None = None
+        """When, in steady seconds, an upload last ended otherwise than large ones are expected to where they fail."""
         self.patience = 30.0
 
     def too_doubtful(self) -> bool:
@@ -214,7 +215,8 @@ class Sender:
             body = ready.body if self._throttle is None else TappedBody(ready.body, self._throttle.pace)
             with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
                 sent = self._service.upload(ready.request, body)
-        self.last_answer = self._clock.steady()
+        if sent.outcome.answer is not Answer.DOUBT:
+            self.last_answer = self._clock.steady()
         if sent.outcome.answer is Answer.ACCEPTED:
             self._gate.worked()
             return _Told(
@@ -315,8 +317,10 @@ class Sender:
                 bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
                 if outcome.fault is not Fault.FILE or sent.left is Left.ALL:
                     expected = self._ceiling.failed(row.size)
-                    if not expected or outcome.retry_after is not None:
-                        self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
+                    if expected and outcome.retry_after is None:
+                        return
+                    self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
+                self.last_answer = self._clock.steady()
 
     def _worked(self, row: FileRow) -> None:
         self._gate.worked()

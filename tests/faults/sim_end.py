@@ -27,6 +27,7 @@ def quiet(simulation: "Simulation") -> None:
     service.plans.clear()
     service.key_refused = False
     service.broken_searches = 0
+    service.habits.limit = 0
     simulation.full_commits, simulation.crash_in = 0, -1
     for fiber in list(simulation.baton.busy()):
         while fiber.busy:

@@ -35,6 +35,7 @@ class Variant:
     index_call: str = "adds"
     pages: bool = False
     look_takes: float = 0.0
+    limit: int = 0
 
     def habits(self) -> Habits:
         return Habits(
@@ -46,6 +47,7 @@ class Variant:
             index_call=self.index_call,
             pages=self.pages,
             look_takes=self.look_takes,
+            limit=self.limit,
         )
 
 
@@ -87,7 +89,8 @@ def schedule_of(seed: int, *, length: int = 70, twins: bool = False) -> Schedule
     rng = random.Random(seed)
     # Drawn by itself: all else stays as it was for the seed.
     takes = random.Random(f"look-ups of {seed}").choice((0.0,) * 12 + (0.5, 2.0, 7.0))
-    variant = replace(variant_of(rng), look_takes=takes)
+    limit = random.Random(f"limit of {seed}").choice((0,) * 8 + (10, 120))
+    variant = replace(variant_of(rng), look_takes=takes, limit=limit)
     # Without digests only the names tell assets apart: then each comes back as it was sent.
     paths = rng.sample(PATHS if variant.gives_md5 else PLAIN, rng.choice((2, 3, 5, len(PLAIN))))
     contents: Sequence[int] = range(7)
@@ -117,6 +120,7 @@ _FAULTS = {
         *("unreachable", "silence", "key", "break_searches"),
     },
     "look-ups that take long": {"slow"},
+    "uploads that all fail from some size on": {"limit"},
     "clocks that jump": {"jump"},
     "files renamed, moved, copied, linked, replaced by others of the same size, grown, restored": {
         *("append", "replace", "rename", "link", "copy", "restore"),
@@ -127,6 +131,7 @@ _FAULTS = {
 def faults_of(schedule: Schedule) -> set[str]:
     """Name the kinds of faults that a schedule holds, as the README counts them."""
     found = {"slow"} if schedule.variant.look_takes else set()
+    found |= {"limit"} if schedule.variant.limit else set()
     for action in schedule.actions:
         found.add(action.name)
         if action.name in ("plan", "file"):

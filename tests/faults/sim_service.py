@@ -166,6 +166,8 @@ class SimService(httpx.BaseTransport):
             return xml(1, NO_KEY)
         if self.habits.refuses_copies and self._has(post.content):
             return xml(1, "File already exists in Razuna", post.name)
+        if self.habits.limit and post.size > self.habits.limit:
+            return response(PAGE, "text/html", 413)
         match plan.kind:
             case "cut":
                 return self._cut(post, request)

@@ -49,7 +49,10 @@ class Post:
 
 @dataclass(slots=True)
 class Habits:
-    """How this installation is, whatever is asked of it; a look-up in its database takes `look_takes` seconds."""
+    """How this installation is, whatever is asked of it; a look-up in its database takes `look_takes` seconds.
+
+    Files of more than `limit` bytes get an error page, until all is quiet; 0 is none.
+    """
 
     gives_md5: bool = True
     refuses_copies: bool = False
@@ -59,3 +62,4 @@ class Habits:
     index_call: str = "adds"
     pages: bool = False
     look_takes: float = 0.0
+    limit: int = 0
