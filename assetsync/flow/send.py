@@ -5,7 +5,7 @@ answer means was decided in `core.outcome`; here it is written down, and trouble
 gate or holds the folder.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,10 +19,11 @@ from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit, ServiceError
 from assetsync.flow.ceiling import Ceiling
 from assetsync.flow.contact import Unlisted
 from assetsync.flow.edges import Edges
-from assetsync.flow.feed import Choice, Feed
+from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
 from assetsync.flow.pace import Throttle
 from assetsync.flow.prepare import Preparer, Ready
+from assetsync.flow.room import Room
 from assetsync.flow.trouble import describe
 from assetsync.ledger.commits import Pending
 from assetsync.ledger.queue import NameBusy, Outdated
@@ -37,7 +38,6 @@ FOLDER_HOLD = 600.0
 """Seconds until one file tries again whether a folder exists by now."""
 
 _LEDGER_PAUSE = 2.0
-_COUNT_EVERY = 32
 _QUICK = 256 * 1024
 _BAD_FORM = "bad_form"
 _AS_IT_IS = nullcontext()
@@ -62,16 +62,6 @@ class _Told:
     settled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Doubts:
-    """What the uploads in doubt keep from being sent: everything, or what is for the crowded folders."""
-
-    are_too_many: bool = False
-    leave_room_for_large: bool = True
-    crowded: Collection[str] = ()
-    crowded_for_large: Collection[str] = ()
-
-
 class Sender:
     """Sends what is due; any number of threads may call `step`."""
 
@@ -92,52 +82,24 @@ class Sender:
         self._preparer = preparer
         self._gate = gate
         self._feed = feed
-        self._most_doubts = most_doubts
         self._ceiling = Ceiling(edges)
-        self._counted = _Doubts()
+        self._room = Room(edges.ledger.doubts, self._ceiling, most_doubts)
         self._throttle = throttle
         self.may_send = may_send
         self._tally = edges.tally
         self._meter = edges.meter
         self._chance = edges.chance.random
-        # How many more files may be taken before the doubts are counted again.
-        self._uncounted = 0
         self.last_answer: float | None = None
         """When, in steady seconds, an upload last ended otherwise than large ones are expected to where they fail."""
         self.patience = 30.0
 
     def too_doubtful(self) -> bool:
         """Whether so many uploads are in doubt that no more are sent until some are decided."""
-        return self._ledger.doubts.count() > self._most_doubts.in_all
+        return self._room.is_full()
 
     def is_idle(self) -> bool:
         """Whether no worker has a file and none is due that could be sent now."""
-        return self._feed.idle(*self._choices(self._doubts()))
-
-    def _choices(self, doubts: _Doubts) -> Sequence[Choice]:
-        apart_from = (*self._preparer.being_listed, *doubts.crowded)
-        return self._ceiling.choices(apart_from, doubts.crowded_for_large, may_doubt=doubts.leave_room_for_large)
-
-    def _doubts(self) -> _Doubts:
-        most, doubts = self._most_doubts, self._ledger.doubts
-        count = doubts.count()
-        has_ceiling = self._ceiling.least is not None
-        return _Doubts(
-            count > most.in_all,
-            count < most.large_in_all,
-            doubts.crowded(most.in_one_folder),
-            doubts.crowded(most.large_in_one_folder) if has_ceiling else (),
-        )
-
-    def _has_to_wait(self) -> bool:
-        """Tell the same from time to time: each doubt that sending itself makes asks for a new count."""
-        self._uncounted -= 1
-        if self._uncounted >= 0:
-            return False
-        found = self._counted = self._doubts()
-        often = found.are_too_many or found.crowded or self._ceiling.least is not None
-        self._uncounted = 0 if often else _COUNT_EVERY
-        return found.are_too_many
+        return self._feed.idle(*self._room.choices(self._preparer.being_listed, anew=True))
 
     def step(self) -> Step:
         """Take one due file as far as it goes now."""
@@ -164,9 +126,9 @@ class Sender:
         if not self._gate.enter():
             return Step.PAUSED, told
         try:
-            if self._has_to_wait() or not self.may_send():
+            if not self._room.takes_one() or not self.may_send():
                 return Step.PAUSED, told
-            row = self._feed.take(*self._choices(self._counted))
+            row = self._feed.take(*self._room.choices(self._preparer.being_listed))
             if row is None:
                 return Step.IDLE, told
             released = False
@@ -292,7 +254,7 @@ class Sender:
                 self._accepted(attempt, row, sent, outcomes.accepted(attempt, row.id, sent, now))
             case Answer.DUPLICATE:
                 outcomes.lost(attempt, row.id, sent, now, duplicate=True)
-                self._uncounted = 0
+                self._room.doubted()
                 self._meter.doubted()
                 self._worked(row)
                 bound.info("the service has this content already", detail=outcome.detail)
@@ -312,7 +274,7 @@ class Sender:
                 self._unsent(attempt, row, sent, now)
             case Answer.DOUBT:
                 outcomes.lost(attempt, row.id, sent, now)
-                self._uncounted = 0
+                self._room.doubted()
                 self._meter.doubted()
                 bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
                 if outcome.fault is not Fault.FILE or sent.left is Left.ALL:
@@ -330,7 +292,7 @@ class Sender:
         assetid = sent.outcome.assetid
         self._ceiling.worked(row.size)
         if state is State.IN_DOUBT:
-            self._uncounted = 0
+            self._room.doubted()
             self._meter.doubted()
             log.warning("in doubt", path=printable(row.path), attempt=attempt, reason="id_taken", assetid=assetid)
         else:
