@@ -9,6 +9,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 import structlog
 
@@ -19,6 +20,7 @@ from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
+from assetsync.flow.witness import Witnessed
 from assetsync.ledger.holds import UNLISTED
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
@@ -62,6 +64,7 @@ class Contact:
 
     def __init__(self, edges: Edges, prober: Probe) -> None:
         self._failing = Failing(prober)
+        self._witnessed = Witnessed(edges)
         self._ledger = edges.ledger
         self._service = edges.service
         self._clock = edges.clock
@@ -174,14 +177,13 @@ class Contact:
         batch: list[Asset] = []
         listed = _Listed(self._clock.steady())
         # What is not processed yet is shown by some releases only when it is asked for (interface section 4.1).
-        for available in (None, "0"):
-            request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available=available)
-            for asset in every(self._service.search, request):
-                if asset.folder_id == destfolderid:
-                    batch.append(asset)
-                if len(batch) >= _BATCH:
-                    self._remember(batch, listed)
-                    batch = []
+        unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
+        for asset in chain(self._witnessed.listing(destfolderid), every(self._service.search, unprocessed)):
+            if asset.folder_id == destfolderid:
+                batch.append(asset)
+            if len(batch) >= _BATCH:
+                self._remember(batch, listed)
+                batch = []
         self._remember(batch, listed)
         self._listed[destfolderid] = listed
         self._ledger.contacts.made(destfolderid)

@@ -18,6 +18,7 @@ from assetsync.errors import BadAnswer, ServiceError, TreeError
 from assetsync.flow.edges import Edges
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
+from assetsync.flow.witness import Witnessed
 from assetsync.ledger.doubts import OpenDoubt, Rival, grace_of
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset, FileStat, SearchRequest
@@ -64,6 +65,7 @@ class Resolver:
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._prefixes: dict[int, dict[int, str]] = {}
         self._failing = Failing(prober, grace=grace)
+        self._witnessed = Witnessed(edges)
 
     def step(self) -> int:
         """Look at every doubt that is due; gives how many were looked at with an answer.
@@ -124,7 +126,7 @@ class Resolver:
         # One that ends with the names is quick, and says nothing of those that list the folder.
         kind = destfolderid, bool(unseen)
         if unseen:
-            self._look(unseen, SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True))
+            self._list(unseen, destfolderid)
         unseen = [one for one in unseen if not self._has_equal(one)]
         if unseen:
             # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
@@ -140,8 +142,14 @@ class Resolver:
         return len(looking)
 
     def _look(self, looking: Sequence[_Looking], request: SearchRequest) -> None:
+        self._read(looking, every(self._service.search, request), request.folderid)
+
+    def _list(self, looking: Sequence[_Looking], destfolderid: str) -> None:
+        self._read(looking, self._witnessed.listing(destfolderid), destfolderid)
+
+    def _read(self, looking: Sequence[_Looking], assets: Iterable[Asset], folder: str | None) -> None:
         started = self._clock.steady()
-        self._keep(looking, every(self._service.search, request), request.folderid)
+        self._keep(looking, assets, folder)
         ended = self._clock.steady()
         for one in looking:
             # The first look-up of a round opens its span, the last closes it: every part of the answer lies within.

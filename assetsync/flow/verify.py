@@ -18,6 +18,7 @@ from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
+from assetsync.flow.witness import Witnessed
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
@@ -47,6 +48,7 @@ class Verifier:
 
     def __init__(self, edges: Edges, prober: Probe, *, longest: float, needs_index: Callable[[], bool]) -> None:
         self._failing = Failing(prober)
+        self._witnessed = Witnessed(edges)
         # Until when (steady seconds) no folder is asked that was not answered for, and what it failed with.
         self._put_off: dict[str, tuple[float, str]] = {}
         self._ledger = edges.ledger
@@ -133,7 +135,7 @@ class Verifier:
             due = self._ledger.assets.to_verify_in(folder, self._clock.now(), _BY_LISTING_AT_MOST)
             more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
-            found.update(self._look(folder, "%", ids))
+            found.update(_wanted(self._witnessed.listing(folder), ids))
             if ids - set(found):
                 # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
                 found.update(self._look(folder, "%", ids, available="0"))

@@ -135,6 +135,16 @@ class Doubts:
             "SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid IN", assetids
         )
 
+    def read_back_last(self, destfolderid: str, limit: int) -> list[tuple[bytes, str]]:
+        """Give the newest versions, as path and id, that were read back from a folder of the service."""
+        rows = self._store.rows(
+            "SELECT path, assetid FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'verified'"
+            " AND destfolderid = ?1 AND asset_folder = ?1 ORDER BY id DESC LIMIT ?2",
+            destfolderid,
+            limit,
+        )
+        return [(row[0], row[1]) for row in rows]
+
     def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
         """Give, for ids that belong to versions at rest, the digests of these, None where one was never taken."""
         digests: dict[str, set[str | None]] = {}

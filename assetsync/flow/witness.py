@@ -1,0 +1,58 @@
+"""Listings of a folder of the service, believed only where they show something that is known to lie there.
+
+A search that answers with nothing at all, while its database is restored or since the key has lost a right, looks like
+a folder in which nothing arrived: what is in doubt would be sent a second time. So of a folder in which nothing of ours
+is shown, some of what was read back from it is asked for in all folders, because people may have moved it.
+"""
+
+from collections.abc import Iterator
+
+from assetsync.core.names import sent_name
+from assetsync.errors import BadAnswer
+from assetsync.flow.edges import Edges
+from assetsync.model import Asset, SearchRequest
+from assetsync.service.paging import every
+from assetsync.service.query import like_pattern
+
+_BATCH = 500
+_WITNESSES = 3
+
+
+class Witnessed:
+    """Lists folders; shared by whoever concludes something from what is not shown."""
+
+    def __init__(self, edges: Edges) -> None:
+        self._ledger = edges.ledger
+        self._service = edges.service
+
+    def listing(self, destfolderid: str) -> Iterator[Asset]:
+        """Yield every asset of the folder that its database shows (interface section 4.1).
+
+        Raises ServiceError; BadAnswer, at the end, where neither the folder nor the service shows what was read back
+        from there before.
+        """
+        batch: list[str] = []
+        is_ours = False
+        request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True)
+        for asset in every(self._service.search, request):
+            if not is_ours:
+                batch.append(asset.id)
+                if len(batch) >= _BATCH:
+                    is_ours, batch = bool(self._ledger.doubts.owned(batch)), []
+            yield asset
+        if not is_ours and not self._ledger.doubts.owned(batch):
+            self._ask_elsewhere(destfolderid)
+
+    def _ask_elsewhere(self, destfolderid: str) -> None:
+        """Raise BadAnswer where nothing shows what was read back from the folder last."""
+        known = self._ledger.doubts.read_back_last(destfolderid, _WITNESSES)
+        for path, assetid in known:
+            request = SearchRequest(searchfor=like_pattern(sent_name(path.rpartition(b"/")[2])), dbdirect=True)
+            if any(asset.id == assetid for asset in every(self._service.search, request)):
+                return
+        if known:
+            raise BadAnswer(
+                f"the service shows nothing of ours in the folder, nor anywhere the asset {known[0][1]} that was read"
+                " back from it before: nothing is concluded from that",
+                hint="may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`",
+            )
