@@ -355,24 +355,23 @@ class World:
         until = self.clock.steady() + seconds
         while self.clock.steady() < until:
             site = self.site
-            if site.gate.pause is not None:
-                if site.gate.probe_due():
-                    site.probe()
-            else:
+            if site.gate.pause is not None and site.gate.probe_due():
+                site.probe()
+            if site.gate.pause is None:
                 site.intake.look_again()
                 self.send()
-                self._look_up(site)
+            self._look_up(site)
             self.clock.advance(tick)
 
     def _look_up(self, site: Site) -> None:
         try:
-            if site.gate.pause is None:
+            if site.gate.pause is None or site.gate.looks_answered:
                 site.resolver.step()
                 site.indexer.step()
                 site.verifier.step()
         except ServiceError as error:
             reason, retry_after = describe(error)
-            site.gate.trouble(reason, str(error), retry_after)
+            site.gate.trouble(reason, str(error), retry_after, looking=True)
 
     def row(self, path: str | bytes) -> FileRow:
         found = self.ledger.intake.current_of(os.fsencode(path))

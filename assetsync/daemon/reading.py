@@ -159,4 +159,6 @@ class Reading:
         return [folder for folder, at in audited.items() if at is None or at < float(asked)]
 
     def _may_ask(self) -> bool:
-        return self._site.gate.pause is None and not self._clock.wait(0)
+        # Also while uploads fail: what is stored need not wait for them to be found.
+        gate = self._site.gate
+        return (gate.pause is None or gate.looks_answered) and not self._clock.wait(0)

@@ -183,13 +183,18 @@ class Reconciler:
             if site.gate.probe_due() and site.probe():
                 log.info("the service answers again")
             if site.gate.looks_answered:
-                # Uploads fail and look-ups do not: what is in doubt need not wait for the uploads.
-                self._resolve()
+                # Uploads fail and look-ups do not: what is in doubt or stored need not wait for the uploads.
+                self._look_up(counts=counts)
             return
         site.intake.look_again()
+        if take_requests(site.edges):
+            site.feed.clear()
+        self._look_up(counts=counts)
+        self._passes += counts
+
+    def _look_up(self, *, counts: bool) -> None:
+        site = self._site
         try:
-            if take_requests(site.edges):
-                site.feed.clear()
             site.resolver.step()
             self._timed("index", site.indexer.step)
             self._timed("verify", lambda: self._verify(1 if counts else BATCH))
@@ -197,7 +202,6 @@ class Reconciler:
         except ServiceError as error:
             self._read_back = False
             self._trouble(error)
-        self._passes += counts
 
     def _verify(self, least: int) -> None:
         # While files are sent, a call is not made for less than it can read back.
@@ -209,12 +213,6 @@ class Reconciler:
         work()
         if job in self._spent:
             self._spent[job] += self._clock.steady() - began
-
-    def _resolve(self) -> None:
-        try:
-            self._site.resolver.step()
-        except ServiceError as error:
-            self._trouble(error)
 
     def _is_over(self, *, idle: bool) -> bool:
         """Whether the site is in sync, or nothing left depends on time, or it was waited long enough."""

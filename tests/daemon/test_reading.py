@@ -6,6 +6,7 @@ import pytest
 
 from assetsync.daemon.reading import Reading
 from assetsync.errors import LedgerError, ServiceError
+from assetsync.model import State
 
 FOLDER = "F1"
 
@@ -153,3 +154,15 @@ def test_a_person_who_asks_for_an_audit_does_not_wait_for_a_folder_that_was_put_
     reading.look_for_audits()
     steps(reading)
     assert audited(world) == [FOLDER, "F2"]
+
+
+@pytest.mark.parametrize(("is_a_look_up", "expected"), [(False, State.VERIFIED), (True, State.STORED)])
+def test_what_is_stored_is_read_back_while_uploads_fail_and_look_ups_are_answered(world, is_a_look_up, expected):
+    world.write("photo")
+    world.scan_and_send()
+    world.clock.advance(60)
+    world.site.gate.trouble("no_answer", "HTTP status 500", looking=is_a_look_up)
+    reading, _ = reading_of(world)
+    reading.want_verify()
+    steps(reading)
+    assert world.row("photo").state is expected
