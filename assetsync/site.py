@@ -216,7 +216,8 @@ def build(
     folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
     prober = Probe(service, folders)
     contact = Contact(edges, prober)
-    feed = Feed(ledger, clock)
+    workers = config.upload.workers
+    feed = Feed(ledger, clock, most_long=workers - 1 if workers > 1 else None)
     sidecars = Sidecars(edges.tree, clock, config.service.metadata_fields.table())
     preparer = Preparer(
         edges,

@@ -153,7 +153,7 @@ def test_uploads_that_fail_from_some_size_on_do_not_hold_a_run_up(world, clock):
     report = run(world, wait=300)
     assert (report.verified, report.in_sync) == (40, False)
     assert report.pending + report.in_doubt + report.blocked == 40
-    assert 300 <= clock.steady() - began < 400
+    assert 300 <= clock.steady() - began < 1000
 
 
 def test_too_many_doubts_that_nothing_decides_do_not_hold_a_run_for_ever(world, clock):

@@ -21,7 +21,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.store import is_held
 from assetsync.model import State, Wanted
 from assetsync.shown import printable, relative_text
-from assetsync.status.sentences import next_step, too_large
+from assetsync.status.sentences import next_step
 from assetsync.tree.opening import Tree
 
 _ATTEMPTS = 20
@@ -166,11 +166,9 @@ def _holds_up(ledger: Ledger, row: FileRow, most: MostDoubts) -> str | None:
         return f"once the service answers as it should: {printable(pause.detail)}"
     if ledger.doubts.count() > most.in_all:
         return "once some of the uploads in doubt are decided: assetsync doubt list"
-    if row.destfolderid in ledger.doubts.crowded(most.in_one_folder):
+    # What was never tried may go as the newest.
+    if row.destfolderid in ledger.doubts.crowded(most.waiting_in_one_folder if row.attempts else most.in_one_folder):
         return f"once some of the uploads in doubt into folder {row.destfolderid} are decided: assetsync doubt list"
-    fails_from = ledger.reports.fails_from()
-    if fails_from is not None and row.size >= fails_from:
-        return f"one at a time, after all smaller files: {too_large(fails_from)}"
     return None
 
 

@@ -40,20 +40,20 @@ class Judgement(StrEnum):
 class MostDoubts:
     """How many uploads may be in doubt before no more are sent: in all, and into one folder of the service.
 
-    Where there is more than one folder, one that takes no upload leaves the others what they need. So do large files
-    that fail while smaller ones get through: these two are lower for them.
+    Where there is more than one folder, one that takes no upload leaves the others what they need. Of what a folder may
+    have, files that have waited may have `waiting_in_one_folder`: the rest is for what is saved just now.
     """
 
     in_all: int
     in_one_folder: int
-    large_in_all: int
-    large_in_one_folder: int
+    waiting_in_one_folder: int
 
     @classmethod
     def of(cls, workers: int, folders: int) -> "MostDoubts":
         """Give the most for so many workers and folders."""
         in_all = _PER_WORKER * workers
-        return cls(in_all, in_all // 2 if folders > 1 else in_all + 1, 3 * in_all // 4, in_all // 4)
+        in_one = in_all // 2 if folders > 1 else in_all + 1
+        return cls(in_all, in_one, 3 * in_one // 4)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.queue import ANY_SIZE, Sizes
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Clock
+
+LONG = 64 * 1024 * 1024
+"""Bytes from which on a file keeps a worker for long: it is read whole, and perhaps twice."""
 
 _BATCH = 64
 _SPARING = 20
@@ -16,24 +18,23 @@ _SPARING = 20
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What may be given: not for the folders of the service in `apart_from`, and of these sizes only.
-
-    `alone`: to one worker at a time.
-    """
+    """What may be given: the oldest due, or the `newest` of those never tried; not for the folders in `apart_from`."""
 
     apart_from: Collection[str] = ()
-    sizes: Sizes = ANY_SIZE
-    alone: bool = False
+    newest: bool = False
 
 
 class Feed:
     """Hands each due row to one worker; the ledger is asked in batches."""
 
-    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, *, most_long: int | None = None) -> None:
+        """Begin with nothing read; `most_long` workers at most get a long file at a time."""
         self._ledger = ledger
         self._clock = clock
+        self._most_long = most_long
         self._lock = threading.Lock()
-        self._waiting: deque[FileRow] = deque()
+        # Read ahead: the oldest, and the newest. A row may be in both.
+        self._waiting: dict[bool, deque[FileRow]] = {False: deque(), True: deque()}
         self._leased: dict[int, int] = {}  # the sizes, by the row
         self._names: set[tuple[str, str]] = set()
         self._empty_until = 0.0
@@ -64,37 +65,42 @@ class Feed:
             self._leased.pop(row.id, None)
             self._names.discard((row.destfolderid, row.folded_name))
             # What was read before may be out of date for rows of the same name.
-            if any(waiting.folded_name == row.folded_name for waiting in self._waiting):
-                self._waiting = deque(w for w in self._waiting if w.folded_name != row.folded_name)
+            for newest, rows in self._waiting.items():
+                if any(waiting.folded_name == row.folded_name for waiting in rows):
+                    self._waiting[newest] = deque(w for w in rows if w.folded_name != row.folded_name)
 
     def clear(self) -> None:
         """Forget what was read ahead, after the queue was changed from outside."""
         with self._lock:
-            self._waiting.clear()
+            for rows in self._waiting.values():
+                rows.clear()
             self._empty_until = 0.0
 
     def idle(self, *choices: Choice) -> bool:
         """Whether no worker has a row and none of the choices is due."""
         with self._lock:
-            return not self._leased and not any(self._due(1, choice) for choice in choices)
+            return not self._leased and not any(self._due(1, choice, None) for choice in choices)
 
     def _choose(self, choice: Choice, *, may_ask: bool) -> FileRow | None:
-        if choice.alone and any(size in choice.sizes for size in self._leased.values()):
-            return None
-        row = self._next(choice)
+        # However many long ones wait, a worker is left to what is done with in a moment.
+        long = sum(size >= LONG for size in self._leased.values())
+        below = LONG if self._most_long is not None and long >= self._most_long else None
+        row = self._next(choice, below)
         if row is None and may_ask:
-            self._waiting.extend(self._due(_BATCH, choice))
-            row = self._next(choice)
+            # Of the newest none is read ahead: what comes meanwhile is newer.
+            self._waiting[choice.newest].extend(self._due(1 if choice.newest else _BATCH, choice, below))
+            row = self._next(choice, below)
         return row
 
-    def _due(self, limit: int, choice: Choice) -> list[FileRow]:
+    def _due(self, limit: int, choice: Choice, below: int | None) -> list[FileRow]:
         now = self._clock.now()
-        return self._ledger.queue.due(now, limit, self._leased, choice.apart_from, choice.sizes)
+        return self._ledger.queue.due(now, limit, self._leased, choice.apart_from, below=below, newest=choice.newest)
 
-    def _next(self, choice: Choice) -> FileRow | None:
-        while self._waiting:
-            row = self._waiting.popleft()
-            is_free = (row.destfolderid, row.folded_name) not in self._names
-            if is_free and row.destfolderid not in choice.apart_from and row.size in choice.sizes:
+    def _next(self, choice: Choice, below: int | None) -> FileRow | None:
+        rows = self._waiting[choice.newest]
+        while rows:
+            row = rows.popleft()
+            is_free = (row.destfolderid, row.folded_name) not in self._names and row.id not in self._leased
+            if is_free and row.destfolderid not in choice.apart_from and (below is None or row.size < below):
                 return row
         return None

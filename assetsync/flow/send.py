@@ -16,11 +16,11 @@ from assetsync.core.backoff import delay
 from assetsync.core.doubt import MostDoubts
 from assetsync.core.names import printable
 from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit, ServiceError
-from assetsync.flow.ceiling import Ceiling
 from assetsync.flow.contact import Unlisted
 from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
+from assetsync.flow.order import Order
 from assetsync.flow.pace import Throttle
 from assetsync.flow.prepare import Preparer, Ready
 from assetsync.flow.room import Room
@@ -82,15 +82,14 @@ class Sender:
         self._preparer = preparer
         self._gate = gate
         self._feed = feed
-        self._ceiling = Ceiling(edges)
-        self._room = Room(edges.ledger.doubts, self._ceiling, most_doubts)
+        self._room = Room(edges.ledger.doubts, most_doubts)
+        self._order = Order(edges.clock)
         self._throttle = throttle
         self.may_send = may_send
         self._tally = edges.tally
         self._meter = edges.meter
         self._chance = edges.chance.random
         self.last_answer: float | None = None
-        """When, in steady seconds, an upload last ended otherwise than large ones are expected to where they fail."""
         self.patience = 30.0
 
     def too_doubtful(self) -> bool:
@@ -99,7 +98,7 @@ class Sender:
 
     def is_idle(self) -> bool:
         """Whether no worker has a file and none is due that could be sent now."""
-        return self._feed.idle(*self._room.choices(self._preparer.being_listed, anew=True))
+        return self._feed.idle(*self._room.oldest_and_newest(self._preparer.being_listed, anew=True))
 
     def step(self) -> Step:
         """Take one due file as far as it goes now."""
@@ -128,9 +127,11 @@ class Sender:
         try:
             if not self._room.takes_one() or not self.may_send():
                 return Step.PAUSED, told
-            row = self._feed.take(*self._room.choices(self._preparer.being_listed))
+            choices = self._room.oldest_and_newest(self._preparer.being_listed)
+            row = self._feed.take(*self._order.of(*choices))
             if row is None:
                 return Step.IDLE, told
+            self._order.taken(row)
             released = False
             try:
                 if told is not None and not (row.size <= SMALL and row.destfolderid == told.ready.row.destfolderid):
@@ -177,8 +178,7 @@ class Sender:
             body = ready.body if self._throttle is None else TappedBody(ready.body, self._throttle.pace)
             with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
                 sent = self._service.upload(ready.request, body)
-        if sent.outcome.answer is not Answer.DOUBT:
-            self.last_answer = self._clock.steady()
+        self.last_answer = self._clock.steady()
         if sent.outcome.answer is Answer.ACCEPTED:
             self._gate.worked()
             return _Told(
@@ -256,7 +256,7 @@ class Sender:
                 outcomes.lost(attempt, row.id, sent, now, duplicate=True)
                 self._room.doubted()
                 self._meter.doubted()
-                self._worked(row)
+                self._gate.worked()
                 bound.info("the service has this content already", detail=outcome.detail)
             case Answer.REFUSED if outcome.fault is Fault.KEY:
                 outcomes.unsent(attempt, row.id, sent, now, now)
@@ -264,33 +264,25 @@ class Sender:
             case Answer.REFUSED if outcome.fault is Fault.FOLDER:
                 outcomes.refused(attempt, row.id, sent, now, hold_until=now + FOLDER_HOLD)
                 self._feed.clear()
-                self._worked(row)
+                self._gate.worked()
                 bound.error("folder held back", destfolderid=row.destfolderid, detail=outcome.detail)
             case Answer.REFUSED:
                 outcomes.refused(attempt, row.id, sent, now)
-                self._worked(row)
+                self._gate.worked()
                 bound.warning("refused", reason=outcome.reason, detail=outcome.detail)
             case Answer.UNSENT:
                 self._unsent(attempt, row, sent, now)
             case Answer.DOUBT:
                 outcomes.lost(attempt, row.id, sent, now)
+                self._order.lost()
                 self._room.doubted()
                 self._meter.doubted()
                 bound.warning("in doubt", reason=outcome.reason, detail=outcome.detail, left=sent.left)
                 if outcome.fault is not Fault.FILE or sent.left is Left.ALL:
-                    expected = self._ceiling.failed(row.size)
-                    if expected and outcome.retry_after is None:
-                        return
                     self._trouble(outcome.reason, outcome.detail, outcome.retry_after)
-                self.last_answer = self._clock.steady()
-
-    def _worked(self, row: FileRow) -> None:
-        self._gate.worked()
-        self._ceiling.worked(row.size)
 
     def _accepted(self, attempt: int, row: FileRow, sent: Sent, state: State) -> None:
         assetid = sent.outcome.assetid
-        self._ceiling.worked(row.size)
         if state is State.IN_DOUBT:
             self._room.doubted()
             self._meter.doubted()

@@ -8,9 +8,6 @@ from assetsync.ledger.rows import apply
 UNLISTED = "unlisted"
 """Why a folder is held that cannot be listed: the word stands until it can, also while that is tried."""
 
-FAILS_FROM = "uploads_fail_from"
-"""The fact that holds the size, in bytes, from which uploads fail while smaller ones get through."""
-
 HELD = "(hold_until > ?1 AND hold_until <= ?1 + 3600)"
 """Whether a folder is held, `now` being the first value; what is further away was set by a clock since set back."""
 

@@ -17,23 +17,10 @@ from assetsync.model import FileStat, State, Wanted
 LONGEST_BACKOFF = 900.0
 """Seconds; a due time further away than this was set by a clock that has since been set back, and is due."""
 
+_DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
+# A range of the index alone: by the other condition the newest would be those of another clock.
+_NEWEST_DUE = "due_at BETWEEN 0 AND ?1 AND ?2 AND +attempts = 0"
 _CLAIMS = ("md5", "meta_digest", "drift", "reason", "detail", "attempts")
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Sizes of files, in bytes: at least so many, and less than `below`."""
-
-    least: int = 0
-    below: int = 1 << 62
-
-    def __contains__(self, size: int) -> bool:
-        """Whether it is one of them."""
-        return self.least <= size < self.below
-
-
-ANY_SIZE = Sizes()
-"""All of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +57,30 @@ class Queue:
         limit: int,
         skip: Collection[int] = (),
         apart_from: Collection[str] = (),
-        sizes: Sizes = ANY_SIZE,
+        *,
+        below: int | None = None,
+        newest: bool = False,
     ) -> list[FileRow]:
-        """Give up to `limit` versions of these sizes that may be sent now, oldest due first.
+        """Give up to `limit` versions that may be sent now, oldest due first, or the `newest` of those never tried.
 
-        Without those in `skip`, and those for the folders of the service in `apart_from`.
+        Without those in `skip`, those for the folders of the service in `apart_from`, and those of `below` bytes and
+        more.
         """
         if self._all_are_held(now):
             return []
         others = ",".join(f"?{number}" for number in range(4, 4 + len(apart_from)))
         # The plus keeps SQLite to the order of the queue.
-        sized = "" if sizes == ANY_SIZE else f" AND +size >= {sizes.least:d} AND +size < {sizes.below:d}"
+        short = "" if below is None else f" AND +size < {below:d}"
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
-            " AND (due_at <= ?1 OR due_at > ?1 + ?2)"
+            f" AND {_NEWEST_DUE if newest else _DUE}{short}"
             f" AND destfolderid NOT IN (SELECT destfolderid FROM folders WHERE {HELD})"
-            f" AND destfolderid NOT IN ({others}){sized}"
+            f" AND destfolderid NOT IN ({others})"
             " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"
             "   AND o.state IN ('sending', 'in_doubt'))"
             " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
             "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
-            " ORDER BY due_at, id LIMIT ?3",
+            f" ORDER BY {'due_at DESC, id DESC' if newest else 'due_at, id'} LIMIT ?3",
             now,
             LONGEST_BACKOFF,
             limit + len(skip),

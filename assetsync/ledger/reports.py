@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from assetsync.ledger.alike import OWNED
 from assetsync.ledger.facts import fact
-from assetsync.ledger.holds import FAILS_FROM, HELD, UNLISTED
+from assetsync.ledger.holds import HELD, UNLISTED
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.runs import AUDITED
 from assetsync.ledger.store import Store
@@ -206,15 +206,6 @@ class Reports:
             UNLISTED,
         )
         return {row[0]: row[1] for row in rows}
-
-    def fails_from(self) -> int | None:
-        """Give the size, in bytes, from which uploads fail while smaller ones get through; None where no file waits."""
-        said = self.fact(FAILS_FROM)
-        waits = (
-            "SELECT EXISTS (SELECT 1 FROM files WHERE size >= 0 AND wanted = 'yes' AND state IN ('queued', 'in_doubt')"
-            " AND size >= ?)"
-        )
-        return int(said) if said is not None and self._store.rows(waits, int(said))[0][0] else None
 
     def brakes(self) -> list[Brake]:
         """Give the brakes that wait for a person."""

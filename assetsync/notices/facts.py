@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterator
 
-from assetsync.amounts import amount
 from assetsync.core.names import printable
 from assetsync.core.notices import KEPT, Kind, Trouble
 from assetsync.errors import LedgerDamaged, LedgerError
@@ -13,8 +12,6 @@ from assetsync.model import Clock
 
 OUTAGE = 15 * 60.0
 """Seconds that a pause must last to be told."""
-
-_LARGE = "large files"
 
 
 class Facts:
@@ -34,8 +31,8 @@ class Facts:
         self._pause = pause
         self._waiting = waiting
         self._outage = outage
-        # Since when (steady seconds) each folder could not be listed, and large files fail.
-        self._in_part: dict[str, float] = {}
+        # Since when (steady seconds) each folder could not be listed.
+        self._unlisted: dict[str, float] = {}
 
     def look(self, told: Collection[str]) -> list[Trouble]:
         """Give what stands of each kind that can be known now; `told` are the keys of blocked files already told.
@@ -48,7 +45,7 @@ class Facts:
         found = [Trouble(Kind.ENDED)]
         try:
             found += [self._blocked(told), self._braked(), self._stopped()]
-            outages = outages or [self._of_a_part()]
+            outages = outages or [self._not_listed()]
         except LedgerDamaged:
             raise
         except LedgerError as error:
@@ -63,17 +60,14 @@ class Facts:
             return Trouble(Kind.OUTAGE)
         return Trouble(Kind.OUTAGE, {"outage": printable(pause.detail)}, 1, since=self._clock.now() - lasted)
 
-    def _of_a_part(self) -> Trouble:
-        """Tell what could not be sent for long while the service took other files: a folder's, or large ones."""
-        now = self._clock.steady()
-        said = {folder: f"into folder {printable(folder)}: {why}" for folder, why in self._reports.unlisted().items()}
-        fails_from = self._reports.fails_from()
-        if fails_from is not None:
-            said[_LARGE] = f"uploads of {amount(fails_from)} and more fail, while smaller ones get through"
-        self._in_part = {part: self._in_part.get(part, now) for part in said}
-        long = {part: since for part, since in self._in_part.items() if now - since >= self._outage}
+    def _not_listed(self) -> Trouble:
+        """Tell of folders into which nothing could be sent for long, though the service answers for others."""
+        now, unlisted = self._clock.steady(), self._reports.unlisted()
+        self._unlisted = {folder: self._unlisted.get(folder, now) for folder in unlisted}
+        long = {folder: since for folder, since in self._unlisted.items() if now - since >= self._outage}
+        items = {folder: f"into folder {printable(folder)}: {printable(unlisted[folder])}" for folder in long}
         since = self._clock.now() - (now - min(long.values())) if long else None
-        return Trouble(Kind.OUTAGE, {part: printable(said[part]) for part in long}, len(long), since=since)
+        return Trouble(Kind.OUTAGE, items, len(items), since=since)
 
     def _blocked(self, told: Collection[str]) -> Trouble:
         rows = self._reports.blocked(KEPT)

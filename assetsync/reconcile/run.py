@@ -165,8 +165,10 @@ class Reconciler:
 
     def _sent_everything(self) -> bool:
         """Go over from sending to reading back; gives whether there is still something to send: no."""
-        self._site.brakes.queue_is_empty()
         counts, settling = self._counts(fresh=True), len(self._site.settling)
+        if counts.of(State.QUEUED) <= counts.held:
+            # What waits for doubts to be decided is still of the first import.
+            self._site.brakes.queue_is_empty()
         if settling:
             log.info("not at rest yet: sent once unchanged for watch.settle", files=settling)
         self._progress.phase("verify", counts.of(*State) - counts.of(State.BLOCKED) + settling)
@@ -183,8 +185,8 @@ class Reconciler:
             if site.gate.probe_due() and site.probe():
                 log.info("the service answers again")
             if site.gate.looks_answered:
-                # Uploads fail and look-ups do not: what is in doubt or stored need not wait for the uploads.
-                self._look_up(counts=counts)
+                # Uploads fail and look-ups do not: what is in doubt or stored, however little, need not wait for them.
+                self._look_up(counts=True)
             return
         site.intake.look_again()
         if take_requests(site.edges):

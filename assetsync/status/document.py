@@ -70,7 +70,6 @@ def as_object(standing: Standing) -> dict[str, Any]:
         ],
         "drift": [_named(row) | {"detail": row.drift} for row in standing.drifted],
         "index_stopped": standing.index_stopped,
-        "fails_from": standing.fails_from,
         "last_scan": None
         if scan is None
         else {

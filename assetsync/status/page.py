@@ -22,7 +22,7 @@ from assetsync.shown import printable
 from assetsync.status.chart import draw
 from assetsync.status.document import folders
 from assetsync.status.live import Live, Trust
-from assetsync.status.sentences import is_command, next_step, too_large, verdict, why_blocked
+from assetsync.status.sentences import is_command, next_step, verdict, why_blocked
 from assetsync.status.standing import Standing
 
 _WAY = (
@@ -112,7 +112,6 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(pause.since)},
         "holds": [(_shown(folder), _shown(why or "")) for folder, why in sorted(standing.holds.items())],
         "missing": [_shown(name) for name in standing.missing_folders],
-        "too_large": None if standing.fails_from is None else too_large(standing.fails_from),
         "index_stopped": None if standing.index_stopped is None else _shown(standing.index_stopped),
         "blocked": [_blocked(row) for row in standing.blocked],
         "more_blocked": max(0, counts.of(State.BLOCKED) - len(standing.blocked)),

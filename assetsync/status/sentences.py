@@ -92,11 +92,6 @@ def trouble(standing: Standing) -> str | None:
     return f"the service, since {moment(pause.since)}{ended}: {printable(pause.detail)}"
 
 
-def too_large(size: int) -> str:
-    """Say from which size on, in bytes, uploads fail."""
-    return f"uploads of {amount(size)} and more fail, smaller ones get through and go first"
-
-
 def regular_work(standing: Standing) -> str:
     """Say when files were last read back, and when indexing was last gone through."""
     runs = standing.last_runs
@@ -173,9 +168,6 @@ def leftovers(standing: Standing) -> Iterator[str]:
         yield f"    since {since}; if it is meant, or once it is put right: assetsync resume {brake.id}"
     for folder, why in standing.holds.items():
         yield f"held: folder {printable(folder)}: {printable(why)}"
-    if standing.fails_from is not None:
-        yield f"large files: {too_large(standing.fails_from)}"
-        yield "    look at the limits and time-outs of the service and of what stands before it (a proxy's, say)"
     for row in standing.blocked:
         yield f"blocked: {printable(row.path)}: {why_blocked(row)}"
         yield f"    {next_step(row)}"

@@ -37,8 +37,7 @@ class Standing:
     """All that the ledger tells of a site at one time; of the lists, the first `NAMED`.
 
     `running` says whether a process holds the ledger; `oldest` is the version under way that was queued first. Without
-    a running process, `ended_by` is the trouble that the last one ended in. `fails_from` is the size, in bytes, from
-    which uploads fail while smaller ones get through.
+    a running process, `ended_by` is the trouble that the last one ended in.
     """
 
     site: str
@@ -58,7 +57,6 @@ class Standing:
     last_scan: LastScan | None
     last_runs: dict[str, Run]
     index_stopped: str | None
-    fails_from: int | None
     paused: Pause | None
     ended_by: Pause | None
 
@@ -130,7 +128,6 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, counts: Counts | N
         last_scan=ledger.runs.last_scan(),
         last_runs=ledger.runs.last(),
         index_stopped=reports.fact(INDEX_STOPPED),
-        fails_from=reports.fails_from(),
         paused=ledger.runs.pause_at_hand() if running else None,
         ended_by=None if running else ledger.runs.pause(),
     )

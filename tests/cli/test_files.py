@@ -2,8 +2,6 @@ import base64
 import csv
 import io
 import re
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -317,23 +315,6 @@ class TestExplain:
         queued = [path for path, state in site.files().items() if state == "queued"]
         said = site.run("explain", queued[0]).out
         assert f"next try: once some of the uploads in doubt{waits} are decided: assetsync doubt list" in said
-
-    def test_what_waits_because_large_files_fail_says_so_and_status_too(self, site):
-        site.nowhere()
-        large = site.write("large.jpg", b"x" * 2000)
-        site.write("small.jpg", b"x")
-        site.run("reconcile", "--wait", "0s")
-        with closing(sqlite3.connect(site.ledger)) as conn, conn:
-            conn.execute("INSERT INTO facts (name, value) VALUES ('uploads_fail_from', '2000')")
-        fails = "uploads of 2.0 KB and more fail, smaller ones get through and go first"
-        waits = f"next try: one at a time, after all smaller files: {fails}"
-        assert waits in site.run("explain", "photos/large.jpg").out
-        assert "after all smaller files" not in site.run("explain", "photos/small.jpg").out
-        assert f"large files: {fails}\n    look at the limits" in site.run("status").out
-        assert site.run("status", "--json").only["fails_from"] == 2000
-        large.unlink()
-        site.run("reconcile", "--wait", "0s")
-        assert "fail, smaller ones get through" not in site.run("status").out
 
     @pytest.mark.parametrize(
         ("name", "says"), [("photos/new.jpg", True), ("photos/new.tmp", False), ("outside.jpg", False)]

@@ -37,7 +37,6 @@ KEYS = {
     "holds",
     "blocked_files",
     "index_stopped",
-    "fails_from",
     "last_scan",
     "unsettled",
     "ended_by",

@@ -276,8 +276,7 @@ def test_grace_is_over(rule: str, grace: Grace, expected: bool):
 
 
 @pytest.mark.parametrize(
-    ("folders", "most"),
-    [(1, MostDoubts(16, 17, 12, 4)), (2, MostDoubts(16, 8, 12, 4)), (100, MostDoubts(16, 8, 12, 4))],
+    ("folders", "most"), [(1, MostDoubts(16, 17, 12)), (2, MostDoubts(16, 8, 6)), (100, MostDoubts(16, 8, 6))]
 )
 def test_one_folder_of_several_may_have_half_of_the_doubts_and_the_only_one_all(folders, most):
     assert MostDoubts.of(4, folders) == most

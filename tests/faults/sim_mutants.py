@@ -127,7 +127,16 @@ def no_exclusive_names(patch: Patch) -> None:
         "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
     )
     patch.setattr(Store, "rows", lambda self, sql, *values: rows(self, sql.replace(exclusive, ""), *values))
-    patch.setattr(Feed, "_next", lambda self, *_given: self._waiting.popleft() if self._waiting else None)
+
+    def any_name(self, choice, _below):
+        rows = self._waiting[choice.newest]
+        while rows:
+            row = rows.popleft()
+            if row.id not in self._leased:
+                return row
+        return None
+
+    patch.setattr(Feed, "_next", any_name)
 
 
 def no_look_at_the_old_path(patch: Patch) -> None:

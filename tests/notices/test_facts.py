@@ -5,7 +5,6 @@ import pytest
 from assetsync.core.notices import Kind
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
-from assetsync.ledger.holds import FAILS_FROM
 from assetsync.notices.facts import OUTAGE, Facts
 
 
@@ -117,18 +116,4 @@ def test_a_folder_that_cannot_be_listed_is_an_outage_once_it_has_lasted(make_wor
     assert OUTAGE <= world.clock.now() - found().since < OUTAGE + 60
     world.service.during_search = lambda _request: None
     world.live(310)
-    assert not found().items
-
-
-def test_large_files_that_fail_are_an_outage_once_it_has_lasted_and_as_long_as_one_waits(world, clock):
-    facts = Facts(world.ledger, clock, pause=lambda: None, waiting=lambda: None)
-    found = lambda: {trouble.kind: trouble for trouble in facts.look(())}[Kind.OUTAGE]  # noqa: E731
-    world.write("large.mov", b"x" * 2000)
-    world.scan()
-    world.ledger.set_fact(FAILS_FROM, "2000")
-    assert not found().items
-    clock.advance(OUTAGE)
-    assert list(found().items.values()) == ["uploads of 2.0 KB and more fail, while smaller ones get through"]
-    assert found().since == clock.now() - OUTAGE
-    world.send()
     assert not found().items

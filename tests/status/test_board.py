@@ -104,7 +104,6 @@ def test_the_page_says_everything_that_a_person_asks(shown):
     world.scan()
     world.ledger.pull_brake("emptied", "photos", "photos held 5 files and is empty now", 5, world.clock.now())
     world.ledger.set_fact("index_stopped", "after searchIndex 5 of 5 were gone")
-    world.ledger.set_fact("uploads_fail_from", "7")
     page = shown.page()
     said = re.sub(r"\s+", " ", text_of(page))
     for expected in (
@@ -113,7 +112,6 @@ def test_the_page_says_everything_that_a_person_asks(shown):
         "blocked.jpg not what was sent assetsync retry blocked.jpg",
         "photos held 5 files and is empty now", "assetsync resume 1",
         "after searchIndex 5 of 5 were gone",
-        "Large files uploads of 7 bytes and more fail, smaller ones get through and go first",
         "assetsync doubt list",
         "2 uploaded",
         "rescan compare the whole tree with the ledger", "audit",
