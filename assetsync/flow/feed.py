@@ -37,7 +37,8 @@ class Feed:
         self._waiting: dict[bool, deque[FileRow]] = {False: deque(), True: deque()}
         self._leased: dict[int, int] = {}  # the sizes, by the row
         self._names: set[tuple[str, str]] = set()
-        self._empty_until = 0.0
+        # By whether it is the newest: where asking is dear (a long queue behind a held folder), it is done less often.
+        self._empty_until = {False: 0.0, True: 0.0}
 
     def take(self, *choices: Choice) -> FileRow | None:
         """Give a row that no other worker has, nor another of the same name into the same folder.
@@ -45,19 +46,11 @@ class Feed:
         It is one of the first choice, and only where there is none, of the next.
         """
         with self._lock:
-            began = self._clock.steady()
-            may_ask = began >= self._empty_until
-            for choice in choices:
-                row = self._choose(choice, may_ask=may_ask)
-                if row is not None:
-                    self._leased[row.id] = row.size
-                    self._names.add((row.destfolderid, row.folded_name))
-                    return row
-            if may_ask:
-                # Where asking is dear (a long queue behind a held folder), it is asked less often.
-                ended = self._clock.steady()
-                self._empty_until = ended + _SPARING * (ended - began)
-            return None
+            row = next((row for choice in choices if (row := self._choose(choice)) is not None), None)
+            if row is not None:
+                self._leased[row.id] = row.size
+                self._names.add((row.destfolderid, row.folded_name))
+            return row
 
     def release(self, row: FileRow) -> None:
         """Say that the row is dealt with, or to be asked for again."""
@@ -74,22 +67,26 @@ class Feed:
         with self._lock:
             for rows in self._waiting.values():
                 rows.clear()
-            self._empty_until = 0.0
+            self._empty_until = {False: 0.0, True: 0.0}
 
     def idle(self, *choices: Choice) -> bool:
         """Whether no worker has a row and none of the choices is due."""
         with self._lock:
             return not self._leased and not any(self._due(1, choice, None) for choice in choices)
 
-    def _choose(self, choice: Choice, *, may_ask: bool) -> FileRow | None:
+    def _choose(self, choice: Choice) -> FileRow | None:
         # However many long ones wait, a worker is left to what is done with in a moment.
         long = sum(size >= LONG for size in self._leased.values())
         below = LONG if self._most_long is not None and long >= self._most_long else None
         row = self._next(choice, below)
-        if row is None and may_ask:
+        began = self._clock.steady()
+        if row is None and began >= self._empty_until[choice.newest]:
             # Of the newest none is read ahead: what comes meanwhile is newer.
             self._waiting[choice.newest].extend(self._due(1 if choice.newest else _BATCH, choice, below))
             row = self._next(choice, below)
+            if row is None:
+                ended = self._clock.steady()
+                self._empty_until[choice.newest] = ended + _SPARING * (ended - began)
         return row
 
     def _due(self, limit: int, choice: Choice, below: int | None) -> list[FileRow]:

@@ -18,8 +18,8 @@ LONGEST_BACKOFF = 900.0
 """Seconds; a due time further away than this was set by a clock that has since been set back, and is due."""
 
 _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
-# A range of the index alone: by the other condition the newest would be those of another clock.
-_NEWEST_DUE = "due_at BETWEEN 0 AND ?1 AND ?2 AND +attempts = 0"
+# By the other condition the newest would be those of another clock.
+_NEWEST_DUE = "due_at <= ?1 AND +attempts = 0"
 _CLAIMS = ("md5", "meta_digest", "drift", "reason", "detail", "attempts")
 
 

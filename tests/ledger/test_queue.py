@@ -29,6 +29,22 @@ def test_the_queue_gives_the_oldest_due_first_and_nothing_that_is_not_due_yet(bo
     assert book.ledger.queue.next_due() == NOW - 3
 
 
+def test_the_newest_due_are_those_never_tried_and_not_those_of_another_clock(book):
+    for path, at in ((b"a", NOW - 3), (b"b", NOW - 1), (b"c", NOW - 2), (b"later", NOW + 60), (b"odd", NOW + 9000)):
+        book.queue(path, due=at)
+    tried = book.queue(b"tried", due=NOW)
+    book.lose(tried)
+    book.ledger.repair.is_absent(tried, NOW)
+    assert due(book, newest=True) == [b"b", b"c", b"a"]
+
+
+def test_what_is_too_long_for_the_moment_is_left_out(book):
+    for size in (99, 100, 101):
+        book.queue(b"%d" % size, size=size)
+    assert due(book, below=100) == [b"99"]
+    assert due(book, below=100, newest=True) == [b"99"]
+
+
 def test_rows_to_be_skipped_do_not_use_up_the_limit(book):
     rows = [book.queue(path) for path in (b"a", b"b", b"c")]
     assert [row.path for row in book.ledger.queue.due(NOW, 2, skip={rows[0].id})] == [b"b", b"c"]
