@@ -46,13 +46,15 @@ class Witnessed:
     def _ask_elsewhere(self, destfolderid: str) -> None:
         """Raise BadAnswer where nothing shows what was read back from the folder last."""
         known = self._ledger.doubts.read_back_last(destfolderid, _WITNESSES)
-        for path, assetid in known:
-            request = SearchRequest(searchfor=like_pattern(sent_name(path.rpartition(b"/")[2])), dbdirect=True)
+        for path, name, assetid in known:
+            # It lies there by the name that was sent, also where the file has another by now.
+            pattern = like_pattern(name or sent_name(path.rpartition(b"/")[2]))
+            request = SearchRequest(searchfor=pattern, dbdirect=True)
             if any(asset.id == assetid for asset in every(self._service.search, request)):
                 return
         if known:
             raise BadAnswer(
-                f"the service shows nothing of ours in the folder, nor anywhere the asset {known[0][1]} that was read"
+                f"the service shows nothing of ours in the folder, nor anywhere the asset {known[0][2]} that was read"
                 " back from it before: nothing is concluded from that",
                 hint="may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`",
             )

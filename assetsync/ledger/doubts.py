@@ -13,6 +13,7 @@ from assetsync.ledger.store import Store
 from assetsync.model import Asset
 
 _AT_ONCE = 500
+_LOOKED_AT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +136,21 @@ class Doubts:
             "SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid IN", assetids
         )
 
-    def read_back_last(self, destfolderid: str, limit: int) -> list[tuple[bytes, str]]:
-        """Give the newest versions, as path and id, that were read back from a folder of the service."""
+    def read_back_last(self, destfolderid: str, limit: int) -> list[tuple[bytes, str | None, str]]:
+        """Give the newest versions that were read back from a folder of the service: path, name sent, and id.
+
+        Of one that was adopted no name was sent.
+        """
         rows = self._store.rows(
-            "SELECT path, assetid FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'verified'"
-            " AND destfolderid = ?1 AND asset_folder = ?1 ORDER BY id DESC LIMIT ?2",
+            # First by the index for counting, which holds all that is asked: there may be a million.
+            "SELECT path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
+            " FROM files f WHERE asset_folder = ?1 AND id IN (SELECT id FROM files WHERE size >= 0 AND wanted = 'yes'"
+            " AND state = 'verified' AND destfolderid = ?1 ORDER BY id DESC LIMIT ?3) ORDER BY id DESC LIMIT ?2",
             destfolderid,
             limit,
+            _LOOKED_AT,
         )
-        return [(row[0], row[1]) for row in rows]
+        return [(row[0], row[1], row[2]) for row in rows]
 
     def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
         """Give, for ids that belong to versions at rest, the digests of these, None where one was never taken."""

@@ -74,6 +74,20 @@ def test_an_upload_that_was_lost_is_sent_again_where_people_have_moved_all_other
     assert (world.row("lost").state, world.posted().count("lost")) == (State.VERIFIED, 2)
 
 
+def test_what_was_read_back_is_known_by_the_name_that_was_sent_though_its_file_has_another(world):
+    for number in range(5):
+        (world.root / f"before{number}").rename(world.root / f"renamed{number}")
+    world.scan_and_send()
+    assert len(world.service.posts) == 5
+    for asset in world.service.assets.values():
+        asset.folder = OTHER
+    world.service.script.append("lost_before")
+    world.write("lost", b"lost")
+    world.scan()
+    world.live(120)
+    assert (world.row("lost").state, world.posted().count("lost")) == (State.VERIFIED, 2)
+
+
 def test_where_all_of_it_was_deleted_an_audit_lets_look_ups_count_again(world):
     world.service.assets.clear()
     world.service.script.append("lost_before")
