@@ -109,6 +109,8 @@ class Commits:
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):
                 conn.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):
+                self._make_room(conn)
             if not isinstance(error, sqlite3.Error):
                 failure = error
                 raise
@@ -117,6 +119,15 @@ class Commits:
             for slot in batch:
                 slot.error = slot.error or failure
                 slot.done = True
+
+    def _make_room(self, conn: sqlite3.Connection) -> None:
+        """Move what the log holds into the ledger, so that the log is written again from its beginning.
+
+        SQLite does so after a commit only: on a small disk the log alone would keep every commit from being made.
+        """
+        # Where there is no room for that either, the caller tells of the disk.
+        with contextlib.suppress(sqlite3.Error):
+            conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _commit(self, conn: sqlite3.Connection) -> None:
         self._last(conn)

@@ -1,0 +1,27 @@
+"""A ledger whose log has filled its disk."""
+
+import sqlite3
+
+import pytest
+
+from assetsync.errors import LedgerError
+
+from .conftest import NOW
+
+
+def test_a_log_that_fills_the_disk_is_moved_into_the_ledger_and_does_not_stay_in_the_way(book):
+    for number in range(50):
+        book.queue(b"%d" % number)
+    log = book.ledger.store.path.with_name(book.ledger.store.path.name + "-wal")
+    size = log.stat().st_size
+
+    def full(_conn: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with pytest.raises(LedgerError, match="disk is full"):
+        book.ledger.store.write(full)
+    for number in range(50, 60):
+        book.queue(b"%d" % number)
+    # It begins anew: nothing was appended.
+    assert log.stat().st_size == size
+    assert len(book.ledger.queue.due(NOW, 100)) == 60
