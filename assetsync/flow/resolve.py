@@ -126,7 +126,7 @@ class Resolver:
         # One that ends with the names is quick, and says nothing of those that list the folder.
         kind = destfolderid, bool(unseen)
         if unseen:
-            self._list(unseen, destfolderid)
+            self._read(unseen, self._witnessed.listing(destfolderid), destfolderid)
         unseen = [one for one in unseen if not self._has_equal(one)]
         if unseen:
             # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
@@ -143,9 +143,6 @@ class Resolver:
 
     def _look(self, looking: Sequence[_Looking], request: SearchRequest) -> None:
         self._read(looking, every(self._service.search, request), request.folderid)
-
-    def _list(self, looking: Sequence[_Looking], destfolderid: str) -> None:
-        self._read(looking, self._witnessed.listing(destfolderid), destfolderid)
 
     def _read(self, looking: Sequence[_Looking], assets: Iterable[Asset], folder: str | None) -> None:
         started = self._clock.steady()

@@ -64,7 +64,7 @@ def test_what_was_accepted_waits_for_a_service_that_shows_nothing_at_all_and_for
     assert world.row("new").state is State.VERIFIED
 
 
-def test_an_upload_that_was_lost_is_sent_again_where_people_have_moved_all_others_elsewhere(world):
+def expect_a_lost_one_to_be_sent_again_where_all_others_lie_elsewhere(world) -> None:
     for asset in world.service.assets.values():
         asset.folder = OTHER
     world.service.script.append("lost_before")
@@ -72,6 +72,10 @@ def test_an_upload_that_was_lost_is_sent_again_where_people_have_moved_all_other
     world.scan()
     world.live(120)
     assert (world.row("lost").state, world.posted().count("lost")) == (State.VERIFIED, 2)
+
+
+def test_an_upload_that_was_lost_is_sent_again_where_people_have_moved_all_others_elsewhere(world):
+    expect_a_lost_one_to_be_sent_again_where_all_others_lie_elsewhere(world)
 
 
 def test_what_was_read_back_is_known_by_the_name_that_was_sent_though_its_file_has_another(world):
@@ -79,13 +83,7 @@ def test_what_was_read_back_is_known_by_the_name_that_was_sent_though_its_file_h
         (world.root / f"before{number}").rename(world.root / f"renamed{number}")
     world.scan_and_send()
     assert len(world.service.posts) == 5
-    for asset in world.service.assets.values():
-        asset.folder = OTHER
-    world.service.script.append("lost_before")
-    world.write("lost", b"lost")
-    world.scan()
-    world.live(120)
-    assert (world.row("lost").state, world.posted().count("lost")) == (State.VERIFIED, 2)
+    expect_a_lost_one_to_be_sent_again_where_all_others_lie_elsewhere(world)
 
 
 def test_where_all_of_it_was_deleted_an_audit_lets_look_ups_count_again(world):
