@@ -33,8 +33,7 @@ class Feed:
         self._clock = clock
         self._most_long = most_long
         self._lock = threading.Lock()
-        # Read ahead: the oldest, and the newest. A row may be in both.
-        self._waiting: dict[bool, deque[FileRow]] = {False: deque(), True: deque()}
+        self._waiting: deque[FileRow] = deque()  # the oldest, read ahead
         self._leased: dict[int, int] = {}  # the sizes, by the row
         self._names: set[tuple[str, str]] = set()
         # By whether it is the newest: where asking is dear (a long queue behind a held folder), it is done less often.
@@ -58,15 +57,13 @@ class Feed:
             self._leased.pop(row.id, None)
             self._names.discard((row.destfolderid, row.folded_name))
             # What was read before may be out of date for rows of the same name.
-            for newest, rows in self._waiting.items():
-                if any(waiting.folded_name == row.folded_name for waiting in rows):
-                    self._waiting[newest] = deque(w for w in rows if w.folded_name != row.folded_name)
+            if any(waiting.folded_name == row.folded_name for waiting in self._waiting):
+                self._waiting = deque(w for w in self._waiting if w.folded_name != row.folded_name)
 
     def clear(self) -> None:
         """Forget what was read ahead, after the queue was changed from outside."""
         with self._lock:
-            for rows in self._waiting.values():
-                rows.clear()
+            self._waiting.clear()
             self._empty_until = {False: 0.0, True: 0.0}
 
     def idle(self, *choices: Choice) -> bool:
@@ -78,12 +75,13 @@ class Feed:
         # However many long ones wait, a worker is left to what is done with in a moment.
         long = sum(size >= LONG for size in self._leased.values())
         below = LONG if self._most_long is not None and long >= self._most_long else None
-        row = self._next(choice, below)
+        # Of the newest none is read ahead: what comes meanwhile is newer.
+        rows, most = (deque[FileRow](), 1) if choice.newest else (self._waiting, _BATCH)
+        row = self._next(rows, choice, below)
         began = self._clock.steady()
         if row is None and began >= self._empty_until[choice.newest]:
-            # Of the newest none is read ahead: what comes meanwhile is newer.
-            self._waiting[choice.newest].extend(self._due(1 if choice.newest else _BATCH, choice, below))
-            row = self._next(choice, below)
+            rows.extend(self._due(most, choice, below))
+            row = self._next(rows, choice, below)
             if row is None:
                 ended = self._clock.steady()
                 self._empty_until[choice.newest] = ended + _SPARING * (ended - began)
@@ -93,8 +91,7 @@ class Feed:
         now = self._clock.now()
         return self._ledger.queue.due(now, limit, self._leased, choice.apart_from, below=below, newest=choice.newest)
 
-    def _next(self, choice: Choice, below: int | None) -> FileRow | None:
-        rows = self._waiting[choice.newest]
+    def _next(self, rows: deque[FileRow], choice: Choice, below: int | None) -> FileRow | None:
         while rows:
             row = rows.popleft()
             is_free = (row.destfolderid, row.folded_name) not in self._names and row.id not in self._leased

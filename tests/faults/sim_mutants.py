@@ -128,8 +128,7 @@ def no_exclusive_names(patch: Patch) -> None:
     )
     patch.setattr(Store, "rows", lambda self, sql, *values: rows(self, sql.replace(exclusive, ""), *values))
 
-    def any_name(self, choice, _below):
-        rows = self._waiting[choice.newest]
+    def any_name(self, rows, _choice, _below):
         while rows:
             row = rows.popleft()
             if row.id not in self._leased:
