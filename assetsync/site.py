@@ -52,7 +52,7 @@ from assetsync.tree.scan import scan
 log = structlog.get_logger(__name__)
 
 TRIED_AGAIN = ("unreadable", "sidecar", "unprocessed")
-"""What blocks a file until something changes that no scan takes note of: these are tried again with each scan.
+"""What blocks a file until something changes that no scan takes note of: these are tried again, at a scan or a start.
 
 A sidecar may have been a folder or a pipe, and an asset may be processed, or taken away, after a day.
 """

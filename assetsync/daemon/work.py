@@ -47,6 +47,8 @@ class Work:
         self.watching = Watching(site, self._hints, want_scan=self.want_scan, patience=patience)
         self._next_scan = self._clock.steady()
         self._root_missing = False
+        self._unread = threading.Event()
+        """Set while there may be files beside which something was said since they were sent."""
 
     def begin(self) -> None:
         """Settle what a crash left, and begin to watch, before the first scan: nothing falls between them."""
@@ -58,6 +60,7 @@ class Work:
             self._site.edges.meter.doubted(lost)
             log.warning("in doubt after an unclean stop", files=lost)
         self._ledger.queue.release_folders(now)
+        self._try_again(now, only_due=False)
         self._site.brakes.check_place()
         self.watching.start()
         self._scan_wanted.set()
@@ -93,7 +96,8 @@ class Work:
             # Once a person has agreed to this tree, a scan meets all of it.
             return self._idle
         try:
-            queued = self._looker.step(self._idle)
+            queued = self._looker.step(0.0 if self._unread.is_set() else self._idle)
+            self._read_drift()
         except LedgerError:
             # What was taken for a look is not kept anywhere else.
             self.want_scan("looks were lost while the ledger could not be used")
@@ -103,8 +107,6 @@ class Work:
         if queued:
             self._site.feed.clear()
             self._bell.ring()
-        if self._looker.saw_a_sidecar():
-            self._read_drift()
         if self._hints.overflowed():
             self.want_scan("more happened at once than is kept in memory")
         if self._site.settling.overflowed:
@@ -162,8 +164,7 @@ class Work:
 
     def _scan(self) -> None:
         started = self._clock.steady()
-        for reason in TRIED_AGAIN:
-            self._ledger.queue.retry_blocked(reason, self._clock.now())
+        self._try_again(self._clock.now(), only_due=True)
         try:
             result = self._site.scan()
         except RootElsewhere:
@@ -177,7 +178,7 @@ class Work:
             self._root_missing = False
             log.warning("the root is there again")
         self._bell.ring()
-        self._read_drift()
+        self._unread.set()
         if self._ledger.queue.counts(self._clock.now())[0] == 0:
             self._site.brakes.queue_is_empty()
         log.info(
@@ -193,9 +194,19 @@ class Work:
         if self.watching.polling:
             self._next_scan = self._clock.steady() + _POLL
 
+    def _try_again(self, now: float, *, only_due: bool) -> None:
+        for reason in TRIED_AGAIN:
+            self._ledger.queue.retry_blocked(reason, now, only_due=only_due)
+
     def _read_drift(self) -> None:
-        while self._site.drift.step() and not self._clock.wait(0):
-            pass
+        """See to some of the files beside which something was said: what is saved meanwhile is looked at in between."""
+        if self._looker.saw_a_sidecar():
+            self._unread.set()
+        if self._unread.is_set():
+            # In this order: what a scan finds in between is not forgotten.
+            self._unread.clear()
+            if self._site.drift.step():
+                self._unread.set()
 
     def _until_due(self) -> float:
         due = self._ledger.queue.next_due()

@@ -12,7 +12,7 @@ _CHANGED = "its metadata changed after the upload: set it in the service by hand
 
 
 class Drift:
-    """Compares what would be sent with what was. Of two threads that look at one file, the first is believed."""
+    """Compares what would be sent with what was."""
 
     def __init__(self, edges: Edges, plan: Plan, sidecars: Sidecars) -> None:
         self._ledger = edges.ledger
@@ -22,7 +22,9 @@ class Drift:
 
     def step(self) -> int:
         """Look at some of the files in question; gives how many."""
+        as_of = self._sidecars.changes
         rows = self._ledger.intake.unread()
+        found: list[tuple[str | None, int]] = []
         for row in rows:
             mapping = self._plan.covers(row.path)
             drift = None
@@ -33,7 +35,10 @@ class Drift:
                     drift = None if told.digest == row.meta_digest else _CHANGED
                 except SidecarError as error:
                     drift = f"its metadata cannot be read any more: {error}"
-            self._ledger.intake.drifted(row.id, drift, unread=True)
+            found.append((drift, row.id))
             if self._tick():
                 break
+        if found:
+            # What changed while it was read is recorded behind our back: then it is read once more.
+            self._ledger.intake.read(found, still=lambda: self._sidecars.changes == as_of)
         return len(rows)

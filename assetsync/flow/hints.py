@@ -13,6 +13,7 @@ from assetsync.flow.plan import Plan
 from assetsync.flow.told import Sidecars
 
 _MOST = 100_000
+_AT_A_TIME = 500
 
 
 class Hints:
@@ -41,7 +42,7 @@ class Hints:
         with self._condition:
             self._condition.notify_all()
 
-    def take(self, patience: float, most: int = 500) -> list[bytes]:
+    def take(self, patience: float, most: int = _AT_A_TIME) -> list[bytes]:
         """Give the oldest paths, waiting up to `patience` seconds for the first."""
         with self._condition:
             if not self._paths and patience > 0:
@@ -77,13 +78,14 @@ class Looker:
         if due is not None:
             patience = min(patience, max(0.0, due - self._clock.steady()))
         queued = 0
+        files: list[bytes] = []
         for path in self._hints.take(patience):
             if self._is_sidecar(path):
                 self._sidecar_seen = True
                 queued += look_at_sidecar(self._edges, self._sidecars, path)
             else:
-                queued += self._intake.look(path)
-        return queued + self._intake.look_again()
+                files.append(path)
+        return queued + self._intake.look(*files) + self._intake.look_again(_AT_A_TIME)
 
     def saw_a_sidecar(self) -> bool:
         """Tell once whether a sidecar was looked at since it was asked last."""

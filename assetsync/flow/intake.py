@@ -27,6 +27,8 @@ from assetsync.tree.report import ScanReport
 log = structlog.get_logger(__name__)
 
 _BATCH = 1000
+_FEW = 100
+"""Files that single looks found are written down sooner: each may be waited for."""
 
 
 @dataclass(slots=True)
@@ -150,20 +152,27 @@ class Intake:
             self._ledger.intake.unwanted(unmapped[start : start + _BATCH], Event.UNMAPPED, now)
         return len(gone)
 
-    def look_again(self) -> int:
-        """Take the second look at files that had not settled; gives how many were queued."""
-        queued = 0
-        for path, _mapping in self.settling.due(self._clock.steady()):
-            queued += self.look(path)
-        return queued
+    def look_again(self, most: int | None = None) -> int:
+        """Take the second look at files that had not settled, `most` at a time; gives how many were queued."""
+        return self.look(*self.settling.due(self._clock.steady(), most))
 
-    def look(self, path: bytes) -> int:
-        """Look at one path that is no sidecar, for a hint or a second look; gives how many were queued (0 or 1)."""
+    def look(self, *paths: bytes) -> int:
+        """Look at paths that are no sidecars, for a hint or a second look; gives how many were queued."""
         self._dry_run = False
+        result = ScanResult(ScanReport())
+        for path in paths:
+            self._look(path, result)
+            if len(self._batch) >= _FEW:
+                self._flush()
+        self._flush()
+        self.new_versions += result.new_versions
+        return result.to_send
+
+    def _look(self, path: bytes, result: ScanResult) -> None:
         mapping = self._plan.covers(path)
         if mapping is None:
             self.settling.forget(path)
-            return 0
+            return
         try:
             stat = self._tree.lstat(path)
         except (FileUnreadable, RootMissing) as error:
@@ -174,16 +183,12 @@ class Intake:
         if stat is None:
             # Whether it is gone is decided by a complete scan.
             self.settling.forget(path)
-            return 0
+            return
         current = self._ledger.intake.current_of(path)
         known = None
         if current is not None:
             known = Known(path, *current.stat, current.destfolderid, current.id, current.state)
-        result = ScanResult(ScanReport())
         self._differs(Seen(path, *stat, mapping, False), known, result)
-        self._flush()
-        self.new_versions += result.new_versions
-        return result.to_send
 
     def _mark(self) -> str:
         """Name by what rules the tree is looked at."""
@@ -210,7 +215,7 @@ class Intake:
                 self._report_moved(row, folder)
                 return
         if not is_settled(stat, self._clock.now(), self._settle) and not self.settling.see(
-            seen.path, stat, seen.mapping, self._clock.steady()
+            seen.path, stat, self._clock.steady()
         ):
             result.unsettled += 1
             result.bytes_to_send += stat.size if self._dry_run else 0

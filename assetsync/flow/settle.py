@@ -6,6 +6,7 @@ long. The scan and the hints share it.
 
 import threading
 from dataclasses import dataclass
+from itertools import islice, takewhile
 
 from assetsync.core.decide import still_same
 from assetsync.model import FileStat
@@ -14,7 +15,6 @@ from assetsync.model import FileStat
 @dataclass(slots=True)
 class _Look:
     stat: FileStat
-    mapping: int
     at: float
 
 
@@ -32,7 +32,7 @@ class Settling:
     def __len__(self) -> int:
         return len(self._looks)
 
-    def see(self, path: bytes, stat: FileStat, mapping: int, now: float) -> bool:
+    def see(self, path: bytes, stat: FileStat, now: float) -> bool:
         """Count a look at an unsettled file; True, and it is forgotten, when it agrees with one `settle` ago."""
         with self._lock:
             earlier = self._looks.get(path)
@@ -45,7 +45,7 @@ class Settling:
                 self.overflowed = True
                 return False
             self._looks.pop(path, None)
-            self._looks[path] = _Look(stat, mapping, now)
+            self._looks[path] = _Look(stat, now)
             return False
 
     def forget(self, path: bytes) -> None:
@@ -53,15 +53,11 @@ class Settling:
         with self._lock:
             self._looks.pop(path, None)
 
-    def due(self, now: float) -> list[tuple[bytes, int]]:
-        """Give the paths, with their mappings, whose second look is due."""
-        due = []
+    def due(self, now: float, most: int | None = None) -> list[bytes]:
+        """Give the paths whose second look is due, of `most` those that are due longest."""
         with self._lock:
-            for path, look in self._looks.items():
-                if now - look.at < self._settle:
-                    break
-                due.append((path, look.mapping))
-        return due
+            oldest = islice(self._looks.items(), most)
+            return [path for path, look in takewhile(lambda kept: now - kept[1].at >= self._settle, oldest)]
 
     def next_due(self) -> float | None:
         """Give the steady time of the next second look."""

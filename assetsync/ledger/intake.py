@@ -1,7 +1,7 @@
 """What the tree says, written down: new versions, replaced, vanished, unmapped and revived ones, sidecars."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from assetsync.core.states import Event
@@ -134,13 +134,21 @@ class Intake:
         """Note that something may have been said of a file since it was told."""
         self._store.write(lambda conn: conn.execute("UPDATE files SET drift = 'unread' WHERE id = ?", (file_id,)))
 
-    def drifted(self, file_id: int, what: str | None, *, unread: bool = False) -> None:
-        """Note what the tree or the configuration says of a file and the service does not; None for nothing.
+    def drifted(self, file_id: int, what: str) -> None:
+        """Note what the configuration says of a file and the service does not."""
+        self._store.write(lambda conn: conn.execute("UPDATE files SET drift = ? WHERE id = ?", (what, file_id)))
 
-        `unread`: only where nobody has noted anything since it was `unread`.
+    def read(self, found: Sequence[tuple[str | None, int]], *, still: Callable[[], bool]) -> None:
+        """Note what was found of files that were `unread`: what the service does not say, or None, and the file's id.
+
+        Nothing is noted where it is not `still` so; nor of a file of which something else was noted meanwhile.
         """
-        sql = "UPDATE files SET drift = ? WHERE id = ?" + " AND drift = 'unread'" * unread
-        self._store.write(lambda conn: conn.execute(sql, (what, file_id)))
+
+        def work(conn: sqlite3.Connection) -> None:
+            if still():
+                conn.executemany("UPDATE files SET drift = ? WHERE id = ? AND drift = 'unread'", found)
+
+        self._store.write(work)
 
     def sidecars(self) -> Iterator[tuple[bytes, FileStat]]:
         """Give the known sidecars in byte order."""

@@ -20,6 +20,7 @@ LONGEST_BACKOFF = 900.0
 _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
 # By the other condition the newest would be those of another clock.
 _NEWEST_DUE = "due_at <= ?1 AND +attempts = 0"
+_IS_QUEUED = "SELECT queued_at FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
 _CLAIMS = ("md5", "meta_digest", "drift", "reason", "detail", "attempts")
 
 
@@ -188,11 +189,16 @@ class Queue:
         return self._store.write(work)
 
     def hold(self, file_id: int, reason: str, detail: str, now: float) -> None:
-        """Block a version that must not be sent as it is; one that is no longer queued is left alone."""
+        """Block a version that must not be sent as it is; one that is no longer queued is left alone.
+
+        Where it is tried again by itself, it is due after as long as it has been known, and soon in any case.
+        """
 
         def work(conn: sqlite3.Connection) -> None:
-            if _is_queued(conn, file_id):
-                apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail)
+            queued = conn.execute(_IS_QUEUED, (file_id,)).fetchone()
+            if queued is not None:
+                due_at = now + min(now - queued["queued_at"], LONGEST_BACKOFF)
+                apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail, due_at=due_at)
 
         self._store.write(work)
 
@@ -224,11 +230,13 @@ class Queue:
 
         self._store.write(work)
 
-    def retry_blocked(self, reason: str, now: float) -> int:
-        """Let all files blocked for one reason be tried again; gives how many."""
+    def retry_blocked(self, reason: str, now: float, *, only_due: bool = False) -> int:
+        """Let all files blocked for one reason be tried again, or those that are due; gives how many."""
+        due = f" AND {_DUE}" if only_due else ""
 
         def work(conn: sqlite3.Connection) -> int:
-            rows = conn.execute("SELECT id FROM files WHERE state = 'blocked' AND reason = ?", (reason,)).fetchall()
+            sql = f"SELECT id FROM files WHERE state = 'blocked' AND reason = ?3{due}"
+            rows = conn.execute(sql, (now, LONGEST_BACKOFF, reason)).fetchall()
             for row in rows:
                 apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
             return len(rows)
@@ -266,8 +274,7 @@ class Queue:
 
 def _is_queued(conn: sqlite3.Connection, file_id: int) -> bool:
     """Whether a row that was read a while ago is still to be sent: it may have been replaced or merged meanwhile."""
-    sql = "SELECT 1 FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
-    return conn.execute(sql, (file_id,)).fetchone() is not None
+    return conn.execute(_IS_QUEUED, (file_id,)).fetchone() is not None
 
 
 def _rests(row: FileRow) -> bool:

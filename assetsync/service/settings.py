@@ -14,7 +14,8 @@ from assetsync.config.places import split_address
 from assetsync.errors import ConfigError
 from assetsync.service.multipart import Credential
 
-_LONGEST_RETRY_AFTER = 24 * 3600.0
+_LONGEST_RETRY_AFTER = 3600.0
+"""Seconds. To ask once an hour troubles nobody, and a proxy may name a day where it means minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def unusable_ca_file(ca_file: str, exc: Exception) -> ConfigError:
 
 
 def retry_after_seconds(header: str | None) -> float | None:
-    """Give the seconds that a Retry-After header asks for, of a day at most; None without one that can be read."""
+    """Give the seconds that a Retry-After header asks for, an hour at most; None without one that can be read."""
     if header is None:
         return None
     header = header.strip()

@@ -46,3 +46,43 @@ def test_a_sidecar_that_cannot_be_read_any_more_is_named(make_world):
     world.write("a.jpg.yaml", b"descripion: wrong key")
     world.scan()
     assert "descripion" in drift(world)[b"a.jpg"] or "key" in drift(world)[b"a.jpg"]
+
+
+def test_many_files_are_told_of_their_folders_sidecar_in_few_commits(make_world):
+    world = make_world()
+    for number in range(1200):
+        world.write(f"{number}.jpg", b"%d" % number)
+    world.scan_and_send()
+    world.live(5)
+    world.write("_folder.yaml", b"location: here")
+    world.scan()
+    before = world.ledger.store.commits
+    assert len(drift(world)) == 10
+    assert (
+        sum(1 for number in range(1200) if world.row(f"{number}.jpg").drift.startswith("its metadata changed")) == 1200
+    )
+    assert world.ledger.store.commits - before == 3
+
+
+def test_a_sidecar_that_changes_back_while_others_are_read_is_read_once_more(make_world, monkeypatch):
+    world = make_world()
+    for name in ("a", "b"):
+        world.write(f"{name}.jpg", name.encode())
+        world.write(f"{name}.jpg.yaml", b"description: first")
+    world.scan_and_send()
+    world.live(5)
+    for name in ("a", "b"):
+        world.write(f"{name}.jpg.yaml", b"description: another")
+    world.scan()
+    sidecars, told = world.site.sidecars, world.site.sidecars.told
+
+    def change_back(path, mapping):
+        said = told(path, mapping)
+        if path == b"b.jpg":
+            monkeypatch.setattr(sidecars, "told", told)
+            world.write("a.jpg.yaml", b"description: first")
+            world.hint("a.jpg.yaml")
+        return said
+
+    monkeypatch.setattr(sidecars, "told", change_back)
+    assert list(drift(world)) == [b"b.jpg"]

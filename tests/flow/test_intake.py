@@ -177,12 +177,22 @@ def test_a_file_that_goes_while_it_settles_is_forgotten(make_world, clock):
     assert (world.site.intake.look_again(), len(world.site.settling)) == (0, 0)
 
 
+def test_many_looks_are_few_commits_and_no_file_waits_for_more_than_a_hundred(world):
+    paths = [f"{number:03}".encode() for number in range(250)]
+    for path in paths:
+        world.write(path)
+    before = world.ledger.store.commits
+    assert world.site.intake.look(*paths) == 250
+    assert world.ledger.store.commits - before == 3
+    assert len(world.states()) == 250
+
+
 def test_more_unsettled_files_than_are_kept_in_mind_are_said_to_be_too_many():
     settling = Settling(5.0, most=2)
     stat = FileStat(1, 1, 1, 1)
-    assert [settling.see(path, stat, 0, 1.0) for path in (b"a", b"b", b"c")] == [False] * 3
+    assert [settling.see(path, stat, 1.0) for path in (b"a", b"b", b"c")] == [False] * 3
     assert (len(settling), settling.overflowed) == (2, True)
-    assert [path for path, _ in settling.due(6.0)] == [b"a", b"b"]
+    assert settling.due(6.0) == [b"a", b"b"]
     assert settling.next_due() == 6.0
 
 

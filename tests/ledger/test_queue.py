@@ -1,5 +1,7 @@
 """What is due, what need not be sent, and the attempt that is committed before a body leaves."""
 
+import itertools
+
 import pytest
 
 from assetsync.core.states import Event
@@ -54,6 +56,28 @@ def test_a_due_time_beyond_the_longest_backoff_was_set_by_another_clock_and_is_d
     book.queue(b"a", due=NOW + LONGEST_BACKOFF - 1)
     book.queue(b"b", due=NOW + LONGEST_BACKOFF + 1)
     assert due(book) == [b"b"]
+
+
+def test_a_file_that_stays_blocked_is_tried_again_after_as_long_as_it_is_known_and_within_a_quarter_of_an_hour(book):
+    row = book.queue(b"a")
+    tried, now = [], NOW
+    while now < NOW + 7200:
+        if book.ledger.queue.retry_blocked("unreadable", now, only_due=True) or now == NOW:
+            tried.append(now - NOW)
+            book.ledger.queue.hold(row.id, "unreadable", "why", now + 1)
+        now += 60
+    assert tried[:6] == [0, 60, 180, 420, 900, 1860]
+    assert {later - sooner for sooner, later in itertools.pairwise(tried[4:])} == {960}
+
+
+def test_whoever_asks_for_it_tries_blocked_files_at_once_and_a_clock_set_back_keeps_none(book):
+    row = book.queue(b"a")
+    book.ledger.queue.hold(row.id, "unreadable", "why", NOW + 3600)
+    assert book.ledger.queue.retry_blocked("unreadable", NOW + 3601, only_due=True) == 0
+    assert book.ledger.queue.retry_blocked("sidecar", NOW + 3601) == 0
+    assert book.ledger.queue.retry_blocked("unreadable", NOW + 3601) == 1
+    book.ledger.queue.hold(row.id, "unreadable", "why", NOW + 3602)
+    assert book.ledger.queue.retry_blocked("unreadable", NOW - 9000, only_due=True) == 1
 
 
 def test_a_held_folder_gives_nothing_until_its_time_or_a_release(book):

@@ -309,8 +309,17 @@ def test_an_asked_redirect_is_read_and_not_followed(serve, connect, make_body, m
     assert (outcome.answer, outcome.assetid) == (Answer.ACCEPTED, "A1")
 
 
-@pytest.mark.parametrize(("header", "seconds"), [("30", 30.0), ("soon", None), ("Mon, 01 Jan 2001 00:00:00 GMT", 0.0)])
-def test_retry_after_is_kept(serve, connect, make_body, make_request, wire_tools, header, seconds):
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("30", 30.0),
+        ("soon", None),
+        ("Mon, 01 Jan 2001 00:00:00 GMT", 0.0),
+        ("86400", 3600.0),
+        ("Fri, 01 Jan 2100 00:00:00 GMT", 3600.0),
+    ],
+)
+def test_retry_after_is_kept_up_to_an_hour(serve, connect, make_body, make_request, wire_tools, header, seconds):
     def script(conn):
         wire_tools.request(conn)
         conn.sendall(wire_tools.http(b"", "text/plain", "503 Busy", f"Retry-After: {header}"))
