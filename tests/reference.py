@@ -146,7 +146,7 @@ def tables() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
     # Every script of every migration, in the order in which they are carried out.
     for line in Path(schema.__file__).read_text("utf-8").splitlines():
         begun = re.match(r"CREATE TABLE (\w+) \((.*)", line)
-        column = re.match(r"    (\w+) ([A-Z]+)[^-]*(?:-- (.*))?$", line)
+        column = re.match(r"    (?!PRIMARY KEY)(\w+) ([A-Z]+)[^-]*(?:-- (.*))?$", line)
         added = re.match(r"ALTER TABLE (\w+) ADD COLUMN (\w+) ([A-Z]+)[^-]*(?:-- (.*))?$", line)
         if line.startswith("-- "):
             above.append(line[3:])

@@ -190,7 +190,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
         write(f"a run would pull the brake: {printable(report.would_brake)}")
     for line in missing_folders(report.missing):
         write(line)
-    for line in leftovers(stand(site.config, site.edges.ledger, site.edges.clock.now(), report.counts)):
+    for line in leftovers(stand(site.config, site.edges.ledger, site.edges.clock.now())):
         write(line)
     if report.pending and not only_look and not report.interrupted:
         write(f"pending: {files(report.pending)}; another run goes on with them")

@@ -142,10 +142,12 @@ class Doubts:
         Of one that was adopted no name was sent.
         """
         rows = self._store.rows(
-            # First by the index for counting, which holds all that is asked: there may be a million.
+            # First by the index that has them in this order, and named, for the planner takes the one by content: there
+            # may be a million.
             "SELECT path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
-            " FROM files f WHERE asset_folder = ?1 AND id IN (SELECT id FROM files WHERE size >= 0 AND wanted = 'yes'"
-            " AND state = 'verified' AND destfolderid = ?1 ORDER BY id DESC LIMIT ?3) ORDER BY id DESC LIMIT ?2",
+            " FROM files f WHERE asset_folder = ?1 AND id IN (SELECT id FROM files INDEXED BY files_standing"
+            "   WHERE size >= 0 AND wanted = 'yes' AND state = 'verified' AND destfolderid = ?1"
+            "   ORDER BY id DESC LIMIT ?3) ORDER BY id DESC LIMIT ?2",
             destfolderid,
             limit,
             _LOOKED_AT,

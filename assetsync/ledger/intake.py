@@ -191,7 +191,7 @@ class Intake:
 
     def size(self) -> int:
         """Give how many paths are current."""
-        return int(self._store.rows("SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes'")[0][0])
+        return int(self._store.rows("SELECT COALESCE(SUM(files), 0) FROM counted WHERE wanted = 'yes'")[0][0])
 
 
 def _range(until: bytes | None) -> tuple[str, list[object]]:

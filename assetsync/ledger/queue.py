@@ -21,6 +21,8 @@ _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
 # By the other condition the newest would be those of another clock.
 _NEWEST_DUE = "due_at <= ?1 AND +attempts = 0"
 _IS_QUEUED = "SELECT queued_at FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
+_QUEUED = "FROM counted WHERE wanted = 'yes' AND state = 'queued' AND files > 0"
+_IS_HELD = f"destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
 _CLAIMS = ("md5", "meta_digest", "drift", "reason", "detail", "attempts")
 
 
@@ -75,7 +77,7 @@ class Queue:
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
             f" AND {_NEWEST_DUE if newest else _DUE}{short}"
-            f" AND destfolderid NOT IN (SELECT destfolderid FROM folders WHERE {HELD})"
+            f" AND NOT {_IS_HELD}"
             f" AND destfolderid NOT IN ({others})"
             " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.path = f.path AND o.id <> f.id"
             "   AND o.state IN ('sending', 'in_doubt'))"
@@ -93,17 +95,7 @@ class Queue:
         """Whether folders are held, and nothing waits for another: told without a look at each file that waits."""
         if not self._store.rows(f"SELECT 1 FROM folders WHERE {HELD} LIMIT 1", now):
             return False
-        queued = "FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
-        # One step for each folder, by the index: DISTINCT would take one for each file.
-        rows = self._store.rows(
-            f"WITH RECURSIVE waited (folder) AS (SELECT MIN(destfolderid) {queued} UNION ALL"
-            f" SELECT (SELECT MIN(destfolderid) {queued} AND destfolderid > folder) FROM waited"
-            " WHERE folder IS NOT NULL)"
-            " SELECT 1 FROM waited WHERE folder IS NOT NULL"
-            f" AND folder NOT IN (SELECT destfolderid FROM folders WHERE {HELD}) LIMIT 1",
-            now,
-        )
-        return not rows
+        return not self._store.rows(f"SELECT 1 {_QUEUED} AND NOT {_IS_HELD} LIMIT 1", now)
 
     def next_due(self) -> float | None:
         """Give the earliest due time of the queue."""
@@ -245,9 +237,8 @@ class Queue:
 
     def counts(self, now: float) -> tuple[int, int]:
         """Give how many wanted files wait to be sent, and how many of these wait for a held folder."""
-        queued = "SELECT COUNT(*) FROM files WHERE size >= 0 AND wanted = 'yes' AND state = 'queued'"
-        held = f"{queued} AND destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
-        return int(self._store.rows(queued)[0][0]), int(self._store.rows(held, now)[0][0])
+        rows = self._store.rows(f"SELECT files, {_IS_HELD} {_QUEUED}", now)
+        return sum(row[0] for row in rows), sum(row[0] for row in rows if row[1])
 
     def hold_folder(self, destfolderid: str, reason: str, detail: str, until: float) -> None:
         """Hold a folder of the service back for a while, with the files that wait for it."""

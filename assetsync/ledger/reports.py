@@ -11,7 +11,7 @@ from assetsync.ledger.holds import HELD, UNLISTED
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.runs import AUDITED
 from assetsync.ledger.store import Store
-from assetsync.model import State
+from assetsync.model import State, Wanted
 
 _AFTER_SLASH = bytes([ord("/") + 1])
 _NOT_OWNED = "NOT " + OWNED.format("{0}.assetid")
@@ -31,14 +31,13 @@ _NOT_AS_SENT = (
     ("different", "state = 'blocked' AND reason = 'different'", "detail"),
     ("elsewhere", "state IN ('stored', 'verified') AND asset_folder <> destfolderid", "NULLIF(drift, 'unread')"),
 )
-_UNDER_WAY = (State.QUEUED, State.SENDING, State.IN_DOUBT, State.STORED)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """How many current files stand in each state, and what else keeps a site from being in sync.
 
-    `folders` counts by destfolderid; `oldest` names, by state, the row that was made first.
+    `folders` counts by destfolderid.
     """
 
     states: dict[State, int]
@@ -46,7 +45,6 @@ class Counts:
     held: int = 0
     unresolved_history: int = 0
     folders: dict[str, dict[State, int]] = field(default_factory=dict)
-    oldest: dict[State, int] = field(default_factory=dict)
 
     def of(self, *states: State) -> int:
         """Add up some states."""
@@ -94,40 +92,25 @@ class Reports:
         self._store = store
 
     def counts(self, now: float) -> Counts:
-        """Count the current files by state, in one pass over an index that holds all that is asked."""
+        """Count the current files by state; how many there are does not matter."""
         states: Counter[State] = Counter()
         folders: dict[str, dict[State, int]] = {}
-        oldest: dict[State, int] = {}
-        bytes_verified = 0
-        for state, folder, count, size, first in self._store.rows(
-            "SELECT state, destfolderid, COUNT(*), SUM(size), MIN(id) FROM files"
-            " WHERE size >= 0 AND wanted = 'yes' GROUP BY state, destfolderid"
-        ):
-            key = State(state)
-            states[key] += count
-            folders.setdefault(folder, {})[key] = count
-            oldest[key] = min(first, oldest.get(key, first))
-            bytes_verified += size if key is State.VERIFIED else 0
+        bytes_verified = unresolved_history = 0
+        sql = "SELECT destfolderid, wanted, state, files, bytes FROM counted WHERE files > 0"
+        for folder, wanted, state, count, size in self._store.rows(sql):
+            if wanted == Wanted.YES:
+                states[State(state)] += count
+                folders.setdefault(folder, {})[State(state)] = count
+                bytes_verified += size if state == State.VERIFIED else 0
+            elif wanted != Wanted.UNMAPPED:
+                # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
+                states[State.BLOCKED] += count if state == State.BLOCKED else 0
+                unresolved_history += count if state in (State.SENDING, State.IN_DOUBT) else 0
         # What cannot be listed may be in a moment, without a person.
         sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason <> ?2"
-        held = self._store.rows(sql, now, UNLISTED)
-        # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
-        history = {
-            State(row[0]): int(row[1])
-            for row in self._store.rows(
-                "SELECT state, COUNT(*) FROM files WHERE size >= 0 AND wanted IN ('replaced', 'gone')"
-                " AND state IN ('sending', 'in_doubt', 'blocked') GROUP BY state"
-            )
-        }
-        states[State.BLOCKED] += history.pop(State.BLOCKED, 0)
-        return Counts(
-            {state: count for state, count in states.items() if count},
-            bytes_verified,
-            sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in held),
-            sum(history.values()),
-            folders,
-            oldest,
-        )
+        held = sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in self._store.rows(sql, now, UNLISTED))
+        found = {state: count for state, count in states.items() if count}
+        return Counts(found, bytes_verified, held, unresolved_history, folders)
 
     def files(
         self, state: State | None = None, *, history: bool = False, under: bytes | None = None
@@ -162,7 +145,7 @@ class Reports:
 
     def count_blocked(self) -> int:
         """Count what `blocked` gives without a limit."""
-        sql = "SELECT COUNT(*) FROM files WHERE size >= 0 AND state = 'blocked' AND wanted <> 'unmapped'"
+        sql = "SELECT COALESCE(SUM(files), 0) FROM counted WHERE state = 'blocked' AND wanted <> 'unmapped'"
         return int(self._store.rows(sql)[0][0])
 
     def trying(self, ids: Collection[int]) -> set[int]:
@@ -176,13 +159,16 @@ class Reports:
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'in_doubt' ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
 
-    def waiting_longest(self, counts: Counts) -> FileRow | None:
-        """Give, of what `counts` saw under way to the service, the version that was queued first."""
-        ids = [counts.oldest[state] for state in _UNDER_WAY if state in counts.oldest]
-        sql = (
-            f"SELECT {FILE_COLUMNS} FROM files WHERE id IN ({', '.join('?' * len(ids))}) ORDER BY queued_at, id LIMIT 1"
+    def waiting_longest(self) -> FileRow | None:
+        """Give, of what is under way to the service, the version that was queued first."""
+        first = (
+            "SELECT MIN(id) FROM files f WHERE size >= 0 AND wanted = 'yes' AND f.destfolderid = c.destfolderid"
+            " AND f.state = c.state"
         )
-        rows = self._store.rows(sql, *ids)
+        rows = self._store.rows(
+            f"SELECT {FILE_COLUMNS} FROM files WHERE id IN (SELECT ({first}) FROM counted c WHERE wanted = 'yes'"
+            " AND state IN ('queued', 'sending', 'in_doubt', 'stored') AND files > 0) ORDER BY queued_at, id LIMIT 1"
+        )
         return file_row(rows[0]) if rows else None
 
     def drifted(self, limit: int) -> list[FileRow]:
@@ -201,8 +187,8 @@ class Reports:
     def unlisted(self) -> dict[str, str]:
         """Give the folders that cannot be listed while a file waits for it, as `holds` does."""
         rows = self._store.rows(
-            "SELECT destfolderid, hold_detail FROM folders WHERE hold_reason = ? AND EXISTS (SELECT 1 FROM files"
-            " WHERE size >= 0 AND wanted = 'yes' AND state = 'queued' AND destfolderid = folders.destfolderid)",
+            "SELECT destfolderid, hold_detail FROM folders WHERE hold_reason = ? AND EXISTS (SELECT 1 FROM counted"
+            " WHERE wanted = 'yes' AND state = 'queued' AND destfolderid = folders.destfolderid AND files > 0)",
             UNLISTED,
         )
         return {row[0]: row[1] for row in rows}

@@ -28,7 +28,6 @@ log = structlog.get_logger(__name__)
 _TICK = 0.1
 _KEY_PROBES = 2
 _STOP_PATIENCE = 10.0
-_SPARING = 10
 
 
 class Progress(Protocol):
@@ -56,9 +55,6 @@ class Reconciler:
         self._passes = 0
         self._braked = False
         self._idle_since: float | None = None
-        self._counted: Counts | None = None
-        self._counted_at = -1
-        self._count_again = 0.0
         # Whether the last pass was answered, and the seconds that each kind of work took in all.
         self._read_back = False
         self._spent = {"index": 0.0, "verify": 0.0} if site.indexer.enabled else {"verify": 0.0}
@@ -165,7 +161,7 @@ class Reconciler:
 
     def _sent_everything(self) -> bool:
         """Go over from sending to reading back; gives whether there is still something to send: no."""
-        counts, settling = self._counts(fresh=True), len(self._site.settling)
+        counts, settling = self._counts(), len(self._site.settling)
         if counts.of(State.QUEUED) <= counts.held:
             # What waits for doubts to be decided is still of the first import.
             self._site.brakes.queue_is_empty()
@@ -253,23 +249,13 @@ class Reconciler:
     def _stopped(self) -> bool:
         return self._clock.wait(0)
 
-    def _counts(self, *, fresh: bool = False) -> Counts:
-        """Count the files by state; where that is dear, what was counted is good for a while."""
-        now = self._clock.steady()
-        commits = self._ledger.store.commits
-        changed = commits != self._counted_at
-        if self._counted is None or (fresh and changed) or now >= self._count_again:
-            self._counted_at = commits
-            self._counted = self._ledger.reports.counts(self._clock.now())
-            ended = self._clock.steady()
-            self._count_again = ended + _SPARING * (ended - now)
-        assert self._counted is not None
-        return self._counted
+    def _counts(self) -> Counts:
+        return self._ledger.reports.counts(self._clock.now())
 
     def _ended(self, result: ScanResult | None, seconds: float) -> Report:
         """Sum the run up, and write down for others how it ended."""
         site = self._site
-        counts = self._counts(fresh=True)
+        counts = self._counts()
         unsettled = Unsettled(len(site.settling), site.settling.overflowed)
         report = report_of(site, result, counts, site.edges.tally.read(), unsettled=unsettled, seconds=seconds)
         now = self._clock.steady()

@@ -101,13 +101,9 @@ class Standing:
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 
 
-def stand(config: SiteConfig, ledger: LedgerView, now: float, counts: Counts | None = None) -> Standing:
-    """Read how the site stands at `now` (seconds since the epoch); `counts` are what was counted just now, if it was.
-
-    Raises LedgerError.
-    """
+def stand(config: SiteConfig, ledger: LedgerView, now: float) -> Standing:
+    """Read how the site stands at `now` (seconds since the epoch). Raises LedgerError."""
     reports = ledger.reports
-    counts = reports.counts(now) if counts is None else counts
     drifted = reports.drifted(NAMED + 1)
     running = ledger.store.holds_lock or is_held(ledger.store.path)
     return Standing(
@@ -115,14 +111,14 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, counts: Counts | N
         at=now,
         running=running,
         mappings=mappings(config),
-        counts=counts,
+        counts=reports.counts(now),
         brakes=tuple(reports.brakes()),
         holds=reports.holds(now),
         blocked=tuple(reports.blocked(NAMED)),
         doubts=tuple(reports.in_doubt(NAMED)),
         drifted=tuple(drifted[:NAMED]),
         more_drifted=len(drifted) > NAMED,
-        oldest=reports.waiting_longest(counts),
+        oldest=reports.waiting_longest(),
         hours=tuple(ledger.hours.last(_CHART_HOURS, now)),
         unsettled=ledger.runs.unsettled(),
         last_scan=ledger.runs.last_scan(),

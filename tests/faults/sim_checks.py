@@ -1,7 +1,7 @@
 """What must hold after every step of a simulation, told from the service's side and from the ledger's.
 
 Nothing here is asked of the program: what was stored is known to the simulated service, what stood in the tree to its
-users. The promises I1 to I7 are named in `test_simulation`; what holds only at the end is `sim_end`'s.
+users. The promises I1 to I8 are named in `test_simulation`; what holds only at the end is `sim_end`'s.
 """
 
 from collections import Counter
@@ -120,6 +120,13 @@ class Checks:
             raise Violation(f"I6: {doubts} doubts, {sending} on their way")
         if len(simulation.hints) > 2 * len(PATHS) or len(simulation.site.settling) > 2 * len(PATHS):
             raise Violation("I6: hints or settling files pile up")
+
+    def counted(self) -> None:
+        """I8: the ledger's counts are those of its rows."""
+        counted = {tuple(row) for row in self._rows("SELECT * FROM counted WHERE files <> 0 OR bytes <> 0")}
+        there = "SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3"
+        if counted != {tuple(row) for row in self._rows(there)}:
+            raise Violation(f"I8: counted {sorted(counted)}")
 
     def secret(self) -> None:
         """I5: the key stands in nothing that is logged or kept."""

@@ -111,6 +111,7 @@ def judge(simulation: "Simulation") -> None:
         if row.md5 is not None and row.md5 != md5(asset.content):
             raise Violation(f"I4: {path} is verified with another digest than {asset.id} has")
     _all_explained(simulation)
+    simulation.checks.counted()
     simulation.checks.secret()
 
 

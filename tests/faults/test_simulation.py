@@ -13,6 +13,7 @@ I4  What is verified has the digest that is recorded.
 I5  The API key stands in no log line and in no byte of the ledger, though the service quotes it at every occasion.
 I6  Doubts, files on their way, hints and settling files stay within their bounds.
 I7  In a quiet time every file comes to rest, verified or blocked, and every attempt is decided.
+I8  What the ledger has counted is what a count of its rows gives.
 
 A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
 runs 10,000 schedules and searches for each mutant among them.

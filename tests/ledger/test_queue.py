@@ -360,7 +360,7 @@ def test_what_is_asked_again_and_again_never_reads_through_all_files(book, ask):
     assert plans
     assert [plan for plan in plans if plan in ("SCAN f", "SCAN o", "SCAN a", "SCAN files", "SCAN attempts")] == []
     # These hold all files.
-    of_all = ("files_by_content", "files_path", "files_current", "files_counted")
+    of_all = ("files_by_content", "files_path", "files_current", "files_standing")
     assert [plan for plan in plans if plan.startswith("SCAN ") and plan.endswith(of_all)] == []
 
 

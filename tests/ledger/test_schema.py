@@ -132,7 +132,7 @@ def test_the_release_before_refuses_a_migrated_file_and_leaves_it(old: Path, mon
     ],
     ids=["counts", "queue", "size"],
 )
-def test_counting_reads_an_index_and_no_row(book, ask):
+def test_counting_reads_what_was_counted_and_no_row_of_a_file(book, ask):
     plans: list[str] = []
     reader = book.ledger.store.reader()
     asked: list[str] = []
@@ -141,9 +141,69 @@ def test_counting_reads_an_index_and_no_row(book, ask):
     reader.set_trace_callback(None)
     for sql in asked:
         plans += [row[3] for row in reader.execute(f"EXPLAIN QUERY PLAN {sql}")]
-    of_files = [plan for plan in plans if "files" in plan]
-    assert of_files
-    assert [plan for plan in of_files if "USING COVERING INDEX" not in plan] == []
+    assert any("counted" in plan for plan in plans)
+    assert [plan for plan in plans if "files" in plan] == []
+
+
+def uncounted(path: Path) -> set[tuple[object, ...]]:
+    """What is counted and not there, or there and not counted."""
+    with closing(sqlite3.connect(path)) as conn:
+        counted = set(conn.execute("SELECT * FROM counted WHERE files <> 0 OR bytes <> 0"))
+        there = "SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3"
+        return counted ^ set(conn.execute(there))
+
+
+def test_what_was_there_before_it_was_counted_is_counted(old: Path):
+    open_ledger(old).close()
+    assert uncounted(old) == set()
+    with closing(open_ledger(old)) as ledger:
+        assert (ledger.intake.size(), ledger.queue.counts(NOW)) == (5, (2, 0))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE files SET state = 'verified' WHERE id < 4",
+        "UPDATE files SET wanted = 'gone', state = 'blocked' WHERE id = 2",
+        "UPDATE files SET destfolderid = 'G', size = size + 7 WHERE id > 2",
+        "UPDATE files SET size = 0",
+        "UPDATE files SET due_at = 7, drift = 'unread', path = path || 'x'",
+        "UPDATE files SET state = state",
+        "DELETE FROM files WHERE id IN (1, 5)",
+        "DELETE FROM files",
+    ],
+)
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_whatever_is_written_to_the_files_by_whatever_tool_is_counted(book, change, end):
+    for number in range(6):
+        book.queue(f"{number}".encode(), folder="FG"[number % 2], size=10 + number)
+    book.queue(b"0", size=99)
+    book.accept(book.row(b"3"), "A3")
+    with closing(sqlite3.connect(book.path, isolation_level=None)) as conn:
+        conn.execute("BEGIN")
+        changed = conn.execute(change).rowcount
+        conn.execute(end)
+    assert changed > 0
+    assert uncounted(book.path) == set()
+
+
+@pytest.mark.parametrize(
+    ("ask", "name"),
+    [
+        (lambda ledger: ledger.reports.waiting_longest(), "f"),
+        (lambda ledger: ledger.doubts.read_back_last("F", 3), "files"),
+    ],
+    ids=["waits_longest", "read_back_last"],
+)
+def test_the_first_and_the_last_of_a_state_are_found_however_many_there_are(book, ask, name):
+    reader = book.ledger.store.reader()
+    asked: list[str] = []
+    reader.set_trace_callback(asked.append)
+    ask(book.ledger)
+    reader.set_trace_callback(None)
+    plans = [row[3] for sql in asked for row in reader.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    assert f"SEARCH {name} USING INDEX files_standing (destfolderid=? AND state=?)" in plans
+    assert [plan for plan in plans if plan.startswith("SCAN") and plan != "SCAN c"] == []
 
 
 @pytest.mark.parametrize("said", [{}, {"newest": True}, {"below": 100}, {"newest": True, "below": 100}], ids=str)

@@ -322,7 +322,7 @@ def test_the_migrations_are_recorded_and_applied_once(tmp_path: Path):
     store = open_store(path, create=True)
     applied = store.rows("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'")
     store.close()
-    assert [row[0] for row in applied] == ["m001_first", "m002_quiet", "m003_unhashed", "m004_slow"]
+    assert [row[0] for row in applied] == ["m001_first", "m002_quiet", "m003_unhashed", "m004_slow", "m005_counted"]
 
 
 def _from_the_future(path: Path) -> None:
