@@ -8,7 +8,7 @@ from contextlib import closing
 import click
 
 from assetsync.cli.course import attempt_line, attempt_object, next_try, said_of
-from assetsync.cli.fileview import as_object, error_of
+from assetsync.cli.fileview import as_object, drift_of, error_of
 from assetsync.cli.given import site_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
 from assetsync.config import SiteConfig, mappings
@@ -143,8 +143,9 @@ def _version(ledger: Ledger, row: FileRow, holds: dict[str, str], most: MostDoub
         yield f"    why: {printable(error)}"
     elif row.detail is not None and row.state is State.STORED:
         yield f"    {printable(row.detail)}"
-    if row.drift not in (None, "unread"):
-        yield f"    metadata: {printable(row.drift or '')}"
+    drift = drift_of(row)
+    if drift is not None:
+        yield f"    metadata: {printable(drift)}"
     for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS):
         yield f"    {attempt_line(attempt)}"
     due = next_try(ledger, row)

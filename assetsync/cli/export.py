@@ -10,7 +10,7 @@ from contextlib import closing
 import click
 
 from assetsync.cli.files import chosen
-from assetsync.cli.fileview import FILE_KEYS, as_object
+from assetsync.cli.fileview import FILE_KEYS, as_object, drift_of
 from assetsync.cli.given import with_config
 from assetsync.cli.output import csv_cell, moment, write, write_json
 from assetsync.config import SiteConfig
@@ -71,7 +71,7 @@ def _as_object(row: FileRow, holds: dict[str, str]) -> dict[str, object]:
         "mtime": moment(row.mtime_ns / 1e9),
         "filetype": row.filetype,
         "queued_at": moment(row.queued_at),
-        "metadata_drift": row.drift,
+        "metadata_drift": drift_of(row),
         "path_base64": None,
     }
     return more | as_object(row, holds)

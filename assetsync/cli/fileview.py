@@ -2,7 +2,7 @@
 
 from assetsync.cli.output import moment
 from assetsync.ledger.rows import FileRow
-from assetsync.model import State
+from assetsync.model import State, Wanted
 from assetsync.shown import relative_text
 
 FILE_KEYS = (
@@ -31,6 +31,11 @@ def error_of(row: FileRow, holds: dict[str, str]) -> str | None:
             return f"the folder {row.destfolderid} is held back: {holds[row.destfolderid]}"
         return row.detail or row.reason
     return None
+
+
+def drift_of(row: FileRow) -> str | None:
+    """Say what is to be set in the service by hand, None for nothing: there is nothing to set for history."""
+    return row.drift if row.drift != "unread" and row.wanted is Wanted.YES else None
 
 
 def as_object(row: FileRow, holds: dict[str, str]) -> dict[str, object]:

@@ -67,8 +67,14 @@ class Reading:
         self._put_off.clear()
         self._bell.ring()
 
-    def audit_asked(self) -> float:
-        """Give when the last audit was asked for, or from when the first one is counted."""
+    def last(self, job: str) -> float | None:
+        """Give when a kind of work was done last; of an audit, when it was asked for or from when it is counted."""
+        if job == "audit":
+            return self._audit_asked()
+        run = self._ledger.runs.last().get(job)
+        return None if run is None else run.at
+
+    def _audit_asked(self) -> float:
         facts = self._ledger.reports.fact
         since = facts(AUDIT_ASKED) or facts(AUDIT_FROM)
         if since is None:

@@ -57,11 +57,17 @@ class Schedule:
 
 
 def _first(name: str, trigger: BaseTrigger, work: Work) -> dict[str, datetime | None]:
-    """Give an audit that fell into a time without a daemon its turn now; all else is done anew with each start."""
-    if name != "audit":
+    """Count from when it was done last, so that what fell into a time without a daemon has its turn now.
+
+    A scan is made with each start.
+    """
+    last = None if name == "rescan" else work.reading.last(name)
+    if last is None:
         return {}
-    asked = datetime.fromtimestamp(work.reading.audit_asked()).astimezone()
-    return {"next_run_time": trigger.get_next_fire_time(asked, datetime.now().astimezone())}
+    now = datetime.now().astimezone()
+    # Later than now it was by a clock that has since been set back.
+    since = min(datetime.fromtimestamp(last).astimezone(), now)
+    return {"next_run_time": trigger.get_next_fire_time(since, now)}
 
 
 def trigger_of(times: Interval | Cron | None) -> BaseTrigger | None:

@@ -97,7 +97,6 @@ class Work:
             return self._idle
         try:
             queued = self._looker.step(0.0 if self._unread.is_set() else self._idle)
-            self._read_drift()
         except LedgerError:
             # What was taken for a look is not kept anywhere else.
             self.want_scan("looks were lost while the ledger could not be used")
@@ -107,6 +106,7 @@ class Work:
         if queued:
             self._site.feed.clear()
             self._bell.ring()
+        self._read_drift()
         if self._hints.overflowed():
             self.want_scan("more happened at once than is kept in memory")
         if self._site.settling.overflowed:
@@ -202,11 +202,17 @@ class Work:
         """See to some of the files beside which something was said: what is saved meanwhile is looked at in between."""
         if self._looker.saw_a_sidecar():
             self._unread.set()
-        if self._unread.is_set():
-            # In this order: what a scan finds in between is not forgotten.
-            self._unread.clear()
-            if self._site.drift.step():
-                self._unread.set()
+        if not self._unread.is_set():
+            return
+        # In this order: what a scan finds in between is not forgotten.
+        self._unread.clear()
+        try:
+            more = self._site.drift.step() > 0
+        except LedgerError:
+            self._unread.set()
+            raise
+        if more:
+            self._unread.set()
 
     def _until_due(self) -> float:
         due = self._ledger.queue.next_due()

@@ -3,7 +3,7 @@
 Looks only at files beside which something changed since they were sent. It is reported, never acted on.
 """
 
-from assetsync.errors import SidecarError
+from assetsync.errors import RootMissing, SidecarError
 from assetsync.flow.edges import Edges
 from assetsync.flow.plan import Plan
 from assetsync.flow.told import Sidecars
@@ -21,10 +21,13 @@ class Drift:
         self._sidecars = sidecars
 
     def step(self) -> int:
-        """Look at some of the files in question; gives how many."""
+        """Look at some of the files in question; gives how many.
+
+        Without a root none can be looked at: all wait for the scan that finds it again.
+        """
         as_of = self._sidecars.changes
         rows = self._ledger.intake.unread()
-        found: list[tuple[str | None, int]] = []
+        found: list[tuple[str | None, int, bytes]] = []
         for row in rows:
             mapping = self._plan.covers(row.path)
             drift = None
@@ -35,7 +38,9 @@ class Drift:
                     drift = None if told.digest == row.meta_digest else _CHANGED
                 except SidecarError as error:
                     drift = f"its metadata cannot be read any more: {error}"
-            found.append((drift, row.id))
+                except RootMissing:
+                    return 0
+            found.append((drift, row.id, row.path))
             if self._tick():
                 break
         if found:

@@ -160,12 +160,15 @@ class Intake:
         """Look at paths that are no sidecars, for a hint or a second look; gives how many were queued."""
         self._dry_run = False
         result = ScanResult(ScanReport())
-        for path in paths:
-            self._look(path, result)
-            if len(self._batch) >= _FEW:
-                self._flush()
-        self._flush()
-        self.new_versions += result.new_versions
+        try:
+            for path in paths:
+                self._look(path, result)
+                if len(self._batch) >= _FEW:
+                    self._flush()
+            self._flush()
+        finally:
+            self._batch.clear()
+            self.new_versions += result.new_versions
         return result.to_send
 
     def _look(self, path: bytes, result: ScanResult) -> None:
@@ -198,29 +201,15 @@ class Intake:
         stat = FileStat(*seen[1:5])
         folder = self._folders[seen.mapping]
         change = compare(stat, folder, FileStat(*row[1:5]) if row else None, row.destfolderid if row else None)
-        if change is Change.UNCHANGED:
+        if change is Change.UNCHANGED or (change is Change.REMAPPED and self._stays(seen, row, folder, result)):
             self.settling.forget(seen.path)
             return
-        if change is Change.REMAPPED and seen.mapping in self.frozen:
-            result.unchanged += 1
-            return
-        if change is Change.REMAPPED and row is not None and row.state == State.QUEUED:
-            if not self._dry_run:
-                self._ledger.intake.remap(row.id, folder)
-            result.unchanged += 1
-            return
-        if change is Change.REMAPPED:
-            result.moved += 1
-            if not self._resend_moved:
-                self._report_moved(row, folder)
-                return
         if not is_settled(stat, self._clock.now(), self._settle) and not self.settling.see(
             seen.path, stat, self._clock.steady()
         ):
             result.unsettled += 1
             result.bytes_to_send += stat.size if self._dry_run else 0
             return
-        self.settling.forget(seen.path)
         result.to_send += stat.size > 0
         result.bytes_to_send += stat.size
         result.new_versions += change in (Change.NEW, Change.CHANGED)
@@ -228,11 +217,21 @@ class Intake:
         hold = None if stat.size else EMPTY
         self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, hold))
 
-    def _report_moved(self, row: Known | None, folder: str) -> None:
-        if row is not None and not self._dry_run:
-            self._ledger.intake.drifted(
-                row.id, f"its mapping points to folder {folder} now, and policy.on_move is report"
-            )
+    def _stays(self, seen: Seen, row: Known | None, folder: str, result: ScanResult) -> bool:
+        """Whether a file whose mapping has come to point to another folder is not to be sent there."""
+        if seen.mapping in self.frozen:
+            result.unchanged += 1
+            return True
+        if row is not None and row.state == State.QUEUED:
+            if not self._dry_run:
+                self._ledger.intake.remap(row.id, folder)
+            result.unchanged += 1
+            return True
+        result.moved += 1
+        if row is not None and not self._resend_moved and not self._dry_run:
+            drift = f"its mapping points to folder {folder} now, and policy.on_move is report"
+            self._ledger.intake.drifted(row.id, drift)
+        return not self._resend_moved
 
     def _missing(self, row: Known, result: ScanResult) -> None:
         mapping = self._plan.covers(row.path)
@@ -255,6 +254,8 @@ class Intake:
             return
         self._ledger.intake.enqueue(batch, self._clock.now())
         for version in batch:
+            # Not sooner: whatever a reader sees between must be in the one or in the other.
+            self.settling.queued(version.path, version.stat)
             if version.hold is not None:
                 reason, detail = version.hold
                 log.warning("blocked", path=printable(version.path), reason=reason, detail=detail)

@@ -85,8 +85,8 @@ class Noting:
             noted, found = self._unsettled, Unsettled(len(self._settling), self._settling.overflowed)
             if noted is None or found == noted:
                 return
-            if self._scanning and (noted.overflowed or found.count < noted.count):
-                # What a scan found at rest is for a while neither here nor in the ledger.
+            if self._scanning and noted.overflowed:
+                # The scan has yet to meet what found no room.
                 return
             goes_on = found.count and noted.count and found.overflowed == noted.overflowed
             if goes_on and not at_once and self._clock.steady() - self._unsettled_at < _EVERY:

@@ -33,14 +33,11 @@ class Settling:
         return len(self._looks)
 
     def see(self, path: bytes, stat: FileStat, now: float) -> bool:
-        """Count a look at an unsettled file; True, and it is forgotten, when it agrees with one `settle` ago."""
+        """Count a look at an unsettled file; True when it agrees with one `settle` ago."""
         with self._lock:
             earlier = self._looks.get(path)
             if earlier is not None and still_same(earlier.stat, stat):
-                if now - earlier.at < self._settle:
-                    return False
-                del self._looks[path]
-                return True
+                return now - earlier.at >= self._settle
             if earlier is None and len(self._looks) >= self._most:
                 self.overflowed = True
                 return False
@@ -49,9 +46,16 @@ class Settling:
             return False
 
     def forget(self, path: bytes) -> None:
-        """Drop a path that is gone or was queued otherwise."""
+        """Drop a path that is gone, or is as it is known."""
         with self._lock:
             self._looks.pop(path, None)
+
+    def queued(self, path: bytes, stat: FileStat) -> None:
+        """Drop a path that is in the ledger as it was seen; one that was seen otherwise since is kept."""
+        with self._lock:
+            look = self._looks.get(path)
+            if look is not None and still_same(look.stat, stat):
+                del self._looks[path]
 
     def due(self, now: float, most: int | None = None) -> list[bytes]:
         """Give the paths whose second look is due, of `most` those that are due longest."""

@@ -138,15 +138,17 @@ class Intake:
         """Note what the configuration says of a file and the service does not."""
         self._store.write(lambda conn: conn.execute("UPDATE files SET drift = ? WHERE id = ?", (what, file_id)))
 
-    def read(self, found: Sequence[tuple[str | None, int]], *, still: Callable[[], bool]) -> None:
-        """Note what was found of files that were `unread`: what the service does not say, or None, and the file's id.
+    def read(self, found: Sequence[tuple[str | None, int, bytes]], *, still: Callable[[], bool]) -> None:
+        """Note what was found of files that were `unread`: what the service does not say, or None; its id and its path.
 
-        Nothing is noted where it is not `still` so; nor of a file of which something else was noted meanwhile.
+        Nothing is noted where it is not `still` so; nor of a file that was moved, or of which something else was noted,
+        meanwhile.
         """
 
         def work(conn: sqlite3.Connection) -> None:
             if still():
-                conn.executemany("UPDATE files SET drift = ? WHERE id = ? AND drift = 'unread'", found)
+                sql = "UPDATE files SET drift = ? WHERE id = ? AND path = ? AND drift = 'unread'"
+                conn.executemany(sql, found)
 
         self._store.write(work)
 

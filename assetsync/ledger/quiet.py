@@ -19,6 +19,7 @@ _PAGE = 2000
 _WEEK = 7 * 24 * 3600.0
 _MOST_NOTED = 50_000
 _PLAN, _SINCE = "quiet_plan", "quiet_since"
+_COUNT = "SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3"
 _COLUMNS = ("path", "wanted", "size", "mtime_ns", "ctime_ns", "inode", "destfolderid")
 _DIFFERS = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in _COLUMNS)
 _WATCHED, _BOTH = ", ".join(_COLUMNS), " BEGIN SELECT stir(OLD.path), stir(NEW.path); END"
@@ -85,7 +86,7 @@ class QuietFolders:
         """Begin a scan by this plan; False when nothing may be relied on.
 
         What was found by another plan is forgotten, and after a week everything is: whatever went wrong with the ledger
-        is then found by comparing all of it. A ledger that is only read keeps no notes.
+        is then found by comparing, and counting, all of it. A ledger that is only read keeps no notes.
         """
         usable = self._is_usable(plan, now)
         if self._store.read_only or not self._store.holds_lock:
@@ -97,6 +98,8 @@ class QuietFolders:
             if usable:
                 return
             conn.execute("DELETE FROM quiet")
+            conn.execute("DELETE FROM counted")
+            conn.execute(f"INSERT INTO counted {_COUNT}")
             set_fact(conn, _PLAN, plan)
             set_fact(conn, _SINCE, str(now))
 

@@ -173,11 +173,12 @@ class Reports:
 
     def drifted(self, limit: int) -> list[FileRow]:
         """Give some of the files whose sidecar or mapping says what the service does not."""
-        sql = (
-            f"SELECT {FILE_COLUMNS} FROM files WHERE drift IS NOT NULL AND drift <> 'unread' AND wanted = 'yes'"
-            " ORDER BY id LIMIT ?"
-        )
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE drift <> 'unread' AND wanted = 'yes' ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
+
+    def count_drifted(self) -> int:
+        """Count what `drifted` gives without a limit."""
+        return int(self._store.rows("SELECT COUNT(*) FROM files WHERE drift <> 'unread' AND wanted = 'yes'")[0][0])
 
     def holds(self, now: float) -> dict[str, str]:
         """Give the folders that are held back, with the sentence that says why."""

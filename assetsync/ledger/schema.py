@@ -215,13 +215,14 @@ def m004_slow(db: sqlite_utils.Database) -> None:
 
 
 _COUNTED = """
--- How many versions there are, and of how many bytes in all; kept by triggers, whoever writes to `files`.
+-- How many versions there are, and of how many bytes in all; kept by triggers, whoever writes to `files` (not REPLACE,
+-- which fires none for what it takes away), and counted anew once a week.
 CREATE TABLE counted (
-    destfolderid TEXT NOT NULL,  -- these three as in `files`
-    wanted TEXT NOT NULL,
-    state TEXT NOT NULL,
-    files INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
+    destfolderid TEXT NOT NULL,  -- as in `files`
+    wanted TEXT NOT NULL,     -- as in `files`
+    state TEXT NOT NULL,      -- as in `files`
+    files INTEGER NOT NULL,   -- how many versions have these three
+    bytes INTEGER NOT NULL,   -- their sizes together
     PRIMARY KEY (destfolderid, wanted, state)
 ) WITHOUT ROWID;
 INSERT INTO counted SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3;
@@ -229,6 +230,10 @@ DROP INDEX files_counted;
 -- Its first condition, which every row fulfils, keeps it from all that do not ask for it by the same words: it would be
 -- taken in place of the better ones.
 CREATE INDEX files_standing ON files (destfolderid, state) WHERE size >= 0 AND wanted = 'yes';
+-- One for each question: what was read would stand before what is to be read.
+DROP INDEX files_drift;
+CREATE INDEX files_unread ON files (id) WHERE drift = 'unread';
+CREATE INDEX files_drifted ON files (wanted) WHERE drift <> 'unread';
 """
 _ONE_MORE = """
 INSERT INTO counted VALUES (NEW.destfolderid, NEW.wanted, NEW.state, 1, NEW.size)
@@ -246,7 +251,7 @@ _CHANGED = f"AFTER UPDATE OF destfolderid, wanted, state, size ON files WHEN {_C
 
 @migrations()
 def m005_counted(db: sqlite_utils.Database) -> None:
-    """Keep count of the files, so that to count them costs the same however many there are."""
+    """Keep count of the files, so that to count them costs the same however many there are; part what drifted."""
     for statement in statements(_COUNTED):
         db.execute(statement)
     db.execute(f"CREATE TRIGGER counted_new AFTER INSERT ON files BEGIN {_ONE_MORE} END")

@@ -63,7 +63,7 @@ class Board:
         metrics.show(self.standing, live)
 
     def standing(self, patience: float = _PATIENCE) -> Standing:
-        """Give how the site stands, as fresh as is fair: where counting is dear, it is done less often.
+        """Give how the site stands, as fresh as is fair: where reading it is dear, it is done less often.
 
         While another thread reads it for longer than `patience` seconds, what was read before is given. Raises
         LedgerError.

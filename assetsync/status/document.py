@@ -69,6 +69,7 @@ def as_object(standing: Standing) -> dict[str, Any]:
             for row in standing.doubts
         ],
         "drift": [_named(row) | {"detail": row.drift} for row in standing.drifted],
+        "drift_count": standing.drift_count,
         "index_stopped": standing.index_stopped,
         "last_scan": None
         if scan is None

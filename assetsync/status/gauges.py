@@ -50,6 +50,9 @@ class Gauges(Collector):
         yield self._gauge(
             "oldest_waiting_seconds", "Since when the file that waits longest is queued.", standing.oldest_age
         )
+        yield self._gauge(
+            "metadata_drift", "Files of which the tree says what the service does not.", standing.drift_count
+        )
         yield self._gauge("brakes", "Brakes that wait for a person.", len(standing.brakes))
         yield self._gauge("folders_held", "Folders of the service that are held back.", len(standing.holds))
         yield self._gauge(

@@ -118,7 +118,7 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         "doubts": [_named(row, row.detail or row.reason) for row in standing.doubts],
         "more_doubts": max(0, standing.in_doubt - len(standing.doubts)),
         "drift": [_named(row, row.drift) for row in standing.drifted],
-        "more_drift": standing.more_drifted,
+        "more_drift": max(0, standing.drift_count - len(standing.drifted)),
         "oldest": None
         if oldest is None
         else {

@@ -180,7 +180,8 @@ def leftovers(standing: Standing) -> Iterator[str]:
         )
     for row in standing.drifted:
         yield f"metadata drift: {printable(row.path)}: {printable(row.drift or '')}"
-    if standing.more_drifted:
-        yield "and more metadata drift: assetsync export --format jsonl names all"
+    more = standing.drift_count - len(standing.drifted)
+    if more > 0:
+        yield f"and {more:,} more with metadata drift: assetsync export --format jsonl names all"
     if standing.index_stopped is not None:
         yield f"indexing stopped: {printable(standing.index_stopped)}"

@@ -50,7 +50,7 @@ class Standing:
     blocked: tuple[FileRow, ...]
     doubts: tuple[FileRow, ...]
     drifted: tuple[FileRow, ...]
-    more_drifted: bool
+    drift_count: int
     oldest: FileRow | None
     hours: tuple[Hour, ...]
     unsettled: Unsettled
@@ -104,7 +104,6 @@ class Standing:
 def stand(config: SiteConfig, ledger: LedgerView, now: float) -> Standing:
     """Read how the site stands at `now` (seconds since the epoch). Raises LedgerError."""
     reports = ledger.reports
-    drifted = reports.drifted(NAMED + 1)
     running = ledger.store.holds_lock or is_held(ledger.store.path)
     return Standing(
         site=config.site,
@@ -116,8 +115,8 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float) -> Standing:
         holds=reports.holds(now),
         blocked=tuple(reports.blocked(NAMED)),
         doubts=tuple(reports.in_doubt(NAMED)),
-        drifted=tuple(drifted[:NAMED]),
-        more_drifted=len(drifted) > NAMED,
+        drifted=tuple(reports.drifted(NAMED)),
+        drift_count=reports.count_drifted(),
         oldest=reports.waiting_longest(),
         hours=tuple(ledger.hours.last(_CHART_HOURS, now)),
         unsettled=ledger.runs.unsettled(),

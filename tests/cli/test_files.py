@@ -178,6 +178,20 @@ class TestExport:
         assert [row["path"] for row in rows] == ["photos/a.jpg", 'photos/say "a,b".jpg']
         assert {row["state"] for row in rows} == {"verified"}
 
+    def test_drift_is_told_of_what_is_there_and_not_of_history(self, site):
+        site.write("a.jpg", b"first")
+        site.run("reconcile")
+        site.write("_folder.yaml", b"location: here")
+        site.run("reconcile")
+        (row,) = site.run("export", "--format", "jsonl").objects
+        assert row["metadata_drift"].startswith("its metadata changed")
+        assert "metadata: its metadata changed" in site.run("explain", "photos/a.jpg").out
+        site.write("a.jpg", b"another version")
+        site.run("reconcile")
+        found = site.run("export", "--format", "jsonl").objects
+        assert [row["metadata_drift"] for row in found] == [None, None]
+        assert "metadata: its metadata changed" not in site.run("explain", "photos/a.jpg").out
+
     def test_jsonl_holds_the_keys_of_files_and_more(self, site):
         site.write("a.jpg")
         site.run("reconcile")

@@ -25,6 +25,7 @@ KEYS = {
     "paused",
     "doubts",
     "drift",
+    "drift_count",
     "last_runs",
     "in_sync",
     "verified",

@@ -96,10 +96,10 @@ def test_an_audit_that_came_while_the_ledgers_disk_was_full_is_made_after_it(wor
 
 
 def test_the_first_audit_is_counted_from_the_first_start_and_not_from_the_last(world):
-    first = reading_of(world)[0].audit_asked()
+    first = reading_of(world)[0].last("audit")
     world.clock.advance(3 * 86_400)
     world.restart()
-    assert reading_of(world)[0].audit_asked() == first
+    assert reading_of(world)[0].last("audit") == first
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 
 from assetsync.config.schedule import Interval, cron
 from assetsync.daemon.reading import AUDIT_FROM
-from assetsync.daemon.schedule import trigger_of
+from assetsync.daemon.schedule import Schedule, trigger_of
+from assetsync.daemon.work import Work
 from assetsync.ledger.ledger import open_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Sandbox, SandboxSettings
 
@@ -58,6 +59,32 @@ def test_an_index_call_that_wipes_the_index_is_the_last_one(tmp_path):
             assert running.stop() == 0
         finally:
             running.process.kill()
+
+
+@pytest.mark.parametrize(
+    ("ended", "waits"),
+    [(None, 300), (-60, 240), (-3600, 0), (9000, 300)],
+    ids=["never", "a_minute_ago", "an_hour_ago", "by_a_clock_set_back"],
+)
+@pytest.mark.parametrize("job", ["index", "verify"])
+def test_a_restart_does_not_begin_a_wait_anew(make_world, job, ended, waits):
+    world = make_world(schedule={"index": "5m", "verify": "5m", "audit": "off", "rescan": "off"})
+    asked = []
+    work = Work(world.site)
+    work.reading.want_index = work.reading.want_verify = lambda: asked.append(time.time())
+    now = time.time()
+    if ended is not None:
+        world.ledger.runs.ended(job, now + ended, 1.0)
+    schedule = Schedule(world.config().schedule, work, failed=pytest.fail)
+    schedule.start()
+    try:
+        deadline = time.monotonic() + 5
+        while not asked and not waits and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert bool(asked) is (waits == 0)
+        assert schedule.next_runs()[job] == pytest.approx(now + (waits or 300), abs=5)
+    finally:
+        schedule.stop()
 
 
 def test_an_audit_whose_time_passed_while_no_daemon_ran_is_made_at_the_next_start(make):

@@ -1,8 +1,13 @@
 """The steps of the daemon, called one by one on a clock that is set by hand."""
 
+import os
 import time
 
+import pytest
+
 from assetsync.daemon.work import Work
+from assetsync.errors import LedgerError
+from assetsync.status.standing import stand
 
 YEAR_3000 = 32_503_680_000.0
 """A time of change that tells nothing: such a file rests when two looks agree."""
@@ -95,3 +100,145 @@ def test_a_start_tries_all_again_that_a_scan_would_let_wait(make_world, clock):
     work.begin()
     work.end()
     assert world.row("a.jpg").state == "queued"
+
+
+def test_workers_hear_of_a_saved_file_before_the_drift_of_others_is_read(make_world, monkeypatch):
+    world = make_world()
+    work = Work(world.site, idle=0.0)
+    work._unread.set()
+    world.write("new")
+    work._hints.add(b"new")
+    before = work._bell.heard()
+    heard = []
+
+    def step() -> int:
+        heard.append((world.row("new").state, work._bell.heard() != before))
+        return 0
+
+    monkeypatch.setattr(world.site.drift, "step", step)
+    work.look()
+    assert heard == [("queued", True)]
+
+
+def test_what_a_scan_finds_unread_while_the_last_of_others_is_read_is_not_forgotten(make_world, monkeypatch):
+    work = Work(make_world().site, idle=0.0)
+    work._unread.set()
+    scans = [work._unread.set]
+
+    def step() -> int:
+        while scans:
+            scans.pop()()
+        return 0
+
+    monkeypatch.setattr(work._site.drift, "step", step)
+    work.look()
+    assert work._unread.is_set()
+    work.look()
+    assert not work._unread.is_set()
+
+
+def test_what_drifted_is_read_although_the_ledger_could_not_be_used_for_a_while(make_world, monkeypatch):
+    work = Work(make_world().site, idle=0.0)
+    work._unread.set()
+
+    def fail() -> int:
+        raise LedgerError("full")
+
+    monkeypatch.setattr(work._site.drift, "step", fail)
+    with pytest.raises(LedgerError):
+        work.look()
+    assert work._unread.is_set()
+
+
+def test_a_hint_at_a_sidecar_is_enough_for_its_file_to_be_told_of_it(make_world):
+    world = make_world()
+    world.write("a.jpg")
+    world.scan_and_send()
+    world.live(5)
+    work = Work(world.site, idle=30.0)
+    world.write("a.jpg.yaml", b"description: new")
+    work._hints.add(b"a.jpg.yaml")
+    began = time.monotonic()
+    work.look()
+    assert world.row("a.jpg").drift.startswith("its metadata changed")
+    # Nor is waited for a hint while there is something left to read.
+    work.look()
+    assert time.monotonic() - began < 5
+
+
+def test_a_look_that_the_ledger_did_not_take_is_made_up_for_by_a_scan(make_world, monkeypatch):
+    world = make_world()
+    work = Work(world.site, idle=0.0)
+    world.write("a.jpg")
+    work._hints.add(b"a.jpg")
+
+    def fail(_path: bytes) -> None:
+        raise LedgerError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger.intake, "current_of", fail)
+        with pytest.raises(LedgerError):
+            work.look()
+    work.scan()
+    assert world.row("a.jpg").state == "queued"
+
+
+@pytest.mark.parametrize("on_move", ["upload", "report"])
+def test_a_file_that_was_edited_and_put_back_in_a_mapping_that_moved_is_at_rest(make_world, clock, on_move):
+    world = make_world(watch={"settle": "5s", "mode": "off"}, policy={"on_move": on_move})
+    world.write("a", b"first")
+    world.scan_and_send()
+    world.live(5)
+    world.restart(folders=[{"path": ".", "destfolderid": "F2"}])
+    world.scan()
+    if on_move == "report":
+        world.ledger.resume(None, clock.now())
+        world.scan()
+    clock.set_now(time.time())
+    file = world.root / "a"
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    for content in (b"edited by mistake", b"first"):
+        file.write_bytes(content)
+        if content == b"first":
+            os.utime(file, ns=times)
+        world.hint("a")
+    clock.advance(600)
+    commits = world.ledger.store.commits
+    work = Work(world.site, idle=0.0)
+    for _ in range(5):
+        work.look()
+    assert len(world.site.settling) == 0
+    assert world.ledger.store.commits - commits <= 2
+
+
+def test_of_many_files_that_settle_at_once_some_are_queued_at_a_time(make_world, clock):
+    world = make_world(watch={"settle": "5s", "mode": "off"}, schedule={"rescan": "off"})
+    for number in range(600):
+        world.write(f"{number}", b"%d" % number, mtime=YEAR_3000)
+    world.scan()
+    clock.advance(6)
+    work = Work(world.site, idle=0.0)
+    work.look()
+    assert (len(world.states()), len(world.site.settling)) == (500, 100)
+    work.look()
+    assert (len(world.states()), len(world.site.settling)) == (600, 0)
+
+
+def test_a_file_on_its_way_from_the_settling_ones_into_the_ledger_is_pending_all_the_while(
+    make_world, clock, monkeypatch
+):
+    world = make_world(watch={"settle": "5s", "mode": "off"}, schedule={"rescan": "off"})
+    for number in range(3):
+        world.write(f"{number}", b"%d" % number, mtime=YEAR_3000)
+    world.scan()
+    clock.advance(6)
+    enqueue, seen = world.ledger.intake.enqueue, []
+
+    def look_first(versions, now, **said) -> int:
+        world.site.noting.note()
+        seen.append(stand(world.config(), world.ledger, clock.now()).in_sync)
+        return enqueue(versions, now, **said)
+
+    monkeypatch.setattr(world.ledger.intake, "enqueue", look_first)
+    assert world.site.looking.look_again() == 3
+    assert (seen, len(world.site.settling)) == ([False], 0)

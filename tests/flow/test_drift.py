@@ -86,3 +86,72 @@ def test_a_sidecar_that_changes_back_while_others_are_read_is_read_once_more(mak
 
     monkeypatch.setattr(sidecars, "told", change_back)
     assert list(drift(world)) == [b"b.jpg"]
+
+
+def test_a_file_that_moves_while_others_are_read_is_read_at_its_new_place(make_world, monkeypatch):
+    world = make_world()
+    world.write("b/_folder.yaml", b"location: elsewhere")
+    for name in ("x", "y"):
+        world.write(f"a/{name}", name.encode())
+    world.scan_and_send()
+    world.live(5)
+    # It says nothing new, but that is not known before it is read.
+    world.write("a/_folder.yaml", b"{}")
+    world.scan()
+    sidecars, told = world.site.sidecars, world.site.sidecars.told
+
+    def move(path, mapping):
+        said = told(path, mapping)
+        if path == b"a/y":
+            monkeypatch.setattr(sidecars, "told", told)
+            (world.root / "a/x").rename(world.root / "b/x")
+            world.hint("b/x")
+            world.send()
+        return said
+
+    monkeypatch.setattr(sidecars, "told", move)
+    assert list(drift(world)) == [b"b/x"]
+
+
+def test_what_somebody_notes_while_a_file_is_read_stands(make_world, monkeypatch):
+    world = make_world()
+    world.write("a.jpg", b"a")
+    world.scan_and_send()
+    world.live(5)
+    world.write("a.jpg.yaml", b"description: another")
+    world.scan()
+    sidecars, told = world.site.sidecars, world.site.sidecars.told
+
+    def note(path, mapping):
+        world.ledger.intake.drifted(world.row("a.jpg").id, "its mapping points elsewhere")
+        return told(path, mapping)
+
+    monkeypatch.setattr(sidecars, "told", note)
+    assert drift(world) == {b"a.jpg": "its mapping points elsewhere"}
+
+
+def test_without_a_root_what_drifted_waits_for_it(make_world):
+    world = make_world()
+    world.write("a.jpg", b"a")
+    world.scan_and_send()
+    world.live(5)
+    world.write("a.jpg.yaml", b"description: another")
+    world.scan()
+    away = world.root.rename(world.base / "away")
+    assert (world.site.drift.step(), world.row("a.jpg").drift) == (0, "unread")
+    away.rename(world.root)
+    assert list(drift(world)) == [b"a.jpg"]
+
+
+def test_how_many_have_drifted_is_counted_and_history_is_not(make_world):
+    world = make_world()
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        world.write(name, name.encode())
+    world.scan_and_send()
+    world.live(5)
+    world.write("_folder.yaml", b"location: here")
+    world.scan()
+    assert len(drift(world)) == world.ledger.reports.count_drifted() == 3
+    world.write("a.jpg", b"a new version")
+    world.scan_and_send()
+    assert len(drift(world)) == world.ledger.reports.count_drifted() == 2

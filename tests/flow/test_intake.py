@@ -177,6 +177,46 @@ def test_a_file_that_goes_while_it_settles_is_forgotten(make_world, clock):
     assert (world.site.intake.look_again(), len(world.site.settling)) == (0, 0)
 
 
+def test_what_a_look_found_is_counted_although_the_ledger_failed_at_the_next(world, monkeypatch):
+    paths = [f"{number:03}".encode() for number in range(120)]
+    for path in paths:
+        world.write(path)
+    current_of = world.ledger.intake.current_of
+
+    def fail_late(path: bytes):
+        if path == paths[110]:
+            raise LedgerError("full")
+        return current_of(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger.intake, "current_of", fail_late)
+        with pytest.raises(LedgerError):
+            world.site.looking.look(*paths)
+    assert world.site.looking.new_versions >= len(world.states()) == 100
+    # What was not written is not written behind the back of a later look either.
+    assert (world.site.looking.look(), len(world.states())) == (0, 100)
+    assert world.site.looking.look(*paths) == 20
+
+
+def test_a_file_that_changed_after_it_was_queued_is_looked_at_once_more():
+    settling = Settling(5.0)
+    old, new = FileStat(1, 1, 1, 1), FileStat(2, 2, 2, 1)
+    settling.see(b"a", old, 1.0)
+    assert settling.see(b"a", old, 7.0)
+    settling.see(b"a", new, 8.0)
+    settling.queued(b"a", old)
+    assert settling.due(13.0) == [b"a"]
+    settling.queued(b"a", new)
+    assert (len(settling), settling.due(13.0)) == (0, [])
+
+
+def test_of_what_is_due_as_much_is_given_as_is_asked_for():
+    settling = Settling(5.0)
+    for number in range(4):
+        settling.see(b"%d" % number, FileStat(1, 1, 1, 1), float(number))
+    assert [settling.due(7.5, most) for most in (1, 2, None)] == [[b"0"], [b"0", b"1"], [b"0", b"1", b"2"]]
+
+
 def test_many_looks_are_few_commits_and_no_file_waits_for_more_than_a_hundred(world):
     paths = [f"{number:03}".encode() for number in range(250)]
     for path in paths:

@@ -7,8 +7,10 @@ from contextlib import closing
 
 import pytest
 
+from assetsync.core.states import Event
 from assetsync.errors import LedgerError
 from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.model import State
 
 from .conftest import NOW
 
@@ -118,3 +120,44 @@ def test_what_a_person_allowed_is_the_most_that_was_released_since(book):
         ledger.resume(None, at)
     assert [ledger.resumed_amount("vanished", "a", since) for since in (NOW, NOW + 5, NOW + 21)] == [9, 7, None]
     assert ledger.resumed_amount("vanished", "b", NOW) is None
+
+
+def test_what_is_history_or_not_mapped_is_counted_as_what_it_is(book):
+    stands = {
+        b"stored": ("stored", "yes"),
+        b"queued": ("queued", "yes"),
+        b"blocked": ("blocked", "yes"),
+        b"blocked and gone": ("blocked", "gone"),
+        b"blocked and not mapped": ("blocked", "unmapped"),
+        b"queued and not mapped": ("queued", "unmapped"),
+        b"in doubt and replaced": ("in_doubt", "replaced"),
+        b"gone": ("gone", "gone"),
+    }
+    rows = [(*stand, book.queue(path).id) for path, stand in stands.items()]
+    change = "UPDATE files SET state = ?, wanted = ? WHERE id = ?"
+    book.ledger.store.write(lambda conn: conn.executemany(change, rows))
+    counts = book.ledger.reports.counts(NOW)
+    assert counts.states == {State.STORED: 1, State.QUEUED: 1, State.BLOCKED: 2}
+    assert counts.folders == {"F": {State.STORED: 1, State.QUEUED: 1, State.BLOCKED: 1}}
+    assert counts.unresolved_history == 1
+    assert book.ledger.reports.count_blocked() == len(book.ledger.reports.blocked(10)) == 2
+    assert book.ledger.reports.waiting_longest().path == b"stored"
+    assert (book.ledger.queue.counts(NOW), book.ledger.intake.size()) == ((1, 0), 3)
+
+
+def test_a_folder_that_nothing_waits_for_any_more_is_not_said_to_be_held(book):
+    row = book.queue(b"a")
+    book.ledger.queue.hold_folder("F", "unlisted", "why", NOW + 60)
+    assert book.ledger.reports.holds(NOW) == {"F": "why"}
+    book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
+    assert book.ledger.reports.holds(NOW) == {}
+
+
+def test_counts_that_another_tool_has_spoilt_are_right_after_the_weekly_look_at_all(book):
+    for path in (b"a", b"b"):
+        book.queue(path)
+    # REPLACE fires no trigger for the row that it takes away.
+    book.ledger.store.write(lambda conn: conn.execute("REPLACE INTO files SELECT * FROM files WHERE path = x'61'"))
+    assert book.ledger.intake.size() == 3
+    book.ledger.quiet.begin("plan", NOW)
+    assert book.ledger.intake.size() == 2

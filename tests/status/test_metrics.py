@@ -104,6 +104,7 @@ def test_how_the_site_stands_is_measured(shown):
     }  # fmt: skip
     assert {key: found.get(key) for key in expected} == expected
     assert found["oldest_waiting_seconds",] == pytest.approx(90, abs=1)
+    assert found["metadata_drift",] == 0
     assert found["paused_seconds",] == pytest.approx(3600, abs=1)
     assert found["job_last_success_timestamp_seconds", "rescan"] == pytest.approx(world.clock.now() - 90, abs=1)
 

@@ -220,3 +220,25 @@ def test_a_doubt_of_a_version_that_was_replaced_is_counted(shown):
     world.ledger.store.write(lambda conn: apply(conn, row.id, Event.VANISHED, world.clock.now()))
     assert shown.standing().in_doubt == 1
     assert [r.path for r in shown.standing().doubts] == [b"a"]
+
+
+def test_of_much_drift_some_is_named_and_all_is_counted(shown):
+    world = shown.world
+    for number in range(25):
+        world.write(f"{number}", b"%d" % number)
+    world.scan_and_send()
+    world.live(200)
+    world.write("_folder.yaml", b"location: here")
+    world.scan()
+    while world.site.drift.step():
+        pass
+    found = shown.standing()
+    named = [line for line in leftovers(found) if "metadata drift" in line]
+    assert (len(named), named[-1]) == (
+        21,
+        "and 5 more with metadata drift: assetsync export --format jsonl names all",
+    )
+    said = as_object(found)
+    assert (len(said["drift"]), said["drift_count"]) == (20, 25)
+    assert "And 5 more:" in shown.get("/").body.decode()
+    assert b'assetsync_metadata_drift{site="test"} 25.0' in shown.get("/metrics").body
