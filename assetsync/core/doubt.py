@@ -195,15 +195,16 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
         return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload that is not answered yet")
     if doubt.refused_as_duplicate:
         return _judge_duplicate(doubt, sights, grace, seconds)
-    damaged = [s for s in free if not s.claimed and is_damaged(doubt, s)]
-    if damaged:
-        first = damaged[0]
-        return _send_again(doubt, Judgement.DAMAGED, first.asset.id, "a damaged copy of it lies in the folder")
     if any(_unprocessed(s) for s in free):
+        # Nor does the beginning of a file prove anything meanwhile: another upload may have left it.
         if now - doubt.since > UNPROCESSED_PATIENCE:
             reason = "the service has had an asset of this name for 24 hours without processing it"
             return Verdict(Judgement.UNDECIDABLE, reason=reason)
         return Verdict(Judgement.WAIT, reason="an asset of this name is not processed yet")
+    damaged = [s for s in free if not s.claimed and is_damaged(doubt, s)]
+    if damaged:
+        first = damaged[0]
+        return _send_again(doubt, Judgement.DAMAGED, first.asset.id, "a damaged copy of it lies in the folder")
     suspected = tuple(s.asset.id for s in free if _suspicious(doubt, s))
     if grace.over(seconds):
         if doubt.accepted_id is not None:

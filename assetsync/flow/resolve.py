@@ -138,6 +138,9 @@ class Resolver:
         took = max(one.span[1] for one in looking) - min(one.span[0] for one in looking)
         self._paces[kind] = self._paces.get(kind, Pace()).after(took)
         for one in looking:
+            # First of all: what is proven to be another's is no proof for one of them.
+            self._read_prefixes(one)
+        for one in looking:
             self._judge(one, newest)
         return len(looking)
 
@@ -225,7 +228,6 @@ class Resolver:
     def _judge(self, one: _Looking, newest: int) -> None:
         ledger, attempt = self._ledger.doubts, one.doubt.attempt
         now = self._clock.now()
-        self._read_prefixes(one)
         sights = self._sights(one, newest)
         ledger.sight([s.asset for s in sights if not s.owned], newest, now)
         # Another verdict of this round may have begun it anew.
@@ -254,6 +256,9 @@ class Resolver:
         explained = self._ledger.doubts.recorded(ids)
         seen = self._ledger.doubts.first_seen(ids)
         rivals = self._ledger.doubts.rivals(attempt)
+        left = self._ledger.doubts.left_by_others(
+            [i for i in ids if one.assets[i].size != attempt.size], attempt.file_id
+        )
         sights = []
         for assetid, asset in sorted(one.assets.items()):
             seen_to = seen.get(assetid, newest)
@@ -263,12 +268,22 @@ class Resolver:
                     owned=assetid in owned,
                     # Only what a look-up showed that ended before the attempt began was there before it.
                     before=seen_to < attempt.id or assetid in explained,
-                    claimed=any(_claims(rival, asset, seen_to, attempt) for rival in rivals),
+                    claimed=assetid in left or any(self._claims(rival, asset, seen_to, attempt) for rival in rivals),
                     named=may_be(attempt.sent_name, asset.filename),
                     prefix=one.prefixes.get(asset.size or 0),
                 )
             )
         return sights
+
+    def _claims(self, rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
+        """Whether an asset may be what another attempt made or, of its own length, what a cut left of that one."""
+        if rival.refused:
+            # It made nothing, and may wait for a person for ever.
+            return False
+        beginning = self._prefixes.get(rival.attempt_id, {}).get(asset.size or 0)
+        return _may_have_begun(rival, asset, seen_to, attempt, beginning) or (
+            not rival.waived and _may_have_made(rival, asset, seen_to, attempt)
+        )
 
     def _read_prefixes(self, one: _Looking) -> None:
         """Hash as much of the file as each smaller asset of its name holds: the proof that a cut left it."""
@@ -313,15 +328,19 @@ class Resolver:
                 bound.error("blocked", detail=verdict.reason)
 
 
-def _claims(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
-    """Whether an asset may be what another attempt made, so that it is not ours to take, or no proof of a cut, yet."""
-    if rival.refused:
-        # It made nothing, and may wait for a person for ever.
+def _may_have_begun(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow, beginning: str | None) -> bool:
+    """Whether another attempt may have been cut there, so that an asset that is not ours whole is no proof of a cut.
+
+    Two files may well begin alike, and a name come back as either; `beginning` is the MD5 of so many bytes of the
+    other, where it is known. One that a person has ended is among them: the word was about what could be seen then.
+    """
+    if asset.size == attempt.size or rival.folder_id != asset.folder_id or rival.attempt_id > seen_to:
         return False
-    if rival.waived:
-        # The word was about what could be seen then; a beginning that shows itself now may be of either.
-        shows = rival.attempt_id <= seen_to and rival.folder_id == asset.folder_id
-        return shows and asset.size != attempt.size and may_be(rival.sent_name, asset.filename)
+    return may_be(rival.sent_name, asset.filename) and beginning in (None, asset.md5)
+
+
+def _may_have_made(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
+    """Whether an asset may be what another open attempt made whole, or has its name: not ours to take, or not yet."""
     # An attempt that began after the asset was first seen cannot have made it.
     may_have = rival.attempt_id <= seen_to and rival.size == asset.size
     may_have = may_have and (rival.md5 is None or asset.md5 is None or rival.md5 == asset.md5)

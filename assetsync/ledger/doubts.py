@@ -167,6 +167,15 @@ class Doubts:
         """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
         return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
 
+    def left_by_others(self, assetids: Collection[str], file_id: int) -> set[str]:
+        """Tell which of the ids may be what an upload of another file has left, one that was taken for absent."""
+        return self._known(
+            f"SELECT assetid FROM sightings s WHERE why = 'suspected' AND file_id <> {file_id:d} AND EXISTS ("
+            "   SELECT 1 FROM attempts a WHERE a.file_id = s.file_id AND a.result = 'absent' AND a.id <= s.seen_to)"
+            " AND assetid IN",
+            assetids,
+        )
+
     def newest_attempt(self) -> int:
         """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""
         return int(self._store.rows("SELECT COALESCE(MAX(id), 0) FROM attempts")[0][0])

@@ -133,7 +133,7 @@ A_PERSON = (Judgement.UNDECIDABLE, None, False)
         ("5 proof ends the doubt", MINE, [PROOF], YOUNG, (Judgement.DAMAGED, "1", False)),
         ("5 what another row owns is not damaged", MINE, [replace(PROOF, owned=True)], YOUNG, COUNTS),
         ("5 what is claimed is not damaged", MINE, [replace(PROOF, claimed=True)], YOUNG, COUNTS),
-        ("5 proof goes first", MINE, [UNPROCESSED, second(PROOF, "2")], YOUNG, (Judgement.DAMAGED, "2", False)),
+        ("5 what is not processed may be the whole file", MINE, [UNPROCESSED, second(PROOF, "2")], OVER, WAIT),
         ("5 without proof the grace runs", MINE, [SMALLER], YOUNG, COUNTS),
         ("5 without proof it is absent after the grace", MINE, [SMALLER], OVER, ABSENT),
         ("5 not processed is waited for", MINE, [UNPROCESSED], YOUNG, WAIT),

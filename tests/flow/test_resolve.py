@@ -525,6 +525,51 @@ def test_the_whole_asset_of_another_upload_in_doubt_is_no_cut_of_one_that_begins
     assert (len(world.service.posts), whys(world)) == (2, [])
 
 
+def two_in_doubt(world, first: object, of_second: bytes, second: object) -> str:
+    """Lose two uploads whose names the service gives back alike; gives what the first, of `bytes`, has left."""
+    lose(world, first, content=b"bytes", path="月.txt")
+    (left,) = world.service.assets.values()
+    left.name = "?.txt"
+    world.restart()
+    lose(world, second, content=of_second, path="日.txt")
+    return left.id
+
+
+def test_what_a_cut_of_another_upload_in_doubt_left_is_no_cut_of_one_that_begins_alike(world, clock):
+    left = two_in_doubt(world, ("cut", 3), b"bytes and more", "lost_after")
+    (other,) = set(world.service.assets) - {left}
+    hidden = world.service.assets.pop(other)
+    later = clock.now() + 30
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET look_at = ? WHERE id = 1", (later,)))
+    world.live(10)
+    assert (len(world.service.posts), whys(world)) == (2, [("byt", "suspected")])
+    world.service.assets[other] = hidden
+    world.live(120)
+    assert set(world.states().values()) == {VERIFIED}
+    assert (len(world.service.posts), whys(world)) == (3, [("byt", "damaged")])
+
+
+@pytest.mark.parametrize(("content", "sent_early"), [(b"other bytes", ["月.txt"]), (b"bytes and more", [])])
+def test_of_two_in_doubt_a_beginning_proves_the_cut_of_the_one_that_begins_so(world, content, sent_early):
+    two_in_doubt(world, ("cut", 3), content, "lost_before")
+    world.live(GRACE / 2)
+    assert world.posted()[2:] == sent_early
+    # Where it may be either's, both wait out the grace.
+    world.live(2 * GRACE)
+    assert sorted(world.posted()[2:]) == ["日.txt", "月.txt"]
+    assert whys(world) == [("byt", "damaged" if sent_early else "suspected")]
+
+
+def test_of_a_file_whose_beginning_lies_there_an_asset_that_is_not_processed_yet_may_be_the_whole(world, clock):
+    world.service.processing = 90
+    lose(world, "lost_after", content=SMALL)
+    world.service.put(SMALL[:7], "a.jpg")
+    cut = list(world.service.assets.values())[-1]
+    cut.processed_at = clock.now()
+    world.live(120)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
 @pytest.mark.parametrize("word", ["is_absent", "send_again"])
 def test_what_an_upload_left_that_a_person_ended_is_no_proof_of_a_cut_of_the_next(world, clock, word):
     lose(world, ("cut", 4))
