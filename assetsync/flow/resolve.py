@@ -334,7 +334,7 @@ def _may_have_begun(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRo
     Two files may well begin alike, and a name come back as either; `beginning` is the MD5 of so many bytes of the
     other, where it is known. One that a person has ended is among them: the word was about what could be seen then.
     """
-    if asset.size == attempt.size or rival.folder_id != asset.folder_id or rival.attempt_id > seen_to:
+    if asset.size == attempt.size or asset.folder_id not in (rival.folder_id, "") or rival.attempt_id > seen_to:
         return False
     return may_be(rival.sent_name, asset.filename) and beginning in (None, asset.md5)
 

@@ -1,6 +1,7 @@
 """Lost answers: one file version is one asset, whatever the service does."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -558,6 +559,14 @@ def test_of_two_in_doubt_a_beginning_proves_the_cut_of_the_one_that_begins_so(wo
     world.live(2 * GRACE)
     assert sorted(world.posted()[2:]) == ["日.txt", "月.txt"]
     assert whys(world) == [("byt", "damaged" if sent_early else "suspected")]
+
+
+def test_a_beginning_that_is_shown_without_its_folder_may_be_anothers_too(world, monkeypatch):
+    two_in_doubt(world, ("cut", 3), b"bytes and more", "lost_before")
+    shown = world.service._shown
+    monkeypatch.setattr(world.service, "_shown", lambda asset: replace(shown(asset), folder_id=""))
+    world.live(GRACE / 2)
+    assert len(world.service.posts) == 2
 
 
 def test_of_a_file_whose_beginning_lies_there_an_asset_that_is_not_processed_yet_may_be_the_whole(world, clock):
