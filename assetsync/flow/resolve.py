@@ -13,14 +13,14 @@ import structlog
 
 from assetsync.core.doubt import SLOW_GAP, Doubt, Grace, Judgement, Pace, Sight, Verdict, is_equal, judge
 from assetsync.core.names import printable
-from assetsync.core.naming import is_others, may_be
+from assetsync.core.naming import may_be
 from assetsync.errors import BadAnswer, ServiceError, TreeError
 from assetsync.flow.edges import Edges
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
+from assetsync.flow.rivals import claims
 from assetsync.flow.witness import Witnessed
-from assetsync.ledger.doubts import OpenDoubt, Rival, grace_of
-from assetsync.ledger.rows import AttemptRow
+from assetsync.ledger.doubts import OpenDoubt, grace_of
 from assetsync.model import Asset, FileStat, SearchRequest
 from assetsync.service.multipart import closing
 from assetsync.service.paging import every
@@ -268,22 +268,16 @@ class Resolver:
                     owned=assetid in owned,
                     # Only what a look-up showed that ended before the attempt began was there before it.
                     before=seen_to < attempt.id or assetid in explained,
-                    claimed=assetid in left or any(self._claims(rival, asset, seen_to, attempt) for rival in rivals),
+                    claimed=assetid in left
+                    or any(
+                        claims(rival, asset, seen_to, attempt, self._prefixes.get(rival.attempt_id, {}))
+                        for rival in rivals
+                    ),
                     named=may_be(attempt.sent_name, asset.filename),
                     prefix=one.prefixes.get(asset.size or 0),
                 )
             )
         return sights
-
-    def _claims(self, rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
-        """Whether an asset may be what another attempt made or, of its own length, what a cut left of that one."""
-        if rival.refused:
-            # It made nothing, and may wait for a person for ever.
-            return False
-        beginning = self._prefixes.get(rival.attempt_id, {}).get(asset.size or 0)
-        return _may_have_begun(rival, asset, seen_to, attempt, beginning) or (
-            not rival.waived and _may_have_made(rival, asset, seen_to, attempt)
-        )
 
     def _read_prefixes(self, one: _Looking) -> None:
         """Hash as much of the file as each smaller asset of its name holds: the proof that a cut left it."""
@@ -326,29 +320,3 @@ class Resolver:
                 bound.info("did not arrive, sending again")
             case Judgement.UNDECIDABLE:
                 bound.error("blocked", detail=verdict.reason)
-
-
-def _may_have_begun(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow, beginning: str | None) -> bool:
-    """Whether another attempt may have been cut there, so that an asset that is not ours whole is no proof of a cut.
-
-    Two files may well begin alike, and a name come back as either; `beginning` is the MD5 of so many bytes of the
-    other, where it is known. One that a person has ended is among them: the word was about what could be seen then.
-    """
-    if asset.size == attempt.size or asset.folder_id not in (rival.folder_id, "") or rival.attempt_id > seen_to:
-        return False
-    return may_be(rival.sent_name, asset.filename) and beginning in (None, asset.md5)
-
-
-def _may_have_made(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
-    """Whether an asset may be what another open attempt made whole, or has its name: not ours to take, or not yet."""
-    # An attempt that began after the asset was first seen cannot have made it.
-    may_have = rival.attempt_id <= seen_to and rival.size == asset.size
-    may_have = may_have and (rival.md5 is None or asset.md5 is None or rival.md5 == asset.md5)
-    if rival.folder_id != attempt.destfolderid or asset.size != attempt.size:
-        # What another upload may have made whole is neither our copy nor what a cut left of ours.
-        whole = may_have and rival.folder_id == asset.folder_id
-    else:
-        # Of two that sent the same, whoever looks first may take it, once nobody waits for an answer.
-        whole = may_have and rival.in_flight
-    same_folder = rival.folder_id == attempt.destfolderid
-    return whole or (same_folder and is_others(attempt.sent_name, rival.sent_name, asset.filename))

@@ -9,6 +9,20 @@ def drift(world):
     return {row.path: row.drift for row in world.ledger.reports.drifted(10)}
 
 
+def after_reading(world, monkeypatch, path: bytes, act) -> None:
+    """Let something happen once, after the metadata of a file was read and before it is noted."""
+    sidecars, told = world.site.sidecars, world.site.sidecars.told
+
+    def read(of, mapping):
+        said = told(of, mapping)
+        if of == path:
+            monkeypatch.setattr(sidecars, "told", told)
+            act()
+        return said
+
+    monkeypatch.setattr(sidecars, "told", read)
+
+
 def test_a_sidecar_that_changed_after_the_upload_is_drift_and_mending_it_ends_it(make_world):
     world = make_world()
     world.write("a.jpg", b"a")
@@ -74,17 +88,12 @@ def test_a_sidecar_that_changes_back_while_others_are_read_is_read_once_more(mak
     for name in ("a", "b"):
         world.write(f"{name}.jpg.yaml", b"description: another")
     world.scan()
-    sidecars, told = world.site.sidecars, world.site.sidecars.told
 
-    def change_back(path, mapping):
-        said = told(path, mapping)
-        if path == b"b.jpg":
-            monkeypatch.setattr(sidecars, "told", told)
-            world.write("a.jpg.yaml", b"description: first")
-            world.hint("a.jpg.yaml")
-        return said
+    def change_back() -> None:
+        world.write("a.jpg.yaml", b"description: first")
+        world.hint("a.jpg.yaml")
 
-    monkeypatch.setattr(sidecars, "told", change_back)
+    after_reading(world, monkeypatch, b"b.jpg", change_back)
     assert list(drift(world)) == [b"b.jpg"]
 
 
@@ -98,18 +107,13 @@ def test_a_file_that_moves_while_others_are_read_is_read_at_its_new_place(make_w
     # It says nothing new, but that is not known before it is read.
     world.write("a/_folder.yaml", b"{}")
     world.scan()
-    sidecars, told = world.site.sidecars, world.site.sidecars.told
 
-    def move(path, mapping):
-        said = told(path, mapping)
-        if path == b"a/y":
-            monkeypatch.setattr(sidecars, "told", told)
-            (world.root / "a/x").rename(world.root / "b/x")
-            world.hint("b/x")
-            world.send()
-        return said
+    def move() -> None:
+        (world.root / "a/x").rename(world.root / "b/x")
+        world.hint("b/x")
+        world.send()
 
-    monkeypatch.setattr(sidecars, "told", move)
+    after_reading(world, monkeypatch, b"a/y", move)
     assert list(drift(world)) == [b"b/x"]
 
 
@@ -120,13 +124,10 @@ def test_what_somebody_notes_while_a_file_is_read_stands(make_world, monkeypatch
     world.live(5)
     world.write("a.jpg.yaml", b"description: another")
     world.scan()
-    sidecars, told = world.site.sidecars, world.site.sidecars.told
-
-    def note(path, mapping):
-        world.ledger.intake.drifted(world.row("a.jpg").id, "its mapping points elsewhere")
-        return told(path, mapping)
-
-    monkeypatch.setattr(sidecars, "told", note)
+    row = world.row("a.jpg")
+    after_reading(
+        world, monkeypatch, b"a.jpg", lambda: world.ledger.intake.drifted(row.id, "its mapping points elsewhere")
+    )
     assert drift(world) == {b"a.jpg": "its mapping points elsewhere"}
 
 

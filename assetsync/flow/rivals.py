@@ -1,0 +1,51 @@
+"""Whether an asset may be what another upload made, and so is not for a doubt to take, or no proof of a cut.
+
+A name is never proof of whose an asset is: the service gives several back alike. Reads nothing and decides nothing.
+"""
+
+from collections.abc import Mapping
+
+from assetsync.core.naming import is_others, may_be
+from assetsync.ledger.doubts import Rival
+from assetsync.ledger.rows import AttemptRow
+from assetsync.model import Asset
+
+
+def claims(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow, beginnings: Mapping[int, str]) -> bool:
+    """Whether the rival may have made an asset, or left it when it was cut, rather than the attempt.
+
+    `seen_to`: the newest attempt when a look-up first showed the asset · `beginnings`: the MD5s of the first so many
+    bytes that the rival sent, as far as they are known.
+    """
+    if rival.refused:
+        # It made nothing, and may wait for a person for ever.
+        return False
+    if _may_have_begun(rival, asset, seen_to, attempt, beginnings.get(asset.size or 0)):
+        return True
+    return not rival.waived and _may_have_made(rival, asset, seen_to, attempt)
+
+
+def _may_have_begun(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow, beginning: str | None) -> bool:
+    """Whether another attempt may have been cut there, so that an asset that is not ours whole is no proof of a cut.
+
+    Two files may well begin alike, and a name come back as either; `beginning` is the MD5 of so many bytes of the
+    other, where it is known. One that a person has ended is among them: the word was about what could be seen then.
+    """
+    if asset.size == attempt.size or asset.folder_id not in (rival.folder_id, "") or rival.attempt_id > seen_to:
+        return False
+    return may_be(rival.sent_name, asset.filename) and beginning in (None, asset.md5)
+
+
+def _may_have_made(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
+    """Whether an asset may be what another open attempt made whole, or has its name: not ours to take, or not yet."""
+    # An attempt that began after the asset was first seen cannot have made it.
+    may_have = rival.attempt_id <= seen_to and rival.size == asset.size
+    may_have = may_have and (rival.md5 is None or asset.md5 is None or rival.md5 == asset.md5)
+    if rival.folder_id != attempt.destfolderid or asset.size != attempt.size:
+        # What another upload may have made whole is neither our copy nor what a cut left of ours.
+        whole = may_have and rival.folder_id == asset.folder_id
+    else:
+        # Of two that sent the same, whoever looks first may take it, once nobody waits for an answer.
+        whole = may_have and rival.in_flight
+    same_folder = rival.folder_id == attempt.destfolderid
+    return whole or (same_folder and is_others(attempt.sent_name, rival.sent_name, asset.filename))
