@@ -51,7 +51,7 @@ from assetsync.tree.scan import scan
 
 log = structlog.get_logger(__name__)
 
-TRIED_AGAIN = ("unreadable", "sidecar", "unprocessed")
+_TRIED_AGAIN = ("unreadable", "sidecar", "unprocessed")
 """What blocks a file until something changes that no scan takes note of: these are tried again, at a scan or a start.
 
 A sidecar may have been a folder or a pipe, and an asset may be processed, or taken away, after a day.
@@ -89,6 +89,11 @@ class Site:
     drift: Drift
     noting: Noting
     sidecars: Sidecars = field(repr=False)
+
+    def try_again(self, *, only_due: bool = False) -> None:
+        """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now."""
+        for reason in _TRIED_AGAIN:
+            self.edges.ledger.queue.retry_blocked(reason, self.edges.clock.now(), only_due=only_due)
 
     def scan(self, *, dry_run: bool = False, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
         """Look at the whole tree once and write down what it says; a brake may keep what is missing undecided.

@@ -15,7 +15,7 @@ from assetsync.flow.hints import Hints, Looker
 from assetsync.flow.requests import take_requests
 from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
-from assetsync.site import TRIED_AGAIN, Site
+from assetsync.site import Site
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class Work:
             self._site.edges.meter.doubted(lost)
             log.warning("in doubt after an unclean stop", files=lost)
         self._ledger.queue.release_folders(now)
-        self._try_again(now, only_due=False)
+        self._site.try_again()
         self._site.brakes.check_place()
         self.watching.start()
         self._scan_wanted.set()
@@ -164,7 +164,7 @@ class Work:
 
     def _scan(self) -> None:
         started = self._clock.steady()
-        self._try_again(self._clock.now(), only_due=True)
+        self._site.try_again(only_due=True)
         try:
             result = self._site.scan()
         except RootElsewhere:
@@ -194,10 +194,6 @@ class Work:
         if self.watching.polling:
             self._next_scan = self._clock.steady() + _POLL
 
-    def _try_again(self, now: float, *, only_due: bool) -> None:
-        for reason in TRIED_AGAIN:
-            self._ledger.queue.retry_blocked(reason, now, only_due=only_due)
-
     def _read_drift(self) -> None:
         """See to some of the files beside which something was said: what is saved meanwhile is looked at in between."""
         if self._looker.saw_a_sidecar():
@@ -206,13 +202,12 @@ class Work:
             return
         # In this order: what a scan finds in between is not forgotten.
         self._unread.clear()
+        more = True
         try:
             more = self._site.drift.step() > 0
-        except LedgerError:
-            self._unread.set()
-            raise
-        if more:
-            self._unread.set()
+        finally:
+            if more:
+                self._unread.set()
 
     def _until_due(self) -> float:
         due = self._ledger.queue.next_due()

@@ -52,7 +52,7 @@ class Store:
 
     @property
     def commits(self) -> int:
-        """How many transactions were written since it was opened: while it stands, what was read still holds."""
+        """How many transactions were written since it was opened."""
         return 0 if self._commits is None else self._commits.count
 
     @property

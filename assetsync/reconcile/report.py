@@ -34,7 +34,6 @@ class Report:
     in_doubt: int
     blocked: int
     in_sync: bool
-    counts: Counts
     unreadable: int = 0
     missing: tuple[str, ...] = ()
     finished: bool = False
@@ -81,7 +80,6 @@ def report_of(
         in_doubt=left.in_doubt,
         blocked=left.blocked,
         in_sync=left.in_sync,
-        counts=counts,
         unreadable=scan.unreadable_count if scan else 0,
         missing=site.missing_folders(scan) if scan else (),
         finished=scan is not None and scan.finished,

@@ -21,7 +21,7 @@ from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
-from assetsync.site import RESTORED, TRIED_AGAIN, Site
+from assetsync.site import RESTORED, Site
 
 log = structlog.get_logger(__name__)
 
@@ -69,8 +69,7 @@ class Reconciler:
         if lost:
             log.warning("in doubt after an unclean stop", files=lost)
         self._ledger.queue.release_folders(now)
-        for reason in TRIED_AGAIN:
-            self._ledger.queue.retry_blocked(reason, now)
+        self._site.try_again()
         take_requests(self._site.edges)
         # As many as last time, as far as anyone can tell.
         self._progress.phase("scan", self._ledger.intake.size() or None)

@@ -22,7 +22,7 @@ from assetsync.flow.requests import carry_out
 from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
 from assetsync.ledger.ledger import open_ledger
-from assetsync.site import TRIED_AGAIN, Site, build
+from assetsync.site import Site, build
 from assetsync.tree import body
 
 from .baton import Baton, Crash
@@ -273,8 +273,7 @@ class Simulation:
             site.gate.trouble(reason, str(error), retry_after)
 
     def scan(self) -> None:
-        for reason in TRIED_AGAIN:
-            self.site.edges.ledger.queue.retry_blocked(reason, self.clock.now())
+        self.site.try_again()
         self.site.scan()
         while self.site.drift.step():
             pass

@@ -9,6 +9,16 @@ def drift(world):
     return {row.path: row.drift for row in world.ledger.reports.drifted(10)}
 
 
+def told_later(world, said: bytes):
+    """Give the world with a verified file beside which something was said since."""
+    world.write("a.jpg", b"a")
+    world.scan_and_send()
+    world.live(5)
+    world.write("a.jpg.yaml", said)
+    world.scan()
+    return world
+
+
 def after_reading(world, monkeypatch, path: bytes, act) -> None:
     """Let something happen once, after the metadata of a file was read and before it is noted."""
     sidecars, told = world.site.sidecars, world.site.sidecars.told
@@ -53,12 +63,7 @@ def test_a_folders_sidecar_concerns_the_files_below_it_only(make_world):
 
 
 def test_a_sidecar_that_cannot_be_read_any_more_is_named(make_world):
-    world = make_world()
-    world.write("a.jpg", b"a")
-    world.scan_and_send()
-    world.live(5)
-    world.write("a.jpg.yaml", b"descripion: wrong key")
-    world.scan()
+    world = told_later(make_world(), b"descripion: wrong key")
     assert "descripion" in drift(world)[b"a.jpg"] or "key" in drift(world)[b"a.jpg"]
 
 
@@ -72,9 +77,7 @@ def test_many_files_are_told_of_their_folders_sidecar_in_few_commits(make_world)
     world.scan()
     before = world.ledger.store.commits
     assert len(drift(world)) == 10
-    assert (
-        sum(1 for number in range(1200) if world.row(f"{number}.jpg").drift.startswith("its metadata changed")) == 1200
-    )
+    assert all(world.row(f"{number}.jpg").drift.startswith("its metadata changed") for number in range(1200))
     assert world.ledger.store.commits - before == 3
 
 
@@ -118,12 +121,7 @@ def test_a_file_that_moves_while_others_are_read_is_read_at_its_new_place(make_w
 
 
 def test_what_somebody_notes_while_a_file_is_read_stands(make_world, monkeypatch):
-    world = make_world()
-    world.write("a.jpg", b"a")
-    world.scan_and_send()
-    world.live(5)
-    world.write("a.jpg.yaml", b"description: another")
-    world.scan()
+    world = told_later(make_world(), b"description: another")
     row = world.row("a.jpg")
     after_reading(
         world, monkeypatch, b"a.jpg", lambda: world.ledger.intake.drifted(row.id, "its mapping points elsewhere")
@@ -132,12 +130,7 @@ def test_what_somebody_notes_while_a_file_is_read_stands(make_world, monkeypatch
 
 
 def test_without_a_root_what_drifted_waits_for_it(make_world):
-    world = make_world()
-    world.write("a.jpg", b"a")
-    world.scan_and_send()
-    world.live(5)
-    world.write("a.jpg.yaml", b"description: another")
-    world.scan()
+    world = told_later(make_world(), b"description: another")
     away = world.root.rename(world.base / "away")
     assert (world.site.drift.step(), world.row("a.jpg").drift) == (0, "unread")
     away.rename(world.root)
