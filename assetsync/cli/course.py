@@ -1,35 +1,44 @@
 """What is said of a file by its sidecars, and the course of its uploads: the parts of `explain`."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from assetsync.amounts import plural
 from assetsync.cli.output import amount, moment
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
+from assetsync.config.models import Schedule
 from assetsync.core.mapping import Mappings
-from assetsync.core.sidecar import folder_sidecars, is_sidecar_name, sidecar_for
+from assetsync.core.sidecar import FOLDER_SIDECAR, SUFFIX, folder_sidecars, is_sidecar_name, sidecar_for
 from assetsync.errors import RootMissing, SidecarError, TreeError
 from assetsync.flow.told import Sidecars
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import AttemptRow, FileRow
-from assetsync.model import Left, State, Wanted
+from assetsync.model import Left, Mapping, State, Wanted
 from assetsync.shown import printable
 from assetsync.tree.opening import Tree
 
 
 def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
-    """Name the sidecars that speak of a file, and the metadata that comes of all levels, or the first mistake."""
+    """Name the sidecars that speak of a file, and the metadata that comes of all levels, or the first mistake.
+
+    Of a sidecar: whom it speaks of, and what it speaks of, or the mistake in it.
+    """
     known = Mappings(mappings(config))
     position = known.for_directory(path.rpartition(b"/")[0])
-    if position is None or is_sidecar_name(path.rpartition(b"/")[2]):
+    if position is None:
         return
     mapping = known.all[position]
     tree = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
+    sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
     try:
+        if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
+            yield from _said_by(sidecars, path, mapping)
+            return
         if mapping.sidecars:
             there = [name for name in (*folder_sidecars(path), sidecar_for(path)) if tree.lstat(name) is not None]
             yield f"sidecars: {', '.join(map(printable, there)) or 'none'}"
-        told = Sidecars(tree, SystemClock(), config.service.metadata_fields.table()).told(path, mapping)
+        told = sidecars.told(path, mapping)
     except SidecarError as error:
         yield f"metadata: {printable(str(error))}"
     except (TreeError, RootMissing):
@@ -38,6 +47,16 @@ def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
     else:
         for name, value in told.fields:
             yield f"metadata: {printable(name)} = {printable(value)}"
+
+
+def _said_by(sidecars: Sidecars, path: bytes, mapping: Mapping) -> Iterator[str]:
+    folder, _, name = path.rpartition(b"/")
+    is_folders = name == FOLDER_SIDECAR
+    whom = f"every file below {printable(folder) or '.'}" if is_folders else printable(path.removesuffix(SUFFIX))
+    yield f"speaks of: {whom}"
+    level, _size = sidecars.read(path, mapping)
+    if level is not None:
+        yield f"metadata: {', '.join(key for key, said in asdict(level).items() if said not in (None, ())) or 'none'}"
 
 
 def attempt_line(attempt: AttemptRow) -> str:
@@ -71,11 +90,23 @@ def attempt_object(attempt: AttemptRow) -> dict[str, object]:
     }
 
 
-def next_try(ledger: Ledger, row: FileRow) -> float | None:
+def next_try(ledger: Ledger, row: FileRow, times: Schedule) -> float | None:
     """Give when something happens to a version by itself (seconds since the epoch); None when nothing will."""
     if row.state is State.IN_DOUBT:
         attempt = ledger.doubts.of(row.id)
         return None if attempt is None else attempt.look_at
     if row.wanted is not Wanted.YES or row.state not in (State.QUEUED, State.STORED):
         return None
-    return row.due_at
+    return row.due_at if row.state is State.QUEUED else _read_back_at(ledger, row, times)
+
+
+def _read_back_at(ledger: Ledger, row: FileRow, times: Schedule) -> float | None:
+    """Give when a stored version is read back: either job looks at what is due by then."""
+    from assetsync.daemon.schedule import next_run  # noqa: PLC0415 - slow to load, and of use to few
+
+    last = ledger.runs.last()
+    runs = [
+        next_run(when, last[job].at if job in last else None)
+        for job, when in (("index", times.index), ("verify", times.verify))
+    ]
+    return max(row.due_at, min(at for at in runs if at is not None)) if any(runs) else None

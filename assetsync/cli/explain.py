@@ -74,7 +74,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                     as_object(row, holds)
                     | {
                         "wanted": str(row.wanted),
-                        "next_try": moment(next_try(ledger, row)),
+                        "next_try": moment(next_try(ledger, row, config.schedule)),
                         "history": [attempt_object(attempt) for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS)],
                     }
                     for row in rows
@@ -85,8 +85,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
             write(printable(wanted))
             for line in (f"on disk: {on_disk}", f"mapping: {covered}", *said):
                 write(f"  {line}")
-            most = MostDoubts.of(config.upload.workers, len({folder.destfolderid for folder in config.folders}))
-            for line in (line for row in rows for line in _version(ledger, row, holds, most)):
+            for line in (line for row in rows for line in _version(config, ledger, row, holds)):
                 write(f"  {line}")
             if not rows and is_sent and on_disk not in _NOTHING:
                 write("  the ledger knows no such file: the next scan decides")
@@ -129,7 +128,7 @@ def _covered(config: SiteConfig, path: bytes) -> tuple[str, bool]:
     return f"{shown} → folder {mapping.destfolderid}", True
 
 
-def _version(ledger: Ledger, row: FileRow, holds: dict[str, str], most: MostDoubts) -> Iterator[str]:
+def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[str]:
     current = "" if row.wanted is Wanted.YES else f" ({row.wanted} on disk)"
     yield f"{row.state.replace('_', ' ')}{current}: {_MEANS[row.state]}"
     yield f"    {amount(row.size)}, MD5 {row.md5 or 'not known yet'}, written {moment(row.mtime_ns / 1e9)}"
@@ -148,14 +147,14 @@ def _version(ledger: Ledger, row: FileRow, holds: dict[str, str], most: MostDoub
         yield f"    metadata: {printable(drift)}"
     for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS):
         yield f"    {attempt_line(attempt)}"
-    due = next_try(ledger, row)
+    due = next_try(ledger, row, config.schedule)
     if due is not None:
-        yield f"    next try: {_holds_up(ledger, row, most) or _at(due)}"
+        yield f"    next try: {_holds_up(config, ledger, row) or _at(due)}"
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield f"    what helps: {next_step(row)}"
 
 
-def _holds_up(ledger: Ledger, row: FileRow, most: MostDoubts) -> str | None:
+def _holds_up(config: SiteConfig, ledger: Ledger, row: FileRow) -> str | None:
     """Say what the next upload waits for beside its time; None for nothing."""
     if row.state is not State.QUEUED:
         return None
@@ -165,6 +164,7 @@ def _holds_up(ledger: Ledger, row: FileRow, most: MostDoubts) -> str | None:
     pause = ledger.runs.pause_at_hand() if is_held(ledger.store.path) else None
     if pause is not None:
         return f"once the service answers as it should: {printable(pause.detail)}"
+    most = MostDoubts.of(config.upload.workers, len({folder.destfolderid for folder in config.folders}))
     if ledger.doubts.count() > most.in_all:
         return "once some of the uploads in doubt are decided: assetsync doubt list"
     # What was never tried may go as the newest.

@@ -4,6 +4,7 @@ A job only starts work and never fails by itself: what is due stands in the ledg
 short loses nothing. Jobs that are late run once.
 """
 
+import time
 from collections.abc import Callable
 from datetime import datetime
 
@@ -62,12 +63,24 @@ def _first(name: str, trigger: BaseTrigger, work: Work) -> dict[str, datetime | 
     A scan is made with each start.
     """
     last = None if name == "rescan" else work.reading.last(name)
-    if last is None:
-        return {}
+    return {} if last is None else {"next_run_time": _after(trigger, last)}
+
+
+def next_run(times: Interval | Cron | None, last: float | None) -> float | None:
+    """Give when a job that was done `last` (seconds since the epoch, as the answer) starts next; None for off."""
+    trigger = trigger_of(times)
+    if trigger is None:
+        return None
+    following = _after(trigger, time.time() if last is None else last)
+    return None if following is None else following.timestamp()
+
+
+def _after(trigger: BaseTrigger, last: float) -> datetime | None:
     now = datetime.now().astimezone()
     # Later than now it was by a clock that has since been set back.
     since = min(datetime.fromtimestamp(last).astimezone(), now)
-    return {"next_run_time": trigger.get_next_fire_time(since, now)}
+    following: datetime | None = trigger.get_next_fire_time(since, now)
+    return following
 
 
 def trigger_of(times: Interval | Cron | None) -> BaseTrigger | None:

@@ -77,8 +77,8 @@ def load(data: bytes, *, none_words: bool) -> Document:
         return _Builder(none_words=none_words).build(text)
     except yaml.YAMLError as exc:
         # Not chained: the library's message shows the line, and a traceback would show the message.
-        mark = exc.problem_mark or exc.context_mark if isinstance(exc, yaml.MarkedYAMLError) else None
-        raise NotPlain(_syntax(text, mark.line if mark else 0, mark.column if mark else 0)) from None
+        marks = (exc.problem_mark, exc.context_mark) if isinstance(exc, yaml.MarkedYAMLError) else ()
+        raise NotPlain(_syntax(text, *((mark.line, mark.column) for mark in marks if mark))) from None
 
 
 def _decode(data: bytes) -> str:
@@ -98,10 +98,20 @@ def _decode(data: bytes) -> str:
     return text
 
 
-def _syntax(text: str, line: int, column: int) -> Problem:
-    """Word a syntax error by what usually causes it, from the character it was found at."""
+def _syntax(text: str, *places: tuple[int, int]) -> Problem:
+    """Word a syntax error by what usually causes it.
+
+    That shows from the character it was found at, the first of `places` (line and column), and from the one behind it:
+    where what was being read had begun.
+    """
     lines = _LINE_END.split(text)
-    here = lines[line][column : column + 1] if line < len(lines) else ""
+    characters = [lines[line][column : column + 1] if line < len(lines) else "" for line, column in places]
+    (line, column), here = (places[0], characters[0]) if places else ((0, 0), "")
+    if len(places) > 1 and places[1][0] < line and characters[1] in set("[{\"'"):
+        # Only the next line made the mistake show.
+        line, column = places[1]
+        hint = f"the {characters[1]} here has no partner, or something is wrong between the two"
+        return Problem((), "this is not YAML", hint, line + 1, column + 1)
     if here == "\t":
         hint = "indent with blanks, a tab is not allowed here"
     elif here == ":":

@@ -65,7 +65,7 @@ class Sidecars:
                     raise SidecarError(printable(path), problem, hint="say less in them")
                 if level is not None:
                     levels.append(level)
-            own, _size = self._read(sidecar.sidecar_for(path), mapping)
+            own, _size = self.read(sidecar.sidecar_for(path), mapping)
             if own is not None:
                 levels.append(own)
         told = self._said(tuple(levels), guess_kind(path.rpartition(b"/")[2]), mapping.upload, own is not None)
@@ -87,24 +87,8 @@ class Sidecars:
             self._folders.clear()
             self._fields = 0
 
-    def _folder(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
-        """Give what a folder's sidecar says, None without one, and how many bytes it has."""
-        now = self._clock.steady()
-        with self._lock:
-            kept = self._folders.get(path)
-        if kept is not None and now - kept[0] < _KEPT_SECONDS:
-            return kept[1], kept[2]
-        level, size = self._read(path, mapping)
-        with self._lock:
-            before = self._folders.pop(path, None)
-            self._fields -= 0 if before is None else _weight(before[1])
-            self._folders[path] = (now, level, size)
-            self._fields += _weight(level)
-            while len(self._folders) > _KEPT_FOLDERS or self._fields > _KEPT_FIELDS:
-                self._fields -= _weight(self._folders.popitem(last=False)[1][1])
-        return level, size
-
-    def _read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
+    def read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
+        """Give what one sidecar says, None without one, and how many bytes it has; raises SidecarError."""
         if self._tree.is_absent(path):
             return None, 0
         try:
@@ -118,6 +102,23 @@ class Sidecars:
         level = sidecar.parse_sidecar(data, printable(path))
         sidecar.check_skip_event(level, mapping.upload, printable(path))
         return level, len(data)
+
+    def _folder(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
+        """Give what a folder's sidecar says, None without one, and how many bytes it has."""
+        now = self._clock.steady()
+        with self._lock:
+            kept = self._folders.get(path)
+        if kept is not None and now - kept[0] < _KEPT_SECONDS:
+            return kept[1], kept[2]
+        level, size = self.read(path, mapping)
+        with self._lock:
+            before = self._folders.pop(path, None)
+            self._fields -= 0 if before is None else _weight(before[1])
+            self._folders[path] = (now, level, size)
+            self._fields += _weight(level)
+            while len(self._folders) > _KEPT_FOLDERS or self._fields > _KEPT_FIELDS:
+                self._fields -= _weight(self._folders.popitem(last=False)[1][1])
+        return level, size
 
 
 def _weight(level: Metadata | None) -> int:

@@ -2,6 +2,7 @@ import base64
 import csv
 import io
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -347,6 +348,36 @@ class TestExplain:
         assert "sidecars: photos/_folder.yaml, photos/2026/a.jpg.yaml" in shown
         assert "metadata: img_description = The pier" in shown
         assert "metadata: location = Oslo" in shown
+
+    @pytest.mark.parametrize(
+        ("name", "whom"), [("a.jpg.yaml", "photos/a.jpg"), ("_folder.yaml", "every file below photos")]
+    )
+    @pytest.mark.parametrize(
+        ("content", "what"),
+        [
+            (b"location: Oslo\nkeywords: [a, b]\n", "metadata: keywords, location\n"),
+            (b"", "metadata: none\n"),
+            (b"lokation: Oslo\n", "line 1, column 1: lokation: "),
+        ],
+    )
+    def test_of_a_sidecar_it_is_told_whom_and_what_it_speaks_of_or_what_is_wrong(self, site, name, whom, content, what):
+        site.write(name, content)
+        site.run("reconcile", "--wait", "0s")
+        shown = site.run("explain", f"photos/{name}").out
+        assert f"speaks of: {whom}\n" in shown
+        assert what in shown
+
+    def test_a_stored_file_is_tried_again_when_the_next_look_is_due(self, site):
+        site.write("a.jpg")
+        site.sandbox.set_faults(FaultRule(kind=FaultKind.SEARCH_DOWN))
+        site.run("reconcile", "--wait", "0s")
+        assert site.files() == {"photos/a.jpg": "stored"}
+        site.configure(more='schedule: {index: 2h, verify: "30 4 1 1 *"}')
+        (version,) = site.run("explain", "--json", "photos/a.jpg").only["versions"]
+        waits = datetime.fromisoformat(version["next_try"]) - datetime.now(UTC)
+        assert timedelta(minutes=1) < waits <= timedelta(hours=2)
+        site.configure(more="schedule: {index: off, verify: off}")
+        assert "next try" not in site.run("explain", "photos/a.jpg").out
 
 
 class TestOrphans:

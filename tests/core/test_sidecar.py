@@ -177,6 +177,9 @@ class TestFidelity:
         ("description: a: b\n", 1, 15, "this is not YAML: a text with a colon and a blank in it needs quotes"),
         ("keywords:\n\t- a\n", 2, 1, "this is not YAML: indent with blanks, a tab is not allowed here"),
         ("description: @home\n", 1, 14, "this is not YAML: a text with @ here needs quotes"),
+        ("keywords: [a, b\n", 1, 11, "this is not YAML: the [ here has no partner"),
+        ("keywords: [a, b\nlocation: c\n", 1, 11, "this is not YAML: the [ here has no partner"),
+        ("description: 'x\nlocation: y\n", 1, 14, "this is not YAML: the ' here has no partner"),
         ("ok: 1\ndescription: \x07\n", 2, 14, "the character U+0007 cannot stand in a YAML file"),
     ],
 )

@@ -176,7 +176,7 @@ BAD = {
         {},
         lambda w: (w.write("d/bad"), w.write("d/_folder.yaml", b"description: [x")),
         "sidecar",
-        "d/_folder.yaml, line 2",
+        "d/_folder.yaml, line 1, column 14",
     ),
     "sidecar_is_a_folder": ({}, lambda w: (w.write("bad"), w.write("bad.yaml/x")), "sidecar", "replace it by a file"),
 }
