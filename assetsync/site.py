@@ -287,6 +287,7 @@ def build(
             prober,
             longest=min(verify.seconds, _LONGEST_VERIFY) if isinstance(verify, Interval) else 300.0,
             needs_index=lambda: indexes and not indexer.stopped,
+            misnames=sidecars.misnames,
         ),
         indexer=indexer,
         auditor=Auditor(

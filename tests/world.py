@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assetsync.config import load_config
+from assetsync.core.kinds import guess_kind
 from assetsync.core.outcome import Reply, read_giving_up, read_silence, read_upload_answer
 from assetsync.errors import AssetsyncError, FileChanged, KeyRefused, ServiceError, ServiceUnreachable
 from assetsync.flow.hints import Hints, Looker
@@ -119,6 +120,8 @@ class FakeService:
         self.down = False
         self.key_refused = False
         self.gives_md5 = True
+        # What kind of asset a file of this name is taken for; of others their endings tell.
+        self.kinds: dict[str, str] = {}
         self.processing: float = 0.0
         self.index_lag: float | None = 0.0
         self.index_call = "adds"
@@ -187,7 +190,7 @@ class FakeService:
         asset = self.put(content, request.filename, request.destfolderid, given, meta=request.meta)
         if what == "lost_after":
             return Left.ALL, silence
-        return Left.ALL, read_upload_answer(_xml(0, "success", asset.id), Left.ALL)
+        return Left.ALL, read_upload_answer(_xml(0, "success", asset.id, self._kind_of(asset)), Left.ALL)
 
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
@@ -232,10 +235,16 @@ class FakeService:
 
     def _shown(self, asset: Stored) -> Asset:
         if asset.processed_at > self._clock.now():
-            return Asset(asset.id, asset.folder, asset.name, 0, None, "doc")
+            return Asset(asset.id, asset.folder, asset.name, 0, None, self._shown_kind(asset))
         digest = asset.md5 if self.gives_md5 else None
         columns: dict[str, object] = {"file_type": asset.file_type}
-        return Asset(asset.id, asset.folder, asset.name, len(asset.content), digest, "doc", columns)
+        return Asset(asset.id, asset.folder, asset.name, len(asset.content), digest, self._shown_kind(asset), columns)
+
+    def _kind_of(self, asset: Stored) -> str:
+        return self.kinds.get(asset.name) or guess_kind(os.fsencode(asset.name))
+
+    def _shown_kind(self, asset: Stored) -> str:
+        return "doc" if self._kind_of(asset) == "other" else self._kind_of(asset)
 
     @property
     def contents(self) -> list[bytes]:
@@ -415,9 +424,9 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest().upper()
 
 
-def _xml(code: int, message: str, assetid: str = "") -> Reply:
+def _xml(code: int, message: str, assetid: str = "", kind: str = "") -> Reply:
     text = (
         f"<Response><responsecode>{code}</responsecode><message>{message}</message><assetid>{assetid}</assetid>"
-        "<filetype>doc</filetype></Response>"
+        f"<filetype>{kind}</filetype></Response>"
     )
     return Reply(200, "text/xml", text.encode())

@@ -75,6 +75,9 @@ def _audit(config: SiteConfig) -> None:
                     raise
                 note(f"folder {printable(folder)} could not be audited, `audit --last` shows the others: {error}")
                 failed = error
+        while site.drift.step():
+            # What was moved in the service is told from now on.
+            pass
         if failed is not None:
             raise failed
 

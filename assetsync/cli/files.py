@@ -1,6 +1,5 @@
 """`assetsync files`: one line a path."""
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -8,7 +7,7 @@ from contextlib import closing
 import click
 
 from assetsync.cli.fileview import as_object, error_of
-from assetsync.cli.given import site_path, with_config, with_json
+from assetsync.cli.given import site_folder, topmost, with_config, with_json
 from assetsync.cli.output import note as tell
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig
@@ -76,15 +75,9 @@ def chosen(
 
     Raises UsageError for a path that is none of the site, or that the ledger knows nothing of, before the first row.
     """
-    given = sorted({b"" if _is_root(config, path) else site_path(config, path) for path in paths})
-    # What lies below another one that is given is listed with it.
-    tops = [path for path in given if not any(path.startswith(top + b"/") for top in given)]
+    given = [site_folder(config, path) for path in paths]
     for path in filter(None, given):
         if next(ledger.reports.files(history=True, under=path), None) is None:
             raise UnknownPath(printable(path))
-    for top in tops if paths and b"" not in given else [None]:
-        yield from ledger.reports.files(state, history=history, under=top)
-
-
-def _is_root(config: SiteConfig, path: str) -> bool:
-    return os.path.normpath(path) in {".", os.path.normpath(config.root)}
+    for top in topmost(given) or [b""]:
+        yield from ledger.reports.files(state, history=history, under=top or None)

@@ -4,7 +4,7 @@ Reading and checking the configuration is left to `config`.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,17 @@ def site_path(config: SiteConfig, given: str) -> bytes:
             hint="give a path relative to the root, or an absolute one",
         )
     return path
+
+
+def site_folder(config: SiteConfig, given: str) -> bytes:
+    """Give a path as `site_path` does, and b"" for the root itself."""
+    return b"" if os.path.normpath(given) in {".", os.path.normpath(config.root)} else site_path(config, given)
+
+
+def topmost(paths: Iterable[bytes]) -> list[bytes]:
+    """Leave out of paths what lies below another one of them; b"" is the root, and above all."""
+    known = sorted(set(paths))
+    return [b""] if b"" in known else [path for path in known if not any(path.startswith(top + b"/") for top in known)]
 
 
 def _below(path: bytes, root: bytes) -> bytes | None:

@@ -29,6 +29,7 @@ COMMANDS = {
     "retry": Entry("retry", "Let blocked files go on."),
     "resume": Entry("resume", "Release a brake after a look."),
     "doubt": Entry("doubt", "Uploads whose answer was lost: list them, decide one."),
+    "drift": Entry("drift", "What the tree says and the service does not: list it, settle it."),
     "audit": Entry("audit", "Compare the service's folders with the ledger, and list what differs."),
     "orphans": Entry("orphans", "List assets in the service that no file stands behind."),
     "export": Entry("export", "Hand the ledger on as CSV or JSON lines."),

@@ -27,11 +27,19 @@ _AGAIN = 60.0
 class Reading:
     """The steps of one site's reading; `trouble` takes what the service answered instead."""
 
-    def __init__(self, site: Site, *, idle: float, trouble: Callable[[ServiceError], None]) -> None:
-        """Make the steps; none waits longer than `idle` seconds for work."""
+    def __init__(
+        self,
+        site: Site,
+        *,
+        idle: float,
+        trouble: Callable[[ServiceError], None],
+        found: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make the steps; none waits longer than `idle` seconds for work. `found` hears that something was noted."""
         self._site = site
         self._idle = idle
         self._trouble = trouble
+        self._found = found
         self._clock = site.edges.clock
         self._ledger = site.edges.ledger
         self._bell = Bell()
@@ -109,6 +117,7 @@ class Reading:
         while self._may_ask():
             if not self._site.verifier.step().looked:
                 self._site.ran("verify", began)
+                self._found()
                 return
 
     def _index(self) -> None:
@@ -152,6 +161,7 @@ class Reading:
         else:
             self._failing.answered(folder)
             self._put_off.pop(folder, None)
+            self._found()
         self._audit_again = 0.0
         return True
 

@@ -40,15 +40,15 @@ class Work:
         self._bell = Bell()
         self._scan_bell = Bell()
         self._scan_wanted = threading.Event()
-        self.reading = Reading(site, idle=self._idle, trouble=self._trouble)
+        self._unread = threading.Event()
+        """Set while there may be files of which something changed since they were sent."""
+        self.reading = Reading(site, idle=self._idle, trouble=self._trouble, found=self._unread.set)
         self._hints = Hints()
         self._looker = Looker(site.edges, site.plan, site.looking, self._hints, site.sidecars)
         patience = min(_CANARY_PATIENCE, 2 * self._idle)
         self.watching = Watching(site, self._hints, want_scan=self.want_scan, patience=patience)
         self._next_scan = self._clock.steady()
         self._root_missing = False
-        self._unread = threading.Event()
-        """Set while there may be files beside which something was said since they were sent."""
 
     def begin(self) -> None:
         """Settle what a crash left, and begin to watch, before the first scan: nothing falls between them."""
@@ -148,6 +148,7 @@ class Work:
             site.feed.clear()
             self._bell.ring()
             self.reading.look_for_audits()
+            self._unread.set()
             if site.brakes.elsewhere:
                 self.want_scan("a person may have agreed to the root")
         self.watching.tend()

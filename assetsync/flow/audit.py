@@ -96,13 +96,17 @@ class Auditor:
                 continue
             met.append(row.id)
             reading, difference = compare(Expected(row.asset_folder or folder, row.size, row.md5), asset)
+            if reading is Reading.MOVED and row.state is State.VERIFIED:
+                changes.append((row, None, {"asset_folder": folder, "drift": "unread"}))
             if reading is Reading.DIFFERENT and row.state in (State.STORED, State.VERIFIED):
                 result.different += 1
                 detail = f"the asset {asset.id} is no longer this file: {difference}; look at it in the service"
                 changes.append((row, Event.DIFFERENT, {"reason": "different", "detail": detail}))
                 log.error("blocked", path=printable(row.path), assetid=asset.id, detail=detail)
             else:
-                result.fine += reading is Reading.EQUAL
+                is_home = folder in (row.destfolderid, row.agreed_folder)
+                result.fine += reading is Reading.EQUAL or (reading is Reading.MOVED and is_home)
+                result.elsewhere += reading is Reading.MOVED and not is_home
         self._ledger.audits.met(met, began)
         self._ledger.assets.apply_all(changes, now)
         self._explain(folder, strangers, began, result)
@@ -158,8 +162,8 @@ class Auditor:
             asset = found.get(row.assetid or "")
             if asset is not None:
                 result.elsewhere += 1
-                drift = f"it was moved in the service, to folder {asset.folder_id}"
-                changes.append((row, None, {"audited_at": began, "asset_folder": asset.folder_id, "drift": drift}))
+                moved = {"audited_at": began, "asset_folder": asset.folder_id, "drift": "unread"}
+                changes.append((row, None, moved))
                 continue
             result.missing += 1
             detail = (

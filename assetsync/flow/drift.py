@@ -1,14 +1,27 @@
-"""Metadata drift: what a sidecar says now and the service, which cannot update an asset, does not.
+"""Drift: what the tree says now and the service, which cannot update an asset, does not, and what was moved there.
 
-Looks only at files beside which something changed since they were sent. It is reported, never acted on.
+Looks only at files of which something changed since they were sent. It is reported, never acted on.
 """
+
+from collections.abc import Iterator
 
 from assetsync.errors import RootMissing, SidecarError
 from assetsync.flow.edges import Edges
 from assetsync.flow.plan import Plan
 from assetsync.flow.told import Sidecars
+from assetsync.ledger.drifts import Found
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Mapping
 
 _CHANGED = "its metadata changed after the upload: set it in the service by hand"
+_MISNAMED = (
+    "the service took it for another kind of file ({}) than its name says, and its description and keywords came under"
+    " names of that one: set them in the service by hand"
+)
+_UNREADABLE = "its metadata cannot be read any more: {}"
+_MOVED = "it was moved in the service, to folder {}"
+_REMAPPED = "its mapping points to folder {} now, and policy.on_move is report"
+_AND = "; "
 
 
 class Drift:
@@ -26,24 +39,48 @@ class Drift:
         Without a root none can be looked at: all wait for the scan that finds it again.
         """
         as_of = self._sidecars.changes
-        rows = self._ledger.intake.unread()
-        found: list[tuple[str | None, int, bytes]] = []
+        rows = self._ledger.drifts.unread()
+        found: list[Found] = []
         for row in rows:
-            mapping = self._plan.covers(row.path)
-            drift = None
-            # What was adopted was not sent by us: nothing is known of its metadata.
-            if mapping is not None and row.meta_digest is not None:
-                try:
-                    told = self._sidecars.told(row.path, self._plan.mappings.all[mapping])
-                    drift = None if told.digest == row.meta_digest else _CHANGED
-                except SidecarError as error:
-                    drift = f"its metadata cannot be read any more: {error}"
-                except RootMissing:
-                    return 0
-            found.append((drift, row.id, row.path))
+            try:
+                found.append(self._found(row))
+            except RootMissing:
+                return 0
             if self._tick():
                 break
         if found:
             # What changed while it was read is recorded behind our back: then it is read once more.
-            self._ledger.intake.read(found, still=lambda: self._sidecars.changes == as_of)
+            self._ledger.drifts.read(found, still=lambda: self._sidecars.changes == as_of)
         return len(rows)
+
+    def _found(self, row: FileRow) -> Found:
+        position = self._plan.covers(row.path)
+        if position is None:
+            return Found(None, None, row.id, row.path)
+        mapping = self._plan.mappings.all[position]
+        said, digest = None, None
+        try:
+            said, digest = self._said(row, mapping)
+        except SidecarError as error:
+            said = _UNREADABLE.format(error)
+        drift = _AND.join(filter(None, (said, *_where(row, mapping)))) or None
+        return Found(drift, digest, row.id, row.path)
+
+    def _said(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
+        """Compare the metadata, and give the digest of what is said now; raises SidecarError and RootMissing."""
+        # What was adopted was not sent by us: nothing is known of its metadata.
+        if row.meta_digest is None:
+            return None, None
+        told = self._sidecars.told(row.path, mapping, row.filetype)
+        if told.digest == row.meta_digest:
+            return None, told.digest
+        as_sent = self._sidecars.told(row.path, mapping).digest == row.meta_digest
+        return _MISNAMED.format(row.filetype) if as_sent else _CHANGED, told.digest
+
+
+def _where(row: FileRow, mapping: Mapping) -> Iterator[str]:
+    """Tell of an asset that does not lie where the configuration has it."""
+    if row.is_elsewhere:
+        yield _MOVED.format(row.asset_folder)
+    if row.destfolderid != mapping.destfolderid:
+        yield _REMAPPED.format(mapping.destfolderid)

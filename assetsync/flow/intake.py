@@ -88,6 +88,7 @@ class Intake:
         self._report = ScanReport()
         self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
         self._batch: list[NewVersion] = []
+        self._remapped: list[tuple[int, str]] = []
         self._dry_run = False
         self.frozen: frozenset[int] = frozenset()
         self.new_versions = 0
@@ -118,7 +119,7 @@ class Intake:
                     continue
                 merge.spoil(seen[0])
                 self._differs(seen, row, result)
-                if len(self._batch) >= _BATCH:
+                if max(len(self._batch), len(self._remapped)) >= _BATCH:
                     self._flush()
                     beside.flush(dry_run=dry_run)
             merge.finish(to_the_end=report.finished)
@@ -168,6 +169,7 @@ class Intake:
             self._flush()
         finally:
             self._batch.clear()
+            self._remapped.clear()
             self.new_versions += result.new_versions
         return result.to_send
 
@@ -227,10 +229,12 @@ class Intake:
                 self._ledger.intake.remap(row.id, folder)
             result.unchanged += 1
             return True
-        result.moved += 1
-        if row is not None and not self._resend_moved and not self._dry_run:
-            drift = f"its mapping points to folder {folder} now, and policy.on_move is report"
-            self._ledger.intake.drifted(row.id, drift)
+        is_there = row is not None and self._ledger.drifts.lies_in(row.id, folder)
+        result.unchanged += is_there
+        result.moved += not is_there
+        if row is not None and (is_there or not self._resend_moved):
+            self._remapped.append((row.id, folder))
+            return True
         return not self._resend_moved
 
     def _missing(self, row: Known, result: ScanResult) -> None:
@@ -250,7 +254,11 @@ class Intake:
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, []
-        if not batch or self._dry_run:
+        remapped, self._remapped = self._remapped, []
+        if self._dry_run:
+            return
+        self._ledger.drifts.remapped(remapped)
+        if not batch:
             return
         self._ledger.intake.enqueue(batch, self._clock.now())
         for version in batch:

@@ -1,4 +1,4 @@
-"""What a person asks of the holder of the ledger: retry, resume, resolve a doubt.
+"""What a person asks of the holder of the ledger: retry, resume, resolve a doubt, settle what drifted.
 
 A command that holds the lock calls `carry_out` itself; beside a running process it leaves the request in the ledger,
 and the process that holds the lock takes it from there with `take_requests`.
@@ -89,9 +89,9 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
     """Do what is asked and say in a sentence what was done. Paths in `argument` are hex of their bytes.
 
     retry: {"paths": [...], "send_again": bool}, no paths for all blocked files · resume: {"id": int | None}, no id for
-    all, or all of {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None for absent · sighted: what `sighted`
-    gives · audit: {}, which the daemon goes on with. Raises UsageError for what cannot be done, ServiceError where the
-    service had to be asked.
+    all, or all of {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None for absent · drift: {"paths":
+    [...]}, of files or of folders · sighted: what `sighted` gives · audit: {}, which the daemon goes on with. Raises
+    UsageError for what cannot be done, ServiceError where the service had to be asked.
     """
     now = clock.now()
     refuse(ledger, verb, argument)
@@ -107,6 +107,8 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
         path = bytes.fromhex(str(argument["path"]))
         asset = argument.get("asset")
         return _resolve(ledger, service, path, None if asset is None else str(asset), now)
+    if verb == "drift":
+        return _settle(ledger, _paths(argument))
     if verb == "audit":
         ledger.set_fact(AUDIT_ASKED, repr(now))
         return "each mapped folder is audited"
@@ -120,20 +122,14 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
 def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
     """Raise UsageError for what cannot be done as the ledger stands; changes nothing and asks nobody."""
     if verb == "retry":
-        again, paths = bool(argument.get("send_again")), _paths(argument)
-        if again and not paths:
-            raise UsageError(
-                "--send-again needs the paths of the files", hint="each is uploaded anew, whatever is there"
-            )
-        for path in paths:
-            row = _current(ledger, path)
-            if again and not allowed(row.state, Event.SENT_AGAIN):
-                raise UsageError(f"{printable(path)} is {_state(row)}", hint="--send-again is for one that was sent")
+        _refuse_retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")))
     elif verb == "resume" and not _pulled(ledger, argument):
         others = ", ".join(str(brake.id) for brake in ledger.reports.brakes())
         hint = f"those that are: {others}" if others else "`assetsync status` would list it"
         named = "no brake" if argument.get("id") is None else f"no brake {argument['id']}"
         raise UsageError(f"{named} is pulled", hint=hint)
+    elif verb == "drift":
+        _refuse_drift(ledger, _paths(argument))
     elif verb == "doubt":
         path = bytes.fromhex(str(argument["path"]))
         row = _current(ledger, path)
@@ -142,6 +138,22 @@ def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
         assetid = argument.get("asset")
         if assetid is not None and ledger.doubts.owned([str(assetid)]) and row.assetid != assetid:
             raise UsageError(f"the asset {assetid} is another file's", hint="`assetsync files --json` tells whose")
+
+
+def _refuse_retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool) -> None:
+    if send_again and not paths:
+        raise UsageError("--send-again needs the paths of the files", hint="each is uploaded anew, whatever is there")
+    for path in paths:
+        row = _current(ledger, path)
+        if send_again and not allowed(row.state, Event.SENT_AGAIN):
+            raise UsageError(f"{printable(path)} is {_state(row)}", hint="--send-again is for one that was sent")
+
+
+def _refuse_drift(ledger: Ledger, paths: Sequence[bytes]) -> None:
+    for path in paths:
+        if next(ledger.drifts.told(path), None) is None:
+            named = printable(path) or "the site"
+            raise UsageError(f"nothing has drifted of {named}", hint="`assetsync drift list` lists what has")
 
 
 def sighted(asset: Asset) -> dict[str, object]:
@@ -177,6 +189,16 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
     return _TRIED_AGAIN.get(reason, "to be tried again") if was_blocked else _AFTER_RETRY[state]
 
 
+def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
+    """Take a person's word for what is told of these files, and of those below these folders."""
+    said: Counter[str] = Counter()
+    for row in (row for path in paths for row in ledger.drifts.told(path)):
+        can_be = row.says_otherwise or row.is_elsewhere
+        said["settled" if can_be and ledger.drifts.settle(row) else _STAYS] += 1
+    return "; ".join(f"{count:,} {what}" for what, count in said.items())
+
+
+_STAYS = "told as before: mend the sidecar, or the mapping"
 _TRIED_AGAIN = {
     "sidecar": "to be tried again, and blocked anew while the sidecar has its mistake",
     "too_large": "to be tried again, and blocked anew while no limit was raised",

@@ -174,7 +174,7 @@ class Sender:
             self._settle(told)
             if self._preparer.is_told_anew(ready):
                 # The change may have been recorded before there was an upload to tell of it.
-                self._insist(row, lambda: self._ledger.intake.mark_unread(row.id))
+                self._insist(row, lambda: self._ledger.drifts.mark_unread(row.id))
             body = ready.body if self._throttle is None else TappedBody(ready.body, self._throttle.pace)
             with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
                 sent = self._service.upload(ready.request, body)

@@ -50,8 +50,15 @@ class Sidecars:
         # The files of a folder are mostly told the same.
         self._said = lru_cache(maxsize=_KEPT_SAYINGS)(self._merged)
 
-    def told(self, path: bytes, mapping: Mapping) -> Told:
-        """Merge all levels for the file at `path`; raises SidecarError for the first that cannot be used."""
+    def misnames(self, path: bytes, kind: str) -> bool:
+        """Whether the fields of a file are named otherwise than for the kind that the service took it for."""
+        return kind in self._fields_table and self._fields_table[kind] != self._fields_table[guess_kind(path)]
+
+    def told(self, path: bytes, mapping: Mapping, kind: str | None = None) -> Told:
+        """Merge all levels for the file at `path`; raises SidecarError for the first that cannot be used.
+
+        Its fields are named for the `kind` that the service took it for; before it is sent, that is guessed.
+        """
         levels = [sidecar.expand(mapping.metadata, path)]
         own: Metadata | None = None
         together = 0
@@ -68,7 +75,8 @@ class Sidecars:
             own, _size = self.read(sidecar.sidecar_for(path), mapping)
             if own is not None:
                 levels.append(own)
-        told = self._said(tuple(levels), guess_kind(path.rpartition(b"/")[2]), mapping.upload, own is not None)
+        named = kind if kind in self._fields_table else guess_kind(path)
+        told = self._said(tuple(levels), named, mapping.upload, own is not None)
         if told.fields:
             sidecar.check_together(told.fields, printable(path))
         return told

@@ -46,7 +46,15 @@ class Verified:
 class Verifier:
     """Verifies what is due; used by one thread at a time."""
 
-    def __init__(self, edges: Edges, prober: Probe, *, longest: float, needs_index: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        edges: Edges,
+        prober: Probe,
+        *,
+        longest: float,
+        needs_index: Callable[[], bool],
+        misnames: Callable[[bytes, str], bool],
+    ) -> None:
         self._failing = Failing(prober)
         self._witnessed = Witnessed(edges)
         # Until when (steady seconds) no folder is asked that was not answered for, and what it failed with.
@@ -57,6 +65,7 @@ class Verifier:
         self._meter = edges.meter
         self._longest = longest
         self._needs_index = needs_index
+        self._misnames = misnames
 
     def step(self, least: int = 1) -> Verified:
         """Take a hundred assets that are due, and more where a folder has to be listed for them.
@@ -159,16 +168,22 @@ class Verifier:
         columns: dict[str, Any] = {"seen_at": row.seen_at or now, "unseen_boot": None}
         if findable:
             columns["findable_at"] = row.findable_at or now
-        if reading is Reading.DIFFERENT:
-            detail = (
-                f"the asset {row.assetid} is not this file: {difference};"
-                " look at it in the service, then `assetsync retry PATH`, with --send-again for a new upload"
-            )
+        if reading is Reading.MOVED and row.verified_at is not None:
+            # It was where it was sent: somebody has moved it since.
+            reading = Reading.EQUAL
+            columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
+        if reading in (Reading.DIFFERENT, Reading.MOVED):
+            then = "`assetsync retry PATH`, with --send-again for a new upload"
+            if reading is Reading.MOVED:
+                then = (
+                    f"move it there and `assetsync retry PATH`, or `assetsync doubt resolve PATH --asset {row.assetid}`"
+                )
+            detail = f"the asset {row.assetid} is not this file: {difference}; look at it in the service, then {then}"
             log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
             return row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}
         if reading is Reading.EQUAL and (findable or not needs_index):
             log.info("verified", path=printable(row.path), assetid=row.assetid)
-            columns |= {"verified_at": now, "reason": None, "detail": None}
+            columns |= {"verified_at": now, "reason": None, "detail": None} | self._kind_of(row, asset)
             return row, Event.CONFIRMED, columns
         columns["due_at"] = now + next_look(now - (row.uploaded_at or row.queued_at), self._longest)
         if reading is Reading.EQUAL:
@@ -176,6 +191,13 @@ class Verifier:
         else:
             columns["detail"] = difference
         return row, None, columns
+
+    def _kind_of(self, row: FileRow, asset: Asset) -> dict[str, Any]:
+        """Note the kind of an upload whose answer named none, and that its metadata may have gone into other fields."""
+        # A search shows as doc what an upload calls other (observed).
+        kind = row.filetype or asset.kind
+        noted: dict[str, Any] = {} if row.filetype else {"filetype": kind}
+        return noted | {"drift": "unread"} if kind and self._misnames(row.path, kind) else noted
 
     def _not_shown(self, row: FileRow, now: float) -> None:
         """Count the answered look-ups that did not show an id; after ten minutes of them it is doubted."""

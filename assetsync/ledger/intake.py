@@ -1,7 +1,7 @@
 """What the tree says, written down: new versions, replaced, vanished, unmapped and revived ones, sidecars."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from assetsync.core.states import Event
@@ -122,35 +122,6 @@ class Intake:
                 (destfolderid, file_id),
             )
         )
-
-    def unread(self, limit: int = 500) -> list[FileRow]:
-        """Give files beside which something was said since they were sent, for a look at what it is."""
-        # While one is on its way or in doubt it is open which upload of it will count.
-        settled = "state IN ('stored', 'verified', 'blocked')"
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE drift = 'unread' AND {settled} ORDER BY id LIMIT ?"
-        return [file_row(row) for row in self._store.rows(sql, limit)]
-
-    def mark_unread(self, file_id: int) -> None:
-        """Note that something may have been said of a file since it was told."""
-        self._store.write(lambda conn: conn.execute("UPDATE files SET drift = 'unread' WHERE id = ?", (file_id,)))
-
-    def drifted(self, file_id: int, what: str) -> None:
-        """Note what the configuration says of a file and the service does not."""
-        self._store.write(lambda conn: conn.execute("UPDATE files SET drift = ? WHERE id = ?", (what, file_id)))
-
-    def read(self, found: Sequence[tuple[str | None, int, bytes]], *, still: Callable[[], bool]) -> None:
-        """Note what was found of files that were `unread`: what the service does not say, or None; its id and its path.
-
-        Nothing is noted where it is not `still` so; nor of a file that was moved, or of which something else was noted,
-        meanwhile.
-        """
-
-        def work(conn: sqlite3.Connection) -> None:
-            if still():
-                sql = "UPDATE files SET drift = ? WHERE id = ? AND path = ? AND drift = 'unread'"
-                conn.executemany(sql, found)
-
-        self._store.write(work)
 
     def sidecars(self) -> Iterator[tuple[bytes, FileStat]]:
         """Give the known sidecars in byte order."""

@@ -14,6 +14,7 @@ from assetsync.ledger.audits import Audits
 from assetsync.ledger.contacts import Contacts
 from assetsync.ledger.damage import CLEAN_STOP
 from assetsync.ledger.doubts import Doubts
+from assetsync.ledger.drifts import Drifts
 from assetsync.ledger.epoch import Epoch
 from assetsync.ledger.facts import set_fact
 from assetsync.ledger.intake import Intake
@@ -42,6 +43,7 @@ class Ledger(LedgerView):
         self.start_no = start_no
         self.restored = restored
         self.intake = Intake(store)
+        self.drifts = Drifts(store)
         self.queue = Queue(store, start_no)
         self.alike = Alike(store)
         self.quiet = QuietFolders(store)

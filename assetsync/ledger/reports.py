@@ -29,7 +29,11 @@ _TAKEN_AWAY = (
 _NOT_AS_SENT = (
     ("missing", "state = 'blocked' AND reason = 'missing'", "detail"),
     ("different", "state = 'blocked' AND reason = 'different'", "detail"),
-    ("elsewhere", "state IN ('stored', 'verified') AND asset_folder <> destfolderid", "NULLIF(drift, 'unread')"),
+    (
+        "elsewhere",
+        "state IN ('stored', 'verified') AND asset_folder <> destfolderid AND asset_folder IS NOT agreed_folder",
+        "'it was moved in the service, to folder ' || asset_folder",
+    ),
 )
 
 

@@ -48,6 +48,18 @@ class FileRow(NamedTuple):
     unseen_boot: str | None
     unseen_first: float | None
     unseen_last: float | None
+    said_digest: str | None
+    agreed_folder: str | None
+
+    @property
+    def says_otherwise(self) -> bool:
+        """Whether its metadata, as it was read last, is not what was sent."""
+        return self.said_digest not in (None, self.meta_digest)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its asset was moved in the service, and nobody has agreed to where it is."""
+        return self.asset_folder not in (None, "", self.destfolderid, self.agreed_folder)
 
     @property
     def stat(self) -> FileStat:

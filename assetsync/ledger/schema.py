@@ -259,6 +259,20 @@ def m005_counted(db: sqlite_utils.Database) -> None:
     db.execute(f"CREATE TRIGGER counted_else {_CHANGED} BEGIN {_ONE_LESS} {_ONE_MORE} END")
 
 
+_SETTLED = """
+ALTER TABLE files ADD COLUMN said_digest TEXT;  -- of the metadata that `drift` is about, where it could be read
+ALTER TABLE files ADD COLUMN agreed_folder TEXT;  -- where a person wants the asset, who moved it in the service
+UPDATE files SET drift = 'unread' WHERE drift <> 'unread';
+"""
+
+
+@migrations()
+def m006_settled(db: sqlite_utils.Database) -> None:
+    """Let a person say that the service has by now what drift is about; what was told before is compared anew."""
+    for statement in statements(_SETTLED):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Split a script at the semicolons that end its statements, comments removed."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

@@ -182,6 +182,8 @@ def leftovers(standing: Standing) -> Iterator[str]:
         yield f"metadata drift: {printable(row.path)}: {printable(row.drift or '')}"
     more = standing.drift_count - len(standing.drifted)
     if more > 0:
-        yield f"and {more:,} more with metadata drift: assetsync export --format jsonl names all"
+        yield f"and {more:,} more with metadata drift"
+    if standing.drifted:
+        yield "    assetsync drift list tells what to set in the service, assetsync drift settle that it is set"
     if standing.index_stopped is not None:
         yield f"indexing stopped: {printable(standing.index_stopped)}"

@@ -91,6 +91,8 @@ class TestBesideADaemon:
             (("doubt resolve", "photos/b.jpg", "--absent"), "photos/b.jpg is verified, not in doubt"),
             (("doubt resolve", "photos/c.jpg", "--absent"), "the ledger knows no file photos/c.jpg"),
             (("retry", "photos/c.jpg"), "the ledger knows no file photos/c.jpg"),
+            (("drift settle", "photos/b.jpg"), "nothing has drifted of photos/b.jpg: `assetsync drift list` lists"),
+            (("drift settle", "."), "nothing has drifted of the site: `assetsync drift list` lists"),
         ],
     )
     def test_what_the_ledger_shows_to_be_impossible_is_said_as_without_one_and_not_asked_for(self, site, command, said):

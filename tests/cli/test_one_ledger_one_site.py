@@ -43,6 +43,8 @@ def another_tree(site):
         "resume",
         "doubt list",
         "doubt resolve photos/a.jpg --absent",
+        "drift list",
+        "drift settle photos/a.jpg",
         "orphans",
         "audit",
         "audit --last",

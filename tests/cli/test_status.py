@@ -99,6 +99,8 @@ def test_works_beside_the_holder_of_the_ledger_and_without_the_service(site):
         "resume",
         "doubt list",
         "doubt resolve photos/a.jpg --absent",
+        "drift list",
+        "drift settle photos/a.jpg",
         "orphans",
         "export --format csv",
     ],

@@ -25,7 +25,8 @@ def _asset(size: int | None = 10, md5: str | None = MD5, folder: str = "F") -> A
         (MD5, _asset(md5=OTHER), Reading.DIFFERENT, OTHER),
         (MD5, _asset(size=11), Reading.DIFFERENT, "11 bytes"),
         (MD5, _asset(size=11, md5=None), Reading.DIFFERENT, "11 bytes"),
-        (MD5, _asset(folder="G"), Reading.DIFFERENT, "folder G"),
+        (MD5, _asset(folder="G"), Reading.MOVED, "folder G"),
+        (MD5, _asset(md5=OTHER, folder="G"), Reading.DIFFERENT, OTHER),
         (MD5, _asset(size=0, md5=None, folder="G"), Reading.NOT_YET, "not processed"),
     ],
 )

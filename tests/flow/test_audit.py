@@ -28,6 +28,12 @@ def mirrored(make_world):
     return make
 
 
+def drift(world):
+    while world.site.drift.step():
+        pass
+    return {row.path: row.drift for row in world.ledger.reports.drifted(10)}
+
+
 def audit(world):
     result = world.site.auditor.audit(FOLDER)
     return {name: getattr(result, name) for name in result.__slots__ if getattr(result, name) and name != "folder"}
@@ -66,7 +72,65 @@ def test_an_asset_that_was_moved_in_the_service_is_drift_and_not_missing(mirrore
     world.service.assets[world.row("1").assetid].folder = "ELSEWHERE"
     assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
     assert (world.row("1").state, world.row("1").asset_folder) == (State.VERIFIED, "ELSEWHERE")
-    assert "ELSEWHERE" in world.row("1").drift
+    assert drift(world) == {b"1": "it was moved in the service, to folder ELSEWHERE"}
+    world.clock.advance(60)
+    assert audit(world) == {"assets": 2, "fine": 2}
+    assert drift(world).keys() == {b"1"}
+
+
+def test_an_asset_that_was_moved_back_in_the_service_is_fine_again(mirrored):
+    world = mirrored()
+    asset = world.service.assets[world.row("1").assetid]
+    asset.folder = "ELSEWHERE"
+    audit(world)
+    asset.folder = FOLDER
+    world.clock.advance(60)
+    assert audit(world) == {"assets": 3, "fine": 3}
+    assert (world.row("1").state, world.row("1").asset_folder, drift(world)) == (State.VERIFIED, FOLDER, {})
+    assert list(world.ledger.reports.findings()) == []
+
+
+@pytest.mark.parametrize("first", [FOLDER, "F2"])
+def test_an_asset_that_was_moved_to_another_mapped_folder_is_drift_in_whatever_order_they_are_audited(mirrored, first):
+    world = mirrored()
+    world.service.assets[world.row("1").assetid].folder = "F2"
+    for folder in (first, {FOLDER: "F2", "F2": FOLDER}[first]):
+        world.site.auditor.audit(folder)
+    assert (world.row("1").state, world.row("1").asset_folder) == (State.VERIFIED, "F2")
+    assert drift(world) == {b"1": "it was moved in the service, to folder F2"}
+    assert [(found.why, found.path) for found in world.ledger.reports.findings()] == [("elsewhere", b"1")]
+
+
+def test_an_asset_that_somebody_moved_and_agreed_to_is_told_no_more_until_it_is_moved_again(mirrored):
+    world = mirrored()
+    asset = world.service.assets[world.row("1").assetid]
+    asset.folder = "F2"
+    audit(world)
+    drift(world)
+    assert world.ledger.drifts.settle(world.row("1"))
+    assert drift(world) == {}
+    assert list(world.ledger.reports.findings()) == []
+    asset.folder = "F3"
+    world.clock.advance(60)
+    world.site.auditor.audit("F2")
+    assert drift(world).keys() == {b"1"}
+
+
+def test_a_mapping_that_is_pointed_to_where_its_assets_were_moved_sends_nothing_again(mirrored):
+    world = mirrored()
+    for name in "012":
+        world.service.assets[world.row(name).assetid].folder = "F2"
+    world.clock.advance(60)
+    world.restart(folders=[{"path": ".", "destfolderid": "F2"}])
+    world.site.auditor.audit("F2")
+    world.scan()
+    world.ledger.resume(None, world.clock.now())
+    world.write("3", b"a new one")
+    world.scan_and_send()
+    world.live(5)
+    assert [post.filename for post in world.service.posts] == ["0", "1", "2", "3"]
+    assert {world.row(name).destfolderid for name in "0123"} == {"F2"}
+    assert drift(world) == {}
 
 
 def test_an_asset_whose_bytes_are_others_now_blocks_its_file(mirrored):

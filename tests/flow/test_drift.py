@@ -1,5 +1,8 @@
 """A sidecar that changes after the upload is reported as drift, and drift that is mended is forgotten."""
 
+import pytest
+
+from assetsync.ledger.drifts import Found
 from assetsync.model import State
 
 
@@ -23,8 +26,8 @@ def after_reading(world, monkeypatch, path: bytes, act) -> None:
     """Let something happen once, after the metadata of a file was read and before it is noted."""
     sidecars, told = world.site.sidecars, world.site.sidecars.told
 
-    def read(of, mapping):
-        said = told(of, mapping)
+    def read(of, mapping, kind=None):
+        said = told(of, mapping, kind)
         if of == path:
             monkeypatch.setattr(sidecars, "told", told)
             act()
@@ -123,10 +126,16 @@ def test_a_file_that_moves_while_others_are_read_is_read_at_its_new_place(make_w
 def test_what_somebody_notes_while_a_file_is_read_stands(make_world, monkeypatch):
     world = told_later(make_world(), b"description: another")
     row = world.row("a.jpg")
+    world.site.drift.step()
+    assert world.ledger.drifts.settle(told := world.row("a.jpg"))
     after_reading(
-        world, monkeypatch, b"a.jpg", lambda: world.ledger.intake.drifted(row.id, "its mapping points elsewhere")
+        world,
+        monkeypatch,
+        b"a.jpg",
+        lambda: world.ledger.drifts.read([Found("noted", None, row.id, row.path)], still=lambda: True),
     )
-    assert drift(world) == {b"a.jpg": "its mapping points elsewhere"}
+    assert drift(world) == {b"a.jpg": "noted"}
+    assert not world.ledger.drifts.settle(told)
 
 
 def test_without_a_root_what_drifted_waits_for_it(make_world):
@@ -149,3 +158,82 @@ def test_how_many_have_drifted_is_counted_and_history_is_not(make_world):
     world.write("a.jpg", b"a new version")
     world.scan_and_send()
     assert len(drift(world)) == world.ledger.reports.count_drifted() == 2
+
+
+def test_what_a_person_has_set_in_the_service_is_told_no_more_until_it_changes_again(make_world):
+    world = told_later(make_world(), b"description: another")
+    assert list(drift(world)) == [b"a.jpg"]
+    assert world.ledger.drifts.settle(world.row("a.jpg"))
+    assert drift(world) == {}
+    world.write("a.jpg.yaml", b"description: one more")
+    world.scan()
+    assert list(drift(world)) == [b"a.jpg"]
+    world.write("a.jpg.yaml", b"description: another")
+    world.scan()
+    assert drift(world) == {}
+
+
+def test_a_change_that_nobody_has_seen_yet_is_not_settled_with_the_one_before(make_world):
+    world = told_later(make_world(), b"description: another")
+    drift(world)
+    world.write("a.jpg.yaml", b"description: one more")
+    assert world.ledger.drifts.settle(world.row("a.jpg"))
+    world.scan()
+    assert list(drift(world)) == [b"a.jpg"]
+
+
+def test_a_sidecar_with_a_mistake_is_told_again_whatever_a_person_says(make_world):
+    world = told_later(make_world(), b"descripion: wrong key")
+    said = drift(world)
+    world.ledger.drifts.settle(world.row("a.jpg"))
+    assert drift(world) == said
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_metadata_that_went_into_fields_of_another_kind_is_drift(make_world, lost):
+    world = make_world()
+    world.service.kinds = {"a.ai": "doc", "b.ai": "doc", "c.ai": "doc"}
+    world.write("a.ai", b"a")
+    world.write("a.ai.yaml", b"description: A drawing")
+    world.write("b.ai", b"b")
+    world.write("b.ai.yaml", b"meta: {artist: somebody}")
+    world.write("c.ai", b"c")
+    world.write("d.jpg", b"d")
+    world.write("d.jpg.yaml", b"description: A picture")
+    if lost:
+        # The answer names the kind; of an upload that is found, the search does.
+        world.service.script.extend(["lost_after"] * 4)
+    world.scan_and_send()
+    world.live(60)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert world.row("a.ai").filetype == "doc"
+    (said,) = drift(world).items()
+    assert (said[0], "another kind of file (doc)" in said[1]) == (b"a.ai", True)
+    world.ledger.drifts.settle(world.row("a.ai"))
+    assert drift(world) == {}
+
+
+def test_several_things_that_are_to_be_told_of_a_file_are_told_together(make_world):
+    world = make_world(policy={"on_move": "report"})
+    world.write("a.jpg", b"a")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    world.service.assets[world.row("a.jpg").assetid].folder = "F9"
+    world.site.auditor.audit("F1")
+    world.write("a.jpg.yaml", b"description: another")
+    world.restart(folders=[{"path": ".", "destfolderid": "F2"}])
+    world.scan()
+    world.ledger.resume(None, world.clock.now())
+    world.scan()
+    (said,) = drift(world).values()
+    assert [part.partition(" ")[2][:12] for part in said.split("; ")] == [
+        "metadata cha",
+        "was moved in",
+        "mapping poin",
+    ]
+    commits = world.ledger.store.commits
+    world.scan()
+    drift(world)
+    assert drift(world) == {b"a.jpg": said}
+    assert world.ledger.store.commits - commits <= 6

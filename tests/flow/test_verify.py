@@ -145,6 +145,28 @@ def test_a_file_that_was_renamed_in_the_service_is_found_by_its_id(sent):
     assert world.row("0").state is VERIFIED
 
 
+def test_an_asset_that_lies_elsewhere_from_the_first_is_asked_about(sent):
+    world = sent()
+    next(iter(world.service.assets.values())).folder = "F2"
+    world.live(3)
+    row = world.row("0")
+    assert (row.state, row.reason) == (State.BLOCKED, "different")
+    assert f"doubt resolve PATH --asset {row.assetid}" in row.detail
+    assert "--send-again" not in row.detail
+
+
+def test_an_asset_that_was_moved_after_it_had_been_read_back_is_still_the_file(sent):
+    world = sent()
+    world.live(3)
+    next(iter(world.service.assets.values())).folder = "F2"
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'blocked', reason = 'different'"))
+    world.ledger.repair.retry(world.row("0"), world.clock.now())
+    world.live(3)
+    world.site.drift.step()
+    row = world.row("0")
+    assert (row.state, row.asset_folder, row.drift) == (VERIFIED, "F2", "it was moved in the service, to folder F2")
+
+
 def test_a_file_that_changed_while_it_was_read_back_stays_what_it_has_become(sent):
     world = sent()
 

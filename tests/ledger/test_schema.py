@@ -220,3 +220,11 @@ def test_what_is_due_is_taken_in_its_order_and_not_by_the_index_for_counting(boo
 
 def test_the_release_knows_its_migrations_without_loading_them():
     assert schema.known() == release.MIGRATIONS
+
+
+def test_what_was_told_as_drift_before_there_were_settlings_is_read_anew(old: Path):
+    with closing(sqlite3.connect(old)) as conn, conn:
+        conn.execute("UPDATE files SET drift = CASE WHEN id % 2 THEN 'its metadata changed' END")
+    with closing(open_ledger(old)) as ledger:
+        rows = ledger.store.rows("SELECT id % 2, drift FROM files")
+        assert {tuple(row) for row in rows} == {(1, "unread"), (0, None)}

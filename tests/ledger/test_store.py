@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from assetsync.core.states import Event
 from assetsync.errors import IllegalTransition, LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerNewer
 from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.ledger.release import MIGRATIONS
 from assetsync.ledger.rows import apply
 from assetsync.ledger.store import Store, is_held, open_beside, open_store
 
@@ -322,7 +323,8 @@ def test_the_migrations_are_recorded_and_applied_once(tmp_path: Path):
     store = open_store(path, create=True)
     applied = store.rows("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'")
     store.close()
-    assert [row[0] for row in applied] == ["m001_first", "m002_quiet", "m003_unhashed", "m004_slow", "m005_counted"]
+    assert {row[0] for row in applied} == MIGRATIONS
+    assert len(applied) == len(MIGRATIONS)
 
 
 def _from_the_future(path: Path) -> None:

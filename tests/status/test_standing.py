@@ -234,11 +234,10 @@ def test_of_much_drift_some_is_named_and_all_is_counted(shown):
         pass
     found = shown.standing()
     named = [line for line in leftovers(found) if "metadata drift" in line]
-    assert (len(named), named[-1]) == (
-        21,
-        "and 5 more with metadata drift: assetsync export --format jsonl names all",
-    )
+    assert (len(named), named[-1]) == (21, "and 5 more with metadata drift")
+    (helps,) = [line for line in leftovers(found) if "assetsync drift list" in line]
+    assert "assetsync drift settle" in helps
     said = as_object(found)
     assert (len(said["drift"]), said["drift_count"]) == (20, 25)
-    assert "And 5 more:" in shown.get("/").body.decode()
+    assert "And 5 more." in shown.get("/").body.decode()
     assert b'assetsync_metadata_drift{site="test"} 25.0' in shown.get("/metrics").body

@@ -1,0 +1,117 @@
+"""`assetsync drift`: what the tree says of files and the service does not, and a person's word that it is set there."""
+
+from contextlib import closing
+
+import click
+
+from assetsync.cli.acting import act
+from assetsync.cli.given import site_folder, topmost, with_config, with_json
+from assetsync.cli.output import write, write_json
+from assetsync.clock import SystemClock
+from assetsync.config import SiteConfig, mappings
+from assetsync.core.mapping import Mappings
+from assetsync.errors import SidecarError, TreeError, UsageError
+from assetsync.flow.told import Sidecars
+from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.rows import FileRow
+from assetsync.shown import printable, relative_text
+from assetsync.tree.opening import Tree
+
+
+@click.group("drift")
+def command() -> None:
+    """List what the tree says of files and the service does not, or say that it is set there by now.
+
+    The interface cannot change an asset: what a sidecar says after the upload is set in the service by hand.
+
+    \b
+    Examples:
+      assetsync drift list --config hq.yaml
+      assetsync drift settle --config hq.yaml photos/harbour.jpg
+    """
+
+
+@command.command("list")
+@with_config
+@with_json("Print one object a line.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+def list_drift(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
+    """List every file of which something is to be set in the service, with the metadata that its sidecars give it now.
+
+    PATH leaves those of this file, or below this folder; it is relative to the root, or absolute.
+
+    \b
+    Examples:
+      assetsync drift list --config hq.yaml
+      assetsync drift list --config hq.yaml --json photos | jq -r '[.assetid, .metadata.img_keywords] | @tsv'
+    """
+    fields = _Fields(config)
+    with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+        none = True
+        tops = topmost(site_folder(config, path) for path in paths) or [b""]
+        for row in (row for path in tops for row in ledger.drifts.told(path)):
+            none = False
+            told = fields.of(row)
+            if as_json:
+                write_json(_as_object(row, told))
+                continue
+            write(f"{printable(row.path)}: {printable(row.drift or '')}")
+            write(f"    asset {row.assetid or '-'} in folder {row.asset_folder or row.destfolderid}")
+            for name, value in (told or {}).items():
+                write(f"    {printable(name)} = {printable(value)}")
+        if none and not as_json:
+            write("nothing has drifted")
+
+
+@command.command("settle")
+@with_config
+@with_json("Print one object: done, request, message.")
+@click.argument("paths", nargs=-1, metavar="PATH...")
+def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
+    """Say that the service has by now what `drift list` tells of these files, or that an asset may stay where it is.
+
+    PATH is a file, or a folder for all below it (`.` for the root); relative to the root, or absolute. What changes
+    later is told again. Beside a daemon the daemon does it.
+
+    \b
+    Examples:
+      assetsync drift settle --config hq.yaml photos/harbour.jpg
+      assetsync drift settle --config hq.yaml photos/2026
+    """
+    if not paths:
+        raise UsageError("drift settle needs the paths of files or folders", hint="`assetsync drift list` names them")
+    act(
+        config, "drift", {"paths": [path.hex() for path in topmost(site_folder(config, given) for given in paths)]}
+    ).show(as_json=as_json)
+
+
+class _Fields:
+    """Reads what sidecars say of files now."""
+
+    def __init__(self, config: SiteConfig) -> None:
+        self._known = Mappings(mappings(config))
+        tree = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
+        self._sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
+
+    def of(self, row: FileRow) -> dict[str, str] | None:
+        """Give the fields by name; None where they are not what drifted, or cannot be read."""
+        position = self._known.for_directory(row.path.rpartition(b"/")[0])
+        if position is None or not row.says_otherwise:
+            return None
+        try:
+            return dict(self._sidecars.told(row.path, self._known.all[position], row.filetype).fields)
+        except (SidecarError, TreeError):
+            # What is wrong is told by `explain`, and as drift itself once it is noticed.
+            return None
+
+
+def _as_object(row: FileRow, told: dict[str, str] | None) -> dict[str, object]:
+    path, encoded = relative_text(row.path)
+    shown: dict[str, object] = {
+        "path": path,
+        "assetid": row.assetid,
+        "destfolderid": row.asset_folder or row.destfolderid,
+        "drift": row.drift,
+        "metadata": told,
+    }
+    return shown if encoded is None else shown | {"path_base64": encoded}
