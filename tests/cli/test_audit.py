@@ -100,3 +100,18 @@ def test_a_folder_that_the_service_does_not_answer_for_keeps_no_other_from_being
         said["folder"]: said["audited_at"] is not None for said in mirrored.run("audit", "--last", "--json").objects
     }
     assert audited == {first: False, second: True}
+
+
+def test_an_asset_that_somebody_moved_is_told_by_status_until_it_is_agreed_to(mirrored):
+    with mirrored.sandbox._stored._transaction() as service:
+        service.execute("UPDATE assets SET folder_id = ? WHERE id = ?", (PAPERS, ids(mirrored)["a.txt"]))
+    result = mirrored.run("audit")
+    assert (result.code, result.out.splitlines()[-1]) == (1, "hq: 1 elsewhere")
+    moved = f"photos/a.txt: it was moved in the service, to folder {PAPERS}"
+    assert f"metadata drift: {moved}\n" in mirrored.run("status").out
+    assert f"{moved}\n" in mirrored.run("drift list").out
+    assert mirrored.run("drift settle", "photos/a.txt").out == "1 settled\n"
+    assert mirrored.run("audit").out.splitlines()[-1] == "hq: nothing differs"
+    assert "drift" not in mirrored.run("status").out
+    assert mirrored.run("reconcile").code == 0
+    assert len(mirrored.sandbox.assets()) == 3

@@ -242,3 +242,16 @@ def test_a_file_on_its_way_from_the_settling_ones_into_the_ledger_is_pending_all
     monkeypatch.setattr(world.ledger.intake, "enqueue", look_first)
     assert world.site.looking.look_again() == 3
     assert (seen, len(world.site.settling)) == ([False], 0)
+
+
+def test_what_reading_back_brings_to_light_is_told_without_a_scan(make_world):
+    world = make_world(watch={"mode": "off"})
+    world.service.kinds["a.ai"] = "doc"
+    world.write("a.ai.yaml", b"description: A drawing")
+    world.write("a.ai", b"a")
+    world.scan_and_send()
+    work = Work(world.site, idle=0.0)
+    work.reading.want_verify()
+    work.reading.step()
+    work.look()
+    assert "another kind of file (doc)" in world.row("a.ai").drift
