@@ -14,6 +14,9 @@ from assetsync.model import Asset
 UNPROCESSED_PATIENCE = 24 * 3600.0
 """Seconds that an asset may stay unprocessed before a person is asked."""
 
+_MANY_LOOKS = 100
+"""Fewer look-ups than that make no day: the program, or the service, was away."""
+
 MAX_ABSENCES = 5
 """How often one file version may be proven absent before sending it again is a person's decision."""
 
@@ -61,9 +64,9 @@ class Sight:
     """One asset that a look-up showed, beside what the ledger knows about it.
 
     `owned` by a live row, or by one at rest that may still hand it on · `before`: seen before the attempt began ·
-    `claimed`: an attempt that may have made it is in flight, or its name is that of another open attempt · `named`: the
-    name it came back with is one that the name sent may have become · `prefix`: MD5 of as many bytes of what was sent
-    as the asset has, where that could be computed.
+    `claimed`: another attempt may have made it, or left it when it was cut (`flow.rivals`) · `named`: the name it came
+    back with is one that the name sent may have become · `prefix`: MD5 of as many bytes of what was sent as the asset
+    has, where that could be computed · `since`: when it was first seen, in wall-clock seconds, None for just now.
     """
 
     asset: Asset
@@ -72,11 +75,12 @@ class Sight:
     claimed: bool = False
     named: bool = True
     prefix: str | None = None
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What is known of the attempt: its size, its MD5 if it was taken, and what became of it."""
+    """What is known of the attempt: its size, its MD5 if it was taken, what became of it, and look-ups so far."""
 
     size: int
     md5: str | None
@@ -86,6 +90,7 @@ class Doubt:
     handed_md5: str | None = None
     absences: int = 0
     since: float = 0.0
+    looks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +180,8 @@ def is_damaged(doubt: Doubt, sight: Sight) -> bool:
 def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, now: float) -> Verdict:
     """Decide one doubt from one answered look-up.
 
-    `grace` already counts this look-up; `seconds` is the configured doubt_grace; `now` and `doubt.since` are wall-clock
-    seconds, used only for the 24 hours of an asset that is never processed.
+    `grace` already counts this look-up; `seconds` is the configured doubt_grace; `now`, `doubt.since` and the `since`
+    of a sight are wall-clock seconds, used only for the 24 hours of an asset that is never processed.
     """
     free = [s for s in sights if not s.owned]
     equal = [s for s in free if is_equal(doubt, s)]
@@ -195,17 +200,18 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
         return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload that is not answered yet")
     if doubt.refused_as_duplicate:
         return _judge_duplicate(doubt, sights, grace, seconds)
-    if any(_unprocessed(s) for s in free):
-        # Nor does the beginning of a file prove anything meanwhile: another upload may have left it.
-        if now - doubt.since > UNPROCESSED_PATIENCE:
-            reason = "the service has had an asset of this name for 24 hours without processing it"
-            return Verdict(Judgement.UNDECIDABLE, reason=reason)
-        return Verdict(Judgement.WAIT, reason="an asset of this name is not processed yet")
     damaged = [s for s in free if not s.claimed and is_damaged(doubt, s)]
+    suspected = tuple(s.asset.id for s in free if _suspicious(doubt, s))
+    unprocessed = [s for s in free if _unprocessed(s)]
+    stuck = _never_processed(doubt, unprocessed, now)
+    if unprocessed and not stuck:
+        # It may be ours whole, and what is taken for proof another's after all.
+        return Verdict(Judgement.WAIT, reason="an asset of this name is not processed yet", suspected=suspected)
     if damaged:
         first = damaged[0]
         return _send_again(doubt, Judgement.DAMAGED, first.asset.id, "a damaged copy of it lies in the folder")
-    suspected = tuple(s.asset.id for s in free if _suspicious(doubt, s))
+    if stuck:
+        return Verdict(Judgement.UNDECIDABLE, reason=stuck, suspected=suspected)
     if grace.over(seconds):
         if doubt.accepted_id is not None:
             reason = f"the service accepted it as {doubt.accepted_id} but shows no such asset"
@@ -238,6 +244,15 @@ def _send_again(doubt: Doubt, judgement: Judgement, assetid: str | None, why: st
 
 def _unprocessed(sight: Sight) -> bool:
     return not sight.asset.processed and not sight.before and sight.named
+
+
+def _never_processed(doubt: Doubt, unprocessed: Sequence[Sight], now: float) -> str:
+    """Say why what is not processed is waited for no longer; "" while it is, and where there is none."""
+    if any(s.since is not None and now - s.since > UNPROCESSED_PATIENCE for s in unprocessed):
+        return "the service has had an asset of this name for 24 hours without processing it"
+    if unprocessed and doubt.looks >= _MANY_LOOKS and now - doubt.since > UNPROCESSED_PATIENCE:
+        return "for 24 hours the service has had one asset or another of this name without processing it"
+    return ""
 
 
 def _suspicious(doubt: Doubt, sight: Sight) -> bool:

@@ -64,6 +64,8 @@ class Resolver:
         self._grace = grace
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._prefixes: dict[int, dict[int, str]] = {}
+        # The same of those whose file is surely what was sent: only there a beginning that does not fit says something.
+        self._beginnings: dict[int, dict[int, str]] = {}
         self._failing = Failing(prober, grace=grace)
         self._witnessed = Witnessed(edges)
 
@@ -113,6 +115,7 @@ class Resolver:
         undecided = self._ledger.doubts.open_ones()
         attempts, folders = {attempt for attempt, _ in undecided}, {folder for _, folder in undecided}
         self._prefixes = {attempt: kept for attempt, kept in self._prefixes.items() if attempt in attempts}
+        self._beginnings = {attempt: kept for attempt, kept in self._beginnings.items() if attempt in attempts}
         self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
         self._failing.keep(folders)
 
@@ -208,6 +211,7 @@ class Resolver:
             handed_md5=attempt.handed_md5,
             absences=doubt.file.absences,
             since=attempt.ended_at or attempt.started_at,
+            looks=attempt.looks,
         )
 
     def _read_again(self, doubt: OpenDoubt) -> str | None:
@@ -256,25 +260,22 @@ class Resolver:
         explained = self._ledger.doubts.recorded(ids)
         seen = self._ledger.doubts.first_seen(ids)
         rivals = self._ledger.doubts.rivals(attempt)
-        left = self._ledger.doubts.left_by_others(
-            [i for i in ids if one.assets[i].size != attempt.size], attempt.file_id
-        )
         sights = []
         for assetid, asset in sorted(one.assets.items()):
-            seen_to = seen.get(assetid, newest)
+            seen_to, since = seen.get(assetid, (newest, None))
             sights.append(
                 Sight(
                     asset,
                     owned=assetid in owned,
                     # Only what a look-up showed that ended before the attempt began was there before it.
                     before=seen_to < attempt.id or assetid in explained,
-                    claimed=assetid in left
-                    or any(
-                        claims(rival, asset, seen_to, attempt, self._prefixes.get(rival.attempt_id, {}))
+                    claimed=any(
+                        claims(rival, asset, seen_to, attempt, self._beginnings.get(rival.attempt_id, {}))
                         for rival in rivals
                     ),
                     named=may_be(attempt.sent_name, asset.filename),
                     prefix=one.prefixes.get(asset.size or 0),
+                    since=since,
                 )
             )
         return sights
@@ -293,11 +294,16 @@ class Resolver:
         lengths -= one.prefixes.keys()
         if not lengths:
             return
-        expected = FileStat(attempt.size, attempt.mtime_ns, 0, attempt.inode)
+        expected = FileStat(attempt.size, attempt.mtime_ns, one.doubt.file.ctime_ns, attempt.inode)
         try:
             with self._tree.open(one.doubt.file.path) as file:
-                if not difference(expected, file.stat):
-                    one.prefixes.update(prefix_digests(file, sorted(lengths), tail=tail, stop=self._tick))
+                if difference(expected, file.stat):
+                    return
+                found = prefix_digests(file, sorted(lengths), tail=tail, stop=self._tick)
+                one.prefixes.update(found)
+                # What was rewritten and had its time set back shows in the ctime alone.
+                if file.stat == expected == file.restat():
+                    self._beginnings.setdefault(attempt.id, {}).update(found)
         except TreeError as error:
             log.debug("cannot be read again", path=printable(one.doubt.file.path), why=str(error))
 

@@ -29,9 +29,11 @@ def _may_have_begun(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRo
     """Whether another attempt may have been cut there, so that an asset that is not ours whole is no proof of a cut.
 
     Two files may well begin alike, and a name come back as either; `beginning` is the MD5 of so many bytes of the
-    other, where it is known. One that a person has ended is among them: the word was about what could be seen then.
+    other, where it is known. One that was taken for absent, or ended by a person, is among them: that was about what
+    could be seen then. An earlier upload of the same file is, too.
     """
-    if asset.size == attempt.size or asset.folder_id not in (rival.folder_id, "") or rival.attempt_id > seen_to:
+    # Without a size nothing is known to be a part.
+    if asset.size in (attempt.size, None) or asset.folder_id not in (rival.folder_id, "") or rival.attempt_id > seen_to:
         return False
     return may_be(rival.sent_name, asset.filename) and beginning in (None, asset.md5)
 

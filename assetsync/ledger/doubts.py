@@ -14,6 +14,8 @@ from assetsync.model import Asset
 
 _AT_ONCE = 500
 _LOOKED_AT = 100
+_WAIVED_AT_MOST = 1000
+"""What is cut comes to light soon or never: of those that ended so in a long outage the last count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,10 @@ class OpenDoubt:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another attempt that may be what made an asset in its folder: an open one, or one that a person has ended.
+    """Another attempt that may be what made an asset in its folder.
 
-    One that was `refused` made none. One that was `waived` was ended without its asset: what a cut left of it may come
-    to light later.
+    One that was `refused` made none. One that was `waived` was taken for absent, or ended by a person: what a cut left
+    of it may come to light later. All others are open.
     """
 
     attempt_id: int
@@ -105,16 +107,16 @@ class Doubts:
     def rivals(self, attempt: AttemptRow) -> list[Rival]:
         """Give the other open attempts, into whatever folder: what was refused as a copy is looked for in all.
 
-        Beside them, the earlier ones of the same path that a person has ended.
+        Beside them, the newest into its own folder that were ended without its asset, of whatever file.
         """
         columns = "a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate"
         rows = self._store.rows(
             f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
-            f" UNION ALL SELECT {columns}, 1 FROM files f CROSS JOIN attempts a ON a.file_id = f.id"
-            " WHERE f.path = (SELECT path FROM files WHERE id = ?2)"
-            " AND a.id < ?1 AND a.result IN ('resolved', 'sent_again')",
+            f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a WHERE a.id <> ?1 AND a.destfolderid = ?2"
+            " AND a.result IN ('absent', 'resolved', 'sent_again') ORDER BY a.id DESC LIMIT ?3)",
             attempt.id,
-            attempt.file_id,
+            attempt.destfolderid,
+            _WAIVED_AT_MOST,
         )
         return [
             Rival(
@@ -167,25 +169,19 @@ class Doubts:
         """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
         return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
 
-    def left_by_others(self, assetids: Collection[str], file_id: int) -> set[str]:
-        """Tell which of the ids may be what an upload of another file has left, one that was taken for absent."""
-        return self._known(
-            f"SELECT assetid FROM sightings s WHERE why = 'suspected' AND file_id <> {file_id:d} AND EXISTS ("
-            "   SELECT 1 FROM attempts a WHERE a.file_id = s.file_id AND a.result = 'absent' AND a.id <= s.seen_to)"
-            " AND assetid IN",
-            assetids,
-        )
-
     def newest_attempt(self) -> int:
         """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""
         return int(self._store.rows("SELECT COALESCE(MAX(id), 0) FROM attempts")[0][0])
 
-    def first_seen(self, assetids: Collection[str]) -> dict[str, int]:
-        """Give, for assets seen before, the newest attempt at the end of the look-up that first showed them."""
-        found: dict[str, int] = {}
+    def first_seen(self, assetids: Collection[str]) -> dict[str, tuple[int, float]]:
+        """Give, for assets seen before, the newest attempt at the end of the look-up that first showed them, and when.
+
+        The time is in seconds since the epoch.
+        """
+        found: dict[str, tuple[int, float]] = {}
         for part in _parts(list(assetids)):
-            sql = f"SELECT assetid, seen_to FROM sightings WHERE assetid IN ({_marks(part)})"
-            found |= {row[0]: row[1] for row in self._store.rows(sql, *part)}
+            sql = f"SELECT assetid, seen_to, first_seen FROM sightings WHERE assetid IN ({_marks(part)})"
+            found |= {row[0]: (row[1], row[2]) for row in self._store.rows(sql, *part)}
         return found
 
     def sight(self, assets: Iterable[Asset], newest: int, now: float) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from assetsync.errors import LedgerDamaged, LedgerError, LedgerNewer
 from assetsync.ledger import damage
 
-MIGRATIONS = frozenset({"m001_first", "m002_quiet", "m003_unhashed", "m004_slow", "m005_counted", "m006_settled"})
+MIGRATIONS = frozenset(
+    {"m001_first", "m002_quiet", "m003_unhashed", "m004_slow", "m005_counted", "m006_settled", "m007_waived"}
+)
 """The names of all migrations in `schema`."""
 
 

@@ -265,11 +265,23 @@ ALTER TABLE files ADD COLUMN agreed_folder TEXT;  -- where a person wants the as
 UPDATE files SET drift = 'unread' WHERE drift <> 'unread';
 """
 
+# Uploads that were ended without their asset: what a cut left of one may come to light later, and seem another's.
+_WAIVED = """
+CREATE INDEX attempts_waived ON attempts (destfolderid, id) WHERE result IN ('absent', 'resolved', 'sent_again')
+"""
+
 
 @migrations()
 def m006_settled(db: sqlite_utils.Database) -> None:
     """Let a person say that the service has by now what drift is about; what was told before is compared anew."""
     for statement in statements(_SETTLED):
+        db.execute(statement)
+
+
+@migrations()
+def m007_waived(db: sqlite_utils.Database) -> None:
+    """Find the uploads into a folder that were ended without their asset."""
+    for statement in statements(_WAIVED):
         db.execute(statement)
 
 

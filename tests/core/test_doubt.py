@@ -37,6 +37,7 @@ EQUAL = Sight(asset())
 OTHER = Sight(asset(md5="BB"))
 SMALLER = Sight(asset(size=60, md5="C6"))
 UNPROCESSED = Sight(asset(size=0, md5=None))
+OLD_NEWS = replace(UNPROCESSED, since=MINE.since)
 NO_MD5 = Sight(asset(md5=None))
 
 
@@ -162,12 +163,36 @@ def test_not_found(
     ("rule", "sights", "after", "expected"),
     [
         ("5 not processed for 24 hours is waited for", [UNPROCESSED], UNPROCESSED_PATIENCE, Judgement.WAIT),
-        ("5 not processed for longer is a person's", [UNPROCESSED], UNPROCESSED_PATIENCE + 1, Judgement.UNDECIDABLE),
+        ("5 not processed for longer is a person's", [OLD_NEWS], UNPROCESSED_PATIENCE + 1, Judgement.UNDECIDABLE),
+        (
+            "5 proof with it is proof by then",
+            [OLD_NEWS, second(PROOF, "2")],
+            UNPROCESSED_PATIENCE + 1,
+            Judgement.DAMAGED,
+        ),
+        ("5 a new one is waited for, however old the doubt", [UNPROCESSED], 9 * UNPROCESSED_PATIENCE, Judgement.WAIT),
         ("5 the wall clock does not run out the grace", [], UNPROCESSED_PATIENCE + 1, Judgement.WAIT),
     ],
 )
 def test_long_after(rule: str, sights: list[Sight], after: float, expected: Judgement):
     assert judge(MINE, sights, YOUNG, SECONDS, MINE.since + after).judgement is expected, rule
+
+
+@pytest.mark.parametrize(
+    ("looks", "after", "expected"),
+    [
+        (100, UNPROCESSED_PATIENCE + 1, Judgement.UNDECIDABLE),
+        (99, UNPROCESSED_PATIENCE + 1, Judgement.WAIT),
+        (10_000, UNPROCESSED_PATIENCE, Judgement.WAIT),
+    ],
+)
+def test_where_one_or_another_is_never_processed_it_is_a_persons_after_a_day_of_looking(looks, after, expected):
+    doubt = replace(MINE, looks=looks)
+    assert judge(doubt, [UNPROCESSED], YOUNG, SECONDS, MINE.since + after).judgement is expected
+
+
+def test_what_is_suspected_is_said_while_another_is_not_processed():
+    assert judge(MINE, [UNPROCESSED, second(PROOF, "2")], YOUNG, SECONDS, 1000.0).suspected == ("2",)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_the_order_of_the_first_sight_stays_when_an_asset_is_seen_again(book):
     doubts = book.ledger.doubts
     doubts.sight([asset("A", size=0, md5=None)], 2, NOW)
     doubts.sight([asset("A"), asset("B")], 6, NOW)
-    assert doubts.first_seen(["A", "B", "C"]) == {"A": 2, "B": 6}
+    assert doubts.first_seen(["A", "B", "C"]) == {"A": (2, NOW), "B": (6, NOW)}
 
 
 def test_a_sighting_learns_size_and_digest_when_the_asset_is_processed(book):
@@ -230,3 +230,27 @@ def test_rivals_are_the_other_open_attempts_with_their_folders(book, doubt):
     assert (one.attempt_id, one.sent_name, one.size, one.md5, one.in_flight) == (flying, "b", 20, M2, True)
     assert (one.folder_id, one.refused) == (doubt.attempt.destfolderid, False)
     assert (other.attempt_id, other.folder_id) == (elsewhere, "G")
+
+
+def test_what_was_ended_without_its_asset_into_the_same_folder_stays_a_rival(book, doubt):
+    ends = {"absent": True, "resolved": True, "sent_again": True, "found": False, "damaged": False, "unsent": False}
+    begun = {result: book.begin(book.queue(result.encode())) for result in ends}
+    sql = "UPDATE attempts SET closed_at = 1.0, result = ? WHERE id = ?"
+    book.ledger.store.write(lambda conn: conn.executemany(sql, begun.items()))
+    elsewhere = book.begin(book.queue(b"e", folder="G"))
+    book.ledger.store.write(
+        lambda conn: conn.execute("UPDATE attempts SET result = 'absent', closed_at = 1.0 WHERE id = ?", (elsewhere,))
+    )
+    rivals = book.ledger.doubts.rivals(doubt.attempt)
+    assert {rival.attempt_id for rival in rivals} == {begun[result] for result, stays in ends.items() if stays}
+    assert all(rival.waived for rival in rivals)
+
+
+def test_the_rivals_of_a_doubt_are_found_without_a_look_at_each_attempt(book, doubt):
+    reader, asked = book.ledger.store.reader(), []
+    reader.set_trace_callback(asked.append)
+    book.ledger.doubts.rivals(doubt.attempt)
+    reader.set_trace_callback(None)
+    plan = [row[3] for row in reader.execute(f"EXPLAIN QUERY PLAN {asked[-1]}")]
+    assert any("attempts_waived" in step for step in plan)
+    assert not [step for step in plan if step.startswith("SCAN a") and "INDEX" not in step]
