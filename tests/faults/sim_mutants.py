@@ -11,6 +11,7 @@ import pytest
 from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
+from assetsync.flow import rivals
 from assetsync.flow.feed import Feed
 from assetsync.flow.prepare import Preparer
 from assetsync.flow.resolve import Resolver
@@ -167,6 +168,17 @@ def history_may_be_damage(patch: Patch) -> None:
     patch.setattr(doubts.Doubts, "history", lambda _self, _ids: {})
 
 
+def a_beginning_is_proof(patch: Patch) -> None:
+    """Take the beginning of a file for what its own cut left, whoever else may have left it."""
+    patch.setattr(rivals, "_may_have_begun", lambda *_: False)
+
+
+def what_is_over_has_left_nothing(patch: Patch) -> None:
+    """Let uploads that were taken for absent leave nothing that comes to light later."""
+    known = doubts.Doubts.rivals
+    patch.setattr(doubts.Doubts, "rivals", lambda self, attempt: [r for r in known(self, attempt) if not r.waived])
+
+
 def no_take_over(patch: Patch) -> None:
     """Send what was moved, touched or restored once more."""
     patch.setattr(Alike, "equals", lambda _self, _row, _md5: [])
@@ -188,3 +200,6 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
     history_may_be_damage,
     no_take_over,
 )
+
+OF_ALIKE: tuple[Callable[[Patch], None], ...] = (a_beginning_is_proof, what_is_over_has_left_nothing)
+"""Those that show where two files begin alike, and hardly elsewhere."""

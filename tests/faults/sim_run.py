@@ -65,7 +65,11 @@ def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
 
 def explain(seed: int, *, length: int = 70) -> str:
     """Give the smallest schedule in which a seed still fails, and its trace; for the message of a failing test."""
-    schedule = schedule_of(seed, length=length)
+    return explained(seed, schedule_of(seed, length=length))
+
+
+def explained(seed: int, schedule: Schedule) -> str:
+    """Give the smallest part of a seed's schedule that still fails, and its trace."""
     first = failure(schedule)
     if first is None:
         return f"seed {seed} does not fail again"

@@ -30,13 +30,15 @@ from pathlib import Path
 
 import pytest
 
-from .sim_mutants import MUTANTS, a_restart_keeps_the_grace, no_exclusive_names
-from .sim_run import explain, failure, run, shrink
+from .sim_alike import alike_schedule
+from .sim_mutants import MUTANTS, OF_ALIKE, a_restart_keeps_the_grace, no_exclusive_names
+from .sim_run import explain, explained, failure, run, shrink
 from .sim_schedule import Action, Schedule, Variant, faults_of, schedule_of
 
 DEFAULT = 20261121
 FIRST = int(os.environ.get("ASSETSYNC_SEED", DEFAULT))
 SHORT, LONG = 300, 10_000
+SHORT_ALIKE, LONG_ALIKE = 30, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -53,6 +55,8 @@ KNOWN = {
     "the_intent_comes_late": 20261133,
     "history_may_be_damage": 20261203,
     "no_take_over": 20261124,
+    "a_beginning_is_proof": 571,
+    "what_is_over_has_left_nothing": 367,
 }
 """A seed that finds the mutant: the search begins there, so that it is short while nothing has changed.
 
@@ -113,6 +117,23 @@ def test_without_this_rule_a_schedule_fails(mutant, request: pytest.FixtureReque
     assert found is not None
     print(f"{mutant.__name__}: seed {found}, after {found - first}")
     assert failure(schedule_of(found, twins=twins)) is None
+
+
+def test_of_files_that_begin_alike_none_is_lost_or_sent_twice(request: pytest.FixtureRequest):
+    count = LONG_ALIKE if request.config.getoption("--long") else SHORT_ALIKE
+    print(f"seeds {FIRST} to {FIRST + count - 1}")
+    for seed in range(FIRST, FIRST + count):
+        if failure(alike_schedule(seed)) is not None:
+            pytest.fail(explained(seed, alike_schedule(seed)))
+
+
+@pytest.mark.parametrize("mutant", OF_ALIKE, ids=lambda mutant: mutant.__name__)
+def test_without_this_rule_a_file_that_begins_alike_is_sent_twice(mutant, monkeypatch: pytest.MonkeyPatch):
+    schedule = alike_schedule(KNOWN[mutant.__name__])
+    with monkeypatch.context() as patch:
+        mutant(patch)
+        assert "is stored 2 times by us" in str(failure(schedule))
+    assert failure(schedule) is None
 
 
 def test_a_schedule_that_fails_is_made_as_small_as_it_can_be():
