@@ -108,6 +108,10 @@ class ReadStopped(TreeError):
     """A file was not read to its end because the program was asked to stop."""
 
 
+class OutputError(AssetsyncError):
+    """What a command has to say cannot be written where it was sent."""
+
+
 class LedgerError(AssetsyncError):
     """The ledger cannot be used."""
 

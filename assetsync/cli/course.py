@@ -1,6 +1,6 @@
 """What is said of a file by its sidecars, and the course of its uploads: the parts of `explain`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from assetsync.amounts import plural
@@ -33,7 +33,7 @@ def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
     sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
     try:
         if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
-            yield from _said_by(sidecars, path, mapping)
+            yield from _said_by(sidecars, path, mapping, lambda of: tree.lstat(of) is not None)
             return
         if mapping.sidecars:
             there = [name for name in (*folder_sidecars(path), sidecar_for(path)) if tree.lstat(name) is not None]
@@ -49,10 +49,13 @@ def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
             yield f"metadata: {printable(name)} = {printable(value)}"
 
 
-def _said_by(sidecars: Sidecars, path: bytes, mapping: Mapping) -> Iterator[str]:
+def _said_by(sidecars: Sidecars, path: bytes, mapping: Mapping, is_there: Callable[[bytes], bool]) -> Iterator[str]:
     folder, _, name = path.rpartition(b"/")
     is_folders = name == FOLDER_SIDECAR
-    whom = f"every file below {printable(folder) or '.'}" if is_folders else printable(path.removesuffix(SUFFIX))
+    whom = f"every file below {printable(folder) or '.'}"
+    if not is_folders:
+        of = path.removesuffix(SUFFIX)
+        whom = printable(of) + ("" if is_there(of) else ", which is not there: it is read by nobody")
     yield f"speaks of: {whom}"
     level, _size = sidecars.read(path, mapping)
     if level is not None:

@@ -13,7 +13,7 @@ import click
 
 from assetsync.cli.output import complain
 from assetsync.cli.root import root
-from assetsync.errors import AssetsyncError, ConfigError, LedgerBusy, ServiceError
+from assetsync.errors import AssetsyncError, ConfigError, LedgerBusy, OutputError, ServiceError
 
 OK = 0
 NOT_IN_SYNC = 1
@@ -48,15 +48,22 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except AssetsyncError as error:
         tell(error)
+        if isinstance(error, OutputError):
+            _give_up_output()
         return exit_code(error)
     except BrokenPipeError:
-        # The reader has seen enough; the interpreter must not try to flush the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has seen enough.
+        _give_up_output()
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last place where it can be told without showing a secret
         _unexpected(error)
         return UNEXPECTED
     return code if isinstance(code, int) else OK
+
+
+def _give_up_output() -> None:
+    """Let the interpreter not try to write the rest."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def tell(error: AssetsyncError) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from assetsync.amounts import files, plural
+from assetsync.amounts import amount, files, plural
 from assetsync.cli.acting import open_service
 from assetsync.config import SiteConfig, key_file_warning, load_config, mappings, read_api_key
 from assetsync.core.sidecar import MAX_BYTES, parse_sidecar
@@ -37,6 +37,7 @@ from assetsync.tree.scan import scan
 
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 _NAMED = 10
+_ROOM = 64 * 1024 * 1024
 
 
 class Level(StrEnum):
@@ -199,12 +200,12 @@ def _ledger(config: SiteConfig) -> Finding:
     except LedgerMissing:
         if not path.parent.is_dir():
             return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
-        if not os.access(path.parent, os.W_OK):
-            fix = "run as the user that owns it, or let assetsync's user write there"
-            return Finding("ledger", Level.ERROR, f"the folder {path.parent} cannot be written", fix)
-        return Finding("ledger", Level.OK, f"there is none yet; the first run makes {path}")
+        return _no_room(path) or Finding("ledger", Level.OK, f"there is none yet; the first run makes {path}")
     except LedgerError as error:
         return _error("ledger", error)
+    short = _no_room(path)
+    if short is not None:
+        return short
     tree = make_tree(config)
     if known and root not in (None, str(config.root)) and not tree.is_at(root.encode()):
         message = f"{path} was filled from the root {root}, and `root` is {config.root} now"
@@ -212,6 +213,19 @@ def _ledger(config: SiteConfig) -> Finding:
         return Finding("ledger", Level.WARNING, message, fix)
     holder = ", and a process sends for it now" if is_held(path) else ""
     return Finding("ledger", Level.OK, f"{path} knows {files(known)}{holder}")
+
+
+def _no_room(path: Path) -> Finding | None:
+    """See whether the ledger's folder can be written and its disk has room; None where it is so."""
+    if not os.access(path.parent, os.W_OK):
+        fix = "run as the user that owns it, or let assetsync's user write there"
+        return Finding("ledger", Level.ERROR, f"the folder {path.parent} cannot be written", fix)
+    disk = os.statvfs(path.parent)
+    free = disk.f_bavail * disk.f_frsize
+    if free < _ROOM:
+        message = f"the disk of {path.parent} has {amount(free)} left, and the ledger's log alone may take 16 MB"
+        return Finding("ledger", Level.WARNING, message, f"make room: {amount(_ROOM)} and more")
+    return None
 
 
 def _answers(config: SiteConfig, folder: str) -> str:

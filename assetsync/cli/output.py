@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import click
 
 from assetsync.amounts import amount, files, moment
+from assetsync.errors import OutputError
 from assetsync.shown import ACTIVE, printable
 
 __all__ = [
@@ -41,7 +42,7 @@ def write_json(value: Mapping[str, object]) -> None:
         # A number of an answer that is too large for JSON's readers (1e999).
         line = json.dumps({name: _finite(item) for name, item in value.items()}, ensure_ascii=False)
     # Only inside strings can these stand, where JSON reads the escape as the same character.
-    click.echo(_without_secrets(ACTIVE.sub(lambda found: f"\\u{ord(found.group()):04x}", line)))
+    _echo(ACTIVE.sub(lambda found: f"\\u{ord(found.group()):04x}", line))
 
 
 def _finite(value: object) -> object:
@@ -50,7 +51,17 @@ def _finite(value: object) -> object:
 
 def write(text: str = "") -> None:
     """Write a line of a result."""
-    click.echo(_without_secrets(text))
+    _echo(text)
+
+
+def _echo(line: str) -> None:
+    try:
+        click.echo(_without_secrets(line))
+    except BrokenPipeError:
+        # The reader has seen enough, which is no trouble.
+        raise
+    except OSError as error:
+        raise OutputError(f"the output cannot be written ({error.strerror})", hint="is its disk full?") from error
 
 
 def note(text: str) -> None:

@@ -23,6 +23,8 @@ from assetsync.site import make_tree
 
 log = structlog.get_logger(__name__)
 
+_FIXED = "`{}` says which site this is: a change of it takes a restart"
+
 
 @click.command("run")
 @click.option(
@@ -57,13 +59,20 @@ def command(path: Path) -> int:
 
 
 def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> bool:
+    config = following[-1][0]
     try:
-        following[:] = [_read(path)]
+        read = _read(path)
     except ConfigError as error:
-        for mistake in error.mistakes:
-            log.warning("the configuration is refused, the old one stays", mistake=mistake)
-        return False
-    return True
+        mistakes = error.mistakes
+    else:
+        mistakes = tuple(
+            _FIXED.format(name) for name in ("site", "ledger") if getattr(config, name) != getattr(read[0], name)
+        )
+        if not mistakes:
+            following[:] = [read]
+    for mistake in mistakes:
+        log.warning("the configuration is refused, the old one stays", mistake=mistake)
+    return not mistakes
 
 
 def _read(path: Path) -> tuple[SiteConfig, SecretStr]:

@@ -42,8 +42,8 @@ MESSAGES = (
         Fault.KEY,
         "Login not valid! …",
         _starts(r"login not valid!|nosession\Z"),
-        "the service refuses the API key: check the key and the permissions of its user; a key that was refused once "
-        "may stay refused for a day",
+        "the service refuses the API key: check the key and the permissions of its user, and let a daemon read a "
+        "new one (systemctl reload); a key that was refused once may stay refused for a day",
     ),
     # Seen with an id of the right form that names no folder. Checked by the service before it looks at the file.
     Message(

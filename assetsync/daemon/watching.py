@@ -65,7 +65,7 @@ class Watching:
         if self._watcher is None:
             return
         for folder in self._watcher.tend():
-            self._want_scan(f"{folder.decode('utf-8', 'backslashreplace')} is watched from now on")
+            self._want_scan(f"{folder.decode('utf-8', 'backslashreplace')} came or went")
         if self._clock.steady() < self._next_canary:
             return
         self._next_canary = self._clock.steady() + _CANARY_EVERY

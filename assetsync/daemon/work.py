@@ -149,8 +149,8 @@ class Work:
             self._bell.ring()
             self.reading.look_for_audits()
             self._unread.set()
-            if site.brakes.elsewhere:
-                self.want_scan("a person may have agreed to the root")
+            # What was released, or put right before it was asked for, is seen by a scan alone.
+            self.want_scan("a person has decided something")
         self.watching.tend()
         # In time for the next look-up: a gap between them would begin the grace anew.
         due = self._ledger.doubts.next_look()

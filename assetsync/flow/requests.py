@@ -13,6 +13,7 @@ from assetsync.amounts import plural
 from assetsync.core.decide import EMPTY
 from assetsync.core.names import printable
 from assetsync.core.states import Event, allowed
+from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.errors import AssetsyncError, ServiceError, UnknownPath, UsageError
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.edges import Edges
@@ -220,6 +221,15 @@ def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None,
     if assetid is None:
         return f"{printable(path)} is {ledger.repair.is_absent(row, now)}"
     asset = find_asset(service, row, assetid)
+    attempt = ledger.doubts.of(row.id)
+    compared = Expected(asset.folder_id, row.size, row.md5 or (attempt.md5 if attempt else None))
+    reading, difference = compare(compared, asset)
+    if reading is Reading.DIFFERENT:
+        # Taken for this file it would be missed by the one that it is of, which would then be sent again.
+        raise UsageError(
+            f"the asset {assetid} is not {printable(path)}: {difference}",
+            hint="look for the one that is, or use --absent; `assetsync retry --send-again PATH` uploads the file anew",
+        )
     return f"{printable(path)} is {ledger.repair.is_asset(row, asset, now)}"
 
 

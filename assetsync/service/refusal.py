@@ -17,7 +17,8 @@ def refusal(code: str, message: str) -> ServiceError:
         return KeyRefused(
             "the service refuses the API key",
             # Observed: a refusal is cached for up to a day.
-            hint="check the key and its user's permissions; a key that was refused once may stay refused for a day",
+            hint="check the key and its user's permissions, and let a daemon read a new one (systemctl reload);"
+            " a key that was refused once may stay refused for a day",
         )
     said = " ".join(message.split())[:_TEXT_LIMIT] or "no message"
     return ServiceRefused(f'the service answered with an error: "{said}" (code {code[:64] or "none"})', code=code[:64])

@@ -98,8 +98,8 @@ class Watcher:
         self._observer.join()
 
     def tend(self) -> list[bytes]:
-        """Watch folders that came, or came again; gives those, which must be scanned for what was there before."""
-        begun = []
+        """Watch folders that came, or came again; gives those, and those that went: a scan must tell what is there."""
+        changed = []
         for folder in self._folders:
             identity = _identity(folder)
             watched = self._watches.get(folder)
@@ -107,9 +107,12 @@ class Watcher:
             if watched is not None and (identity != watched[1] or not alive):
                 self._unwatch(folder)
                 watched = None
+                if identity is None:
+                    # Unmounted, or renamed: of that no event need come.
+                    changed.append(folder)
             if watched is None and identity is not None and self._watch(folder, identity):
-                begun.append(folder)
-        return begun
+                changed.append(folder)
+        return changed
 
     def sings(self, patience: float) -> bool:
         """Make an event outside the tree and tell whether it came through within `patience` seconds."""

@@ -249,6 +249,14 @@ class TestDoubt:
         assert "shows no asset" in result.err
         assert doubtful.files() == {"photos/a.jpg": "in_doubt"}
 
+    def test_an_asset_of_other_bytes_is_exit_2(self, doubtful):
+        other = doubtful.folder / "a.jpg"
+        other.write_bytes(b"11 of other")
+        uploaded = doubtful.run("upload", "--folder", PHOTOS, "--json", str(other)).only["assetid"]
+        result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", str(uploaded))
+        assert (result.code, "is not photos/a.jpg: its MD5 in the service is" in result.err) == (2, True)
+        assert doubtful.files() == {"photos/a.jpg": "in_doubt"}
+
     def test_asset_without_the_service_is_exit_3(self, doubtful):
         doubtful.nowhere()
         assert doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32).code == 3

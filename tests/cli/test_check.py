@@ -1,7 +1,10 @@
 import json
+import os
+from pathlib import Path
 
 import pytest
 
+from assetsync.cli.findings import Level, _no_room
 from assetsync.sandbox import FaultKind, FaultRule
 
 KEYS = {"what", "level", "message", "fix"}
@@ -148,3 +151,22 @@ def test_a_mapping_that_lets_the_service_mail_the_key_is_warned_of(site, said):
     (finding,) = [finding for finding in result.only["findings"] if finding["what"] == "folders"]
     assert finding["level"] == "warning"
     assert "the API key included" in finding["message"]
+
+
+def test_a_disk_that_is_nearly_full_is_told_before_the_ledger_needs_it(site, monkeypatch):
+    site.write("a.jpg")
+    site.run("reconcile")
+    sound = os.statvfs(site.ledger.parent)
+    short = os.statvfs_result((*sound[:3], sound.f_bfree, 20 * 1024 * 1024 // sound.f_frsize, *sound[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda _path: short)
+    (finding,) = [f for f in site.run("check", "--json").only["findings"] if f["what"] == "ledger"]
+    assert finding["level"] == "warning"
+    assert "has 21.0 MB left" in finding["message"]
+
+
+def test_a_folder_of_the_ledger_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch):
+    assert _no_room(tmp_path / "hq.db") is None
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+    found = _no_room(tmp_path / "hq.db")
+    assert found is not None
+    assert (found.level, "cannot be written" in found.message) == (Level.ERROR, True)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import click
 import pytest
@@ -220,3 +221,17 @@ def test_a_mistyped_command_is_met_with_the_nearest_one(capsys, typed, said):
 )
 def test_one_of_a_kind_is_in_the_singular(count, said):
     assert plural(count, "look-up") == said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("command", ["files", "export --format csv", "export --format jsonl", "status"])
+def test_where_the_output_cannot_be_written_it_is_said_in_a_sentence(site, command):
+    site.write("a.jpg")
+    site.run("reconcile")
+    words = [sys.executable, "-m", "assetsync", *command.split(), "--config", str(site.config)]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "Error: the output cannot be written (No space left on device): is its disk full?\n",
+    )

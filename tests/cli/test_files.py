@@ -361,11 +361,19 @@ class TestExplain:
         ],
     )
     def test_of_a_sidecar_it_is_told_whom_and_what_it_speaks_of_or_what_is_wrong(self, site, name, whom, content, what):
+        site.write("a.jpg")
         site.write(name, content)
         site.run("reconcile", "--wait", "0s")
         shown = site.run("explain", f"photos/{name}").out
         assert f"speaks of: {whom}\n" in shown
         assert what in shown
+
+    def test_of_a_sidecar_without_its_file_it_is_told(self, site):
+        site.write("a.jpg")
+        site.write("typo.jpgg.yaml", b"location: Oslo")
+        site.run("reconcile")
+        shown = site.run("explain", "photos/typo.jpgg.yaml").out
+        assert "speaks of: photos/typo.jpgg, which is not there: it is read by nobody\n" in shown
 
     def test_a_stored_file_is_tried_again_when_the_next_look_is_due(self, site):
         site.write("a.jpg")

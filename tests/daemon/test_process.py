@@ -1,6 +1,7 @@
 """How the process starts, reloads, ends and is ended."""
 
 import os
+import re
 import signal
 import socket
 import time
@@ -91,6 +92,20 @@ def test_the_configuration_is_read_again_and_a_bad_one_is_refused(make, sandbox)
     running.signal(signal.SIGHUP)
     running.until(lambda: running.events("configuration read again"))
     running.until_verified(2)
+    assert running.stop() == 0
+
+
+@pytest.mark.parametrize(("name", "to"), [("site", "another"), ("ledger", "/nonexistent/folder/another.db")])
+def test_what_says_which_site_it_is_takes_a_restart(make, name, to):
+    running = make().start()
+    text = running.config.read_text("utf-8")
+    running.config.write_text(re.sub(rf"(?m)^{name}: .*$", f"{name}: {to}", text), "utf-8")
+    running.signal(signal.SIGHUP)
+    running.until(lambda: running.events("the configuration is refused, the old one stays"))
+    (refused,) = running.events("the configuration is refused, the old one stays")
+    assert f"`{name}` says which site this is" in refused["mistake"]
+    (running.photos / "still.jpg").write_bytes(b"still")
+    running.until_verified(1)
     assert running.stop() == 0
 
 

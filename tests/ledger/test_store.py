@@ -424,3 +424,15 @@ def test_a_full_disk_at_the_first_opening_is_not_called_damage(tmp_path: Path):
         assert "full" in str(caught.value)
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for another user")
+def test_what_root_does_once_keeps_no_other_user_from_the_ledger(tmp_path: Path):
+    path = tmp_path / "ledger.db"
+    open_ledger(path).close()
+    for file in tmp_path.iterdir():
+        os.chown(file, 65534, 65534)
+    open_ledger(path).close()
+    assert {file.name: (file.stat().st_uid, file.stat().st_gid) for file in tmp_path.iterdir()} == dict.fromkeys(
+        ("ledger.db", "ledger.db.lock", "ledger.db.epoch"), (65534, 65534)
+    )

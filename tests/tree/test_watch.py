@@ -72,6 +72,16 @@ def test_a_folder_that_comes_later_is_told_once_and_watched(watch, heard):
     heard.until(b"photos/a")
 
 
+def test_a_folder_that_goes_is_told_once(watch):
+    watcher, root = watch(b"photos")
+    (root / "photos").mkdir()
+    watcher.tend()
+    # As an unmounted disk goes: without an event for its files.
+    (root / "photos").rename(root.parent / "away")
+    assert watcher.tend() == [bytes(root / "photos")]
+    assert watcher.tend() == []
+
+
 def test_a_folder_that_was_removed_and_made_again_is_watched_again(watch, heard):
     watcher, root = watch(b"photos")
     (root / "photos").mkdir()
