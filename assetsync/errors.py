@@ -116,6 +116,10 @@ class LedgerError(AssetsyncError):
     """The ledger cannot be used."""
 
 
+class LedgerUnwritable(LedgerError):
+    """The disk of the ledger is full or fails, which may be over at the next try."""
+
+
 class LedgerMissing(LedgerError):
     """There is no ledger, and the command at hand does not create one."""
 

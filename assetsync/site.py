@@ -134,6 +134,7 @@ class Site:
         self.brakes.check_new(result)
         if report.finished and self.brakes.allows_vanished(result):
             self.intake.decide_missing(result)
+            self.brakes.root_is_there()
         self._scanned(report, clock.steady() - began)
         return result
 

@@ -24,7 +24,7 @@ from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.signals import RELOAD, STOP, Signals
 from assetsync.daemon.systemd import Notifier
 from assetsync.daemon.work import Work
-from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError
+from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable
 from assetsync.flow.noting import Noting
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.log import log_uncaught
@@ -43,6 +43,7 @@ _STOP_PATIENCE = 30.0
 _CUT_PATIENCE = 5.0
 _TELL_PATIENCE = 5.0
 _STATUS_EVERY = 10.0
+_LEDGER_PAUSE = 2.0
 _STATUS_PATIENCE = 0.5
 
 
@@ -89,14 +90,9 @@ class Daemon:
             outlet.close(_TELL_PATIENCE)
 
     def _open(self, outlet: Outlet) -> Ended:
-        try:
-            ledger = open_ledger(self._config.ledger, site=self._config.site)
-        except LedgerBusy:
-            raise
-        except LedgerError as error:
-            # Nobody can say what was told before: systemd does not start it again for this (exit code 2).
-            outlet.ended(Teller(self._config.site), error, self.clock)
-            raise
+        ledger = self._ledger(outlet)
+        if ledger is None:
+            return self._ended()
         metrics = Metrics(self._config.site)
         service = make_service(self._config, self._key)
         silence = self._config.service.read_timeout + self._config.service.connect_timeout + self._limit
@@ -109,7 +105,35 @@ class Daemon:
             ledger.close()
         if self._failure.error is not None:
             raise self._failure.error
+        return self._ended()
+
+    def _ended(self) -> Ended:
         return Ended.RELOADED if self._reloaded else Ended.STOPPED
+
+    def _ledger(self, outlet: Outlet) -> Ledger | None:
+        """Open the ledger, and wait for a disk that is full or fails, as the loops do; None if told to stop meanwhile.
+
+        Whoever watches the process hears that it waits: what ends with exit code 2 is not started again.
+        """
+        waits = False
+        while not self.clock.stop.is_set():
+            try:
+                return open_ledger(self._config.ledger, site=self._config.site)
+            except LedgerBusy:
+                raise
+            except LedgerUnwritable as error:
+                if not waits:
+                    log.error("waiting for the ledger", detail=str(error))  # noqa: TRY400 - its sentence tells all
+                    self._notifier.ready()
+                waits = True
+                self._notifier.status(f"waiting for the ledger: {error}")
+                self._notifier.alive()
+                self._heed(self._signals.wait(_LEDGER_PAUSE))
+            except LedgerError as error:
+                # Nobody can say what was told before: systemd does not start it again for this (exit code 2).
+                outlet.ended(Teller(self._config.site), error, self.clock)
+                raise
+        return None
 
     def _run(self, site: Site, ledger: Ledger, outlet: Outlet, metrics: Metrics) -> None:
         if ledger.restored:

@@ -134,6 +134,12 @@ class Brakes:
         """Pull the brake because the root of a known site is not there; `problem` says how."""
         self._pull("root", _MISSING, problem, 1)
 
+    def root_is_there(self) -> None:
+        """After a scan whose end nothing speaks against: lift the brake of a root that was not there."""
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == "root" and brake.subject == _MISSING:
+                self._lift(brake, "the root is there again, and its files")
+
     def check_place(self) -> bool:
         """Before the tree is looked at: whether it is the ledger's, or a person has agreed that it has moved.
 

@@ -5,12 +5,14 @@ processes is behind this number, or, where the number was put back with it, does
 of these a ledger shows is `session`'s to say; here the number is read and written.
 """
 
+import errno
 import os
 from pathlib import Path
 
-from assetsync.errors import LedgerError
+from assetsync.errors import LedgerError, LedgerUnwritable
 
 _DIGITS = 15
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _FIX = "see what stands there and remove it: every folder is then listed once"
 
 
@@ -69,7 +71,8 @@ class Epoch:
             temporary.replace(self._path)
             _sync_folder(self._path.parent)
         except OSError as error:
-            raise LedgerError(
+            kind = LedgerUnwritable if error.errno in _OF_THE_DISK else LedgerError
+            raise kind(
                 f"{self._path} cannot be written ({error.strerror})",
                 hint="check the disk and the folder that it lies in",
             ) from error

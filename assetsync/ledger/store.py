@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing
+from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable
 from assetsync.ledger import damage, release
 from assetsync.ledger.commits import Commits, Pending
 from assetsync.ledger.epoch import Epoch
@@ -25,6 +25,7 @@ from assetsync.ledger.quiet import Stirred
 T = TypeVar("T")
 
 _BUSY_SECONDS = 10.0
+_OF_THE_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _NO_LEDGER = ("not a database", "already exists", "no such table", "no such column")
 _LOCK_TRIES = 10
 _LOCK_PAUSE = 0.02
@@ -267,7 +268,9 @@ def _translated(path: Path, error: sqlite3.Error) -> LedgerError:
     if damage.is_damage(error):
         hint = f"the next `assetsync reconcile` sets it aside, then {damage.REBUILD}"
         return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=hint)
-    return LedgerError(f"the ledger {path} cannot be used ({text})", hint="check the disk it lies on")
+    # The lower byte is the kind of error (SQLite's result codes).
+    kind = LedgerUnwritable if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_DISK else LedgerError
+    return kind(f"the ledger {path} cannot be used ({text})", hint="check the disk it lies on")
 
 
 def _migrate(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import pytest
 
@@ -51,6 +52,25 @@ def test_a_full_disk_under_the_ledger_is_waited_out_and_nothing_is_lost_or_doubl
     again = lambda: [event["loop"] for event in running.events("the ledger can be used again")]  # noqa: E731
     running.until(lambda: sorted(again()) == sorted(began))
     assert len(sandbox.assets()) == len({asset.md5 for asset in sandbox.assets()}) == 202
+    assert running.stop() == 0
+
+
+def test_a_disk_that_is_full_when_it_starts_is_waited_for_too(make, sandbox):
+    running = make()
+    disk = running.folder / "disk"
+    disk.mkdir()
+    running.ledger = disk / "d.db"
+    running.write_config()
+    fill = f"dd if=/dev/zero of={disk}/filler bs=4096 2>/dev/null || test -s {disk}/filler"
+    running.start(within=f"mount -t tmpfs -o size=24m ledger {disk}; {fill}", ready=False)
+    (running.photos / "a.txt").write_bytes(b"a")
+    running.until(lambda: running.events("waiting for the ledger"))
+    time.sleep(5)
+    assert len(running.events("waiting for the ledger")) == 1
+    running.beside("rm", f"{disk}/filler")
+    running.until(lambda: running.events("running"))
+    running.until(lambda: _states(running) == {"verified": 1})
+    assert len(sandbox.assets()) == 1
     assert running.stop() == 0
 
 

@@ -165,6 +165,9 @@ def test_the_root_that_is_unmounted_pulls_the_brake_and_comes_back(make, sandbox
     running.until(lambda: running.events("the root is there again"))
     assert running.states() == {"photos/a.jpg": "verified"}
     assert len(running.events("brake pulled")) == 1
+    # Nobody need resume it: whatever was lost would have pulled another.
+    (running.photos / "b.jpg").write_bytes(b"b")
+    running.until_verified(2)
 
 
 def test_a_refused_key_stops_the_sending_with_one_line_until_the_service_takes_it_again(make, sandbox):
