@@ -58,7 +58,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     """
     wanted = site_path(config, path)
     on_disk = _on_disk(config, wanted)
-    covered, is_sent = _covered(config, wanted)
+    covered, is_sent = _covered(config, wanted, is_folder=on_disk == _FOLDER)
     said = list(said_of(config, wanted))
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         rows = ledger.reports.of_path(wanted)
@@ -112,10 +112,10 @@ def _is_folder(tree: Tree, path: bytes) -> bool:
         return False
 
 
-def _covered(config: SiteConfig, path: bytes) -> tuple[str, bool]:
+def _covered(config: SiteConfig, path: bytes, *, is_folder: bool) -> tuple[str, bool]:
     """Say what the configuration means for a path, and whether it is uploaded."""
     known = Mappings(mappings(config))
-    position = known.for_directory(path.rpartition(b"/")[0])
+    position = known.for_directory(path if is_folder else path.rpartition(b"/")[0])
     if position is None:
         return "no entry of `folders` covers it, so it is not uploaded", False
     mapping = known.all[position]

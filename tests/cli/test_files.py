@@ -268,6 +268,7 @@ class TestExplain:
             ("photos/new.tmp", "but it is left out"),
             ("photos/nothere.jpg", f"photos → folder {PHOTOS}"),
             ("photos", "a folder: `assetsync files` lists"),
+            ("photos", f"photos → folder {PHOTOS}"),
         ],
     )
     @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -304,7 +305,7 @@ class TestExplain:
         site.write("first.jpg", b"before the outage")
         site.run("reconcile")
         site.write("a.jpg", b"the content")
-        site.nowhere()
+        site.configure(upload_url="http://127.0.0.1:9/index.cfm")
         site.run("reconcile", "--wait", "0s")
         assert ": nothing left this machine in " in site.run("explain", "photos/a.jpg").out
 
