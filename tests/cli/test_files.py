@@ -47,7 +47,7 @@ def test_a_file_that_waits_after_a_failure_says_why(site):
     site.write("a.jpg")
     site.run("reconcile")
     site.write("b.jpg")
-    site.nowhere()
+    site.configure(upload_url="http://127.0.0.1:9/index.cfm")
     site.run("reconcile", "--wait", "0s")
     fine, waiting = site.run("files", "--json").objects
     assert (fine["state"], fine["error"]) == ("verified", None)

@@ -272,10 +272,12 @@ def test_an_asset_that_cannot_be_the_file_is_refused_and_nothing_changes(undecid
     assert undecided.states()["a.bin"] is State.BLOCKED
 
 
-def test_an_asset_of_other_content_that_a_person_names_is_never_verified(undecided):
+def test_an_asset_of_other_content_that_a_person_names_is_refused(undecided):
     hands = by_hand(undecided)
     hands.write("scan.bin", b"not the file of the doubt")
     assert hands.reconcile().uploaded == 1
-    undecided.command("doubt resolve", "a.bin", "--asset", asset_of(undecided, b"not the file of the doubt"))
+    asset = asset_of(undecided, b"not the file of the doubt")
+    refused = undecided.call("doubt resolve", "a.bin", "--asset", asset)
+    assert (refused.returncode, "is not a.bin: its MD5 in the service is" in refused.stderr) == (2, True)
     assert not undecided.reconcile().in_sync
     assert undecided.states()["a.bin"] is State.BLOCKED

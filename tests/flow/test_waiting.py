@@ -189,6 +189,7 @@ def test_what_a_person_is_asked_about_is_not_waited_for(world, clock):
     save_elsewhere(world)
     world.service.processing = 0
     world.scan_and_send()
+    world.live(30)
     clock.advance(24 * 3600)
     world.live(120, tick=10)
     assert world.ledger.reports.counts(clock.now()).of(State.BLOCKED) == 1
