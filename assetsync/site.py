@@ -40,7 +40,6 @@ from assetsync.flow.trouble import describe
 from assetsync.flow.unmetered import Unmetered
 from assetsync.flow.verify import Verifier
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.owner import SERVICE
 from assetsync.ledger.runs import LastScan
 from assetsync.model import Clock, Meter, Seen, Service
 from assetsync.service.client import HttpService, ServiceSettings
@@ -138,24 +137,6 @@ class Site:
             self.brakes.root_is_there()
         self._scanned(report, clock.steady() - began)
         return result
-
-    def service_before(self) -> str | None:
-        """Give the address that the service had when it was last known, if it has another now and there are files.
-
-        The same installation may have moved, or this is another, which holds nothing of what is called verified: an
-        audit of the folders tells, and pulls the brake.
-        """
-        reports, here = self.edges.ledger.reports, self.config.service.base_url
-        known = reports.fact(SERVICE)
-        if known in (None, here) or self.edges.ledger.intake.size() == 0:
-            return None
-        log.warning("the service has another address than before: its folders are audited", before=known, now=here)
-        return known
-
-    def service_is_known(self) -> None:
-        """Take the address of the service for the one that the ledger's assets are at."""
-        if self.edges.ledger.reports.fact(SERVICE) != self.config.service.base_url:
-            self.edges.ledger.set_fact(SERVICE, self.config.service.base_url)
 
     def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
         """Name the mapped folders that a scan did not find."""

@@ -68,12 +68,6 @@ class Reading:
         self._audit_wanted.set()
         self._bell.ring()
 
-    def ask_for_audit(self) -> None:
-        """Note that the folders are to be compared from now on, for this process or the next."""
-        self._ledger.set_fact(AUDIT_ASKED, repr(self._clock.now()))
-        self._audit_left = True
-        self._audit_again = 0.0
-
     def look_for_audits(self) -> None:
         """Go on with what a person may have asked for: the ledger knows."""
         self._audit_left = True
@@ -136,8 +130,10 @@ class Reading:
     def _audit(self) -> bool:
         """Audit one folder that is due for it; False when there was none."""
         if self._audit_wanted.is_set():
-            self.ask_for_audit()
+            self._ledger.set_fact(AUDIT_ASKED, repr(self._clock.now()))
             self._audit_wanted.clear()
+            self._audit_left = True
+            self._audit_again = 0.0
         if not self._audit_left or self._clock.steady() < self._audit_again or not self._may_ask():
             return False
         left = self._folders_left()

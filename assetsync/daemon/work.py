@@ -62,10 +62,6 @@ class Work:
         self._ledger.queue.release_folders(now)
         self._site.try_again()
         self._site.brakes.check_place()
-        if self._site.service_before() is not None:
-            # Noted for good, so that the address may be taken for known.
-            self.reading.ask_for_audit()
-        self._site.service_is_known()
         self.watching.start()
         self._scan_wanted.set()
 

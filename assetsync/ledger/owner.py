@@ -13,9 +13,6 @@ from assetsync.ledger.facts import set_fact
 ROOT = "root"
 """The fact that names the root that the ledger's files lie below."""
 
-SERVICE = "service"
-"""The fact that names the address of the service that the ledger's assets are in."""
-
 _SITE = "site"
 
 

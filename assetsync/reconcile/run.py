@@ -78,7 +78,6 @@ class Reconciler:
             self._site.preparer.adopt_alike = True
             self._ledger.queue.retry_blocked("resembles", now)
             self._site.contact.list_anew()
-        self._audit_moved()
         with self._workers():
             self._drive()
         # Without a scan it is not known whether what lies there is the site's tree.
@@ -98,18 +97,6 @@ class Reconciler:
                 raise
             self._site.brakes.check_root(str(error))
             return None
-
-    def _audit_moved(self) -> None:
-        """Before anything is sent: see whether a service at another address is the one that holds what is verified."""
-        site = self._site
-        if site.service_before() is not None:
-            try:
-                for folder in sorted({mapping.destfolderid for mapping in site.plan.mappings.all}):
-                    site.auditor.audit(folder)
-            except ServiceError as error:
-                self._trouble(error)
-                return
-        site.service_is_known()
 
     @contextlib.contextmanager
     def _workers(self) -> Iterator[None]:

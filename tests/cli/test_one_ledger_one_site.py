@@ -1,13 +1,11 @@
 """A ledger belongs to one site and one root: another site is refused, another root asks a person first."""
 
 import os
-import time
 from contextlib import closing
 
 import pytest
 
 from assetsync.ledger.ledger import open_ledger, read_ledger
-from assetsync.sandbox import Sandbox
 
 
 @pytest.fixture
@@ -153,52 +151,3 @@ def test_another_spelling_of_the_same_root_is_no_other_root(mirrored, spelling):
     os.symlink(mirrored.tree, link)
     move_root(mirrored, link if spelling == "link" else spelling.format(mirrored.tree))
     assert mirrored.run("reconcile").code == 0
-
-
-@pytest.fixture
-def another_service(site):
-    """Another installation, which has the same folders and the same key, and nothing in them."""
-    with Sandbox(site.sandbox.settings) as running:
-        yield running
-
-
-@pytest.mark.parametrize("by_daemon", [False, True])
-def test_at_another_address_a_service_that_holds_nothing_of_the_ledgers_pulls_the_brake(
-    site, another_service, by_daemon
-):
-    for number in range(30):
-        site.write(f"{number}.jpg", b"%d" % number)
-    assert site.run("reconcile").code == 0
-    site.configure(base_url=another_service.base_url, upload_url=another_service.upload_url)
-    site.write("new.jpg", b"new")
-    if by_daemon:
-        process = site.start("run")
-        until = time.monotonic() + 30
-        while "brake" not in site.run("status").out and time.monotonic() < until:
-            time.sleep(0.2)
-        process.terminate()
-        process.wait(30)
-    else:
-        assert site.run("reconcile", "--wait", "0s").code == 1
-        assert another_service.assets() == []
-    assert "30 of 30 assets are missing in folder" in site.run("status").out
-
-
-def test_a_service_that_has_moved_to_another_address_is_known_there_after_one_audit(site):
-    site.write("a.jpg", b"one")
-    site.run("reconcile")
-    moved = site.sandbox.base_url.replace("127.0.0.1", "localhost")
-    site.configure(base_url=moved)
-    assert site.run("reconcile").code == 0
-    assert "audited" in site.run("audit", "--last", "--json").out
-    with closing(read_ledger(site.ledger)) as ledger:
-        assert ledger.reports.fact("service") == moved
-
-
-def test_where_the_service_does_not_answer_at_its_new_address_the_old_one_stays_known(site):
-    site.write("a.jpg", b"one")
-    site.run("reconcile")
-    site.nowhere()
-    assert site.run("reconcile", "--wait", "0s").code == 3
-    with closing(read_ledger(site.ledger)) as ledger:
-        assert ledger.reports.fact("service") == site.sandbox.base_url
