@@ -134,7 +134,8 @@ class Site:
         self.brakes.check_new(result)
         if report.finished and self.brakes.allows_vanished(result):
             self.intake.decide_missing(result)
-            self.brakes.root_is_there()
+            if report.complete and not result.missing_count:
+                self.brakes.root_is_there()
         self._scanned(report, clock.steady() - began)
         return result
 

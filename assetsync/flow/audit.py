@@ -185,6 +185,7 @@ def _is_rendition(asset: Asset) -> bool:
 
 
 _AGAIN: dict[str, Any] = {
-    "assetid": None, "id_from": None, "asset_folder": None, "verified_at": None, "seen_at": None, "findable_at": None,
+    "assetid": None, "id_from": None, "asset_folder": None, "agreed_folder": None,
+    "verified_at": None, "seen_at": None, "findable_at": None,
     "index_asked_at": None, "uploaded_at": None, "reason": "missing",
 }  # fmt: skip

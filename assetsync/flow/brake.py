@@ -24,8 +24,6 @@ log = structlog.get_logger(__name__)
 
 _ALLOWED_FOR = 7 * 24 * 3600.0
 _SAMPLED = 1000
-_FEW = 10
-"""From so many files on it is hardly meant that none is there any more: another disk may lie in their place."""
 _HOUR = 3600.0
 _MINUTE = 60.0
 _LAYOUT = "mappings"
@@ -135,7 +133,7 @@ class Brakes:
         self._pull("root", _MISSING, problem, 1)
 
     def root_is_there(self) -> None:
-        """After a scan whose end nothing speaks against: lift the brake of a root that was not there."""
+        """After a complete scan that missed no file: lift the brake of a root that was not there."""
         for brake in self._ledger.reports.brakes():
             if brake.kind == "root" and brake.subject == _MISSING:
                 self._lift(brake, "the root is there again, and its files")
@@ -198,9 +196,7 @@ class Brakes:
                 fine = False
         count = result.missing_count
         too_many = count > self._limits.max_vanished or (before >= _SAMPLED and count * 2 > before)
-        # That a folder is empty is said already.
-        none_left = fine and count >= _FEW and 0 < result.scanned == result.strangers
-        if (too_many or none_left) and not self._allowed("vanished", "site", count):
+        if too_many and not self._allowed("vanished", "site", count):
             self._pull("vanished", "site", f"{count:,} of {before:,} known files are gone: is that meant?", count)
             fine = False
         return fine

@@ -19,7 +19,7 @@ _MISNAMED = (
     " names of that one: set them in the service by hand"
 )
 _UNREADABLE = "its metadata cannot be read any more: {}"
-_MOVED = "it was moved in the service, to folder {}"
+_MOVED = "it lies in another folder of the service: {}"
 _REMAPPED = "its mapping points to folder {} now, and policy.on_move is report"
 _AND = "; "
 
@@ -56,7 +56,7 @@ class Drift:
     def _found(self, row: FileRow) -> Found:
         position = self._plan.covers(row.path)
         if position is None:
-            return Found(None, None, row.id, row.path)
+            return Found(None, None, row)
         mapping = self._plan.mappings.all[position]
         said, digest = None, None
         try:
@@ -64,7 +64,7 @@ class Drift:
         except SidecarError as error:
             said = _UNREADABLE.format(error)
         drift = _AND.join(filter(None, (said, *_where(row, mapping)))) or None
-        return Found(drift, digest, row.id, row.path)
+        return Found(drift, digest, row)
 
     def _said(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
         """Compare the metadata, and give the digest of what is said now; raises SidecarError and RootMissing."""

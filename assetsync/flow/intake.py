@@ -42,10 +42,7 @@ class Missing:
 
 @dataclass(slots=True)
 class ScanResult:
-    """What one scan found; `to_send` counts what was queued by it (in a dry run: what would be).
-
-    `strangers` are the files of which the ledger knew no path.
-    """
+    """What one scan found; `to_send` counts what was queued by it (in a dry run: what would be)."""
 
     report: ScanReport
     scanned: int = 0
@@ -58,7 +55,6 @@ class ScanResult:
     missing_count: int = 0
     unmapped: int = 0
     moved: int = 0
-    strangers: int = 0
 
 
 class Intake:
@@ -206,7 +202,6 @@ class Intake:
     def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
         stat = FileStat(*seen[1:5])
         folder = self._folders[seen.mapping]
-        result.strangers += row is None
         change = compare(stat, folder, FileStat(*row[1:5]) if row else None, row.destfolderid if row else None)
         if change is Change.UNCHANGED or (change is Change.REMAPPED and self._stays(seen, row, folder, result)):
             self.settling.forget(seen.path)

@@ -11,7 +11,7 @@ from itertools import groupby
 
 import structlog
 
-from assetsync.core.doubt import SLOW_GAP, Doubt, Grace, Judgement, Pace, Sight, Verdict, is_equal, judge
+from assetsync.core.doubt import SLOW_GAP, Doubt, Grace, Judgement, Pace, Sight, Verdict, is_damaged, is_equal, judge
 from assetsync.core.names import printable
 from assetsync.core.naming import may_be
 from assetsync.errors import BadAnswer, ServiceError, TreeError
@@ -263,21 +263,21 @@ class Resolver:
         sights = []
         for assetid, asset in sorted(one.assets.items()):
             seen_to, since = seen.get(assetid, (newest, None))
-            sights.append(
-                Sight(
-                    asset,
-                    owned=assetid in owned,
-                    # Only what a look-up showed that ended before the attempt began was there before it.
-                    before=seen_to < attempt.id or assetid in explained,
-                    claimed=any(
-                        claims(rival, asset, seen_to, attempt, self._beginnings.get(rival.attempt_id, {}))
-                        for rival in rivals
-                    ),
-                    named=may_be(attempt.sent_name, asset.filename),
-                    prefix=one.prefixes.get(asset.size or 0),
-                    since=since,
-                )
+            sight = Sight(
+                asset,
+                owned=assetid in owned,
+                # Only what a look-up showed that ended before the attempt began was there before it.
+                before=seen_to < attempt.id or assetid in explained,
+                named=may_be(attempt.sent_name, asset.filename),
+                prefix=one.prefixes.get(asset.size or 0),
+                since=since,
             )
+            # Asked for what a verdict may rest on alone: there may be many assets of such a name, and many rivals.
+            if not sight.owned and (is_equal(one.facts, sight) or is_damaged(one.facts, sight)):
+                known = self._beginnings
+                of_another = any(claims(r, asset, seen_to, attempt, known.get(r.attempt_id, {})) for r in rivals)
+                sight = replace(sight, claimed=of_another)
+            sights.append(sight)
         return sights
 
     def _read_prefixes(self, one: _Looking) -> None:

@@ -4,13 +4,16 @@ A version of which something may have changed is marked as unread; what it is, `
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 
 _PAGE = 500
+_READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype", "meta_digest")
+"""What the drift of a version depends on beside its sidecars."""
+
 _IS_THERE = "asset_folder = ? AND state IN ('stored', 'verified')"
 
 
@@ -19,8 +22,7 @@ class Found(NamedTuple):
 
     drift: str | None
     said_digest: str | None
-    file_id: int
-    path: bytes
+    row: FileRow
 
 
 class Drifts:
@@ -44,13 +46,15 @@ class Drifts:
         """Note what was found of versions that were unread.
 
         Nothing is noted where it is not `still` so; nor of a file that was moved, or of which something else was noted,
-        meanwhile.
+        meanwhile, here or in the service: it is read once more.
         """
+        values = [(drift, digest, row.id, *(getattr(row, name) for name in _READ_BY)) for drift, digest, row in found]
 
         def work(conn: sqlite3.Connection) -> None:
             if still():
-                sql = "UPDATE files SET drift = ?, said_digest = ? WHERE id = ? AND path = ? AND drift = 'unread'"
-                conn.executemany(sql, found)
+                same = " AND ".join(f"{name} IS ?" for name in _READ_BY)
+                sql = f"UPDATE files SET drift = ?, said_digest = ? WHERE id = ? AND drift = 'unread' AND {same}"
+                conn.executemany(sql, values)
 
         self._store.write(work)
 
@@ -66,17 +70,19 @@ class Drifts:
             yield from map(file_row, page)
             last = page[-1]["id"]
 
-    def settle(self, row: FileRow) -> bool:
-        """Record a person's word that the service has by now what is told of a version, and where it is meant to be.
+    def settle(self, rows: Iterable[FileRow]) -> int:
+        """Record a person's word that the service has by now what is told of versions, and that they may stay there.
 
-        False where something else is told by now. It is read once more: what cannot be settled is told again.
+        Gives of how many, those left out of which something else is told by now. They are read once more: what cannot
+        be settled is told again.
         """
         sql = (
-            "UPDATE files SET meta_digest = COALESCE(said_digest, meta_digest), agreed_folder = asset_folder,"
-            " drift = 'unread' WHERE id = ? AND drift = ? AND said_digest IS ? AND asset_folder IS ?"
+            "UPDATE files SET meta_digest = COALESCE(said_digest, meta_digest), drift = 'unread',"
+            " agreed_folder = CASE WHEN asset_folder <> destfolderid THEN asset_folder END"
+            " WHERE id = ? AND drift = ? AND said_digest IS ? AND asset_folder IS ?"
         )
-        values = (row.id, row.drift, row.said_digest, row.asset_folder)
-        return self._store.write(lambda conn: conn.execute(sql, values).rowcount == 1)
+        values = [(row.id, row.drift, row.said_digest, row.asset_folder) for row in rows]
+        return self._store.write(lambda conn: conn.executemany(sql, values).rowcount) if values else 0
 
     def lies_in(self, file_id: int, folder: str) -> bool:
         """Whether a version's asset was last seen in that folder of the service, wherever it was sent."""

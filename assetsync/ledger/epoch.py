@@ -12,7 +12,9 @@ from pathlib import Path
 from assetsync.errors import LedgerError, LedgerUnwritable
 
 _DIGITS = 15
-_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What the disk may answer that is full or fails."""
+
 _FIX = "see what stands there and remove it: every folder is then listed once"
 
 
@@ -71,7 +73,7 @@ class Epoch:
             temporary.replace(self._path)
             _sync_folder(self._path.parent)
         except OSError as error:
-            kind = LedgerUnwritable if error.errno in _OF_THE_DISK else LedgerError
+            kind = LedgerUnwritable if error.errno in OF_THE_DISK else LedgerError
             raise kind(
                 f"{self._path} cannot be written ({error.strerror})",
                 hint="check the disk and the folder that it lies in",

@@ -56,7 +56,7 @@ class Repair:
                 )  # fmt: skip
             return apply(
                 conn, row.id, Event.SENT_AGAIN, now,
-                assetid=None, id_from=None, asset_folder=None, send_again=1, due_at=now,
+                assetid=None, id_from=None, asset_folder=None, agreed_folder=None, send_again=1, due_at=now,
                 reason=None, detail=None, failures=0, absences=0, crashes=0,
                 uploaded_at=None, seen_at=None, findable_at=None, index_asked_at=None, verified_at=None,
             )  # fmt: skip
@@ -71,8 +71,8 @@ class Repair:
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (asset.id,))
             return apply(
                 conn, row.id, Event.SETTLED_BY_HAND, now,
-                assetid=asset.id, id_from="adopted", asset_folder=asset.folder_id, reason=None, detail=None,
-                due_at=now, uploaded_at=now, seen_at=None, findable_at=None, verified_at=None,
+                assetid=asset.id, id_from="adopted", asset_folder=asset.folder_id, agreed_folder=asset.folder_id,
+                reason=None, detail=None, due_at=now, uploaded_at=now, seen_at=None, findable_at=None, verified_at=None,
             )  # fmt: skip
 
         return self._store.write(work)
@@ -84,7 +84,8 @@ class Repair:
             _close(conn, row.id, "resolved", now)
             return apply(
                 conn, row.id, Event.SETTLED_BY_HAND, now,
-                assetid=None, id_from=None, asset_folder=None, reason=None, detail=None, due_at=now, absences=0,
+                assetid=None, id_from=None, asset_folder=None, agreed_folder=None, reason=None, detail=None,
+                due_at=now, absences=0,
             )  # fmt: skip
 
         return self._store.write(work)

@@ -32,7 +32,7 @@ _NOT_AS_SENT = (
     (
         "elsewhere",
         "state IN ('stored', 'verified') AND asset_folder <> destfolderid AND asset_folder IS NOT agreed_folder",
-        "'it was moved in the service, to folder ' || asset_folder",
+        "'it lies in another folder of the service: ' || asset_folder",
     ),
 )
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable
 from assetsync.ledger import damage, release
 from assetsync.ledger.commits import Commits, Pending
-from assetsync.ledger.epoch import Epoch
+from assetsync.ledger.epoch import OF_THE_DISK, Epoch
 from assetsync.ledger.place import expect_file, real
 from assetsync.ledger.quiet import Stirred
 
@@ -208,6 +208,10 @@ def _take_lock(path: Path) -> int:
                 f"the lock of the ledger {path} cannot be taken ({error.strerror})",
                 hint=f"it should be a file of the user that assetsync runs as: see what stands at {_lock_path(path)}",
             ) from error
+        if error.errno in OF_THE_DISK:
+            raise LedgerUnwritable(
+                f"the ledger {path} cannot be used ({error.strerror})", hint="check the disk it lies on"
+            ) from error
         raise LedgerError(
             f"the folder of the ledger {path} cannot be written ({error.strerror})",
             hint="make the folder, or run as the user that owns it",
@@ -249,7 +253,8 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
         else:
             conn.execute("PRAGMA query_only=ON")
     except OSError as error:
-        raise LedgerError(f"the ledger {path} cannot be opened ({error.strerror})") from error
+        kind = LedgerUnwritable if error.errno in OF_THE_DISK else LedgerError
+        raise kind(f"the ledger {path} cannot be opened ({error.strerror})") from error
     except sqlite3.Error as error:
         if "unable to open" in str(error) or "readonly" in str(error):
             raise LedgerError(

@@ -195,12 +195,20 @@ class TestResume:
     def test_releases_the_brake(self, site):
         site.write("a.jpg")
         site.run("reconcile")
-        site.tree.rename(site.folder / "elsewhere")
+        site.photos.rename(site.folder / "elsewhere")
         site.run("reconcile", "--wait", "0s")
-        (site.folder / "elsewhere").rename(site.tree)
+        (site.folder / "elsewhere").rename(site.photos)
         assert site.run("reconcile").code == 1
         result = site.run("resume", "1")
         assert (result.code, result.out) == (0, "1 brake released: 1\n")
+        assert site.run("reconcile").code == 0
+
+    def test_that_of_a_root_that_is_there_again_releases_itself(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        site.tree.rename(site.folder / "elsewhere")
+        assert site.run("reconcile", "--wait", "0s").code == 1
+        (site.folder / "elsewhere").rename(site.tree)
         assert site.run("reconcile").code == 0
 
     @pytest.mark.parametrize("number", [(), ("7",)])

@@ -107,7 +107,7 @@ def test_an_asset_that_somebody_moved_is_told_by_status_until_it_is_agreed_to(mi
         service.execute("UPDATE assets SET folder_id = ? WHERE id = ?", (PAPERS, ids(mirrored)["a.txt"]))
     result = mirrored.run("audit")
     assert (result.code, result.out.splitlines()[-1]) == (1, "hq: 1 elsewhere")
-    moved = f"photos/a.txt: it was moved in the service, to folder {PAPERS}"
+    moved = f"photos/a.txt: it lies in another folder of the service: {PAPERS}"
     assert f"metadata drift: {moved}\n" in mirrored.run("status").out
     assert f"{moved}\n" in mirrored.run("drift list").out
     assert mirrored.run("drift settle", "photos/a.txt").out == "1 settled\n"

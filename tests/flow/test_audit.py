@@ -72,7 +72,7 @@ def test_an_asset_that_was_moved_in_the_service_is_drift_and_not_missing(mirrore
     world.service.assets[world.row("1").assetid].folder = "ELSEWHERE"
     assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
     assert (world.row("1").state, world.row("1").asset_folder) == (State.VERIFIED, "ELSEWHERE")
-    assert drift(world) == {b"1": "it was moved in the service, to folder ELSEWHERE"}
+    assert drift(world) == {b"1": "it lies in another folder of the service: ELSEWHERE"}
     world.clock.advance(60)
     assert audit(world) == {"assets": 2, "fine": 2}
     assert drift(world).keys() == {b"1"}
@@ -97,7 +97,7 @@ def test_an_asset_that_was_moved_to_another_mapped_folder_is_drift_in_whatever_o
     for folder in (first, {FOLDER: "F2", "F2": FOLDER}[first]):
         world.site.auditor.audit(folder)
     assert (world.row("1").state, world.row("1").asset_folder) == (State.VERIFIED, "F2")
-    assert drift(world) == {b"1": "it was moved in the service, to folder F2"}
+    assert drift(world) == {b"1": "it lies in another folder of the service: F2"}
     assert [(found.why, found.path) for found in world.ledger.reports.findings()] == [("elsewhere", b"1")]
 
 
@@ -107,7 +107,7 @@ def test_an_asset_that_somebody_moved_and_agreed_to_is_told_no_more_until_it_is_
     asset.folder = "F2"
     audit(world)
     drift(world)
-    assert world.ledger.drifts.settle(world.row("1"))
+    assert world.ledger.drifts.settle([world.row("1")])
     assert drift(world) == {}
     assert list(world.ledger.reports.findings()) == []
     asset.folder = "F3"

@@ -47,13 +47,6 @@ def _lose(count: int) -> Callable:
     return lose
 
 
-def _exchange(world) -> None:
-    """Mount another disk in the place."""
-    _empty(world)
-    for number in range(3):
-        world.write(f"photos/another{number}", b"%d" % number)
-
-
 def _grow(world) -> None:
     for number in range(6):
         world.write(f"photos/new{number}", f"new{number}".encode())
@@ -73,7 +66,6 @@ CASES = {
     "missing": Case({}, _unmount, "emptied", _all_verified),
     "vanished": Case({"max_vanished": "4"}, _lose(5), "vanished", _all_verified),
     "none_may_vanish": Case({"max_vanished": "0"}, _lose(1), "vanished", _all_verified),
-    "another_disk": Case({}, _exchange, "vanished", lambda world: len(world.service.posts) == 10),
     "new_files": Case({"max_new_files": "5"}, _grow, "new_files", lambda world: len(world.service.posts) == 10),
     "destfolderid": Case({}, _repoint, "destfolderid", lambda world: len(world.service.posts) == 10),
 }
@@ -329,15 +321,6 @@ def test_a_mapping_that_points_back_lifts_its_brake_and_agrees_to_nothing(world)
     assert len(world.service.posts) == 1
 
 
-def test_of_a_few_files_all_may_go(world):
-    sent(world, 9)
-    for name in list(world.states()):
-        (world.root / name).rename(world.root / f"{name} elsewhere")
-    world.scan_and_send()
-    assert world.ledger.reports.brakes() == []
-    assert len(world.service.posts) == 9
-
-
 def test_what_a_person_releases_beside_a_daemon_is_scanned_for_at_once(world):
     sent(world, 1)
     world.restart(folders=[{"path": ".", "destfolderid": "F9"}])
@@ -352,3 +335,13 @@ def test_what_a_person_releases_beside_a_daemon_is_scanned_for_at_once(world):
     finally:
         work.end()
     assert set(world.states().values()) == {State.QUEUED}
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_the_brake_of_a_root_that_is_there_again_stays_while_a_file_is_missing(world, lost):
+    sent(world, 3)
+    world.site.brakes.check_root("the root is not there")
+    for name in sorted(world.states())[:lost]:
+        (world.root / name).unlink()
+    world.scan()
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["root"] * lost

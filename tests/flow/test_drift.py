@@ -125,17 +125,42 @@ def test_a_file_that_moves_while_others_are_read_is_read_at_its_new_place(make_w
 
 def test_what_somebody_notes_while_a_file_is_read_stands(make_world, monkeypatch):
     world = told_later(make_world(), b"description: another")
-    row = world.row("a.jpg")
     world.site.drift.step()
-    assert world.ledger.drifts.settle(told := world.row("a.jpg"))
+    told = world.row("a.jpg")
+    assert world.ledger.drifts.settle([told])
     after_reading(
         world,
         monkeypatch,
         b"a.jpg",
-        lambda: world.ledger.drifts.read([Found("noted", None, row.id, row.path)], still=lambda: True),
+        lambda: world.ledger.drifts.read([Found("noted", None, world.row("a.jpg"))], still=lambda: True),
     )
     assert drift(world) == {b"a.jpg": "noted"}
-    assert not world.ledger.drifts.settle(told)
+    assert not world.ledger.drifts.settle([told])
+
+
+def test_what_an_audit_notes_while_a_file_is_read_is_read_too(make_world, monkeypatch):
+    world = told_later(make_world(), b"{}")
+    world.clock.advance(60)
+    world.service.assets[world.row("a.jpg").assetid].folder = "F9"
+    after_reading(world, monkeypatch, b"a.jpg", lambda: world.site.auditor.audit("F1"))
+    assert drift(world) == {b"a.jpg": "it lies in another folder of the service: F9"}
+
+
+def test_who_sends_a_file_again_has_agreed_to_no_folder_of_the_new_asset(make_world):
+    world = make_world()
+    world.write("a.jpg", b"a")
+    world.scan_and_send()
+    world.live(5)
+    for _ in range(2):
+        world.clock.advance(60)
+        world.service.assets[world.row("a.jpg").assetid].folder = "F9"
+        world.site.auditor.audit("F1")
+        assert list(drift(world)) == [b"a.jpg"]
+        world.ledger.drifts.settle([world.row("a.jpg")])
+        assert drift(world) == {}
+        world.ledger.repair.send_again(world.row("a.jpg"), world.clock.now())
+        world.scan_and_send()
+        world.live(5)
 
 
 def test_without_a_root_what_drifted_waits_for_it(make_world):
@@ -163,7 +188,7 @@ def test_how_many_have_drifted_is_counted_and_history_is_not(make_world):
 def test_what_a_person_has_set_in_the_service_is_told_no_more_until_it_changes_again(make_world):
     world = told_later(make_world(), b"description: another")
     assert list(drift(world)) == [b"a.jpg"]
-    assert world.ledger.drifts.settle(world.row("a.jpg"))
+    assert world.ledger.drifts.settle([world.row("a.jpg")])
     assert drift(world) == {}
     world.write("a.jpg.yaml", b"description: one more")
     world.scan()
@@ -177,7 +202,7 @@ def test_a_change_that_nobody_has_seen_yet_is_not_settled_with_the_one_before(ma
     world = told_later(make_world(), b"description: another")
     drift(world)
     world.write("a.jpg.yaml", b"description: one more")
-    assert world.ledger.drifts.settle(world.row("a.jpg"))
+    assert world.ledger.drifts.settle([world.row("a.jpg")])
     world.scan()
     assert list(drift(world)) == [b"a.jpg"]
 
@@ -185,7 +210,7 @@ def test_a_change_that_nobody_has_seen_yet_is_not_settled_with_the_one_before(ma
 def test_a_sidecar_with_a_mistake_is_told_again_whatever_a_person_says(make_world):
     world = told_later(make_world(), b"descripion: wrong key")
     said = drift(world)
-    world.ledger.drifts.settle(world.row("a.jpg"))
+    world.ledger.drifts.settle([world.row("a.jpg")])
     assert drift(world) == said
 
 
@@ -209,7 +234,7 @@ def test_metadata_that_went_into_fields_of_another_kind_is_drift(make_world, los
     assert world.row("a.ai").filetype == "doc"
     (said,) = drift(world).items()
     assert (said[0], "another kind of file (doc)" in said[1]) == (b"a.ai", True)
-    world.ledger.drifts.settle(world.row("a.ai"))
+    world.ledger.drifts.settle([world.row("a.ai")])
     assert drift(world) == {}
 
 
@@ -229,7 +254,7 @@ def test_several_things_that_are_to_be_told_of_a_file_are_told_together(make_wor
     (said,) = drift(world).values()
     assert [part.partition(" ")[2][:12] for part in said.split("; ")] == [
         "metadata cha",
-        "was moved in",
+        "lies in anot",
         "mapping poin",
     ]
     commits = world.ledger.store.commits
