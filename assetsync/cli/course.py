@@ -1,6 +1,6 @@
 """What is said of a file by its sidecars, and the course of its uploads: the parts of `explain`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from assetsync.amounts import plural
@@ -33,7 +33,7 @@ def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
     sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
     try:
         if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
-            yield from _said_by(sidecars, path, mapping, lambda of: tree.lstat(of) is not None)
+            yield from _said_by(tree, sidecars, path, mapping)
             return
         if mapping.sidecars:
             there = [name for name in (*folder_sidecars(path), sidecar_for(path)) if tree.lstat(name) is not None]
@@ -49,14 +49,14 @@ def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
             yield f"metadata: {printable(name)} = {printable(value)}"
 
 
-def _said_by(sidecars: Sidecars, path: bytes, mapping: Mapping, is_there: Callable[[bytes], bool]) -> Iterator[str]:
+def _said_by(tree: Tree, sidecars: Sidecars, path: bytes, mapping: Mapping) -> Iterator[str]:
     folder, _, name = path.rpartition(b"/")
-    is_folders = name == FOLDER_SIDECAR
-    whom = f"every file below {printable(folder) or '.'}"
-    if not is_folders:
+    if name == FOLDER_SIDECAR:
+        yield f"speaks of: every file below {printable(folder) or '.'}"
+    else:
         of = path.removesuffix(SUFFIX)
-        whom = printable(of) + ("" if is_there(of) else ", which is not there: it is read by nobody")
-    yield f"speaks of: {whom}"
+        missing = "" if tree.lstat(of) is not None else ", which is not there: it is read by nobody"
+        yield f"speaks of: {printable(of)}{missing}"
     level, _size = sidecars.read(path, mapping)
     if level is not None:
         yield f"metadata: {', '.join(key for key, said in asdict(level).items() if said not in (None, ())) or 'none'}"

@@ -15,7 +15,7 @@ from assetsync.flow.told import Sidecars
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.shown import printable, relative_text
-from assetsync.tree.opening import Tree
+from assetsync.site import make_tree
 
 
 @click.group("drift")
@@ -80,9 +80,8 @@ def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None
     """
     if not paths:
         raise UsageError("drift settle needs the paths of files or folders", hint="`assetsync drift list` names them")
-    act(
-        config, "drift", {"paths": [path.hex() for path in topmost(site_folder(config, given) for given in paths)]}
-    ).show(as_json=as_json)
+    tops = topmost(site_folder(config, path) for path in paths)
+    act(config, "drift", {"paths": [path.hex() for path in tops]}).show(as_json=as_json)
 
 
 class _Fields:
@@ -90,8 +89,7 @@ class _Fields:
 
     def __init__(self, config: SiteConfig) -> None:
         self._known = Mappings(mappings(config))
-        tree = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
-        self._sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
+        self._sidecars = Sidecars(make_tree(config), SystemClock(), config.service.metadata_fields.table())
 
     def of(self, row: FileRow) -> dict[str, str] | None:
         """Give the fields by name; None where they are not what drifted, or cannot be read."""

@@ -9,7 +9,7 @@ from assetsync.errors import RootMissing, SidecarError
 from assetsync.flow.edges import Edges
 from assetsync.flow.plan import Plan
 from assetsync.flow.told import Sidecars
-from assetsync.ledger.drifts import Found
+from assetsync.ledger.drifts import ELSEWHERE, Found
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Mapping
 
@@ -19,7 +19,6 @@ _MISNAMED = (
     " names of that one: set them in the service by hand"
 )
 _UNREADABLE = "its metadata cannot be read any more: {}"
-_MOVED = "it lies in another folder of the service: {}"
 _REMAPPED = "its mapping points to folder {} now, and policy.on_move is report"
 _AND = "; "
 
@@ -81,6 +80,6 @@ class Drift:
 def _where(row: FileRow, mapping: Mapping) -> Iterator[str]:
     """Tell of an asset that does not lie where the configuration has it."""
     if row.is_elsewhere:
-        yield _MOVED.format(row.asset_folder)
+        yield f"{ELSEWHERE}{row.asset_folder}"
     if row.destfolderid != mapping.destfolderid:
         yield _REMAPPED.format(mapping.destfolderid)

@@ -29,10 +29,10 @@ log = structlog.get_logger(__name__)
 REFUSED = "refused: "
 """An answer that begins so is the holder's refusal."""
 
-_PAGE = 500
-
 UNASKED = "the service: "
 """An answer that begins so tells that the service had to be asked and did not answer; nothing was done."""
+
+_PAGE = 500
 
 
 def take_requests(edges: Edges) -> int:

@@ -10,7 +10,12 @@ from typing import NamedTuple
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 
-_PAGE = 500
+DRIFTED = "drift <> 'unread' AND wanted = 'yes'"
+"""The condition of SQL for the files that something is told of: history asks for nothing."""
+
+ELSEWHERE = "it lies in another folder of the service: "
+"""The sentence on an asset that was moved there, before the folder."""
+
 _READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype", "meta_digest")
 """What the drift of a version depends on beside its sidecars."""
 
@@ -62,13 +67,10 @@ class Drifts:
         """Give the files that something is told of, those below a folder or that one path; all unless told."""
         low, high = (below + b"/", below + b"0") if below else (b"", b"\xff" * 8)
         sql = (
-            f"SELECT {FILE_COLUMNS} FROM files WHERE drift <> 'unread' AND wanted = 'yes' AND id > ?"
-            " AND (path = ? OR path >= ? AND path < ?) ORDER BY id LIMIT ?"
+            f"SELECT {FILE_COLUMNS} FROM files WHERE {DRIFTED} AND (path = ? OR path >= ? AND path < ?)"
+            " AND id > ? ORDER BY id LIMIT ?"
         )
-        last = 0
-        while page := self._store.rows(sql, last, below, low, high, _PAGE):
-            yield from map(file_row, page)
-            last = page[-1]["id"]
+        return map(file_row, self._store.pages(sql, "id", (0,), below, low, high))
 
     def settle(self, rows: Iterable[FileRow]) -> int:
         """Record a person's word that the service has by now what is told of versions, and that they may stay there.

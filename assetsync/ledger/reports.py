@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assetsync.ledger.alike import OWNED
+from assetsync.ledger.drifts import DRIFTED, ELSEWHERE
 from assetsync.ledger.facts import fact
 from assetsync.ledger.holds import HELD, UNLISTED
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
@@ -32,7 +33,7 @@ _NOT_AS_SENT = (
     (
         "elsewhere",
         "state IN ('stored', 'verified') AND asset_folder <> destfolderid AND asset_folder IS NOT agreed_folder",
-        "'it lies in another folder of the service: ' || asset_folder",
+        f"'{ELSEWHERE}' || asset_folder",
     ),
 )
 
@@ -177,12 +178,12 @@ class Reports:
 
     def drifted(self, limit: int) -> list[FileRow]:
         """Give some of the files whose sidecar or mapping says what the service does not."""
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE drift <> 'unread' AND wanted = 'yes' ORDER BY id LIMIT ?"
+        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {DRIFTED} ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
 
     def count_drifted(self) -> int:
         """Count what `drifted` gives without a limit."""
-        return int(self._store.rows("SELECT COUNT(*) FROM files WHERE drift <> 'unread' AND wanted = 'yes'")[0][0])
+        return int(self._store.rows(f"SELECT COUNT(*) FROM files WHERE {DRIFTED}")[0][0])
 
     def holds(self, now: float) -> dict[str, str]:
         """Give the folders that are held back, with the sentence that says why."""

@@ -29,14 +29,23 @@ def test_folders_beyond_the_kernels_watches_are_said_once_with_the_sysctl_line_a
     assert running.stop() == 0
 
 
-def test_a_full_disk_under_the_ledger_is_waited_out_and_nothing_is_lost_or_doubled(make, sandbox):
+# More than the log grows to before it begins anew.
+_MOUNT = "mount -t tmpfs -o size=24m ledger {}"
+
+
+def on_a_disk_of_its_own(make):
+    """Make a daemon whose ledger lies where a disk is to be mounted; gives that folder too."""
     running = make()
     disk = running.folder / "disk"
     disk.mkdir()
     running.ledger = disk / "d.db"
     running.write_config()
-    # More than the log grows to before it begins anew.
-    running.start(within=f"mount -t tmpfs -o size=24m ledger {disk}")
+    return running, disk
+
+
+def test_a_full_disk_under_the_ledger_is_waited_out_and_nothing_is_lost_or_doubled(make, sandbox):
+    running, disk = on_a_disk_of_its_own(make)
+    running.start(within=_MOUNT.format(disk))
     (running.photos / "before.txt").write_bytes(b"before")
     running.until(lambda: _states(running) == {"verified": 1})
     running.beside("sh", "-c", f"dd if=/dev/zero of={disk}/filler bs=4096 || test -s {disk}/filler")
@@ -56,13 +65,9 @@ def test_a_full_disk_under_the_ledger_is_waited_out_and_nothing_is_lost_or_doubl
 
 
 def test_a_disk_that_is_full_when_it_starts_is_waited_for_too(make, sandbox):
-    running = make()
-    disk = running.folder / "disk"
-    disk.mkdir()
-    running.ledger = disk / "d.db"
-    running.write_config()
+    running, disk = on_a_disk_of_its_own(make)
     fill = f"dd if=/dev/zero of={disk}/filler bs=4096 2>/dev/null || test -s {disk}/filler"
-    running.start(within=f"mount -t tmpfs -o size=24m ledger {disk}; {fill}", ready=False)
+    running.start(within=f"{_MOUNT.format(disk)}; {fill}", ready=False)
     (running.photos / "a.txt").write_bytes(b"a")
     running.until(lambda: running.events("waiting for the ledger"))
     time.sleep(5)

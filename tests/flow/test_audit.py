@@ -8,6 +8,8 @@ import pytest
 from assetsync.errors import ServiceUnreachable
 from assetsync.model import State
 
+from .test_drift import drift
+
 FOLDER = "F1"
 
 
@@ -26,12 +28,6 @@ def mirrored(make_world):
         return world
 
     return make
-
-
-def drift(world):
-    while world.site.drift.step():
-        pass
-    return {row.path: row.drift for row in world.ledger.reports.drifted(10)}
 
 
 def audit(world):
