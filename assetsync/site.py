@@ -95,6 +95,10 @@ class Site:
         for reason in _TRIED_AGAIN:
             self.edges.ledger.queue.retry_blocked(reason, self.edges.clock.now(), only_due=only_due)
 
+    def heed_mappings(self) -> None:
+        """Let files stay what they are whose mapping has come to point elsewhere, until a person has looked."""
+        self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
+
     def scan(self, *, dry_run: bool = False, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
         """Look at the whole tree once and write down what it says; a brake may keep what is missing undecided.
 
@@ -106,7 +110,7 @@ class Site:
                 self.edges.ledger.runs.not_scanned()
             raise RootElsewhere(self.brakes.moved())
         if not dry_run:
-            self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
+            self.heed_mappings()
         report = ScanReport()
         clock = self.edges.clock
         began = clock.steady()
@@ -240,7 +244,8 @@ def build(
     )
 
     resend_moved = config.policy.on_move == "upload"
-    brakes = Brakes(edges, plan, Limits(config.brake.max_new_files, config.brake.max_vanished, resend_moved))
+    limits = Limits(config.brake.max_new_files, config.brake.max_vanished, resend_moved)
+    brakes = Brakes(edges, plan, limits, contact.list_again)
 
     def make_intake() -> Intake:
         return Intake(

@@ -61,7 +61,8 @@ class Work:
             log.warning("in doubt after an unclean stop", files=lost)
         self._ledger.queue.release_folders(now)
         self._site.try_again()
-        self._site.brakes.check_place()
+        if self._site.brakes.check_place():
+            self._site.heed_mappings()
         self.watching.start()
         self._scan_wanted.set()
 

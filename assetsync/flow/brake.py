@@ -6,16 +6,19 @@ rewrites a whole tree must not be mirrored before someone has looked.
 
 import json
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import structlog
 
 from assetsync.amounts import files
 from assetsync.core.names import printable
+from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.plan import Plan
+from assetsync.ledger.intake import Known
 from assetsync.ledger.owner import ROOT
 from assetsync.ledger.reports import Brake
 from assetsync.model import State
@@ -43,12 +46,18 @@ class Limits:
 class Brakes:
     """Pulls brakes; `pulled` tells whether any waits for a person."""
 
-    def __init__(self, edges: Edges, plan: Plan, limits: Limits) -> None:
+    def __init__(self, edges: Edges, plan: Plan, limits: Limits, list_again: Callable[[str], None]) -> None:
+        """Make the brakes of a site.
+
+        `list_again` is told the folders of the service to which a mapping points anew: what was moved there by hand is
+        seen before anything is sent.
+        """
         self._ledger = edges.ledger
         self._clock = edges.clock
         self._tree = edges.tree
         self._plan = plan
         self._limits = limits
+        self._list_again = list_again
         self._had_been_empty = False
         # Of the last hour, a minute apart: (steady seconds, how many versions had been new until then).
         self._counted: deque[tuple[float, int]] = deque()
@@ -70,19 +79,22 @@ class Brakes:
             name = "mapping:" + mapping.path.hex()
             before = self._ledger.reports.fact(name)
             shown = printable(mapping.path) or "."
-            if before not in (None, mapping.destfolderid) and self._ledger.intake.has_assets(mapping.path, before):
+            to = mapping.destfolderid
+            if before not in (None, to) and self._ledger.intake.has_assets(mapping.path, before, apart_from=to):
                 detail = (
-                    f"the mapping {shown} pointed to folder {before} of the service and points to"
-                    f" {mapping.destfolderid} now: its files would all be sent again"
+                    f"the mapping {shown} pointed to folder {before} of the service and points to {to} now: its files"
+                    " would all be sent again, but those that were moved there in the service"
                 )
-                subject = f"{shown} → {mapping.destfolderid}"
+                subject = f"{shown} → {to}"
                 if not self._allowed("destfolderid", subject, 1):
                     self._pull("destfolderid", subject, detail, 1)
                     subjects.add(subject)
                     frozen.add(position)
                     continue
-            if before != mapping.destfolderid:
-                self._ledger.set_fact(name, mapping.destfolderid)
+            if before != to:
+                if before is not None:
+                    self._list_again(to)
+                self._ledger.set_fact(name, to)
         for brake in self._ledger.reports.brakes():
             if brake.kind == "destfolderid" and brake.subject not in subjects:
                 # A resume instead would agree to the mistake that was just put right.
@@ -101,10 +113,11 @@ class Brakes:
             shown = printable(mapping.path) or "."
             subject = f"{shown} → {mapping.destfolderid}"
             if self._allowed("destfolderid", subject, 1) or self._allowed("takeover", subject, count):
+                self._list_again(mapping.destfolderid)
                 continue
             detail = (
                 f"the mapping {shown} takes over {count:,} files that were sent to another folder of the service: they"
-                f" would all be sent again, to {mapping.destfolderid}"
+                f" would all be sent again, to {mapping.destfolderid}, but those that were moved there in the service"
             )
             self._pull("takeover", subject, detail, count)
             braked.add(position)
@@ -113,13 +126,24 @@ class Brakes:
         return braked
 
     def _taken_over(self) -> Iterator[int]:
-        mappings = self._plan.mappings
-        for row in self._ledger.intake.current():
+        """Give, for each version whose asset lies in another folder than its mapping points to, the mapping."""
+        intake, mappings = self._ledger.intake, self._plan.mappings
+        for row in chain(intake.current(), filter(self._is_back, intake.set_aside())):
             position = mappings.for_directory(row.path.rpartition(b"/")[0])
             if position is None or row.state not in (State.STORED, State.VERIFIED):
                 continue
-            if row.destfolderid != mappings.all[position].destfolderid:
+            folder = mappings.all[position].destfolderid
+            if row.destfolderid != folder and not self._ledger.drifts.lies_in(row.id, folder):
                 yield position
+
+    def _is_back(self, aside: Known) -> bool:
+        """Whether a file that was mapped nowhere will be met by the scan."""
+        if self._plan.covers(aside.path) is None:
+            return False
+        try:
+            return self._tree.lstat(aside.path) is not None
+        except (FileUnreadable, RootMissing):
+            return False
 
     def allows_missing(self, folder: str, detail: str, amount: int) -> bool:
         """During an audit: whether so many assets may be taken for missing in a folder of the service."""

@@ -86,6 +86,11 @@ class Contact:
         self._anew = True
         self._known.clear()
 
+    def list_again(self, destfolderid: str) -> None:
+        """Let one folder be listed once more before anything is sent there, also by the next start."""
+        self._ledger.contacts.again(destfolderid)
+        self._known.discard(destfolderid)
+
     def ensure(self, destfolderid: str) -> None:
         """Return when the folder has been listed; raises ServiceError, and Unlisted."""
         if destfolderid in self._known:
@@ -173,7 +178,7 @@ class Contact:
         log.warning("folder held back", destfolderid=destfolderid, detail=detail)
 
     def _list(self, destfolderid: str) -> None:
-        """List the folder and remember every asset that no row owns."""
+        """List the folder, and remember every asset that no row owns and every row's that was moved there."""
         batch: list[Asset] = []
         listed = _Listed(self._clock.steady())
         # What is not processed yet is shown by some releases only when it is asked for (interface section 4.1).
@@ -182,15 +187,18 @@ class Contact:
             if asset.folder_id == destfolderid:
                 batch.append(asset)
             if len(batch) >= _BATCH:
-                self._remember(batch, listed)
+                self._remember(destfolderid, batch, listed)
                 batch = []
-        self._remember(batch, listed)
+        self._remember(destfolderid, batch, listed)
         self._listed[destfolderid] = listed
         self._ledger.contacts.made(destfolderid)
 
-    def _remember(self, batch: list[Asset], listed: _Listed) -> None:
+    def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:
         doubts = self._ledger.doubts
-        owned = doubts.owned([asset.id for asset in batch])
+        ids = [asset.id for asset in batch]
+        for path in self._ledger.drifts.met(destfolderid, ids):
+            log.info("moved in the service", path=printable(path), destfolderid=destfolderid)
+        owned = doubts.owned(ids)
         strangers = [asset for asset in batch if asset.id not in owned]
         doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())
         for asset in strangers:

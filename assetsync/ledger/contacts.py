@@ -3,6 +3,9 @@
 from assetsync.ledger.alike import OWNED
 from assetsync.ledger.store import Store
 
+_AGAIN = -1
+"""Stands in place of the number of a start, and is below them all."""
+
 
 class Contacts:
     """The ledger's side of first contact. `start_no` numbers the start of the program that opened it."""
@@ -14,13 +17,14 @@ class Contacts:
     def needed(self, destfolderid: str) -> bool:
         """Whether the folder must be listed before anything is posted into it.
 
-        So it is before the first POST into a folder of which no row is verified, and where the ledger may have
-        forgotten some that was sent (`open_ledger`).
+        So it is before the first POST into a folder of which no row is verified, where the ledger may have forgotten
+        some that was sent (`open_ledger`), and where a mapping points there anew (`again`).
         """
         rows = self._store.rows(
             "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start >="
             "   (SELECT COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'contact_from'), 0)))"
-            " OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = 'contact_from') AND EXISTS"
+            " OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = 'contact_from')"
+            "   AND NOT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start < 0) AND EXISTS"
             "   (SELECT 1 FROM files WHERE destfolderid = ?1 AND verified_at IS NOT NULL))",
             destfolderid,
         )
@@ -28,11 +32,18 @@ class Contacts:
 
     def made(self, destfolderid: str) -> None:
         """Record that the folder was listed completely in this start."""
+        self._set(destfolderid, self._start_no)
+
+    def again(self, destfolderid: str) -> None:
+        """Record that the folder must be listed once more, whatever was listed before."""
+        self._set(destfolderid, _AGAIN)
+
+    def _set(self, destfolderid: str, start_no: int) -> None:
         self._store.write(
             lambda conn: conn.execute(
                 "INSERT INTO folders (destfolderid, contact_start) VALUES (?, ?)"
                 " ON CONFLICT (destfolderid) DO UPDATE SET contact_start = excluded.contact_start",
-                (destfolderid, self._start_no),
+                (destfolderid, start_no),
             )
         )
 

@@ -91,6 +91,22 @@ class Drifts:
         sql = f"SELECT EXISTS (SELECT 1 FROM files WHERE id = ? AND {_IS_THERE})"
         return bool(self._store.rows(sql, file_id, folder)[0][0])
 
+    def met(self, folder: str, assetids: Sequence[str]) -> list[bytes]:
+        """Record that a listing of a folder of the service shows these assets there; gives the paths of what was moved.
+
+        Of history too: it may be what is to be sent there. What was never read back is `flow.verify`'s to judge.
+        """
+        marks = ", ".join("?" * len(assetids))
+        moved = f"assetid IN ({marks}) AND asset_folder <> ? AND verified_at IS NOT NULL"
+        paths = [row[0] for row in self._store.rows(f"SELECT path FROM files WHERE {moved}", *assetids, folder)]
+        if paths:
+            sql = (
+                "UPDATE files SET asset_folder = ?, drift = CASE wanted WHEN 'yes' THEN 'unread' ELSE drift END"
+                f" WHERE {moved}"
+            )
+            self._store.write(lambda conn: conn.execute(sql, (folder, *assetids, folder)))
+        return paths
+
     def remapped(self, rows: Sequence[tuple[int, str]]) -> None:
         """Note of (row, folder) that its mapping points to that folder now.
 

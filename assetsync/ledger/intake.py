@@ -93,7 +93,8 @@ class Intake:
     def enqueue(self, versions: Sequence[NewVersion], now: float, *, due_at: float | None = None) -> int:
         """Queue new versions, each replacing the current one of its path; gives how many there are now to send.
 
-        A version that is the very one of a row put aside as unmapped revives that row instead. One whose path has
+        A version that is the very one of a row put aside as unmapped revives that row instead, where its asset was
+        sent to the same folder, or was moved there. One whose path has
         another current version by now than `replaces` says comes of a look that is out of date, and is left out.
         """
         due = now if due_at is None else due_at
@@ -150,15 +151,24 @@ class Intake:
 
         return self._store.write(work) if changes else 0
 
-    def has_assets(self, mapping: bytes, destfolderid: str | None) -> bool:
-        """Whether files below a mapped folder have assets in that folder of the service."""
+    def set_aside(self) -> Iterator[Known]:
+        """Give the versions with an asset that were put aside as unmapped."""
+        sql = (
+            f"SELECT {', '.join(Known._fields)} FROM files WHERE wanted = 'unmapped'"
+            " AND state IN ('stored', 'verified') AND id > ? ORDER BY id LIMIT ?"
+        )
+        return (Known._make(row) for row in self._store.pages(sql, "id", (0,)))
+
+    def has_assets(self, mapping: bytes, destfolderid: str | None, apart_from: str) -> bool:
+        """Whether files below a mapped folder were sent to a folder of the service, and lie in another than one."""
         low, high = (mapping + b"/", mapping + b"0") if mapping else (b"", b"\xff" * 8)
         rows = self._store.rows(
             "SELECT EXISTS (SELECT 1 FROM files WHERE path >= ? AND path < ? AND wanted = 'yes'"
-            " AND destfolderid = ? AND assetid IS NOT NULL)",
+            " AND destfolderid = ? AND assetid IS NOT NULL AND asset_folder IS NOT ?)",
             low,
             high,
             destfolderid,
+            apart_from,
         )
         return bool(rows[0][0])
 
@@ -180,12 +190,13 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     aside = conn.execute(
         # By the path: the index by content would be taken, with all files of this size. And by the word itself: were it
         # bound, SQLite would compile the statement anew for each file, to see whether an index is for that word alone.
-        "SELECT id FROM files WHERE path = ? AND wanted = 'unmapped' AND +destfolderid = ?"
-        " AND +size = ? AND mtime_ns = ? AND ctime_ns = ? AND inode = ?",
+        "SELECT id FROM files WHERE path = ?1 AND wanted = 'unmapped' AND (+destfolderid = ?2 OR asset_folder = ?2)"
+        " AND +size = ?3 AND mtime_ns = ?4 AND ctime_ns = ?5 AND inode = ?6",
         (path, destfolderid, *stat),
     ).fetchone()
     if aside is not None:
-        apply(conn, aside[0], Event.REVIVED, now)
+        # What was said of it meanwhile was said of nobody's file.
+        apply(conn, aside[0], Event.REVIVED, now, destfolderid=destfolderid, drift="unread")
         return 0
     cursor = conn.execute(
         "INSERT INTO files (path, size, mtime_ns, ctime_ns, inode, destfolderid, folded_name, state, wanted, queued_at,"

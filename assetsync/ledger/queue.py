@@ -105,6 +105,8 @@ class Queue:
     def take_over(self, row: FileRow, old: FileRow, md5: str, now: float) -> State | None:
         """Let the older version stand for this one, asset, attempts and all; the new row is merged into it.
 
+        It counts as sent where this one would be: its asset may have been moved there.
+
         Gives None, and changes nothing, when either is not what it was when it was read.
         """
 
@@ -118,7 +120,8 @@ class Queue:
             conn.execute("DELETE FROM files WHERE id = ?", (row.id,))
             return apply(
                 conn, old.id, Event.MOVED, now,
-                path=row.path, size=row.size, mtime_ns=row.mtime_ns, ctime_ns=row.ctime_ns, inode=row.inode,
+                path=row.path, destfolderid=row.destfolderid,
+                size=row.size, mtime_ns=row.mtime_ns, ctime_ns=row.ctime_ns, inode=row.inode,
                 md5=md5, folded_name=row.folded_name, due_at=now, drift="unread",
             )  # fmt: skip
 

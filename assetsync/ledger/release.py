@@ -10,7 +10,16 @@ from assetsync.errors import LedgerDamaged, LedgerError, LedgerNewer
 from assetsync.ledger import damage
 
 MIGRATIONS = frozenset(
-    {"m001_first", "m002_quiet", "m003_unhashed", "m004_slow", "m005_counted", "m006_settled", "m007_waived"}
+    {
+        "m001_first",
+        "m002_quiet",
+        "m003_unhashed",
+        "m004_slow",
+        "m005_counted",
+        "m006_settled",
+        "m007_waived",
+        "m008_elsewhere",
+    }
 )
 """The names of all migrations in `schema`."""
 

@@ -124,7 +124,7 @@ CREATE INDEX sightings_by_size ON sightings (folder_id, size);
 -- What is known of a folder of the service.
 CREATE TABLE folders (
     destfolderid TEXT PRIMARY KEY,  -- as the configuration names it
-    contact_start INTEGER,    -- the start in which it was listed before the first POST
+    contact_start INTEGER,    -- the start in which it was listed before the first POST; -1: to be listed again
     hold_reason TEXT,         -- a stable word: why nothing is sent there
     hold_detail TEXT,         -- the same for a person
     hold_until REAL           -- not tried before
@@ -270,6 +270,11 @@ _WAIVED = """
 CREATE INDEX attempts_waived ON attempts (destfolderid, id) WHERE result IN ('absent', 'resolved', 'sent_again')
 """
 
+# An asset that was moved in the service is found by where it lies, too: it may be what is to be sent there.
+_ELSEWHERE = """
+CREATE INDEX files_elsewhere ON files (asset_folder, size) WHERE asset_folder <> destfolderid
+"""
+
 
 @migrations()
 def m006_settled(db: sqlite_utils.Database) -> None:
@@ -282,6 +287,13 @@ def m006_settled(db: sqlite_utils.Database) -> None:
 def m007_waived(db: sqlite_utils.Database) -> None:
     """Find the uploads into a folder that were ended without their asset."""
     for statement in statements(_WAIVED):
+        db.execute(statement)
+
+
+@migrations()
+def m008_elsewhere(db: sqlite_utils.Database) -> None:
+    """Find the assets that were moved into a folder of the service."""
+    for statement in statements(_ELSEWHERE):
         db.execute(statement)
 
 

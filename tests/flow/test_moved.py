@@ -1,0 +1,150 @@
+"""Assets that somebody moves in the service: whatever becomes of their files and mappings then, none is sent again."""
+
+import pytest
+
+from assetsync.ledger.alike import Alike
+from assetsync.model import State
+
+P, Q = {"path": "p", "destfolderid": "F1"}, {"path": "q", "destfolderid": "F2"}
+P_TO_F2 = {"path": "p", "destfolderid": "F2"}
+
+
+@pytest.fixture
+def moved(make_world):
+    """Make a world whose `p/0` and `p/1` were moved from F1 to F2 in the service, where `q/2` lies."""
+
+    def make(*, audited: bool = True):
+        world = make_world(folders=[P, Q])
+        for name in ("p/0", "p/1", "q/2"):
+            world.write(name, f"content of {name}".encode())
+        live(world)
+        assert set(world.states().values()) == {State.VERIFIED}
+        for name in ("p/0", "p/1"):
+            world.service.assets[world.row(name).assetid].folder = "F2"
+        world.clock.advance(60)
+        if audited:
+            for folder in ("F1", "F2"):
+                world.site.auditor.audit(folder)
+        return world
+
+    return make
+
+
+def live(world, *, resumed: bool = False) -> None:
+    """Scan and send; where a person has `resumed`, scan once more. Nothing is sent under a brake."""
+    world.scan()
+    if resumed:
+        world.ledger.resume(None, world.clock.now())
+        world.scan()
+    if not world.site.brakes.pulled():
+        world.live(10)
+
+
+def expect_nothing_sent_again(world) -> None:
+    assert sorted(world.posted()) == ["0", "1", "2"]
+    assert set(world.states().values()) == {State.VERIFIED}
+    while world.site.drift.step():
+        pass
+    assert {row.path: row.drift for row in world.ledger.drifts.told()} == {}
+    assert {row.destfolderid for row in world.ledger.reports.files()} == {"F2"}
+
+
+@pytest.mark.parametrize("audited", [True, False], ids=["audited", "unknown"])
+@pytest.mark.parametrize("touched", [True, False], ids=["touched", "as it was"])
+def test_a_mapping_that_follows_its_assets(moved, touched, audited):
+    world = moved(audited=audited)
+    if touched:
+        world.write("p/0", b"content of p/0")
+    world.restart(folders=[P_TO_F2, Q])
+    live(world, resumed=True)
+    expect_nothing_sent_again(world)
+
+
+@pytest.mark.parametrize("audited", [True, False], ids=["audited", "unknown"])
+@pytest.mark.parametrize("touched", [True, False], ids=["touched", "as it was"])
+def test_a_mapping_that_was_taken_away_for_a_while_and_follows_its_assets(moved, touched, audited):
+    world = moved(audited=audited)
+    world.restart(folders=[Q])
+    live(world)
+    if touched:
+        world.write("p/0", b"content of p/0")
+    world.restart(folders=[P_TO_F2, Q])
+    live(world, resumed=True)
+    expect_nothing_sent_again(world)
+
+
+def test_a_mapping_that_was_taken_away_for_a_while_in_which_its_assets_were_audited(moved):
+    world = moved(audited=False)
+    world.restart(folders=[Q])
+    live(world)
+    world.clock.advance(60)
+    world.site.auditor.audit("F2")
+    world.restart(folders=[P_TO_F2, Q])
+    live(world, resumed=True)
+    expect_nothing_sent_again(world)
+
+
+def test_files_that_follow_their_assets_from_one_mapped_folder_into_another(moved):
+    world = moved()
+    for name in "01":
+        (world.root / "p" / name).rename(world.root / "q" / name)
+    live(world, resumed=True)
+    expect_nothing_sent_again(world)
+
+
+def test_files_whose_bytes_are_read_only_where_their_equal_may_be_there(moved):
+    world = moved()
+    sizes = {row.size for row in world.ledger.reports.files()}
+    alike = Alike(world.ledger.store)
+    assert sizes == {14}
+    assert alike.has_size(0, "F2", 14)
+    assert not alike.has_size(0, "F3", 14)
+    assert not alike.has_size(0, "F2", 15)
+
+
+def test_a_copy_of_what_was_moved_is_a_file_of_its_own(moved):
+    world = moved()
+    world.write("q/copy", b"content of p/0")
+    live(world)
+    assert sorted(world.posted()) == ["0", "1", "2", "copy"]
+
+
+def test_a_mapping_that_was_taken_away_for_a_while_and_points_elsewhere_pulls_the_brake(moved):
+    world = moved(audited=False)
+    world.write("p/gone", b"gone by then")
+    live(world)
+    world.restart(folders=[Q])
+    live(world)
+    (world.root / "p" / "gone").unlink()
+    world.restart(folders=[{"path": "p", "destfolderid": "F3"}, Q])
+    live(world)
+    assert [(brake.kind, brake.subject, brake.amount) for brake in world.ledger.reports.brakes()] == [
+        ("takeover", "p → F3", 2)
+    ]
+    assert len(world.posted()) == 4
+    live(world, resumed=True)
+    assert sorted(world.posted()) == ["0", "0", "1", "1", "2", "gone"]
+
+
+def test_a_mapping_pointed_to_where_all_its_assets_are_known_to_lie_needs_no_word(moved):
+    world = moved()
+    world.restart(folders=[P_TO_F2, Q])
+    live(world)
+    assert not world.site.brakes.pulled()
+    expect_nothing_sent_again(world)
+
+
+def test_a_file_that_was_ignored_for_a_while_is_told_what_was_said_of_it_meanwhile(make_world):
+    world = make_world(folders=[P, Q])
+    world.write("p/0")
+    live(world)
+    world.restart(ignore=["0"])
+    live(world)
+    world.write("p/0.yaml", b"title: said while it was ignored")
+    live(world)
+    assert world.states() == {}
+    world.restart(ignore=[])
+    live(world)
+    while world.site.drift.step():
+        pass
+    assert [row.path for row in world.ledger.drifts.told()] == [b"p/0"]
