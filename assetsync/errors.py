@@ -21,6 +21,7 @@
     └── ServiceError               a call to the service gave no usable answer
         ├── ServiceUnreachable     nothing answered: connection, TLS, name or time
         ├── KeyRefused             the service answered that the key is not valid
+        ├── ServiceElsewhere       at another address than before, nothing is shown of what was read back
         ├── BadAnswer              something answered, but not in a form of the interface
         └── ServiceRefused         an error answer in the interface's form
 
@@ -162,6 +163,10 @@ class ServiceUnreachable(ServiceError):
 
 class KeyRefused(ServiceError):
     """The service says that the API key is not valid (interface section 5)."""
+
+
+class ServiceElsewhere(ServiceError):
+    """The service is at another address than before and shows nothing of ours; a brake asks whether that is meant."""
 
 
 class BadAnswer(ServiceError):

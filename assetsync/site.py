@@ -25,6 +25,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
 from assetsync.flow.index import Indexer
+from assetsync.flow.installation import Installation
 from assetsync.flow.intake import Intake, ScanResult
 from assetsync.flow.members import Members
 from assetsync.flow.noting import Noting
@@ -71,6 +72,7 @@ class Site:
 
     config: SiteConfig
     edges: Edges
+    installation: Installation
     plan: Plan
     settling: Settling
     intake: Intake
@@ -190,6 +192,11 @@ def make_service(config: SiteConfig, key: SecretStr) -> HttpService:
     )
 
 
+def service_address(config: SiteConfig) -> str:
+    """Give the address by which the ledger knows the service."""
+    return config.service.base_url.rstrip("/")
+
+
 def make_tree(config: SiteConfig) -> Tree:
     """Make the tree of a configuration; the root need not be there."""
     return Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
@@ -219,14 +226,15 @@ def build(
     meter: Meter | None = None,
 ) -> Site:
     """Put a site together; `tick` as in `Edges`, `meter` where somebody measures."""
-    edges = Edges(ledger, service, make_tree(config), clock, chance, tick=tick, meter=meter or Unmetered())
+    installation = Installation(service, ledger, clock, service_address(config))
+    edges = Edges(ledger, installation, make_tree(config), clock, chance, tick=tick, meter=meter or Unmetered())
     plan = make_plan(config)
     settle = settle_of(config)
     settling = Settling(settle)
     gate = Gate(clock.steady, chance.random)
     folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
-    prober = Probe(service, folders)
-    contact = Contact(edges, prober)
+    prober = Probe(installation, folders)
+    contact = Contact(edges, prober, installation.make_sure)
     workers = config.upload.workers
     feed = Feed(ledger, clock, most_long=workers - 1 if workers > 1 else None)
     sidecars = Sidecars(edges.tree, clock, config.service.metadata_fields.table())
@@ -268,6 +276,7 @@ def build(
     return Site(
         config=config,
         edges=edges,
+        installation=installation,
         plan=plan,
         settling=settling,
         # One for scans and one for single looks: they go on side by side, and meet in the ledger.

@@ -375,6 +375,7 @@ class World:
     def _look_up(self, site: Site) -> None:
         try:
             if site.gate.pause is None or site.gate.looks_answered:
+                site.installation.make_sure()
                 site.resolver.step()
                 site.indexer.step()
                 site.verifier.step()

@@ -23,13 +23,14 @@ from assetsync.errors import (
     ServiceError,
     SidecarError,
 )
+from assetsync.flow.installation import SERVICE
 from assetsync.flow.probe import probe
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.owner import ROOT
 from assetsync.ledger.store import is_held
 from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
-from assetsync.site import make_plan, make_tree
+from assetsync.site import make_plan, make_tree, service_address
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import network_mounts
 from assetsync.tree.report import ScanReport
@@ -196,7 +197,7 @@ def _ledger(config: SiteConfig) -> Finding:
     path = config.ledger
     try:
         with closing(read_ledger(path, site=config.site)) as ledger:
-            known, root = ledger.intake.size(), ledger.reports.fact(ROOT)
+            known, root, service = ledger.intake.size(), ledger.reports.fact(ROOT), ledger.reports.fact(SERVICE)
     except LedgerMissing:
         if not path.parent.is_dir():
             return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
@@ -210,6 +211,10 @@ def _ledger(config: SiteConfig) -> Finding:
     if known and root not in (None, str(config.root)) and not tree.is_at(root.encode()):
         message = f"{path} was filled from the root {root}, and `root` is {config.root} now"
         fix = "correct `root`; or, if the same tree has moved, let a run pull the brake, then assetsync resume"
+        return Finding("ledger", Level.WARNING, message, fix)
+    if known and service not in (None, service_address(config)):
+        message = f"{path} tells of the service at {service}, and service.base_url is {service_address(config)} now"
+        fix = "correct it; or let a run ask there for what was read back: it goes on, or pulls the brake"
         return Finding("ledger", Level.WARNING, message, fix)
     holder = ", and a process sends for it now" if is_held(path) else ""
     return Finding("ledger", Level.OK, f"{path} knows {files(known)}{holder}")

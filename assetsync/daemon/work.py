@@ -142,6 +142,7 @@ class Work:
         if site.gate.looks_answered:
             # Also while uploads fail: what is in doubt need not wait for them.
             try:
+                site.installation.make_sure()
                 site.resolver.step()
             except ServiceError as error:
                 self._trouble(error)

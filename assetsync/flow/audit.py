@@ -115,6 +115,7 @@ class Auditor:
         """Take note of what nobody owns; what is history or explained already stays so."""
         history = self._ledger.audits.history([asset.id for asset in assets]) if assets else set()
         self._ledger.audits.met_history(history, began)
+        self._ledger.drifts.met(folder, history)
         strangers = [asset for asset in assets if asset.id not in history and asset.processed]
         doubts = self._ledger.doubts
         doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())

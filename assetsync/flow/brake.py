@@ -10,26 +10,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-import structlog
-
 from assetsync.amounts import files
 from assetsync.core.names import printable
 from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import ScanResult
+from assetsync.flow.lever import Lever
 from assetsync.flow.plan import Plan
 from assetsync.ledger.intake import Known
 from assetsync.ledger.owner import ROOT
-from assetsync.ledger.reports import Brake
 from assetsync.model import State
 
-log = structlog.get_logger(__name__)
-
-_ALLOWED_FOR = 7 * 24 * 3600.0
 _SAMPLED = 1000
 _HOUR = 3600.0
 _MINUTE = 60.0
 _LAYOUT = "mappings"
+_LISTED = "mappings_listed"
 _QUEUE_WAS_EMPTY = "queue_was_empty"
 _MISSING = "root"
 
@@ -53,6 +49,7 @@ class Brakes:
         seen before anything is sent.
         """
         self._ledger = edges.ledger
+        self._lever = Lever(edges.ledger, edges.clock)
         self._clock = edges.clock
         self._tree = edges.tree
         self._plan = plan
@@ -74,6 +71,7 @@ class Brakes:
 
         Gives the positions of those that do; until a person has looked, their files stay what they were.
         """
+        self._list_what_is_new()
         frozen, subjects = set(), set()
         for position, mapping in enumerate(self._plan.mappings.all):
             name = "mapping:" + mapping.path.hex()
@@ -86,24 +84,39 @@ class Brakes:
                     " would all be sent again, but those that were moved there in the service"
                 )
                 subject = f"{shown} → {to}"
-                if not self._allowed("destfolderid", subject, 1):
-                    self._pull("destfolderid", subject, detail, 1)
+                if not self._lever.allowed("destfolderid", subject, 1):
+                    self._lever.pull("destfolderid", subject, detail, 1)
                     subjects.add(subject)
                     frozen.add(position)
                     continue
             if before != to:
-                if before is not None:
-                    self._list_again(to)
                 self._ledger.set_fact(name, to)
         for brake in self._ledger.reports.brakes():
             if brake.kind == "destfolderid" and brake.subject not in subjects:
                 # A resume instead would agree to the mistake that was just put right.
-                self._lift(brake, "no mapping points there any more")
+                self._lever.lift(brake, "no mapping points there any more")
         return frozenset(frozen | self._check_takeover(frozen))
+
+    def _layout(self) -> str:
+        return json.dumps({mapping.path.hex(): mapping.destfolderid for mapping in self._plan.mappings.all})
+
+    def _list_what_is_new(self) -> None:
+        """Have the folders listed to which a mapping points that did not before, or not of late."""
+        layout, fact = self._layout(), self._ledger.reports.fact
+        # Older releases kept the other alone.
+        before = fact(_LISTED) or fact(_LAYOUT)
+        if layout == before:
+            return
+        if before is not None:
+            known = json.loads(before)
+            for path, folder in json.loads(layout).items():
+                if known.get(path) != folder:
+                    self._list_again(folder)
+        self._ledger.set_fact(_LISTED, layout)
 
     def _check_takeover(self, frozen: set[int]) -> set[int]:
         """Where the mappings are others than before, see whether one takes over files that lie elsewhere by now."""
-        layout = json.dumps({mapping.path.hex(): mapping.destfolderid for mapping in self._plan.mappings.all})
+        layout = self._layout()
         if not self._limits.resend_moved or self._ledger.reports.fact(_LAYOUT) == layout:
             return set()
         taken = Counter(position for position in self._taken_over() if position not in frozen)
@@ -112,14 +125,13 @@ class Brakes:
             mapping = self._plan.mappings.all[position]
             shown = printable(mapping.path) or "."
             subject = f"{shown} → {mapping.destfolderid}"
-            if self._allowed("destfolderid", subject, 1) or self._allowed("takeover", subject, count):
-                self._list_again(mapping.destfolderid)
+            if self._lever.allowed("destfolderid", subject, 1) or self._lever.allowed("takeover", subject, count):
                 continue
             detail = (
                 f"the mapping {shown} takes over {count:,} files that were sent to another folder of the service: they"
                 f" would all be sent again, to {mapping.destfolderid}, but those that were moved there in the service"
             )
-            self._pull("takeover", subject, detail, count)
+            self._lever.pull("takeover", subject, detail, count)
             braked.add(position)
         if not braked and not frozen:
             self._ledger.set_fact(_LAYOUT, layout)
@@ -147,20 +159,20 @@ class Brakes:
 
     def allows_missing(self, folder: str, detail: str, amount: int) -> bool:
         """During an audit: whether so many assets may be taken for missing in a folder of the service."""
-        if self._allowed("missing", folder, amount):
+        if self._lever.allowed("missing", folder, amount):
             return True
-        self._pull("missing", folder, detail, amount)
+        self._lever.pull("missing", folder, detail, amount)
         return False
 
     def check_root(self, problem: str) -> None:
         """Pull the brake because the root of a known site is not there; `problem` says how."""
-        self._pull("root", _MISSING, problem, 1)
+        self._lever.pull("root", _MISSING, problem, 1)
 
     def root_is_there(self) -> None:
         """After a complete scan that missed no file: lift the brake of a root that was not there."""
         for brake in self._ledger.reports.brakes():
             if brake.kind == "root" and brake.subject == _MISSING:
-                self._lift(brake, "the root is there again, and its files")
+                self._lever.lift(brake, "the root is there again, and its files")
 
     def check_place(self) -> bool:
         """Before the tree is looked at: whether it is the ledger's, or a person has agreed that it has moved.
@@ -171,13 +183,13 @@ class Brakes:
         known, here = self._ledger.reports.fact(ROOT), self._here()
         self.elsewhere = known != here and self.is_elsewhere()
         if self.elsewhere:
-            self._pull("root", here, self.moved(), 1)
+            self._lever.pull("root", here, self.moved(), 1)
             return False
         if known != here:
             self._ledger.set_fact(ROOT, here)
         for brake in self._ledger.reports.brakes():
             if brake.kind == "root" and brake.subject != _MISSING:
-                self._lift(brake, "the root is the ledger's again")
+                self._lever.lift(brake, "the root is the ledger's again")
         return True
 
     def is_elsewhere(self) -> bool:
@@ -185,7 +197,7 @@ class Brakes:
         known = self._ledger.reports.fact(ROOT)
         if known in (None, self._here()) or self._tree.is_at(known.encode()):
             return False
-        return self._ledger.intake.size() > 0 and not self._allowed("root", self._here(), 1)
+        return self._ledger.intake.size() > 0 and not self._lever.allowed("root", self._here(), 1)
 
     def moved(self) -> str:
         """Say which root the ledger knows, and which it is given."""
@@ -204,24 +216,24 @@ class Brakes:
         for position, mapping in enumerate(self._plan.mappings.all):
             if not missing[position]:
                 # Whoever resumed had mounted the disk again: that is no word on the next time.
-                self._withdraw("emptied", printable(mapping.path) or ".")
+                self._lever.withdraw("emptied", printable(mapping.path) or ".")
         if not result.missing_count:
-            self._withdraw("vanished", "site")
+            self._lever.withdraw("vanished", "site")
             return True
         before = self._ledger.intake.size()
         fine = True
         for position, count in missing.items():
             mapping = self._plan.mappings.all[position]
             subject = printable(mapping.path) or "."
-            if result.report.per_mapping[position] == 0 and not self._allowed("emptied", subject, count):
+            if result.report.per_mapping[position] == 0 and not self._lever.allowed("emptied", subject, count):
                 state = "missing" if position in result.report.missing_mappings else "empty"
                 detail = f"the mapped folder {subject} held {files(count)} and is {state} now: is its disk mounted?"
-                self._pull("emptied", subject, detail, count)
+                self._lever.pull("emptied", subject, detail, count)
                 fine = False
         count = result.missing_count
         too_many = count > self._limits.max_vanished or (before >= _SAMPLED and count * 2 > before)
-        if too_many and not self._allowed("vanished", "site", count):
-            self._pull("vanished", "site", f"{count:,} of {before:,} known files are gone: is that meant?", count)
+        if too_many and not self._lever.allowed("vanished", "site", count):
+            self._lever.pull("vanished", "site", f"{count:,} of {before:,} known files are gone: is that meant?", count)
             fine = False
         return fine
 
@@ -234,9 +246,9 @@ class Brakes:
         count = result.new_versions
         if count <= self._limits.max_new_files or self._ledger.reports.fact(_QUEUE_WAS_EMPTY) is None:
             return
-        if not self._allowed("new_files", "site", count):
+        if not self._lever.allowed("new_files", "site", count):
             detail = f"{count:,} files are new or changed since the last scan: shall they all be sent?"
-            self._pull("new_files", "site", detail, count)
+            self._lever.pull("new_files", "site", detail, count)
 
     def check_hour(self, new_versions: int) -> None:
         """Between scans: as `check_new`, for what single looks found new; `new_versions` counts since the start."""
@@ -253,23 +265,6 @@ class Brakes:
         count = new_versions - self._counted[0][1]
         if count > self._limits.max_new_files:
             detail = f"{count:,} files came or changed within an hour: shall they all be sent?"
-            self._pull("new_files", "hour", detail, count)
+            self._lever.pull("new_files", "hour", detail, count)
             # Once a person has resumed, another hour begins.
             self._counted = deque([(now, new_versions)])
-
-    def _allowed(self, kind: str, subject: str, amount: int) -> bool:
-        allowed = self._ledger.resumed_amount(kind, subject, self._clock.now() - _ALLOWED_FOR)
-        return allowed is not None and amount <= allowed
-
-    def _withdraw(self, kind: str, subject: str) -> None:
-        since = self._clock.now() - _ALLOWED_FOR
-        if self._ledger.resumed_amount(kind, subject, since):
-            self._ledger.withdraw(kind, subject, since)
-
-    def _pull(self, kind: str, subject: str, detail: str, amount: int) -> None:
-        if self._ledger.pull_brake(kind, subject, detail, amount, self._clock.now()):
-            log.error("brake pulled", kind=kind, subject=subject, detail=detail, fix="look, then `assetsync resume`")
-
-    def _lift(self, brake: Brake, why: str) -> None:
-        self._ledger.lift_brake(brake.id, self._clock.now())
-        log.warning("brake released", why=why, detail=brake.detail)

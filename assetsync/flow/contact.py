@@ -6,7 +6,7 @@ working on cannot be compared yet: files of its name wait until it can.
 """
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -62,7 +62,9 @@ class _Listed:
 class Contact:
     """Lists each folder once, whichever worker comes first; meanwhile the others send into other folders."""
 
-    def __init__(self, edges: Edges, prober: Probe) -> None:
+    def __init__(self, edges: Edges, prober: Probe, make_sure: Callable[[], None]) -> None:
+        """Begin with no folder listed; `make_sure` raises where it is not known whether the service is ours."""
+        self._make_sure = make_sure
         self._failing = Failing(prober)
         self._witnessed = Witnessed(edges)
         self._ledger = edges.ledger
@@ -93,6 +95,7 @@ class Contact:
 
     def ensure(self, destfolderid: str) -> None:
         """Return when the folder has been listed; raises ServiceError, and Unlisted."""
+        self._make_sure()
         if destfolderid in self._known:
             return
         contacts = self._ledger.contacts

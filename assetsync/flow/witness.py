@@ -5,17 +5,31 @@ a folder in which nothing arrived: what is in doubt would be sent a second time.
 is shown, some of what was read back from it is asked for in all folders, because people may have moved it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from assetsync.core.names import sent_name
 from assetsync.errors import BadAnswer
 from assetsync.flow.edges import Edges
-from assetsync.model import Asset, SearchRequest
+from assetsync.model import Asset, SearchRequest, Service
 from assetsync.service.paging import every
 from assetsync.service.query import like_pattern
 
 _BATCH = 500
 _WITNESSES = 3
+
+
+def is_shown(service: Service, known: Sequence[tuple[bytes, str | None, str]]) -> bool:
+    """Whether the service shows, in any folder, one of the versions that were read back: path, name sent, and id.
+
+    They are asked for by name, one after the other; raises ServiceError.
+    """
+    for path, name, assetid in known:
+        # It lies there by the name that was sent, also where the file has another by now.
+        pattern = like_pattern(name or sent_name(path.rpartition(b"/")[2]))
+        request = SearchRequest(searchfor=pattern, dbdirect=True)
+        if any(asset.id == assetid for asset in every(service.search, request)):
+            return True
+    return False
 
 
 class Witnessed:
@@ -46,13 +60,7 @@ class Witnessed:
     def _ask_elsewhere(self, destfolderid: str) -> None:
         """Raise BadAnswer where nothing shows what was read back from the folder last."""
         known = self._ledger.doubts.read_back_last(destfolderid, _WITNESSES)
-        for path, name, assetid in known:
-            # It lies there by the name that was sent, also where the file has another by now.
-            pattern = like_pattern(name or sent_name(path.rpartition(b"/")[2]))
-            request = SearchRequest(searchfor=pattern, dbdirect=True)
-            if any(asset.id == assetid for asset in every(self._service.search, request)):
-                return
-        if known:
+        if known and not is_shown(self._service, known):
             raise BadAnswer(
                 f"the service shows nothing of ours in the folder, nor anywhere the asset {known[0][2]} that was read"
                 " back from it before: nothing is concluded from that",

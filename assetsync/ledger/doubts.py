@@ -156,6 +156,18 @@ class Doubts:
         )
         return [(row[0], row[1], row[2]) for row in rows]
 
+    def witnesses(self, most: int) -> list[tuple[bytes, str | None, str]]:
+        """Give versions that were read back, half of them the newest and half the oldest: path, name sent, and id."""
+        one = "SELECT id FROM files WHERE wanted = 'yes' AND state = 'verified' ORDER BY id {} LIMIT ?"
+        rows = self._store.rows(
+            "SELECT path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
+            f" FROM files f WHERE id IN (SELECT * FROM ({one.format('DESC')})) OR id IN (SELECT * FROM"
+            f" ({one.format('')})) ORDER BY id DESC",
+            most - most // 2,
+            most // 2,
+        )
+        return [(row[0], row[1], row[2]) for row in rows]
+
     def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
         """Give, for ids that belong to versions at rest, the digests of these, None where one was never taken."""
         digests: dict[str, set[str | None]] = {}

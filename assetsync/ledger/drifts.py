@@ -4,7 +4,7 @@ A version of which something may have changed is marked as unread; what it is, `
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
@@ -91,13 +91,16 @@ class Drifts:
         sql = f"SELECT EXISTS (SELECT 1 FROM files WHERE id = ? AND {_IS_THERE})"
         return bool(self._store.rows(sql, file_id, folder)[0][0])
 
-    def met(self, folder: str, assetids: Sequence[str]) -> list[bytes]:
+    def met(self, folder: str, assetids: Collection[str]) -> list[bytes]:
         """Record that a listing of a folder of the service shows these assets there; gives the paths of what was moved.
 
         Of history too: it may be what is to be sent there. What was never read back is `flow.verify`'s to judge.
         """
         marks = ", ".join("?" * len(assetids))
-        moved = f"assetid IN ({marks}) AND asset_folder <> ? AND verified_at IS NOT NULL"
+        moved = (
+            f"assetid IN ({marks}) AND asset_folder <> ?"
+            " AND (verified_at IS NOT NULL OR state IN ('superseded', 'gone'))"
+        )
         paths = [row[0] for row in self._store.rows(f"SELECT path FROM files WHERE {moved}", *assetids, folder)]
         if paths:
             sql = (

@@ -192,6 +192,7 @@ class Reconciler:
     def _look_up(self, *, counts: bool) -> None:
         site = self._site
         try:
+            site.installation.make_sure()
             site.resolver.step()
             self._timed("index", site.indexer.step)
             self._timed("verify", lambda: self._verify(1 if counts else BATCH))

@@ -1,5 +1,7 @@
 """Assets that somebody moves in the service: whatever becomes of their files and mappings then, none is sent again."""
 
+import random
+
 import pytest
 
 from assetsync.ledger.alike import Alike
@@ -148,3 +150,79 @@ def test_a_file_that_was_ignored_for_a_while_is_told_what_was_said_of_it_meanwhi
     while world.site.drift.step():
         pass
     assert [row.path for row in world.ledger.drifts.told()] == [b"p/0"]
+
+
+class Wandering:
+    """Files that are edited, put back and renamed below mappings that change, while people move their assets.
+
+    Each content is one file's alone: nothing may be sent to a folder of the service that holds an asset of it.
+    """
+
+    def __init__(self, world, seed: int) -> None:
+        self.world = world
+        self.rng = random.Random(seed)
+        self.places = {"0": "p", "1": "p", "2": "q"}
+        self.mapped: dict[str, str | None] = {"p": "F1", "q": "F2"}
+        self.trace: list[str] = []
+        for name in self.places:
+            self.write(name)
+        world.service.before_upload = self.check
+
+    def write(self, name: str) -> None:
+        version = self.rng.randrange(3)
+        self.trace.append(f"write {name} {version}")
+        self.world.write(f"{self.places[name]}/{name}", b"%s in version %d" % (name.encode(), version))
+
+    def check(self, request) -> None:
+        content = (self.world.root / self.places[request.filename] / request.filename).read_bytes()
+        there = [
+            asset.id
+            for asset in self.world.service.assets.values()
+            if asset.folder == request.destfolderid and asset.content == content
+        ]
+        assert not there, f"{request.filename} is {there} in {request.destfolderid}: {self.trace}"
+
+    def step(self) -> None:
+        name = self.rng.choice(sorted(self.places))
+        match self.rng.choice(("write", "rename", "map", "map", "move", "move", "move")):
+            case "write":
+                self.write(name)
+            case "rename":
+                place = self.rng.choice("pq")
+                self.trace.append(f"rename {name} to {place}")
+                (self.world.root / self.places[name] / name).rename(self.world.root / place / name)
+                self.places[name] = place
+            case "map":
+                place = self.rng.choice("pq")
+                self.mapped[place] = self.rng.choice(("F1", "F2", "F3", None))
+                self.trace.append(f"map {place} to {self.mapped[place]}")
+                # One is needed.
+                folders = [{"path": path, "destfolderid": to} for path, to in self.mapped.items() if to]
+                self.world.restart(folders=[*folders, {"path": "r", "destfolderid": "F4"}])
+            case "move":
+                asset = self.rng.choice(list(self.world.service.assets.values()))
+                asset.folder = self.rng.choice(("F1", "F2", "F3", "F5"))
+                self.trace.append(f"move {asset.id[-2:]} {asset.content!r} to {asset.folder}")
+                self.audit()
+        live(self.world, resumed=True)
+
+    def audit(self) -> None:
+        self.world.clock.advance(60)
+        for folder in sorted({folder for folder in self.mapped.values() if folder}):
+            self.world.site.auditor.audit(folder)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_sent_to_where_its_asset_was_moved(make_world, seed, request):
+    for run in range(40 if request.config.getoption("--long") else 1):
+        world = make_world(folders=[P, Q])
+        (world.root / "q").mkdir()
+        (world.root / "p").mkdir()
+        (world.root / "r").mkdir()
+        wandering = Wandering(world, 1000 * seed + run)
+        live(world)
+        for _ in range(15):
+            wandering.step()
+            blocked = [(row.path, row.detail) for row in world.ledger.reports.files() if row.state is State.BLOCKED]
+            assert not blocked, wandering.trace
+        world.close()

@@ -1,0 +1,40 @@
+"""How a brake is pulled, what a person's release of it allows, and how one is lifted that has lost its reason."""
+
+import structlog
+
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.reports import Brake
+from assetsync.model import Clock
+
+log = structlog.get_logger(__name__)
+
+_ALLOWED_FOR = 7 * 24 * 3600.0
+
+
+class Lever:
+    """Pulls and lifts; which change is too large is `flow.brake`'s to say, and whoever else holds one."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+
+    def allowed(self, kind: str, subject: str, amount: int) -> bool:
+        """Whether a person has released, within a week, a brake of this kind on the subject, of so much or more."""
+        allowed = self._ledger.resumed_amount(kind, subject, self._clock.now() - _ALLOWED_FOR)
+        return allowed is not None and amount <= allowed
+
+    def withdraw(self, kind: str, subject: str) -> None:
+        """Let a person's word count no longer."""
+        since = self._clock.now() - _ALLOWED_FOR
+        if self._ledger.resumed_amount(kind, subject, since):
+            self._ledger.withdraw(kind, subject, since)
+
+    def pull(self, kind: str, subject: str, detail: str, amount: int) -> None:
+        """Stop the sending until a person has looked; one that is pulled already stays as it is."""
+        if self._ledger.pull_brake(kind, subject, detail, amount, self._clock.now()):
+            log.error("brake pulled", kind=kind, subject=subject, detail=detail, fix="look, then `assetsync resume`")
+
+    def lift(self, brake: Brake, why: str) -> None:
+        """Release a brake whose reason is gone: nobody has agreed to anything by that."""
+        self._ledger.lift_brake(brake.id, self._clock.now())
+        log.warning("brake released", why=why, detail=brake.detail)

@@ -1,0 +1,51 @@
+"""What the commands say and do where the configuration names another installation than the ledger tells of."""
+
+import pytest
+
+from assetsync.sandbox import Sandbox, SandboxSettings
+
+from .conftest import KEY, PHOTOS, Site
+
+
+@pytest.fixture
+def moved(site: Site):
+    """A site with one verified and one new file, whose configuration names a service that has never had any."""
+    site.write("one.jpg", b"one")
+    assert site.run("reconcile").code == 0
+    site.write("two.jpg", b"two")
+    with Sandbox(SandboxSettings(api_key=KEY, folders={PHOTOS: "photos"})) as other:
+        site.configure(base_url=other.base_url, upload_url=other.upload_url)
+        yield site, other
+
+
+def test_nothing_is_sent_there_and_the_brake_says_why(moved):
+    site, other = moved
+    said = site.run("reconcile", "--wait", "0s")
+    assert said.code != 0
+    assert other.assets() == []
+    (brake,) = site.run("status", "--json").only["brakes"]
+    assert brake["kind"] == "service"
+    assert other.base_url in brake["detail"]
+    assert site.files() == {"photos/one.jpg": "verified", "photos/two.jpg": "queued"}
+
+
+def test_an_audit_concludes_nothing_from_it(moved):
+    site, _other = moved
+    assert site.run("audit").code == 3
+    assert site.files()["photos/one.jpg"] == "verified"
+
+
+def test_after_resume_the_next_run_sends_there(moved):
+    site, other = moved
+    site.run("reconcile", "--wait", "0s")
+    assert site.run("resume").code == 0
+    site.run("reconcile")
+    assert [asset.filename for asset in other.assets()] == ["two.jpg"]
+
+
+def test_check_names_both_addresses(moved):
+    site, other = moved
+    (found,) = [f for f in site.run("check", "--json").only["findings"] if f["level"] != "ok"]
+    assert found["what"] == "ledger"
+    assert site.sandbox.base_url in found["message"]
+    assert other.base_url in found["message"]

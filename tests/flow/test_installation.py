@@ -1,0 +1,175 @@
+"""A service at another address: asked for what was read back before anything is sent, looked up or concluded."""
+
+import pytest
+
+from assetsync.errors import ServiceElsewhere
+from assetsync.model import State
+
+HERE, THERE = "http://127.0.0.1:1/dam", "http://127.0.0.2:1/dam"
+
+
+def at(address: str) -> dict[str, dict[str, str]]:
+    return {"service": {"base_url": address, "upload_url": address + "/index.cfm"}}
+
+
+@pytest.fixture
+def mirrored(world):
+    """Three files that are verified at one address; one is new."""
+    for name in "012":
+        world.write(name, f"content {name}".encode())
+    world.scan()
+    world.live(5)
+    assert set(world.states().values()) == {State.VERIFIED}
+    world.write("3", b"new")
+    return world
+
+
+def go_on(world, seconds: float = 100.0) -> None:
+    """Let a site live as a daemon does: nothing is sent under a brake."""
+    world.scan()
+    until = world.clock.steady() + seconds
+    while world.clock.steady() < until:
+        if world.site.brakes.pulled():
+            if world.site.gate.pause is None or world.site.gate.probe_due():
+                world.site.probe()
+            world.clock.advance(1.0)
+        else:
+            world.live(1)
+
+
+def replace_the_service(world) -> None:
+    """Let another installation answer, which nobody has used."""
+    world.close()
+    world.service = type(world.service)(world.clock)
+    # No two installations give the same ids.
+    world.service._made = 1000
+
+
+@pytest.mark.parametrize("index_lag", [0.0, None], ids=["indexed", "index lost"])
+def test_the_same_service_at_another_address_is_known_by_what_it_shows(mirrored, index_lag):
+    for asset in mirrored.service.assets.values():
+        asset.indexed_at = mirrored.clock.now() if index_lag is not None else None
+    mirrored.restart(**at(THERE))
+    go_on(mirrored)
+    assert set(mirrored.states().values()) == {State.VERIFIED}
+    assert mirrored.posted() == ["0", "1", "2", "3"]
+    assert mirrored.ledger.reports.brakes() == []
+    searched = len(mirrored.service.searches)
+    mirrored.restart()
+    mirrored.site.probe()
+    assert len(mirrored.service.searches) == searched + 1
+
+
+def test_another_installation_gets_nothing_and_is_told_of(mirrored):
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    go_on(mirrored)
+    assert mirrored.posted() == []
+    assert mirrored.states() == dict.fromkeys("012", State.VERIFIED) | {"3": State.QUEUED}
+    (brake,) = mirrored.ledger.reports.brakes()
+    assert (brake.kind, brake.subject) == ("service", THERE)
+    assert HERE in brake.detail
+    assert mirrored.site.gate.pause.reason == "elsewhere"
+
+
+def test_a_doubt_is_not_decided_by_another_installation(mirrored):
+    mirrored.service.script.append("lost_after")
+    mirrored.scan_and_send()
+    assert mirrored.row("3").state is State.IN_DOUBT
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    go_on(mirrored, 300)
+    assert mirrored.row("3").state is State.IN_DOUBT
+    with pytest.raises(ServiceElsewhere):
+        mirrored.site.auditor.audit("F1")
+
+
+def test_once_a_person_has_agreed_all_goes_on(mirrored):
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    go_on(mirrored)
+    mirrored.ledger.resume(None, mirrored.clock.now())
+    go_on(mirrored)
+    assert mirrored.posted() == ["3"]
+    mirrored.restart()
+    assert mirrored.site.probe()
+    assert mirrored.ledger.reports.brakes() == []
+
+
+def test_an_address_that_is_put_right_lifts_its_brake_and_agrees_to_nothing(mirrored):
+    ours = mirrored.service
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    go_on(mirrored)
+    mirrored.close()
+    mirrored.service = ours
+    mirrored.restart(**at(HERE))
+    go_on(mirrored)
+    assert mirrored.ledger.reports.brakes() == []
+    assert mirrored.posted() == ["0", "1", "2", "3"]
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    go_on(mirrored)
+    assert [brake.kind for brake in mirrored.ledger.reports.brakes()] == ["service"]
+
+
+def test_a_service_that_comes_to_show_what_was_read_back_needs_no_word(mirrored):
+    ours = mirrored.service.assets
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    go_on(mirrored)
+    assert mirrored.site.brakes.pulled()
+    mirrored.service.assets |= ours
+    go_on(mirrored)
+    assert set(mirrored.states().values()) == {State.VERIFIED}
+    assert mirrored.posted() == ["3"]
+
+
+def test_nothing_is_concluded_from_no_answer(mirrored):
+    mirrored.service.down = True
+    mirrored.restart(**at(THERE))
+    mirrored.scan()
+    mirrored.live(100)
+    assert mirrored.ledger.reports.brakes() == []
+    assert mirrored.site.gate.pause.reason == "unreachable"
+    mirrored.service.down = False
+    mirrored.live(100)
+    assert set(mirrored.states().values()) == {State.VERIFIED}
+
+
+def test_a_ledger_that_tells_of_nothing_takes_any_address(make_world):
+    world = make_world()
+    world.write("0")
+    world.scan()
+    world.restart(**at(THERE))
+    world.scan()
+    world.live(5)
+    assert set(world.states().values()) == {State.VERIFIED}
+
+
+def test_while_one_asks_the_others_are_not_kept_waiting(mirrored):
+    mirrored.restart(**at(THERE))
+    site = mirrored.site
+    heard = []
+
+    def ask_beside(_request) -> None:
+        mirrored.service.during_search = lambda _request: None
+        with pytest.raises(ServiceElsewhere, match="is being asked"):
+            site.contact.ensure("F1")
+        heard.append(True)
+
+    mirrored.service.during_search = ask_beside
+    assert site.probe()
+    assert heard
+
+
+def test_many_that_ask_are_one_look(mirrored):
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    for _ in range(5):
+        assert not mirrored.site.probe()
+    asked = len(mirrored.service.searches)
+    assert asked == 4
+    mirrored.clock.advance(10)
+    assert not mirrored.site.probe()
+    assert len(mirrored.service.searches) == 2 * asked
