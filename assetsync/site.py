@@ -30,6 +30,7 @@ from assetsync.flow.intake import Intake, ScanResult
 from assetsync.flow.members import Members
 from assetsync.flow.noting import Noting
 from assetsync.flow.pace import Throttle
+from assetsync.flow.place import Place
 from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
 from assetsync.flow.probe import Probe
@@ -77,6 +78,7 @@ class Site:
     settling: Settling
     intake: Intake
     looking: Intake
+    place: Place
     brakes: Brakes
     contact: Contact
     preparer: Preparer
@@ -107,11 +109,10 @@ class Site:
         `seen` is told, folder by folder, how many files there were so far.
         Raises RootMissing, and RootElsewhere after a brake was pulled for that.
         """
-        if self.brakes.is_elsewhere() if dry_run else not self.brakes.check_place():
-            if not dry_run:
-                self.edges.ledger.runs.not_scanned()
-            raise RootElsewhere(self.brakes.moved())
-        if not dry_run:
+        if dry_run:
+            self.place.expect()
+        else:
+            self._heed_place()
             self.heed_mappings()
         report = ScanReport()
         clock = self.edges.clock
@@ -141,9 +142,16 @@ class Site:
         if report.finished and self.brakes.allows_vanished(result):
             self.intake.decide_missing(result)
             if report.complete and not result.missing_count:
-                self.brakes.root_is_there()
+                self.place.is_there()
         self._scanned(report, clock.steady() - began)
         return result
+
+    def _heed_place(self) -> None:
+        try:
+            self.place.check()
+        except RootElsewhere:
+            self.edges.ledger.runs.not_scanned()
+            raise
 
     def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
         """Name the mapped folders that a scan did not find."""
@@ -282,6 +290,7 @@ def build(
         # One for scans and one for single looks: they go on side by side, and meet in the ledger.
         intake=make_intake(),
         looking=make_intake(),
+        place=Place(edges, plan),
         brakes=brakes,
         contact=contact,
         preparer=preparer,
@@ -312,7 +321,7 @@ def build(
             resend_missing=config.policy.on_remote_missing == "upload",
             brake=brakes.allows_missing,
         ),
-        drift=Drift(edges, plan, sidecars),
+        drift=Drift(edges, plan, sidecars, resend_moved=resend_moved),
         noting=Noting(edges, gate, settling),
         sidecars=sidecars,
     )

@@ -3,6 +3,7 @@
 The steps drive the parts of a `Site`; which thread calls which, and what becomes of errors, is `daemon`'s and `loops`'.
 """
 
+import contextlib
 import threading
 
 import structlog
@@ -61,7 +62,8 @@ class Work:
             log.warning("in doubt after an unclean stop", files=lost)
         self._ledger.queue.release_folders(now)
         self._site.try_again()
-        if self._site.brakes.check_place():
+        with contextlib.suppress(RootElsewhere):
+            self._site.place.check()
             self._site.heed_mappings()
         self.watching.start()
         self._scan_wanted.set()
@@ -93,7 +95,7 @@ class Work:
 
     def look(self) -> float:
         """Look at what was hinted at and what is settling."""
-        if self._site.brakes.elsewhere:
+        if self._site.place.elsewhere:
             # Once a person has agreed to this tree, a scan meets all of it.
             return self._idle
         try:
@@ -175,7 +177,7 @@ class Work:
             return
         except RootMissing as error:
             self._root_missing = True
-            self._site.brakes.check_root(str(error))
+            self._site.place.missing(str(error))
             return
         if self._root_missing:
             self._root_missing = False

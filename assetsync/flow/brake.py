@@ -18,16 +18,15 @@ from assetsync.flow.intake import ScanResult
 from assetsync.flow.lever import Lever
 from assetsync.flow.plan import Plan
 from assetsync.ledger.intake import Known
-from assetsync.ledger.owner import ROOT
 from assetsync.model import State
 
 _SAMPLED = 1000
 _HOUR = 3600.0
 _MINUTE = 60.0
+_SENT_AGAIN = "its files would all be sent again, but those that were moved there in the service"
 _LAYOUT = "mappings"
 _LISTED = "mappings_listed"
 _QUEUE_WAS_EMPTY = "queue_was_empty"
-_MISSING = "root"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,6 @@ class Brakes:
         # Of the last hour, a minute apart: (steady seconds, how many versions had been new until then).
         self._counted: deque[tuple[float, int]] = deque()
         self._told = 0
-        self.elsewhere = False
-        """Whether `check_place` found another tree than the ledger's: then nothing of it is to be looked at."""
 
     def pulled(self) -> bool:
         """Whether a brake waits for a person."""
@@ -71,7 +68,7 @@ class Brakes:
 
         Gives the positions of those that do; until a person has looked, their files stay what they were.
         """
-        self._list_what_is_new()
+        self._heed_changes()
         frozen, subjects = set(), set()
         for position, mapping in enumerate(self._plan.mappings.all):
             name = "mapping:" + mapping.path.hex()
@@ -79,10 +76,8 @@ class Brakes:
             shown = printable(mapping.path) or "."
             to = mapping.destfolderid
             if before not in (None, to) and self._ledger.intake.has_assets(mapping.path, before, apart_from=to):
-                detail = (
-                    f"the mapping {shown} pointed to folder {before} of the service and points to {to} now: its files"
-                    " would all be sent again, but those that were moved there in the service"
-                )
+                then = _SENT_AGAIN if self._limits.resend_moved else "what is new would be sent there"
+                detail = f"the mapping {shown} pointed to folder {before} of the service and points to {to} now: {then}"
                 subject = f"{shown} → {to}"
                 if not self._lever.allowed("destfolderid", subject, 1):
                     self._lever.pull("destfolderid", subject, detail, 1)
@@ -100,8 +95,8 @@ class Brakes:
     def _layout(self) -> str:
         return json.dumps({mapping.path.hex(): mapping.destfolderid for mapping in self._plan.mappings.all})
 
-    def _list_what_is_new(self) -> None:
-        """Have the folders listed to which a mapping points that did not before, or not of late."""
+    def _heed_changes(self) -> None:
+        """Have the folders listed to which a mapping points that did not before, or not of late; and drift read."""
         layout, fact = self._layout(), self._ledger.reports.fact
         # Older releases kept the other alone.
         before = fact(_LISTED) or fact(_LAYOUT)
@@ -112,6 +107,7 @@ class Brakes:
             for path, folder in json.loads(layout).items():
                 if known.get(path) != folder:
                     self._list_again(folder)
+            self._ledger.drifts.read_anew()
         self._ledger.set_fact(_LISTED, layout)
 
     def _check_takeover(self, frozen: set[int]) -> set[int]:
@@ -128,8 +124,8 @@ class Brakes:
             if self._lever.allowed("destfolderid", subject, 1) or self._lever.allowed("takeover", subject, count):
                 continue
             detail = (
-                f"the mapping {shown} takes over {count:,} files that were sent to another folder of the service: they"
-                f" would all be sent again, to {mapping.destfolderid}, but those that were moved there in the service"
+                f"the mapping {shown} takes over {count:,} files that were sent to another folder of the service than"
+                f" {mapping.destfolderid}: {_SENT_AGAIN}"
             )
             self._lever.pull("takeover", subject, detail, count)
             braked.add(position)
@@ -163,52 +159,6 @@ class Brakes:
             return True
         self._lever.pull("missing", folder, detail, amount)
         return False
-
-    def check_root(self, problem: str) -> None:
-        """Pull the brake because the root of a known site is not there; `problem` says how."""
-        self._lever.pull("root", _MISSING, problem, 1)
-
-    def root_is_there(self) -> None:
-        """After a complete scan that missed no file: lift the brake of a root that was not there."""
-        for brake in self._ledger.reports.brakes():
-            if brake.kind == "root" and brake.subject == _MISSING:
-                self._lever.lift(brake, "the root is there again, and its files")
-
-    def check_place(self) -> bool:
-        """Before the tree is looked at: whether it is the ledger's, or a person has agreed that it has moved.
-
-        Another tree in its place would let all of its files go, and send all that is there. The first root that a
-        ledger is used with is its own; another spelling of the same folder is no other root.
-        """
-        known, here = self._ledger.reports.fact(ROOT), self._here()
-        self.elsewhere = known != here and self.is_elsewhere()
-        if self.elsewhere:
-            self._lever.pull("root", here, self.moved(), 1)
-            return False
-        if known != here:
-            self._ledger.set_fact(ROOT, here)
-        for brake in self._ledger.reports.brakes():
-            if brake.kind == "root" and brake.subject != _MISSING:
-                self._lever.lift(brake, "the root is the ledger's again")
-        return True
-
-    def is_elsewhere(self) -> bool:
-        """Whether the root is another folder than the ledger's, which has files, and nobody has agreed to that."""
-        known = self._ledger.reports.fact(ROOT)
-        if known in (None, self._here()) or self._tree.is_at(known.encode()):
-            return False
-        return self._ledger.intake.size() > 0 and not self._lever.allowed("root", self._here(), 1)
-
-    def moved(self) -> str:
-        """Say which root the ledger knows, and which it is given."""
-        known = printable(self._ledger.reports.fact(ROOT) or "")
-        return (
-            f"the ledger was filled from the root {known}, and `root` is {printable(self._here())} now: nothing there"
-            " is looked at before you agree that the same tree has moved; else correct `root`"
-        )
-
-    def _here(self) -> str:
-        return self._tree.root.decode("utf-8", "backslashreplace")
 
     def allows_vanished(self, result: ScanResult) -> bool:
         """After a scan that came to its end: whether what is missing may be recorded as gone."""

@@ -26,7 +26,9 @@ _AND = "; "
 class Drift:
     """Compares what would be sent with what was."""
 
-    def __init__(self, edges: Edges, plan: Plan, sidecars: Sidecars) -> None:
+    def __init__(self, edges: Edges, plan: Plan, sidecars: Sidecars, *, resend_moved: bool) -> None:
+        """Make it; with `resend_moved` what is mapped to another folder is sent there, and no drift."""
+        self._resend_moved = resend_moved
         self._ledger = edges.ledger
         self._tick = edges.tick
         self._plan = plan
@@ -62,7 +64,7 @@ class Drift:
             said, digest = self._said(row, mapping)
         except SidecarError as error:
             said = _UNREADABLE.format(error)
-        drift = _AND.join(filter(None, (said, *_where(row, mapping)))) or None
+        drift = _AND.join(filter(None, (said, *self._where(row, mapping)))) or None
         return Found(drift, digest, row)
 
     def _said(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
@@ -76,10 +78,9 @@ class Drift:
         as_sent = self._sidecars.told(row.path, mapping).digest == row.meta_digest
         return _MISNAMED.format(row.filetype) if as_sent else _CHANGED, told.digest
 
-
-def _where(row: FileRow, mapping: Mapping) -> Iterator[str]:
-    """Tell of an asset that does not lie where the configuration has it."""
-    if row.is_elsewhere:
-        yield f"{ELSEWHERE}{row.asset_folder}"
-    if row.destfolderid != mapping.destfolderid:
-        yield _REMAPPED.format(mapping.destfolderid)
+    def _where(self, row: FileRow, mapping: Mapping) -> Iterator[str]:
+        """Tell of an asset that does not lie where the configuration has it."""
+        if row.is_elsewhere:
+            yield f"{ELSEWHERE}{row.asset_folder}"
+        if row.destfolderid != mapping.destfolderid and not self._resend_moved:
+            yield _REMAPPED.format(mapping.destfolderid)

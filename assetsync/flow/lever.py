@@ -12,7 +12,7 @@ _ALLOWED_FOR = 7 * 24 * 3600.0
 
 
 class Lever:
-    """Pulls and lifts; which change is too large is `flow.brake`'s to say, and whoever else holds one."""
+    """Pulls and lifts; which change is too large is for `flow.brake` to say, and for whoever else holds one."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger

@@ -47,6 +47,10 @@ class Drifts:
         """Note that something may have been said of a version since it was told."""
         self._store.write(lambda conn: conn.execute("UPDATE files SET drift = 'unread' WHERE id = ?", (file_id,)))
 
+    def read_anew(self) -> None:
+        """Note that what is told may be so no longer: the mappings are others."""
+        self._store.write(lambda conn: conn.execute(f"UPDATE files SET drift = 'unread' WHERE {DRIFTED}"))
+
     def read(self, found: Sequence[Found], *, still: Callable[[], bool]) -> None:
         """Note what was found of versions that were unread.
 
@@ -120,9 +124,8 @@ class Drifts:
             for file_id, folder in rows:
                 moved = f"UPDATE files SET destfolderid = ?, drift = 'unread' WHERE id = ? AND {_IS_THERE}"
                 conn.execute(moved, (folder, file_id, folder))
-                # Told once: each scan meets it again.
-                told = "UPDATE files SET drift = 'unread' WHERE id = ? AND (drift IS NULL OR instr(drift, ?) = 0)"
-                conn.execute(told, (file_id, folder))
+                # Told once: each scan meets it again, and where the mappings have changed all is read anew.
+                conn.execute("UPDATE files SET drift = 'unread' WHERE id = ? AND drift IS NULL", (file_id,))
 
         if rows:
             self._store.write(work)

@@ -172,6 +172,18 @@ class Intake:
         )
         return bool(rows[0][0])
 
+    def sample(self, below: bytes, limit: int) -> list[Known]:
+        """Give up to so many of the current versions below a folder that have an asset, whichever."""
+        low, high = (below + b"/", below + b"0") if below else (b"", _AFTER_ALL)
+        rows = self._store.rows(
+            f"SELECT {', '.join(Known._fields)} FROM files WHERE wanted = 'yes' AND path >= ? AND path < ?"
+            " AND state IN ('stored', 'verified') ORDER BY random() LIMIT ?",
+            low,
+            high,
+            limit,
+        )
+        return [Known._make(row) for row in rows]
+
     def size(self) -> int:
         """Give how many paths are current."""
         return int(self._store.rows("SELECT COALESCE(SUM(files), 0) FROM counted WHERE wanted = 'yes'")[0][0])

@@ -1,7 +1,7 @@
 """Whose ledger it is: the site that its first process served, by which a second configuration that names it is refused.
 
 Two sites in one ledger would each take the other's files for vanished. That a site may move to another root is another
-matter, and `flow.brake`'s.
+matter, and `flow.place`'s.
 """
 
 import sqlite3

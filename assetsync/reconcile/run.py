@@ -95,7 +95,7 @@ class Reconciler:
         except RootMissing as error:
             if self._ledger.intake.size() == 0:
                 raise
-            self._site.brakes.check_root(str(error))
+            self._site.place.missing(str(error))
             return None
 
     @contextlib.contextmanager

@@ -79,6 +79,15 @@ def network_mounts(root: bytes) -> list[bytes]:
     return points
 
 
+def file_system(fd: int) -> str:
+    """Name the file system of an open folder: by the id that it was made with, where its kind has one.
+
+    Else by the number of its device, which the next mount may change. Raises OSError.
+    """
+    made = os.fstatvfs(fd).f_fsid
+    return f"{made:x}" if made else f"device {os.fstat(fd).st_dev:x}"
+
+
 def _table() -> list[Mount]:
     with open(MOUNTS, "rb") as file:
         return mounts(file.read())

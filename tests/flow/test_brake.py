@@ -269,8 +269,8 @@ def test_a_root_that_is_not_there_raises_and_its_brake_is_pulled_once(world):
     world.root.rename(world.base / "elsewhere")
     with pytest.raises(RootMissing):
         world.scan()
-    world.site.brakes.check_root("the root is not there")
-    world.site.brakes.check_root("the root is not there")
+    world.site.place.missing("the root is not there")
+    world.site.place.missing("the root is not there")
     assert [brake.kind for brake in world.ledger.reports.brakes()] == ["root"]
     assert _states(world) == {State.VERIFIED}
 
@@ -340,7 +340,7 @@ def test_what_a_person_releases_beside_a_daemon_is_scanned_for_at_once(world):
 @pytest.mark.parametrize("lost", [0, 1])
 def test_the_brake_of_a_root_that_is_there_again_stays_while_a_file_is_missing(world, lost):
     sent(world, 3)
-    world.site.brakes.check_root("the root is not there")
+    world.site.place.missing("the root is not there")
     for name in sorted(world.states())[:lost]:
         (world.root / name).unlink()
     world.scan()

@@ -262,3 +262,37 @@ def test_several_things_that_are_to_be_told_of_a_file_are_told_together(make_wor
     drift(world)
     assert drift(world) == {b"a.jpg": said}
     assert world.ledger.store.commits - commits <= 6
+
+
+def remap(world, folder: str) -> None:
+    """Point the mapping to another folder of the service, and let a person agree where one is asked."""
+    world.restart(folders=[{"path": ".", "destfolderid": folder}])
+    world.scan()
+    world.ledger.resume(None, world.clock.now())
+    world.scan()
+
+
+@pytest.mark.parametrize("folder", ["F10", "F"])
+def test_a_mapping_that_is_put_back_is_told_no_more_and_one_of_a_similar_name_is(make_world, folder):
+    world = make_world(policy={"on_move": "report"})
+    world.write("a.jpg", b"a")
+    world.scan_and_send()
+    world.live(5)
+    for to in ("F2", folder):
+        remap(world, to)
+        assert [
+            said.endswith(f"points to folder {to} now, and policy.on_move is report") for said in drift(world).values()
+        ] == [True]
+    remap(world, "F1")
+    assert drift(world) == {}
+
+
+def test_a_mapping_that_waits_for_a_person_is_no_drift_where_its_files_would_be_sent(make_world):
+    world = make_world()
+    world.write("a.jpg", b"a")
+    world.scan_and_send()
+    world.live(5)
+    world.write("a.jpg.yaml", b"description: said")
+    world.restart(folders=[{"path": ".", "destfolderid": "F2"}])
+    world.scan()
+    assert [said.count(";") for said in drift(world).values()] == [0]

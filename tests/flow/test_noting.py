@@ -127,7 +127,7 @@ def test_a_site_whose_root_could_not_be_looked_at_is_not_in_sync_once_the_brake_
     with pytest.raises((RootMissing, RootElsewhere)) as caught:
         world.scan()
     if what == "missing":
-        world.site.brakes.check_root(str(caught.value))
+        world.site.place.missing(str(caught.value))
     world.ledger.resume(None, world.clock.now())
     assert not stand(world.config(), world.ledger, world.clock.now()).in_sync
 

@@ -50,7 +50,7 @@ def test_a_blocked_file_that_is_tried_again_lingers_until_it_is_through(world, l
 
 
 def test_a_brake_is_told_by_what_it_saw(world, look):
-    world.site.brakes.check_root("the root is not there")
+    world.site.place.missing("the root is not there")
     assert list(look()[Kind.BRAKE].items.values()) == ["the root is not there"]
     world.ledger.resume(None, world.clock.now())
     assert not look()[Kind.BRAKE].items

@@ -1,0 +1,152 @@
+"""Whether what lies at the root is the tree that the ledger was filled from.
+
+Another tree in its place would let all of its files go, and send all that is there: another `root`, or another disk
+mounted where one of the mapped folders lies. Nothing of such a tree is looked at before a person has agreed to it. A
+root that is not there at all pulls its own brake.
+"""
+
+import os
+from typing import NamedTuple
+
+from assetsync.core.names import printable
+from assetsync.errors import FileUnreadable, RootElsewhere, RootMissing
+from assetsync.flow.edges import Edges
+from assetsync.flow.lever import Lever
+from assetsync.flow.plan import Plan
+from assetsync.ledger.owner import ROOT
+from assetsync.model import Mapping
+from assetsync.tree.place import file_system
+
+_KIND = "root"
+_MISSING = "root"
+_DISK = "disk:"
+_SAMPLE = 100
+_FEW = 3
+
+
+class _Problem(NamedTuple):
+    """What is another than before: the subject of its brake, and the sentence."""
+
+    subject: str
+    detail: str
+
+
+class Place:
+    """Looks before the tree is looked at; used by one thread at a time."""
+
+    def __init__(self, edges: Edges, plan: Plan) -> None:
+        self._ledger = edges.ledger
+        self._tree = edges.tree
+        self._plan = plan
+        self._lever = Lever(edges.ledger, edges.clock)
+        self.elsewhere = False
+        """Whether `check` found another tree than the ledger's: then nothing of it is to be looked at."""
+
+    def check(self) -> None:
+        """Return where the tree is the ledger's, or a person has agreed to it; else pull a brake, raise RootElsewhere.
+
+        The first root that a ledger is used with is its own; another spelling of the same folder is no other root.
+        """
+        problem = self._problem()
+        self.elsewhere = problem is not None
+        if problem is not None:
+            self._lever.pull(_KIND, problem.subject, problem.detail, 1)
+            raise RootElsewhere(problem.detail)
+        self._remember()
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == _KIND and brake.subject != _MISSING:
+                self._lever.lift(brake, "the tree is the ledger's again")
+
+    def expect(self) -> None:
+        """Raise RootElsewhere as `check` does; nothing is pulled or written down."""
+        problem = self._problem()
+        if problem is not None:
+            raise RootElsewhere(problem.detail)
+
+    def missing(self, problem: str) -> None:
+        """Pull the brake because the root of a known site is not there; `problem` says how."""
+        self._lever.pull(_KIND, _MISSING, problem, 1)
+
+    def is_there(self) -> None:
+        """After a complete scan that missed no file: lift the brake of a root that was not there."""
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == _KIND and brake.subject == _MISSING:
+                self._lever.lift(brake, "the root is there again, and its files")
+
+    def _problem(self) -> _Problem | None:
+        if self._is_another_root():
+            known, here = printable(self._ledger.reports.fact(ROOT) or ""), self._here()
+            detail = (
+                f"the ledger was filled from the root {known}, and `root` is {printable(here)} now: nothing there"
+                " is looked at before you agree that the same tree has moved; else correct `root`"
+            )
+            return _Problem(here, detail)
+        for position, mapping in enumerate(self._plan.mappings.all):
+            if (disk := self._another_disk(position, mapping)) is not None:
+                shown = printable(mapping.path) or "the root"
+                detail = (
+                    f"another disk than before is mounted at {shown}, and none of the files that were uploaded from"
+                    " there is on it: nothing is looked at before you agree that it takes the other's place; else mount"
+                    " the right one"
+                )
+                return _Problem(f"disk {disk} at {shown}", detail)
+        return None
+
+    def _is_another_root(self) -> bool:
+        known = self._ledger.reports.fact(ROOT)
+        if known in (None, self._here()) or self._tree.is_at(known.encode()):
+            return False
+        return self._ledger.intake.size() > 0 and not self._lever.allowed(_KIND, self._here(), 1)
+
+    def _another_disk(self, position: int, mapping: Mapping) -> str | None:
+        """Name the file system of a mapped folder where it is another than before and holds strangers alone.
+
+        By its number alone nothing is told: some are given a new one by each mount.
+        """
+        known, here = self._ledger.reports.fact(_disk_of(mapping)), self._file_system(mapping)
+        if known is None or here in (None, known):
+            return None
+        sample = [
+            row for row in self._ledger.intake.sample(mapping.path, _SAMPLE) if self._plan.covers(row.path) == position
+        ]
+        if len(sample) < _FEW or any(self._may_be_there(row.path, row.size, row.mtime_ns) for row in sample):
+            return None
+        subject = f"disk {here} at {printable(mapping.path) or 'the root'}"
+        return None if self._lever.allowed(_KIND, subject, 1) else here
+
+    def _may_be_there(self, path: bytes, size: int, mtime_ns: int) -> bool:
+        try:
+            found = self._tree.lstat(path)
+        except (FileUnreadable, RootMissing):
+            return True
+        return found is not None and (found.size, found.mtime_ns) == (size, mtime_ns)
+
+    def _file_system(self, mapping: Mapping) -> str | None:
+        """Name the file system that a mapped folder lies on, if there is anything in it.
+
+        An empty one is likelier a place where nothing is mounted: what is missing then is `flow.brake`'s to weigh.
+        """
+        try:
+            fd = self._tree.open_folder(mapping.path)
+        except (OSError, FileUnreadable, RootMissing):
+            return None
+        try:
+            with os.scandir(fd) as entries:
+                return file_system(fd) if next(entries, None) is not None else None
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+
+    def _remember(self) -> None:
+        disks = {_disk_of(mapping): self._file_system(mapping) for mapping in self._plan.mappings.all}
+        for name, value in {ROOT: self._here(), **disks}.items():
+            if value is not None and value != self._ledger.reports.fact(name):
+                self._ledger.set_fact(name, value)
+
+    def _here(self) -> str:
+        return self._tree.root.decode("utf-8", "backslashreplace")
+
+
+def _disk_of(mapping: Mapping) -> str:
+    return _DISK + mapping.path.hex()
