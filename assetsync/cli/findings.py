@@ -10,7 +10,7 @@ from pathlib import Path
 from assetsync.amounts import amount, files, plural
 from assetsync.cli.acting import open_service
 from assetsync.config import SiteConfig, key_file_warning, load_config, mappings, read_api_key
-from assetsync.core.sidecar import MAX_BYTES, parse_sidecar
+from assetsync.core.sidecar import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
 from assetsync.errors import (
     AssetsyncError,
     BadAnswer,
@@ -119,22 +119,17 @@ def _tree(config: SiteConfig) -> Iterator[Finding]:
     report = ScanReport()
     plan = make_plan(config)
     tree = make_tree(config)
-    sidecars = 0
-    bad: list[SidecarError] = []
+    sidecars = _Sidecars(tree)
     try:
         for seen in scan(tree, plan, report):
             if seen.is_sidecar:
-                sidecars += 1
-                bad += _bad_sidecar(tree, seen.path) if len(bad) < _NAMED else []
+                sidecars.see(seen.path)
     except RootMissing as error:
         yield _error("root", error)
         return
-    yield Finding(
-        "tree",
-        Level.OK,
-        f"{config.root}: {files(report.files)} and {plural(sidecars, 'sidecar')} in {plural(report.folders, 'folder')},"
-        f" {report.ignored:,} left out by rules, {report.special:,} links and devices skipped",
-    )
+    seen_in = f"{files(report.files)} and {plural(sidecars.count, 'sidecar')} in {plural(report.folders, 'folder')}"
+    left_out = f"{report.ignored:,} left out by rules, {report.special:,} links and devices skipped"
+    yield Finding("tree", Level.OK, f"{config.root}: {seen_in}, {left_out}")
     for position in report.missing_mappings:
         folder = printable(plan.mappings.all[position].path)
         fix = "create or mount it, or correct `path` below `folders`"
@@ -146,19 +141,53 @@ def _tree(config: SiteConfig) -> Iterator[Finding]:
     if report.unreadable_count > _NAMED:
         more = report.unreadable_count - _NAMED
         yield Finding("tree", Level.WARNING, f"{more:,} more cannot be read", "mend those above first")
-    for mistake in bad:
-        yield _error("sidecar", mistake, Level.WARNING)
+    yield from sidecars.findings()
     yield from _watching(config, report.folders)
 
 
-def _bad_sidecar(tree: Tree, path: bytes) -> list[SidecarError]:
-    try:
-        parse_sidecar(tree.read_small(path, MAX_BYTES), printable(path))
-    except SidecarError as error:
-        return [error]
-    except (FileUnreadable, NotRegular) as error:
-        return [SidecarError(printable(path), "it cannot be read", hint=error.message)]
-    return []
+class _Sidecars:
+    """The sidecars of a tree: how many there are, the first with a mistake, and those that speak of no file."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.count = 0
+        self._tree = tree
+        self._bad: list[SidecarError] = []
+        self._stray: list[bytes] = []
+        self._strays = 0
+
+    def see(self, path: bytes) -> None:
+        self.count += 1
+        if len(self._bad) < _NAMED and (mistake := self._mistake(path)) is not None:
+            self._bad.append(mistake)
+        if not self._has_its_file(path):
+            self._strays += 1
+            if len(self._stray) < _NAMED:
+                self._stray.append(path)
+
+    def findings(self) -> Iterator[Finding]:
+        for mistake in self._bad:
+            yield _error("sidecar", mistake, Level.WARNING)
+        for path in self._stray:
+            fix = "name it after its file; if it is one to be uploaded itself, set `sidecars: off` for its mapping"
+            yield Finding("sidecar", Level.WARNING, f"there is no file that {printable(path)} could speak of", fix)
+        left = self._strays - len(self._stray)
+        if left:
+            yield Finding("sidecar", Level.WARNING, f"{left:,} more speak of no file", "mend those above first")
+
+    def _mistake(self, path: bytes) -> SidecarError | None:
+        try:
+            parse_sidecar(self._tree.read_small(path, MAX_BYTES), printable(path))
+        except SidecarError as error:
+            return error
+        except (FileUnreadable, NotRegular) as error:
+            return SidecarError(printable(path), "it cannot be read", hint=error.message)
+        return None
+
+    def _has_its_file(self, path: bytes) -> bool:
+        """Whether there is a file that it speaks of, or it speaks of a folder; True where that cannot be told."""
+        if path.rpartition(b"/")[2] == FOLDER_SIDECAR:
+            return True
+        return not self._tree.is_absent(path.removesuffix(SUFFIX))
 
 
 def _watching(config: SiteConfig, folders: int) -> Iterator[Finding]:

@@ -170,3 +170,19 @@ def test_a_folder_of_the_ledger_that_cannot_be_written_is_an_error(tmp_path: Pat
     found = _no_room(tmp_path / "hq.db")
     assert found is not None
     assert (found.level, "cannot be written" in found.message) == (Level.ERROR, True)
+
+
+def test_a_sidecar_without_its_file_is_named_and_many_are_counted(site):
+    site.write("a.jpg")
+    site.write("a.jpg.yaml", b"description: of a\n")
+    site.write("_folder.yaml", b"location: here\n")
+    for number in range(12):
+        site.write(f"{number:02}.jpgg.yaml", b"description: of nobody\n")
+    site.run("reconcile")
+    result = site.run("check", "--json")
+    assert result.code == 0
+    said = [finding["message"] for finding in result.only["findings"] if finding["level"] == "warning"]
+    assert said[:-1] == [
+        f"there is no file that photos/{number:02}.jpgg.yaml could speak of" for number in range(len(said) - 1)
+    ]
+    assert said[-1] == f"{12 - len(said) + 1} more speak of no file"
