@@ -22,11 +22,12 @@ _UNHASHED_AND_OPEN = (
     "SELECT f.id FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
     " WHERE a.closed_at IS NULL AND f.md5 IS NULL AND f.destfolderid = ?1 AND f.size = ?2"
 )
-# What somebody has moved into the folder in the service.
+# What somebody has moved into the folder in the service; its digest is asked for each way by itself, for the index.
 _MOVED_THERE = (
     "SELECT id FROM files INDEXED BY files_elsewhere"
     " WHERE asset_folder = ?1 AND size = ?2 AND asset_folder <> destfolderid AND assetid IS NOT NULL"
 )
+_EQUAL_MOVED_THERE = f"{_MOVED_THERE} AND md5 = ?4 UNION ALL {_MOVED_THERE} AND md5 IS NULL"
 OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN ('superseded', 'gone'))"
 """Whether a live row has the asset."""
 
@@ -61,7 +62,7 @@ class Alike:
         """Tell where a closer look pays: asked of each file that is sent, so in one statement."""
         found = self._store.rows(
             "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4 AND id <> ?3)"
-            f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN}) OR EXISTS ({_MOVED_THERE}),"
+            f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN}) OR EXISTS ({_EQUAL_MOVED_THERE}),"
             " EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)",
             row.destfolderid,
             row.size,
@@ -82,7 +83,7 @@ class Alike:
             # Joined in this order, each way by its index: cameras and scanners make any number of files of one size.
             f"SELECT {FILE_COLUMNS} FROM ("
             "   SELECT id AS found FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4"
-            f"  UNION {_UNHASHED} UNION {_UNHASHED_AND_OPEN} UNION {_MOVED_THERE}"
+            f"  UNION {_UNHASHED} UNION {_UNHASHED_AND_OPEN} UNION {_EQUAL_MOVED_THERE}"
             ") AS alike CROSS JOIN files ON files.id = alike.found WHERE files.id <> ?3"
             f" AND {_MAY_HAVE_ASSET}"
             " AND (md5 = ?4 OR md5 IS NULL AND inode = ?5 AND mtime_ns = ?6)"

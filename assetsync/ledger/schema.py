@@ -272,7 +272,7 @@ CREATE INDEX attempts_waived ON attempts (destfolderid, id) WHERE result IN ('ab
 
 # An asset that was moved in the service is found by where it lies, too: it may be what is to be sent there.
 _ELSEWHERE = """
-CREATE INDEX files_elsewhere ON files (asset_folder, size) WHERE asset_folder <> destfolderid
+CREATE INDEX files_elsewhere ON files (asset_folder, size, md5) WHERE asset_folder <> destfolderid
 """
 
 
