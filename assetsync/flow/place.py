@@ -81,8 +81,8 @@ class Place:
                 " is looked at before you agree that the same tree has moved; else correct `root`"
             )
             return _Problem(here, detail)
-        for position, mapping in enumerate(self._plan.mappings.all):
-            if (disk := self._another_disk(position, mapping)) is not None:
+        for mapping in self._plan.mappings.all:
+            if (disk := self._another_disk(mapping)) is not None:
                 shown = printable(mapping.path) or "the root"
                 detail = (
                     f"another disk than before is mounted at {shown}, and none of the files that were uploaded from"
@@ -98,7 +98,7 @@ class Place:
             return False
         return self._ledger.intake.size() > 0 and not self._lever.allowed(_KIND, self._here(), 1)
 
-    def _another_disk(self, position: int, mapping: Mapping) -> str | None:
+    def _another_disk(self, mapping: Mapping) -> str | None:
         """Name the file system of a mapped folder where it is another than before and holds strangers alone.
 
         By its number alone nothing is told: some are given a new one by each mount.
@@ -106,9 +106,7 @@ class Place:
         known, here = self._ledger.reports.fact(_disk_of(mapping)), self._file_system(mapping)
         if known is None or here in (None, known):
             return None
-        sample = [
-            row for row in self._ledger.intake.sample(mapping.path, _SAMPLE) if self._plan.covers(row.path) == position
-        ]
+        sample = self._ledger.intake.sample(mapping.path, _SAMPLE)
         if len(sample) < _FEW or any(self._may_be_there(row.path, row.size, row.mtime_ns) for row in sample):
             return None
         subject = f"disk {here} at {printable(mapping.path) or 'the root'}"

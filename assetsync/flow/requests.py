@@ -226,9 +226,7 @@ def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None,
     if assetid is None:
         return f"{printable(path)} is {ledger.repair.is_absent(row, now)}"
     asset = find_asset(service, row, assetid)
-    attempt = ledger.doubts.of(row.id)
-    compared = Expected(asset.folder_id, row.size, row.md5 or (attempt.md5 if attempt else None))
-    reading, difference = compare(compared, asset)
+    reading, difference = compare(Expected(asset.folder_id, row.size, row.md5), asset)
     if reading is Reading.DIFFERENT:
         # Taken for this file it would be missed by the one that it is of, which would then be sent again.
         raise UsageError(

@@ -85,9 +85,9 @@ class Drifts:
         sql = (
             "UPDATE files SET meta_digest = COALESCE(said_digest, meta_digest), drift = 'unread',"
             " agreed_folder = CASE WHEN asset_folder <> destfolderid THEN asset_folder END"
-            " WHERE id = ? AND drift = ? AND said_digest IS ? AND asset_folder IS ?"
+            " WHERE id = ? AND drift = ? AND said_digest IS ?"
         )
-        values = [(row.id, row.drift, row.said_digest, row.asset_folder) for row in rows]
+        values = [(row.id, row.drift, row.said_digest) for row in rows]
         return self._store.write(lambda conn: conn.executemany(sql, values).rowcount) if values else 0
 
     def lies_in(self, file_id: int, folder: str) -> bool:

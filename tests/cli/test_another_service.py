@@ -49,3 +49,10 @@ def test_check_names_both_addresses(moved):
     assert found["what"] == "ledger"
     assert site.sandbox.base_url in found["message"]
     assert other.base_url in found["message"]
+
+
+def test_a_run_that_has_nothing_to_send_is_not_in_sync_with_it(moved):
+    site, _other = moved
+    (site.photos / "two.jpg").unlink()
+    assert site.run("reconcile", "--wait", "0s").code != 0
+    assert [brake["kind"] for brake in site.run("status", "--json").only["brakes"]] == ["service"]

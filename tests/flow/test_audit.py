@@ -244,3 +244,36 @@ def test_an_audit_that_was_not_answered_to_its_end_concludes_nothing(mirrored):
     with pytest.raises(ServiceUnreachable):
         audit(world)
     assert set(world.states().values()) == {State.VERIFIED}
+
+
+@pytest.mark.parametrize("first", [FOLDER, "F2"])
+def test_an_asset_that_was_moved_before_it_was_read_back_is_left_to_be_asked_about(make_world, first):
+    world = make_world()
+    world.service.processing = 600.0
+    world.write("0")
+    world.scan_and_send()
+    assert world.row("0").state is State.STORED
+    asset = world.service.assets[world.row("0").assetid]
+    asset.folder, asset.processed_at, asset.indexed_at = "F2", 0.0, 0.0
+    for folder in (first, {FOLDER: "F2", "F2": FOLDER}[first]):
+        world.site.auditor.audit(folder)
+    assert (world.row("0").state, world.row("0").asset_folder) == (State.STORED, FOLDER)
+    world.live(120)
+    assert (world.row("0").state, world.row("0").reason) == (State.BLOCKED, "different")
+
+
+def test_an_asset_in_the_folder_that_a_person_agreed_to_is_fine_there_and_not_elsewhere(mirrored):
+    world = mirrored()
+    asset = world.service.assets[world.row("1").assetid]
+    asset.folder = "F2"
+    audit(world)
+    drift(world)
+    world.ledger.drifts.settle([world.row("1")])
+    drift(world)
+    asset.folder = "F3"
+    world.clock.advance(60)
+    world.site.auditor.audit("F3")
+    asset.folder = "F2"
+    world.clock.advance(60)
+    result = world.site.auditor.audit("F2")
+    assert (result.fine, result.elsewhere) == (1, 0)

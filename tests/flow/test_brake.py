@@ -311,6 +311,21 @@ def test_beside_a_daemon_over_another_root_no_hint_is_looked_at_until_a_person_a
     assert "new" in world.states()
 
 
+def test_beside_a_daemon_a_mapping_that_points_elsewhere_lets_no_hint_be_looked_at_before_the_first_scan(world):
+    sent(world, 1)
+    world.restart(folders=[{"path": ".", "destfolderid": "F9"}])
+    work = Work(world.site, idle=0.05)
+    work.begin()
+    try:
+        for path in world.states():
+            work._hints.add(path.encode())
+        work.look()
+    finally:
+        work.end()
+    assert _states(world) == {State.VERIFIED}
+    assert world.site.brakes.pulled()
+
+
 def test_a_mapping_that_points_back_lifts_its_brake_and_agrees_to_nothing(world):
     sent(world, 1)
     there, elsewhere = ([{"path": ".", "destfolderid": folder}] for folder in ("F1", "F9"))

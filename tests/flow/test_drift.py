@@ -296,3 +296,40 @@ def test_a_mapping_that_waits_for_a_person_is_no_drift_where_its_files_would_be_
     world.restart(folders=[{"path": ".", "destfolderid": "F2"}])
     world.scan()
     assert [said.count(";") for said in drift(world).values()] == [0]
+
+
+@pytest.mark.parametrize("meanwhile", ["said", "moved", "nothing"])
+def test_a_persons_word_holds_for_what_was_told_and_for_nothing_that_came_after(make_world, meanwhile):
+    world = told_later(make_world(), b"description: second")
+    world.clock.advance(60)
+    world.service.assets[world.row("a.jpg").assetid].folder = "F8"
+    world.site.auditor.audit("F1")
+    drift(world)
+    seen = world.row("a.jpg")
+    if meanwhile == "said":
+        world.write("a.jpg.yaml", b"description: third, and longer")
+        world.scan()
+    elif meanwhile == "moved":
+        world.service.assets[seen.assetid].folder = "F9"
+        world.clock.advance(60)
+        world.site.auditor.audit("F8")
+    before = drift(world)
+    # The sentence on a sidecar is the same, whatever it says.
+    assert (before[b"a.jpg"] == seen.drift) == (meanwhile != "moved")
+    settled = world.ledger.drifts.settle([seen])
+    assert settled == (meanwhile == "nothing")
+    assert drift(world) == ({} if settled else before)
+
+
+def test_a_file_that_is_blocked_lies_nowhere(make_world):
+    world = make_world()
+    world.write("a.jpg", b"a")
+    world.scan_and_send()
+    world.live(5)
+    row = world.row("a.jpg")
+    assert world.ledger.drifts.lies_in(row.id, "F1")
+    world.service.assets[row.assetid].content = b"b"
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    assert world.row("a.jpg").state is State.BLOCKED
+    assert not world.ledger.drifts.lies_in(row.id, "F1")

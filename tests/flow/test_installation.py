@@ -2,6 +2,7 @@
 
 import pytest
 
+from assetsync.daemon.work import Work
 from assetsync.errors import ServiceElsewhere
 from assetsync.model import State
 
@@ -70,6 +71,28 @@ def test_another_installation_gets_nothing_and_is_told_of(mirrored):
     assert (brake.kind, brake.subject) == ("service", THERE)
     assert HERE in brake.detail
     assert mirrored.site.gate.pause.reason == "elsewhere"
+
+
+def test_nothing_is_indexed_by_another_installation(mirrored):
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    with pytest.raises(ServiceElsewhere):
+        mirrored.site.edges.service.index(["A"])
+    assert mirrored.service.indexed == []
+
+
+def test_a_daemon_asks_though_it_has_nothing_to_send(mirrored):
+    mirrored.scan_and_send()
+    mirrored.live(5)
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    work = Work(mirrored.site, idle=0.05)
+    work.begin()
+    try:
+        work.tend()
+    finally:
+        work.end()
+    assert [brake.kind for brake in mirrored.ledger.reports.brakes()] == ["service"]
 
 
 def test_a_doubt_is_not_decided_by_another_installation(mirrored):

@@ -62,6 +62,31 @@ def test_a_mapping_that_follows_its_assets(moved, touched, audited):
     expect_nothing_sent_again(world)
 
 
+def test_a_mapping_that_follows_its_assets_with_the_first_start_of_this_release(moved):
+    world = moved(audited=False)
+    # Older releases did not keep it.
+    world.ledger.set_fact("mappings_listed", None)
+    world.restart(folders=[P_TO_F2, Q])
+    live(world, resumed=True)
+    expect_nothing_sent_again(world)
+
+
+def test_a_folder_that_is_to_be_listed_again_is_though_it_was_listed(moved):
+    world = moved()
+    contact = world.site.contact
+
+    def listings() -> int:
+        return sum(request.searchfor == "%" and request.folderid == "F2" for request in world.service.searches)
+
+    contact.ensure("F2")
+    before = listings()
+    contact.ensure("F2")
+    assert listings() == before
+    contact.list_again("F2")
+    contact.ensure("F2")
+    assert listings() > before
+
+
 @pytest.mark.parametrize("audited", [True, False], ids=["audited", "unknown"])
 @pytest.mark.parametrize("touched", [True, False], ids=["touched", "as it was"])
 def test_a_mapping_that_was_taken_away_for_a_while_and_follows_its_assets(moved, touched, audited):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.errors import RootElsewhere
+from assetsync.errors import FileUnreadable, RootElsewhere
 from assetsync.model import State
+from assetsync.tree.opening import Tree
 
 _MEMORY = Path("/dev/shm")
 
@@ -118,6 +119,21 @@ def test_of_two_files_nothing_is_concluded(mounted, left):
     else:
         with pytest.raises(RootElsewhere):
             world.scan()
+
+
+def test_from_what_cannot_be_read_nothing_is_concluded(mounted, monkeypatch):
+    world, mount, _ours, theirs = mounted
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    mount(theirs)
+
+    def unreadable(_tree: Tree, path: bytes) -> None:
+        raise FileUnreadable(f"{path!r} cannot be read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Tree, "lstat", unreadable)
+        world.site.place.expect()
+    with pytest.raises(RootElsewhere):
+        world.site.place.expect()
 
 
 def test_a_dry_run_says_so_and_pulls_nothing(mounted):

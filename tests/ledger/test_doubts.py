@@ -246,6 +246,30 @@ def test_what_was_ended_without_its_asset_into_the_same_folder_stays_a_rival(boo
     assert all(rival.waived for rival in rivals)
 
 
+def test_of_very_many_that_ended_without_their_asset_the_newest_stay_rivals(book, doubt):
+    last = book.begin(book.queue(b"last"))
+
+    def work(conn) -> None:
+        columns = "destfolderid, sent_name, folded_name, boundary, size, mtime_ns, inode, start_no, started_at"
+        for number in range(1, 1000):
+            conn.execute(
+                f"INSERT INTO attempts (id, file_id, {columns}, closed_at, result)"
+                f" SELECT ?, file_id, {columns}, 1.0, 'absent' FROM attempts WHERE id = ?",
+                (last + number, last),
+            )
+        conn.execute("UPDATE attempts SET closed_at = 1.0, result = 'absent' WHERE id = ?", (last,))
+
+    book.ledger.store.write(work)
+    newest = book.begin(book.queue(b"newest"))
+    book.ledger.store.write(
+        lambda conn: conn.execute("UPDATE attempts SET result = 'absent', closed_at = 1.0 WHERE id = ?", (newest,))
+    )
+    assert {rival.attempt_id for rival in book.ledger.doubts.rivals(doubt.attempt)} == {
+        *range(last + 1, last + 1000),
+        newest,
+    }
+
+
 def test_the_rivals_of_a_doubt_are_found_without_a_look_at_each_attempt(book, doubt):
     reader, asked = book.ledger.store.reader(), []
     reader.set_trace_callback(asked.append)
