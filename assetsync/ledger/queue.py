@@ -118,6 +118,8 @@ class Queue:
                 return None
             conn.execute("UPDATE attempts SET file_id = ? WHERE file_id = ?", (old.id, row.id))
             conn.execute("DELETE FROM files WHERE id = ?", (row.id,))
+            # It may have been seen while nobody's file had it; where it is moved to later, that would not say.
+            conn.execute("DELETE FROM sightings WHERE assetid = ?", (current.assetid,))
             return apply(
                 conn, old.id, Event.MOVED, now,
                 path=row.path, destfolderid=row.destfolderid,
