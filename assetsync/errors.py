@@ -166,7 +166,10 @@ class KeyRefused(ServiceError):
 
 
 class ServiceElsewhere(ServiceError):
-    """The service is at another address than before and shows nothing of ours; a brake asks whether that is meant."""
+    """The service is at another address than before and shows nothing of ours; a brake asks whether that is meant.
+
+    It answers, so that this is no outage: what is begun waits for a person, and not for the service.
+    """
 
 
 class BadAnswer(ServiceError):

@@ -16,7 +16,7 @@ from assetsync.config.schedule import Interval
 from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable
-from assetsync.errors import RootElsewhere, RootMissing, ServiceError
+from assetsync.errors import RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
 from assetsync.flow.audit import Auditor
 from assetsync.flow.brake import Brakes, Limits
 from assetsync.flow.contact import Contact
@@ -138,6 +138,7 @@ class Site:
             raise
         finally:
             self.noting.end_scan(finished=report.finished)
+        self.brakes.check_back(result)
         self.brakes.check_new(result)
         if report.finished and self.brakes.allows_vanished(result):
             self.intake.decide_missing(result)
@@ -175,6 +176,10 @@ class Site:
         """Ask the service for next to nothing, to see whether it answers; during a pause this ends or prolongs it."""
         try:
             self.prober.ask()
+        except ServiceElsewhere:
+            # It answers: what is waited for is a person.
+            self.gate.answered()
+            return True
         except ServiceError as error:
             reason, retry_after = describe(error)
             self.gate.trouble(reason, str(error), retry_after, probed=True)
@@ -234,13 +239,13 @@ def build(
     meter: Meter | None = None,
 ) -> Site:
     """Put a site together; `tick` as in `Edges`, `meter` where somebody measures."""
-    installation = Installation(service, ledger, clock, service_address(config))
-    edges = Edges(ledger, installation, make_tree(config), clock, chance, tick=tick, meter=meter or Unmetered())
     plan = make_plan(config)
+    folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
+    installation = Installation(service, ledger, clock, service_address(config), folders)
+    edges = Edges(ledger, installation, make_tree(config), clock, chance, tick=tick, meter=meter or Unmetered())
     settle = settle_of(config)
     settling = Settling(settle)
     gate = Gate(clock.steady, chance.random)
-    folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
     prober = Probe(installation, folders)
     contact = Contact(edges, prober, installation.make_sure)
     workers = config.upload.workers
@@ -264,7 +269,7 @@ def build(
     brakes = Brakes(edges, plan, limits, contact.list_again)
 
     def make_intake() -> Intake:
-        return Intake(
+        made = Intake(
             edges,
             plan,
             settling,
@@ -274,6 +279,8 @@ def build(
             most_missing=max(config.brake.max_vanished, _MISSING_KEPT),
             forget=sidecars.forget,
         )
+        made.allows_takeover = brakes.allows_takeover
+        return made
 
     index, verify = config.schedule.index, config.schedule.verify
     indexes = index is not None and config.policy.verified_when == "findable"

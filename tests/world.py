@@ -20,7 +20,14 @@ from pathlib import Path
 from assetsync.config import load_config
 from assetsync.core.kinds import guess_kind
 from assetsync.core.outcome import Reply, read_giving_up, read_silence, read_upload_answer
-from assetsync.errors import AssetsyncError, FileChanged, KeyRefused, ServiceError, ServiceUnreachable
+from assetsync.errors import (
+    AssetsyncError,
+    FileChanged,
+    KeyRefused,
+    ServiceElsewhere,
+    ServiceError,
+    ServiceUnreachable,
+)
 from assetsync.flow.hints import Hints, Looker
 from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
@@ -368,7 +375,8 @@ class World:
                 site.probe()
             if site.gate.pause is None:
                 site.intake.look_again()
-                self.send()
+                if site.installation.is_known:
+                    self.send()
             self._look_up(site)
             self.clock.advance(tick)
 
@@ -379,6 +387,9 @@ class World:
                 site.resolver.step()
                 site.indexer.step()
                 site.verifier.step()
+        except ServiceElsewhere:
+            # A brake waits for a person.
+            pass
         except ServiceError as error:
             reason, retry_after = describe(error)
             site.gate.trouble(reason, str(error), retry_after, looking=True)

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import click
 
-from assetsync.cli.output import complain
+from assetsync.cli.output import ReaderGone, complain
 from assetsync.cli.root import root
-from assetsync.errors import AssetsyncError, ConfigError, LedgerBusy, OutputError, ServiceError
+from assetsync.errors import AssetsyncError, ConfigError, LedgerBusy, OutputError, ServiceElsewhere, ServiceError
 
 OK = 0
 NOT_IN_SYNC = 1
@@ -27,7 +27,19 @@ _PIPE_CLOSED = 141  # as a shell shows a program that SIGPIPE ended
 
 def main() -> int:
     """Run the command line of this process; gives the exit code."""
+    _open_what_is_closed()
     return run(sys.argv[1:])
+
+
+def _open_what_is_closed() -> None:
+    """Let what is said to a stream that the caller has closed go nowhere, and no file of ours take its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as it runs
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -51,8 +63,7 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, OutputError):
             _give_up_output()
         return exit_code(error)
-    except BrokenPipeError:
-        # The reader has seen enough.
+    except (ReaderGone, BrokenPipeError):
         _give_up_output()
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last place where it can be told without showing a secret
@@ -76,6 +87,9 @@ def exit_code(error: AssetsyncError) -> int:
     """Give the exit code that an error stands for."""
     if isinstance(error, LedgerBusy):
         return BUSY
+    if isinstance(error, ServiceElsewhere):
+        # It answers well: a person is asked.
+        return NOT_IN_SYNC
     return NO_SERVICE if isinstance(error, ServiceError) else USAGE
 
 

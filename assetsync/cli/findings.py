@@ -31,6 +31,7 @@ from assetsync.ledger.store import is_held
 from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
 from assetsync.site import make_plan, make_tree, service_address
+from assetsync.status.sentences import released_by
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import network_mounts
 from assetsync.tree.report import ScanReport
@@ -82,6 +83,7 @@ def look(path: Path) -> Iterator[Finding]:
     yield from key
     yield from _tree(config)
     yield _ledger(config)
+    yield from _brakes(config)
     if all(finding.level is not Level.ERROR for finding in key):
         yield from _service(config)
 
@@ -243,10 +245,23 @@ def _ledger(config: SiteConfig) -> Finding:
         return Finding("ledger", Level.WARNING, message, fix)
     if known and service not in (None, service_address(config)):
         message = f"{path} tells of the service at {service}, and service.base_url is {service_address(config)} now"
-        fix = "correct it; or let a run ask there for what was read back: it goes on, or pulls the brake"
+        fix = "correct it; or let a run ask there for what was sent: it goes on where that is shown, else it asks you"
         return Finding("ledger", Level.WARNING, message, fix)
     holder = ", and a process sends for it now" if is_held(path) else ""
     return Finding("ledger", Level.OK, f"{path} knows {files(known)}{holder}")
+
+
+def _brakes(config: SiteConfig) -> Iterator[Finding]:
+    """Tell of brakes that wait for a person."""
+    try:
+        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+            pulled = ledger.reports.brakes()
+    except LedgerError:
+        # What is wrong with it was said.
+        return
+    for brake in pulled:
+        fix = f"{released_by(brake.kind)}: assetsync resume {brake.id}"
+        yield Finding("brake", Level.WARNING, f"nothing is sent: {brake.detail}", fix)
 
 
 def _no_room(path: Path) -> Finding | None:

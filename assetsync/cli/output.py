@@ -8,7 +8,8 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -17,6 +18,7 @@ from assetsync.errors import OutputError
 from assetsync.shown import ACTIVE, printable
 
 __all__ = [
+    "ReaderGone",
     "amount",
     "complain",
     "csv_cell",
@@ -27,6 +29,7 @@ __all__ = [
     "warn",
     "write",
     "write_json",
+    "writing",
 ]
 
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
@@ -54,12 +57,23 @@ def write(text: str = "") -> None:
     _echo(text)
 
 
+class ReaderGone(Exception):
+    """Whoever reads what is written has seen enough: no error of anybody's."""
+
+
 def _echo(line: str) -> None:
-    try:
+    with writing():
         click.echo(_without_secrets(line))
-    except BrokenPipeError:
-        # The reader has seen enough, which is no trouble.
-        raise
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Tell what ends the writing to stdout: raises ReaderGone, and OutputError for a disk that is full."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        # By its own name, because click ends by itself, with another code, where it meets the other.
+        raise ReaderGone from error
     except OSError as error:
         raise OutputError(f"the output cannot be written ({error.strerror})", hint="is its disk full?") from error
 

@@ -161,7 +161,9 @@ def _stopping(clock: SystemClock, ends: Sequence[Callable[[], None]]) -> Iterato
             timer.daemon = True
             timer.start()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A terminal that is closed; whoever began it with nohup has said that it shall go on.
+    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, *hang_up)}
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ import click
 from assetsync.cli.acting import open_service
 from assetsync.cli.export import csv_line
 from assetsync.cli.given import with_config, with_json
-from assetsync.cli.output import write, write_json
+from assetsync.cli.output import write, write_json, writing
 from assetsync.cli.queries import entry_of, with_queries
 from assetsync.cli.unsent import show_call, with_explain
 from assetsync.config import SiteConfig
@@ -111,9 +111,11 @@ def command(
         return
     with open_service(config) as service:
         if wire is not None and as_it_comes:
-            sys.stdout.flush()
-            sys.stdout.buffer.write(service.search_raw(request, wire).body)
-            sys.stdout.buffer.flush()
+            body = service.search_raw(request, wire).body
+            with writing():
+                sys.stdout.flush()
+                sys.stdout.buffer.write(body)
+                sys.stdout.buffer.flush()
             return
         asked = _InForm(service, wire or "row")
         found = pages(asked, request) if all_pages else _one_page(asked, request)

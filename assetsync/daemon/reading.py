@@ -177,4 +177,5 @@ class Reading:
     def _may_ask(self) -> bool:
         # Also while uploads fail: what is stored need not wait for them to be found.
         gate = self._site.gate
-        return (gate.pause is None or gate.looks_answered) and not self._clock.wait(0)
+        is_answered = gate.pause is None or gate.looks_answered
+        return is_answered and self._site.installation.is_known and not self._clock.wait(0)

@@ -11,7 +11,7 @@ import structlog
 from assetsync.daemon.bell import Bell
 from assetsync.daemon.reading import Reading
 from assetsync.daemon.watching import Watching
-from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceError
+from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
 from assetsync.flow.hints import Hints, Looker
 from assetsync.flow.requests import take_requests
 from assetsync.flow.send import Step
@@ -88,7 +88,8 @@ class Work:
         def go_on() -> bool:
             return self._clock.steady() < until and not self._clock.wait(0) and not brakes.pulled()
 
-        step = Step.PAUSED if brakes.pulled() else self._site.sender.run(go_on)
+        is_shut = brakes.pulled() or not self._site.installation.is_known
+        step = Step.PAUSED if is_shut else self._site.sender.run(go_on)
         if step is Step.IDLE:
             self._bell.wait(heard, self._until_due())
         return _PAUSED if step is Step.PAUSED else 0.0
@@ -144,8 +145,13 @@ class Work:
         if site.gate.looks_answered:
             # Also while uploads fail: what is in doubt need not wait for them.
             try:
-                site.installation.make_sure()
+                if not site.installation.is_known:
+                    site.installation.make_sure()
+                    self.reading.look_for_audits()
+                    self._bell.ring()
                 site.resolver.step()
+            except ServiceElsewhere as error:
+                log.debug("waits for a person", detail=str(error))
             except ServiceError as error:
                 self._trouble(error)
         if take_requests(site.edges):

@@ -96,7 +96,7 @@ class Auditor:
                 continue
             met.append(row.id)
             reading, difference = compare(Expected(row.asset_folder or folder, row.size, row.md5), asset)
-            if reading is Reading.MOVED and row.state is State.VERIFIED:
+            if reading is Reading.MOVED and row.state in (State.VERIFIED, State.BLOCKED):
                 changes.append((row, None, {"asset_folder": folder, "drift": "unread"}))
             if reading is Reading.DIFFERENT and row.state in (State.STORED, State.VERIFIED):
                 result.different += 1

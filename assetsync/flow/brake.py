@@ -8,17 +8,13 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 from assetsync.amounts import files
 from assetsync.core.names import printable
-from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.lever import Lever
 from assetsync.flow.plan import Plan
-from assetsync.ledger.intake import Known
-from assetsync.model import State
 
 _SAMPLED = 1000
 _HOUR = 3600.0
@@ -50,10 +46,11 @@ class Brakes:
         self._ledger = edges.ledger
         self._lever = Lever(edges.ledger, edges.clock)
         self._clock = edges.clock
-        self._tree = edges.tree
         self._plan = plan
         self._limits = limits
         self._list_again = list_again
+        # The mappings that the last check found to take over files.
+        self._taking: set[int] = set()
         self._had_been_empty = False
         # Of the last hour, a minute apart: (steady seconds, how many versions had been new until then).
         self._counted: deque[tuple[float, int]] = deque()
@@ -86,6 +83,8 @@ class Brakes:
                     continue
             if before != to:
                 self._ledger.set_fact(name, to)
+            # Once it points elsewhere again, by a mistake that was agreed to, it is asked for anew.
+            self._lever.withdraw_others("destfolderid", f"{shown} → {to}", among=f"{shown} → ")
         for brake in self._ledger.reports.brakes():
             if brake.kind == "destfolderid" and brake.subject not in subjects:
                 # A resume instead would agree to the mistake that was just put right.
@@ -113,45 +112,52 @@ class Brakes:
     def _check_takeover(self, frozen: set[int]) -> set[int]:
         """Where the mappings are others than before, see whether one takes over files that lie elsewhere by now."""
         layout = self._layout()
+        self._taking = set()
         if not self._limits.resend_moved or self._ledger.reports.fact(_LAYOUT) == layout:
             return set()
         taken = Counter(position for position in self._taken_over() if position not in frozen)
-        braked = set()
         for position, count in sorted(taken.items()):
-            mapping = self._plan.mappings.all[position]
-            shown = printable(mapping.path) or "."
-            subject = f"{shown} → {mapping.destfolderid}"
-            if self._lever.allowed("destfolderid", subject, 1) or self._lever.allowed("takeover", subject, count):
-                continue
-            detail = (
-                f"the mapping {shown} takes over {count:,} files that were sent to another folder of the service than"
-                f" {mapping.destfolderid}: {_SENT_AGAIN}"
-            )
-            self._lever.pull("takeover", subject, detail, count)
-            braked.add(position)
-        if not braked and not frozen:
+            if not self.allows_takeover(position, count):
+                self._pull_takeover(position, count)
+                self._taking.add(position)
+        if not self._taking and not frozen:
             self._ledger.set_fact(_LAYOUT, layout)
-        return braked
+        return self._taking
 
     def _taken_over(self) -> Iterator[int]:
         """Give, for each version whose asset lies in another folder than its mapping points to, the mapping."""
-        intake, mappings = self._ledger.intake, self._plan.mappings
-        for row in chain(intake.current(), filter(self._is_back, intake.set_aside())):
-            position = mappings.for_directory(row.path.rpartition(b"/")[0])
-            if position is None or row.state not in (State.STORED, State.VERIFIED):
-                continue
-            folder = mappings.all[position].destfolderid
-            if row.destfolderid != folder and not self._ledger.drifts.lies_in(row.id, folder):
+        mappings = self._plan.mappings
+        for path, *folders in self._ledger.intake.sent():
+            position = mappings.for_directory(path.rpartition(b"/")[0])
+            if position is not None and mappings.all[position].destfolderid not in folders:
                 yield position
 
-    def _is_back(self, aside: Known) -> bool:
-        """Whether a file that was mapped nowhere will be met by the scan."""
-        if self._plan.covers(aside.path) is None:
-            return False
-        try:
-            return self._tree.lstat(aside.path) is not None
-        except (FileUnreadable, RootMissing):
-            return False
+    def allows_takeover(self, position: int, count: int) -> bool:
+        """Whether a mapping may have so many files sent that lie in another folder of the service."""
+        subject = self._takeover(position)
+        return self._lever.allowed("destfolderid", subject, 1) or self._lever.allowed("takeover", subject, count)
+
+    def check_back(self, result: ScanResult) -> None:
+        """After a scan: files that were mapped nowhere for a while, and whose mapping points to another folder now."""
+        for position, count in sorted(result.taken_over.items()):
+            if not self.allows_takeover(position, count):
+                self._pull_takeover(position, count)
+        wanted = {self._takeover(position) for position in (*result.taken_over, *self._taking)}
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == "takeover" and result.report.complete and brake.subject not in wanted:
+                self._lever.lift(brake, "no mapping takes them over any more")
+
+    def _takeover(self, position: int) -> str:
+        mapping = self._plan.mappings.all[position]
+        return f"{printable(mapping.path) or '.'} → {mapping.destfolderid}"
+
+    def _pull_takeover(self, position: int, count: int) -> None:
+        mapping = self._plan.mappings.all[position]
+        detail = (
+            f"the mapping {printable(mapping.path) or '.'} takes over {files(count)} sent to another folder of the"
+            f" service than {mapping.destfolderid}: {_SENT_AGAIN}"
+        )
+        self._lever.pull("takeover", self._takeover(position), detail, count)
 
     def allows_missing(self, folder: str, detail: str, amount: int) -> bool:
         """During an audit: whether so many assets may be taken for missing in a folder of the service."""

@@ -2,7 +2,7 @@
 
 Where its address is another than before, it may be another installation, with folders of the same ids: all that is
 verified would seem to be there, and what is in doubt would be looked for, not found and sent. So it is first asked for
-assets that were read back. Where it shows one of them the address alone has changed; where it shows none a brake asks
+assets that it should have. Where it shows one of them the address alone has changed; where it shows none a brake asks
 a person. Nothing is sent, looked up or concluded before.
 """
 
@@ -12,9 +12,12 @@ from contextlib import AbstractContextManager
 
 import structlog
 
-from assetsync.errors import ServiceElsewhere
+from assetsync.errors import KeyRefused, ServiceElsewhere, ServiceError
+from assetsync.flow.audit import AUDIT_ASKED
+from assetsync.flow.index import SUSPECT
 from assetsync.flow.lever import Lever
-from assetsync.flow.witness import is_shown
+from assetsync.flow.witness import Known, is_shown
+from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadRequest
 from assetsync.service.query import ids_query
@@ -24,37 +27,43 @@ log = structlog.get_logger(__name__)
 SERVICE = "service"
 """The fact that holds the address of the service that the ledger tells of, and the kind of the brake."""
 
-_WITNESSES = 20
-_ASK_AGAIN = 5.0
+_WITNESSES = 10
+_ASK_AGAIN = 600.0
 
 
 class Installation:
-    """Passes everything on to the service once it is known; shared by all threads."""
+    """Passes everything on to the service once it is known; shared by all threads. Writes nothing before."""
 
-    def __init__(self, service: Service, ledger: Ledger, clock: Clock, address: str) -> None:
-        """Compare the address with the ledger's; a ledger that tells of nothing yet takes it for its own."""
+    def __init__(
+        self, service: Service, ledger: Ledger, clock: Clock, address: str, folders: Sequence[str] = ()
+    ) -> None:
+        """Take the address and the mapped folders of the service from the configuration."""
         self._service = service
         self._ledger = ledger
         self._clock = clock
         self._address = address
+        self._folders = folders
         self._lever = Lever(ledger, clock)
         self._lock = threading.Lock()
-        self._asked: tuple[float, str] | None = None
-        known = ledger.reports.fact(SERVICE)
-        self._before = known or address
-        self._is_known = self._before == address
-        if self._is_known:
-            self._settle("the address is the ledger's")
+        self._refused: tuple[float, str] | None = None
+        self.is_known = False
+        """Whether it is the service that the ledger tells of, as far as was asked."""
 
     def make_sure(self) -> None:
         """Return when the service is known; raises ServiceError, and ServiceElsewhere where it may be another."""
-        if self._is_known:
+        if self.is_known:
+            return
+        before = self._ledger.reports.fact(SERVICE)
+        if before is None or before == self._address:
+            self._settle()
             return
         # Whoever waits for the one that asks would seem to hang.
         if not self._lock.acquire(blocking=False):
-            raise ServiceElsewhere("the service has another address, and is being asked for what was read back before")
+            raise ServiceElsewhere("the service has another address, and is being asked for what it should hold")
         try:
-            self._ask()
+            self._ask(before)
+            self._begin_anew(before)
+            self._settle()
         finally:
             self._lock.release()
 
@@ -76,39 +85,57 @@ class Installation:
         """Close every connection."""
         self._service.close()
 
-    def _ask(self) -> None:
+    def _ask(self, before: str) -> None:
+        """Return where the service at the address may be taken for the one before; else pull the brake and raise."""
         if self._lever.allowed(SERVICE, self._address, 1):
-            self._settle("somebody has agreed to the address")
             return
-        if self._asked is not None and self._clock.steady() - self._asked[0] < _ASK_AGAIN:
-            raise ServiceElsewhere(self._asked[1])
+        if self._refused is not None and self._clock.steady() - self._refused[0] < _ASK_AGAIN:
+            raise ServiceElsewhere(self._refused[1])
         witnesses = self._ledger.doubts.witnesses(_WITNESSES)
-        if not witnesses or self._shows_one_of(witnesses):
-            self._settle("it shows what was read back")
+        if self._shows_one_of(witnesses) if witnesses else not self._ledger.doubts.has_begun():
             return
+        shows = "and nothing that was sent before was read back yet, by which it could be known"
+        if witnesses:
+            shows = f"which shows none of {len(witnesses)} assets that it should have"
         detail = (
-            f"the service was at {self._before} and is at {self._address} now, which shows none of {len(witnesses)}"
-            " assets that were read back before: is this another installation? Nothing is sent there and nothing"
-            " concluded before you agree that it holds them; else correct `service`"
+            f"the service was at {before} and is at {self._address} now, {shows}: is this another installation? Nothing"
+            " is sent there and nothing concluded before you agree that it holds what was sent"
         )
         self._lever.pull(SERVICE, self._address, detail, 1)
-        self._asked = self._clock.steady(), detail
+        self._refused = self._clock.steady(), detail
         raise ServiceElsewhere(detail)
 
-    def _shows_one_of(self, witnesses: Sequence[tuple[bytes, str | None, str]]) -> bool:
-        # The index has them by whatever name they lie there by now; but it may be empty, as after a move.
+    def _shows_one_of(self, witnesses: Sequence[Known]) -> bool:
+        if is_shown(self._service, witnesses):
+            return True
+        # People may have renamed them all. The index knows them still, unless it was left behind where they came from.
         ids = [assetid for _path, _name, assetid in witnesses]
         by_id = SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))
-        with self._service.search(by_id) as assets:
-            found = any(asset.id in ids for asset in assets)
-        return found or is_shown(self._service, witnesses)
+        try:
+            with self._service.search(by_id) as assets:
+                return any(asset.id in ids for asset in assets)
+        except KeyRefused:
+            raise
+        except ServiceError as error:
+            log.warning("the index of the service cannot be asked", detail=str(error))
+            return False
 
-    def _settle(self, why: str) -> None:
+    def _begin_anew(self, before: str) -> None:
+        """Let all be looked at again that the service was asked at its other address."""
+        for folder in dict.fromkeys(self._folders):
+            self._ledger.contacts.again(folder)
+        # What was found out of its index was another's, or is so no more.
+        for name in (SUSPECT, INDEX_STOPPED):
+            self._ledger.set_fact(name, None)
+        self._ledger.set_fact(AUDIT_ASKED, repr(self._clock.now()))
+        log.warning("another address of the service", before=before, now=self._address)
+
+    def _settle(self) -> None:
         if self._ledger.reports.fact(SERVICE) != self._address:
             self._ledger.set_fact(SERVICE, self._address)
+        # Who agreed to another address has come back from it.
+        self._lever.withdraw_others(SERVICE, self._address)
         for brake in self._ledger.reports.brakes():
             if brake.kind == SERVICE:
-                self._lever.lift(brake, why)
-        if not self._is_known:
-            log.warning("another address of the service", before=self._before, now=self._address, why=why)
-        self._is_known = True
+                self._lever.lift(brake, "the service is the ledger's")
+        self.is_known = True

@@ -5,6 +5,7 @@ What has vanished is decided after a complete scan only, by a second look. What 
 too much has vanished `flow.brake`'s.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -42,7 +43,10 @@ class Missing:
 
 @dataclass(slots=True)
 class ScanResult:
-    """What one scan found; `to_send` counts what was queued by it (in a dry run: what would be)."""
+    """What one scan found; `to_send` counts what was queued by it (in a dry run: what would be).
+
+    `taken_over` counts, by mapping, files that were mapped nowhere for a while and were sent to another folder before.
+    """
 
     report: ScanReport
     scanned: int = 0
@@ -55,6 +59,7 @@ class ScanResult:
     missing_count: int = 0
     unmapped: int = 0
     moved: int = 0
+    taken_over: Counter[int] = field(default_factory=Counter)
 
 
 class Intake:
@@ -84,6 +89,9 @@ class Intake:
         self._resend_moved = resend_moved
         self._most_missing = most_missing
         self._forget = forget
+        self._has_asides = False
+        self.allows_takeover: Callable[[int, int], bool] = lambda _position, _count: True
+        """Whether a mapping may have so many files sent that lie in another folder of the service."""
         # The last scan's: what a later look cannot tell makes it incomplete.
         self._report = ScanReport()
         self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
@@ -102,6 +110,7 @@ class Intake:
         """
         result = ScanResult(report)
         self._dry_run = dry_run
+        self._has_asides = self._ledger.intake.has_asides()
         self._report = report
         beside = SidecarMerge(self._edges, report, self._forget)
         merge = Merge(self._edges, beside, self._mark(), dry_run=dry_run)
@@ -160,6 +169,7 @@ class Intake:
     def look(self, *paths: bytes) -> int:
         """Look at paths that are no sidecars, for a hint or a second look; gives how many were queued."""
         self._dry_run = False
+        self._has_asides = self._ledger.intake.has_asides()
         result = ScanResult(ScanReport())
         try:
             for path in paths:
@@ -206,6 +216,9 @@ class Intake:
         if change is Change.UNCHANGED or (change is Change.REMAPPED and self._stays(seen, row, folder, result)):
             self.settling.forget(seen.path)
             return
+        if row is None and self._has_asides and self._is_taken_over(seen, stat, folder, result):
+            self.settling.forget(seen.path)
+            return
         if not is_settled(stat, self._clock.now(), self._settle) and not self.settling.see(
             seen.path, stat, self._clock.steady()
         ):
@@ -218,6 +231,13 @@ class Intake:
         name = sent_name(seen.path.rpartition(b"/")[2]).casefold()
         hold = None if stat.size else EMPTY
         self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, hold))
+
+    def _is_taken_over(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
+        """Whether a file that is mapped again, and was sent elsewhere before, has to wait for a person."""
+        if not self._ledger.intake.was_sent_elsewhere(seen.path, stat, folder):
+            return False
+        result.taken_over[seen.mapping] += 1
+        return not self.allows_takeover(seen.mapping, result.taken_over[seen.mapping])
 
     def _stays(self, seen: Seen, row: Known | None, folder: str, result: ScanResult) -> bool:
         """Whether a file whose mapping has come to point to another folder is not to be sent there."""

@@ -29,6 +29,10 @@ class Lever:
         if self._ledger.resumed_amount(kind, subject, since):
             self._ledger.withdraw(kind, subject, since)
 
+    def withdraw_others(self, kind: str, subject: str, among: str = "") -> None:
+        """Let a person's word on any other subject of this kind, of those that begin so, count no longer."""
+        self._ledger.withdraw_others(kind, subject, among)
+
     def pull(self, kind: str, subject: str, detail: str, amount: int) -> None:
         """Stop the sending until a person has looked; one that is pulled already stays as it is."""
         if self._ledger.pull_brake(kind, subject, detail, amount, self._clock.now()):

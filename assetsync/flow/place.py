@@ -53,6 +53,8 @@ class Place:
             self._lever.pull(_KIND, problem.subject, problem.detail, 1)
             raise RootElsewhere(problem.detail)
         self._remember()
+        # What was agreed to is what it knows by now.
+        self._lever.withdraw_others(_KIND, "")
         for brake in self._ledger.reports.brakes():
             if brake.kind == _KIND and brake.subject != _MISSING:
                 self._lever.lift(brake, "the tree is the ledger's again")
@@ -81,16 +83,18 @@ class Place:
                 " is looked at before you agree that the same tree has moved; else correct `root`"
             )
             return _Problem(here, detail)
-        for mapping in self._plan.mappings.all:
-            if (disk := self._another_disk(mapping)) is not None:
-                shown = printable(mapping.path) or "the root"
-                detail = (
-                    f"another disk than before is mounted at {shown}, and none of the files that were uploaded from"
-                    " there is on it: nothing is looked at before you agree that it takes the other's place; else mount"
-                    " the right one"
-                )
-                return _Problem(f"disk {disk} at {shown}", detail)
-        return None
+        found = [(mapping, disk) for mapping in self._plan.mappings.all if (disk := self._another_disk(mapping))]
+        if not found:
+            return None
+        subject = ", ".join(f"{printable(mapping.path) or 'the root'} on {disk}" for mapping, disk in found)
+        if self._lever.allowed(_KIND, subject, 1):
+            return None
+        shown = ", ".join(printable(mapping.path) or "the root" for mapping, _disk in found)
+        detail = (
+            f"another disk than before lies at {shown}, and none of the files that were uploaded from there is on it:"
+            " nothing is looked at before you agree that it takes the other's place; else mount the right one"
+        )
+        return _Problem(subject, detail)
 
     def _is_another_root(self) -> bool:
         known = self._ledger.reports.fact(ROOT)
@@ -107,10 +111,8 @@ class Place:
         if known is None or here in (None, known):
             return None
         sample = self._ledger.intake.sample(mapping.path, _SAMPLE)
-        if len(sample) < _FEW or any(self._may_be_there(row.path, row.size, row.mtime_ns) for row in sample):
-            return None
-        subject = f"disk {here} at {printable(mapping.path) or 'the root'}"
-        return None if self._lever.allowed(_KIND, subject, 1) else here
+        is_ours = any(self._may_be_there(row.path, row.size, row.mtime_ns) for row in sample)
+        return None if len(sample) < _FEW or is_ours else here
 
     def _may_be_there(self, path: bytes, size: int, mtime_ns: int) -> bool:
         try:

@@ -168,16 +168,15 @@ class Verifier:
         columns: dict[str, Any] = {"seen_at": row.seen_at or now, "unseen_boot": None}
         if findable:
             columns["findable_at"] = row.findable_at or now
-        if reading is Reading.MOVED and row.verified_at is not None:
-            # It was where it was sent: somebody has moved it since.
-            reading = Reading.EQUAL
+        if reading is Reading.MOVED:
             columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
+            if row.verified_at is not None or asset.folder_id == row.destfolderid:
+                # It was where it was sent, and somebody has moved it since; or it has come there.
+                reading = Reading.EQUAL
         if reading in (Reading.DIFFERENT, Reading.MOVED):
             then = "`assetsync retry PATH`, with --send-again for a new upload"
             if reading is Reading.MOVED:
-                then = (
-                    f"move it there and `assetsync retry PATH`, or `assetsync doubt resolve PATH --asset {row.assetid}`"
-                )
+                then = "move it there, or let it lie, and `assetsync retry PATH`"
             detail = f"the asset {row.assetid} is not this file: {difference}; look at it in the service, then {then}"
             log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
             return row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}

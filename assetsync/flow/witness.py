@@ -18,16 +18,21 @@ _BATCH = 500
 _WITNESSES = 3
 
 
-def is_shown(service: Service, known: Sequence[tuple[bytes, str | None, str]]) -> bool:
-    """Whether the service shows, in any folder, one of the versions that were read back: path, name sent, and id.
+Known = tuple[bytes, str | None, str]
+"""A version that was read back: its path, the name that was sent, if any, and the id of its asset."""
 
-    They are asked for by name, one after the other; raises ServiceError.
-    """
+
+def is_shown(service: Service, known: Sequence[Known]) -> bool:
+    """Whether the service shows one of these, in any folder; they are asked for by name. Raises ServiceError."""
+    wanted: dict[str, set[str]] = {}
     for path, name, assetid in known:
         # It lies there by the name that was sent, also where the file has another by now.
         pattern = like_pattern(name or sent_name(path.rpartition(b"/")[2]))
+        wanted.setdefault(pattern, set()).add(assetid)
+    # Of a name that is not ASCII little is sure, and much else has the rest of it.
+    for pattern in sorted(wanted, key=lambda pattern: pattern.count("%")):
         request = SearchRequest(searchfor=pattern, dbdirect=True)
-        if any(asset.id == assetid for asset in every(service.search, request)):
+        if any(asset.id in wanted[pattern] for asset in every(service.search, request)):
             return True
     return False
 

@@ -157,16 +157,32 @@ class Doubts:
         return [(row[0], row[1], row[2]) for row in rows]
 
     def witnesses(self, most: int) -> list[tuple[bytes, str | None, str]]:
-        """Give versions that were read back, half of them the newest and half the oldest: path, name sent, and id."""
-        one = "SELECT id FROM files WHERE wanted = 'yes' AND state = 'verified' ORDER BY id {} LIMIT ?"
+        """Give versions whose assets the service should have: path, name sent, and id.
+
+        Half of them the newest and half the oldest that are verified; where these are few, others that were seen there.
+        """
+        verified = "SELECT id FROM files WHERE wanted = 'yes' AND state = 'verified' ORDER BY id {} LIMIT {}"
+        seen = "SELECT id FROM files WHERE assetid IS NOT NULL AND seen_at IS NOT NULL ORDER BY id DESC LIMIT {}"
         rows = self._store.rows(
             "SELECT path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
-            f" FROM files f WHERE id IN (SELECT * FROM ({one.format('DESC')})) OR id IN (SELECT * FROM"
-            f" ({one.format('')})) ORDER BY id DESC",
-            most - most // 2,
-            most // 2,
+            f" FROM files f WHERE id IN (SELECT * FROM ({verified.format('DESC', most - most // 2)}))"
+            f" OR id IN (SELECT * FROM ({verified.format('', most // 2)})) ORDER BY id DESC"
         )
-        return [(row[0], row[1], row[2]) for row in rows]
+        if len(rows) < most:
+            rows += self._store.rows(
+                "SELECT path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1),"
+                f" assetid FROM files f WHERE id IN (SELECT * FROM ({seen.format(most)}))"
+            )
+        known = {row[2]: (row[0], row[1], row[2]) for row in reversed(rows)}
+        return list(known.values())[-most:]
+
+    def has_begun(self) -> bool:
+        """Whether anything was uploaded, or may have been."""
+        sql = (
+            "SELECT EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL)"
+            " OR EXISTS (SELECT 1 FROM attempts WHERE closed_at IS NULL)"
+        )
+        return bool(self._store.rows(sql)[0][0])
 
     def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
         """Give, for ids that belong to versions at rest, the digests of these, None where one was never taken."""

@@ -103,7 +103,7 @@ class Drifts:
         marks = ", ".join("?" * len(assetids))
         moved = (
             f"assetid IN ({marks}) AND asset_folder <> ?"
-            " AND (verified_at IS NOT NULL OR state IN ('superseded', 'gone'))"
+            " AND (verified_at IS NOT NULL OR state IN ('blocked', 'superseded', 'gone'))"
         )
         paths = [row[0] for row in self._store.rows(f"SELECT path FROM files WHERE {moved}", *assetids, folder)]
         if paths:
@@ -122,7 +122,8 @@ class Drifts:
 
         def work(conn: sqlite3.Connection) -> None:
             for file_id, folder in rows:
-                moved = f"UPDATE files SET destfolderid = ?, drift = 'unread' WHERE id = ? AND {_IS_THERE}"
+                agreed = "agreed_folder = NULL, drift = 'unread'"
+                moved = f"UPDATE files SET destfolderid = ?, {agreed} WHERE id = ? AND {_IS_THERE}"
                 conn.execute(moved, (folder, file_id, folder))
                 # Told once: each scan meets it again, and where the mappings have changed all is read anew.
                 conn.execute("UPDATE files SET drift = 'unread' WHERE id = ? AND drift IS NULL", (file_id,))

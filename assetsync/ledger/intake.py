@@ -151,13 +151,29 @@ class Intake:
 
         return self._store.write(work) if changes else 0
 
-    def set_aside(self) -> Iterator[Known]:
-        """Give the versions with an asset that were put aside as unmapped."""
+    def sent(self) -> Iterator[tuple[bytes, str, str | None]]:
+        """Give of each current version that has an asset its path, where it was sent, and where its asset lies."""
         sql = (
-            f"SELECT {', '.join(Known._fields)} FROM files WHERE wanted = 'unmapped'"
-            " AND state IN ('stored', 'verified') AND id > ? ORDER BY id LIMIT ?"
+            "SELECT path, destfolderid, asset_folder FROM files WHERE wanted = 'yes'"
+            " AND state IN ('stored', 'verified') AND path > ? ORDER BY path LIMIT ?"
         )
-        return (Known._make(row) for row in self._store.pages(sql, "id", (0,)))
+        return ((row[0], row[1], row[2]) for row in self._store.pages(sql, "path", (b"",), size=_PAGE))
+
+    def has_asides(self) -> bool:
+        """Whether there are versions with an asset that were put aside as unmapped."""
+        aside = "wanted = 'unmapped' AND state IN ('stored', 'verified') AND files > 0"
+        return bool(self._store.rows(f"SELECT EXISTS (SELECT 1 FROM counted WHERE {aside})")[0][0])
+
+    def was_sent_elsewhere(self, path: bytes, stat: FileStat, folder: str) -> bool:
+        """Whether the very file was put aside as unmapped, and its asset lies in other folders of the service alone."""
+        rows = self._store.rows(
+            "SELECT destfolderid, asset_folder FROM files WHERE path = ? AND wanted = 'unmapped'"
+            " AND state IN ('stored', 'verified') AND +size = ? AND mtime_ns = ?",
+            path,
+            stat.size,
+            stat.mtime_ns,
+        )
+        return bool(rows) and all(folder not in (row[0], row[1]) for row in rows)
 
     def has_assets(self, mapping: bytes, destfolderid: str | None, apart_from: str) -> bool:
         """Whether files below a mapped folder were sent to a folder of the service, and lie in another than one."""

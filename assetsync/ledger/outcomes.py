@@ -167,7 +167,7 @@ def _owner(conn: sqlite3.Connection, assetid: str, file_id: int) -> sqlite3.Row:
 
 def _may_be_given(owner: sqlite3.Row, row: sqlite3.Row, md5: str | None) -> bool:
     """Whether the asset that another row has, or had, may be what this version's upload stored."""
-    same = owner["size"] == row["size"] and owner["asset_folder"] in (None, "", row["destfolderid"])
+    same = owner["size"] == row["size"] and owner["asset_folder"] in (None, "", row["folder"])
     if owner["rests"]:
         return bool(same and (md5 is None or owner["md5"] in (None, md5)))
     return bool(same and owner["id_from"] != "answer")

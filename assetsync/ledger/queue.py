@@ -120,9 +120,10 @@ class Queue:
             conn.execute("DELETE FROM files WHERE id = ?", (row.id,))
             # It may have been seen while nobody's file had it; where it is moved to later, that would not say.
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (current.assetid,))
+            is_there = current.destfolderid == row.destfolderid
             return apply(
                 conn, old.id, Event.MOVED, now,
-                path=row.path, destfolderid=row.destfolderid,
+                agreed_folder=current.agreed_folder if is_there else None, path=row.path, destfolderid=row.destfolderid,
                 size=row.size, mtime_ns=row.mtime_ns, ctime_ns=row.ctime_ns, inode=row.inode,
                 md5=md5, folded_name=row.folded_name, due_at=now, drift="unread",
             )  # fmt: skip

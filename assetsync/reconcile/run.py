@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from assetsync.errors import KeyRefused, RootElsewhere, RootMissing, ServiceError
+from assetsync.errors import KeyRefused, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.requests import take_requests
 from assetsync.flow.send import Step
@@ -71,6 +71,9 @@ class Reconciler:
         self._ledger.queue.release_folders(now)
         self._site.try_again()
         take_requests(self._site.edges)
+        with contextlib.suppress(ServiceError):
+            # Lifts the brake of an address that was put right. What it raises is met again below.
+            self._site.installation.make_sure()
         # As many as last time, as far as anyone can tell.
         self._progress.phase("scan", self._ledger.intake.size() or None)
         result = self._scan()
@@ -125,7 +128,8 @@ class Reconciler:
     def _work(self) -> None:
         try:
             while self._goes_on():
-                if self._braked or self._site.sender.run(self._sends_on) is not Step.WORKED:
+                is_shut = self._braked or not self._site.installation.is_known
+                if is_shut or self._site.sender.run(self._sends_on) is not Step.WORKED:
                     self._done.wait(_TICK)
         except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
             self._failure = self._failure or error
@@ -197,6 +201,9 @@ class Reconciler:
             self._timed("index", site.indexer.step)
             self._timed("verify", lambda: self._verify(1 if counts else BATCH))
             self._read_back = counts
+        except ServiceElsewhere as error:
+            self._read_back = False
+            log.debug("waits for a person", detail=str(error))
         except ServiceError as error:
             self._read_back = False
             self._trouble(error)
@@ -219,6 +226,8 @@ class Reconciler:
         if pause is not None and pause.reason == "key_refused" and pause.probes >= _KEY_PROBES:
             return True
         now = self._clock.steady()
+        if pause is None and not site.installation.is_known and self._braked:
+            return True
         if pause is not None:
             return now - pause.since >= self._wait and (self._wait > 0 or pause.probes > 0)
         shut = self._braked or not site.sender.may_send()

@@ -22,7 +22,7 @@ from assetsync.shown import printable
 from assetsync.status.chart import draw
 from assetsync.status.document import folders
 from assetsync.status.live import Live, Trust
-from assetsync.status.sentences import is_command, next_step, verdict, why_blocked
+from assetsync.status.sentences import is_command, next_step, released_by, verdict, why_blocked
 from assetsync.status.standing import Standing
 
 _WAY = (
@@ -106,7 +106,12 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         "verified_bytes": amount(counts.bytes_verified),
         "late": live.late,
         "brakes": [
-            {"detail": _shown(brake.detail), "at": ago(brake.pulled_at), "help": f"assetsync resume {brake.id}"}
+            {
+                "detail": _shown(brake.detail),
+                "at": ago(brake.pulled_at),
+                "release": released_by(brake.kind),
+                "help": f"assetsync resume {brake.id}",
+            }
             for brake in standing.brakes
         ],
         "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(pause.since)},

@@ -30,7 +30,9 @@ _PAUSES = {
     "unreachable": "the service cannot be reached",
     "unsent": "the service cannot be reached",
     "no_answer": "the service does not answer",
+    "elsewhere": "the service has another address and shows nothing of what it should have",
 }
+_LIFTED = frozenset({"service", "root", "destfolderid", "takeover"})
 _NO_ANSWER = "the service gives no usable answer"
 _WORK = (("verify", "read back"), ("index", "indexed"))
 
@@ -160,12 +162,19 @@ def waiting(standing: Standing) -> str | None:
     return f"waiting longest: {printable(row.path)}, for {span(standing.oldest_age)}, {state}"
 
 
+def released_by(kind: str) -> str:
+    """Say when a brake is to be released by hand; some lift themselves once they are put right."""
+    if kind in _LIFTED:
+        return "lifts itself once it is put right; only if it is meant"
+    return "if it is meant, or once it is put right"
+
+
 def leftovers(standing: Standing) -> Iterator[str]:
     """Say line by line what keeps the site from being in sync, with the next step for each."""
     for brake in standing.brakes:
         yield f"brake {brake.id}: {printable(brake.detail)}"
         since = moment(brake.pulled_at)
-        yield f"    since {since}; if it is meant, or once it is put right: assetsync resume {brake.id}"
+        yield f"    since {since}; {released_by(brake.kind)}: assetsync resume {brake.id}"
     for folder, why in standing.holds.items():
         yield f"held: folder {printable(folder)}: {printable(why)}"
     for row in standing.blocked:

@@ -21,7 +21,7 @@ def moved(site: Site):
 def test_nothing_is_sent_there_and_the_brake_says_why(moved):
     site, other = moved
     said = site.run("reconcile", "--wait", "0s")
-    assert said.code != 0
+    assert (said.code, "only if it is meant: assetsync resume 1" in said.out) == (1, True)
     assert other.assets() == []
     (brake,) = site.run("status", "--json").only["brakes"]
     assert brake["kind"] == "service"
@@ -31,28 +31,40 @@ def test_nothing_is_sent_there_and_the_brake_says_why(moved):
 
 def test_an_audit_concludes_nothing_from_it(moved):
     site, _other = moved
-    assert site.run("audit").code == 3
+    assert site.run("audit").code == 1
     assert site.files()["photos/one.jpg"] == "verified"
 
 
 def test_after_resume_the_next_run_sends_there(moved):
     site, other = moved
-    site.run("reconcile", "--wait", "0s")
+    site.run("reconcile", "--wait", "5m")
     assert site.run("resume").code == 0
-    site.run("reconcile")
+    site.run("audit")
+    site.run("reconcile", "--wait", "5s")
     assert [asset.filename for asset in other.assets()] == ["two.jpg"]
 
 
 def test_check_names_both_addresses(moved):
     site, other = moved
-    (found,) = [f for f in site.run("check", "--json").only["findings"] if f["level"] != "ok"]
-    assert found["what"] == "ledger"
+    site.run("reconcile", "--wait", "0s")
+    found, brake = [f for f in site.run("check", "--json").only["findings"] if f["level"] != "ok"]
+    assert (found["what"], brake["what"]) == ("ledger", "brake")
     assert site.sandbox.base_url in found["message"]
     assert other.base_url in found["message"]
+    assert "assetsync resume 1" in brake["fix"]
 
 
 def test_a_run_that_has_nothing_to_send_is_not_in_sync_with_it(moved):
     site, _other = moved
     (site.photos / "two.jpg").unlink()
-    assert site.run("reconcile", "--wait", "0s").code != 0
+    assert site.run("reconcile", "--wait", "5m").code == 1
     assert [brake["kind"] for brake in site.run("status", "--json").only["brakes"]] == ["service"]
+
+
+def test_a_dry_run_after_the_address_was_put_right_writes_nothing(moved):
+    site, _other = moved
+    site.run("reconcile", "--wait", "0s")
+    site.configure()
+    assert site.run("reconcile", "--dry-run").code == 1
+    assert [brake["kind"] for brake in site.run("status", "--json").only["brakes"]] == ["service"]
+    assert site.run("reconcile").code == 0

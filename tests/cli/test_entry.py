@@ -138,9 +138,19 @@ def test_a_reader_that_has_seen_enough_is_no_error(site):
         site.write(f"{number:0200}.txt", b"%d" % number)
     site.run("reconcile", "--wait", "0s")
     command = f"{sys.executable} -m assetsync files --all --config {site.config} | head -n 1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    assert len(done.stdout.splitlines()) == 1
+    script = f"{command}; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["141"]
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_the_caller_has_closed_change_nothing_but_what_is_said(site, closed):
+    site.write("a.jpg")
+    command = f"{sys.executable} -m assetsync reconcile --config {site.config} --wait 20s {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert site.files() == {"photos/a.jpg": "verified"}
 
 
 def test_python_m_is_the_same_command():

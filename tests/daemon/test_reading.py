@@ -18,6 +18,7 @@ def world(make_world):
 
 def reading_of(world):
     troubles: list[ServiceError] = []
+    world.site.installation.make_sure()
     return Reading(world.site, idle=0.0, trouble=troubles.append), troubles
 
 

@@ -34,6 +34,7 @@ def test_what_is_due_and_held_back_is_asked_for_a_few_times_a_second_and_no_more
     world.write("a")
     world.scan()
     world.ledger.queue.hold_folder("F1", "unlisted", "why", clock.now() + 3000)
+    world.site.installation.make_sure()
     work = Work(world.site)
     began = time.monotonic()
     work.send()

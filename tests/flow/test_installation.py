@@ -3,7 +3,8 @@
 import pytest
 
 from assetsync.daemon.work import Work
-from assetsync.errors import ServiceElsewhere
+from assetsync.errors import BadAnswer, ServiceElsewhere
+from assetsync.flow.installation import Installation
 from assetsync.model import State
 
 HERE, THERE = "http://127.0.0.1:1/dam", "http://127.0.0.2:1/dam"
@@ -31,8 +32,7 @@ def go_on(world, seconds: float = 100.0) -> None:
     until = world.clock.steady() + seconds
     while world.clock.steady() < until:
         if world.site.brakes.pulled():
-            if world.site.gate.pause is None or world.site.gate.probe_due():
-                world.site.probe()
+            world._look_up(world.site)
             world.clock.advance(1.0)
         else:
             world.live(1)
@@ -70,7 +70,7 @@ def test_another_installation_gets_nothing_and_is_told_of(mirrored):
     (brake,) = mirrored.ledger.reports.brakes()
     assert (brake.kind, brake.subject) == ("service", THERE)
     assert HERE in brake.detail
-    assert mirrored.site.gate.pause.reason == "elsewhere"
+    assert mirrored.site.gate.pause is None
 
 
 def test_nothing_is_indexed_by_another_installation(mirrored):
@@ -113,6 +113,12 @@ def test_once_a_person_has_agreed_all_goes_on(mirrored):
     go_on(mirrored)
     mirrored.ledger.resume(None, mirrored.clock.now())
     go_on(mirrored)
+    # It is listed first, and shows nothing of what is there by that word; an audit, which is asked for, tells so.
+    assert mirrored.posted() == []
+    assert float(mirrored.ledger.reports.fact("audit_asked")) <= mirrored.clock.now()
+    mirrored.site.auditor.audit("F1")
+    assert {row.reason for row in mirrored.ledger.reports.blocked(10)} == {"missing"}
+    go_on(mirrored, 400)
     assert mirrored.posted() == ["3"]
     mirrored.restart()
     assert mirrored.site.probe()
@@ -143,7 +149,7 @@ def test_a_service_that_comes_to_show_what_was_read_back_needs_no_word(mirrored)
     go_on(mirrored)
     assert mirrored.site.brakes.pulled()
     mirrored.service.assets |= ours
-    go_on(mirrored)
+    go_on(mirrored, 700)
     assert set(mirrored.states().values()) == {State.VERIFIED}
     assert mirrored.posted() == ["3"]
 
@@ -189,10 +195,101 @@ def test_while_one_asks_the_others_are_not_kept_waiting(mirrored):
 def test_many_that_ask_are_one_look(mirrored):
     replace_the_service(mirrored)
     mirrored.restart(**at(THERE))
-    for _ in range(5):
-        assert not mirrored.site.probe()
+    for _ in range(500):
+        with pytest.raises(ServiceElsewhere):
+            mirrored.site.installation.make_sure()
+        mirrored.clock.advance(1)
     asked = len(mirrored.service.searches)
     assert asked == 4
-    mirrored.clock.advance(10)
-    assert not mirrored.site.probe()
+    mirrored.clock.advance(101)
+    with pytest.raises(ServiceElsewhere):
+        mirrored.site.installation.make_sure()
     assert len(mirrored.service.searches) == 2 * asked
+
+
+@pytest.mark.parametrize("state", ["in doubt", "stored"])
+def test_what_was_never_read_back_is_reason_enough_to_ask(world, state):
+    world.write("0", b"content")
+    if state == "in doubt":
+        world.service.script.append("lost_after")
+    world.scan_and_send()
+    replace_the_service(world)
+    world.restart(**at(THERE))
+    go_on(world, 1000)
+    assert world.posted() == []
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["service"]
+    assert "nothing that was sent before was read back" in world.ledger.reports.brakes()[0].detail
+    assert world.row("0").state in (State.IN_DOUBT, State.STORED)
+
+
+def test_history_tells_of_a_service_too(mirrored):
+    mirrored.restart(folders=[{"path": "elsewhere", "destfolderid": "F2"}])
+    mirrored.scan()
+    assert mirrored.states() == {}
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    go_on(mirrored)
+    assert [brake.kind for brake in mirrored.ledger.reports.brakes()] == ["service"]
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_an_index_that_cannot_be_asked_keeps_nobody_from_being_asked(mirrored, ours):
+    def broken(request) -> None:
+        if not request.dbdirect:
+            raise BadAnswer("the index is not there")
+
+    if not ours:
+        replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    mirrored.service.during_search = broken
+    if ours:
+        mirrored.site.installation.make_sure()
+    else:
+        with pytest.raises(ServiceElsewhere):
+            mirrored.site.installation.make_sure()
+    assert mirrored.site.brakes.pulled() is not ours
+
+
+def test_a_word_holds_until_the_address_is_another(mirrored):
+    ours = mirrored.service
+    for _ in range(2):
+        replace_the_service(mirrored)
+        mirrored.restart(**at(THERE))
+        with pytest.raises(ServiceElsewhere):
+            mirrored.site.installation.make_sure()
+        # Whoever has corrected the address, and resumes before it is read, has agreed to the wrong one.
+        mirrored.ledger.resume(None, mirrored.clock.now())
+        mirrored.close()
+        mirrored.service = ours
+        mirrored.restart(**at(HERE))
+        mirrored.site.installation.make_sure()
+
+
+def test_what_was_found_out_of_the_index_is_found_out_anew(mirrored):
+    for fact in ("index_stopped", "index_suspect"):
+        mirrored.ledger.set_fact(fact, "said of the other")
+    mirrored.restart(**at(THERE))
+    mirrored.site.installation.make_sure()
+    assert [mirrored.ledger.reports.fact(fact) for fact in ("index_stopped", "index_suspect")] == [None, None]
+
+
+def test_the_folders_are_listed_again_so_that_what_lies_there_is_not_sent(mirrored):
+    mirrored.restart(**at(THERE))
+    mirrored.service.put(b"new", "somebody has uploaded it there already")
+    go_on(mirrored)
+    assert mirrored.posted() == ["0", "1", "2"]
+    assert mirrored.row("3").state is State.VERIFIED
+
+
+def test_only_its_own_brake_is_lifted_by_a_service_that_is_known(mirrored):
+    mirrored.ledger.pull_brake("vanished", "site", "half is gone", 7, mirrored.clock.now())
+    mirrored.site.installation.make_sure()
+    assert [brake.kind for brake in mirrored.ledger.reports.brakes()] == ["vanished"]
+
+
+def test_nothing_is_written_before_the_service_is_asked(mirrored):
+    mirrored.restart(**at(THERE))
+    ledger = mirrored.ledger
+    commits = ledger.store.commits
+    Installation(mirrored.service, ledger, mirrored.clock, "http://127.0.0.3:1/dam")
+    assert ledger.store.commits == commits

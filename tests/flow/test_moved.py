@@ -2,9 +2,11 @@
 
 import random
 from collections import deque
+from contextlib import suppress
 
 import pytest
 
+from assetsync.errors import RootMissing
 from assetsync.ledger.alike import Alike
 from assetsync.model import State
 
@@ -210,7 +212,9 @@ class Wandering:
         assert not there, f"{request.filename} is {there} in {request.destfolderid}: {self.trace}"
 
     def disturb(self) -> None:
-        faults = self.rng.choices(("lost_after", "lost_before", "unreachable"), k=self.rng.choice((0, 0, 1, 2)))
+        faults = self.rng.choices(("lost_after", "lost_after", "unreachable"), k=self.rng.choice((0, 0, 1, 2)))
+        # After a few of these in a row a person would be asked.
+        faults += ["lost_before"] * (self.trace.count("lost_before") < 3 and self.rng.random() < 0.3)
         self.world.service.script = deque(faults)
         self.trace += faults
         if self.rng.random() < 0.2:
@@ -285,3 +289,111 @@ def test_an_asset_that_was_nobodys_for_a_moment_is_not_adopted_where_it_lies_no_
     live(world, resumed=True)
     assert sorted(world.posted()) == ["0", "0", "1", "1", "2"]
     assert set(world.states().values()) == {State.VERIFIED}
+
+
+P_TO_F3 = {"path": "p", "destfolderid": "F3"}
+
+
+def expect_a_brake_for_files_that_come_back(world) -> None:
+    assert [(brake.kind, brake.subject) for brake in world.ledger.reports.brakes()] == [("takeover", "p → F3")]
+    assert sorted(world.posted()) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("away", [".", "p"])
+def test_a_disk_that_is_mounted_late_hides_no_takeover(moved, away):
+    world = moved(audited=False)
+    world.restart(folders=[Q])
+    live(world)
+    folder = world.root if away == "." else world.root / "p"
+    folder.rename(world.base / "unmounted")
+    world.restart(folders=[P_TO_F3, Q])
+    with suppress(RootMissing):
+        world.scan()
+    (world.base / "unmounted").rename(folder)
+    live(world)
+    expect_a_brake_for_files_that_come_back(world)
+
+
+def test_files_that_were_ignored_when_their_mapping_changed_are_asked_about_once_they_are_not(moved):
+    world = moved(audited=False)
+    world.restart(ignore=["0", "1"])
+    live(world)
+    world.restart(folders=[P_TO_F3, Q])
+    live(world)
+    world.ledger.resume(None, world.clock.now())
+    world.clock.advance(8 * 86_400)
+    world.restart(ignore=[])
+    live(world)
+    expect_a_brake_for_files_that_come_back(world)
+
+
+def test_a_file_that_comes_back_at_a_hint_waits_for_the_scan_that_asks(moved):
+    world = moved(audited=False)
+    world.restart(ignore=["0", "1"])
+    live(world)
+    world.restart(folders=[P_TO_F3, Q], ignore=[])
+    world.site.heed_mappings()
+    assert world.hint("p/0") == 0
+    assert "p/0" not in world.states()
+    live(world)
+    expect_a_brake_for_files_that_come_back(world)
+
+
+def test_what_was_put_aside_long_ago_and_is_another_file_by_now_is_no_reason_to_ask(moved):
+    world = moved(audited=False)
+    world.restart(folders=[Q])
+    live(world)
+    for name in "01":
+        world.write(f"p/{name}", b"edited since, %s" % name.encode())
+    world.restart(folders=[P_TO_F3, Q])
+    live(world)
+    assert not world.site.brakes.pulled()
+    world.clock.advance(8 * 86_400)
+    world.restart(folders=[P_TO_F3, Q, {"path": "r", "destfolderid": "F4"}])
+    live(world)
+    assert not world.site.brakes.pulled()
+    assert sorted(world.posted()) == ["0", "0", "1", "1", "2"]
+
+
+def test_a_mapping_that_is_put_right_lifts_the_brake_for_files_that_come_back(moved):
+    world = moved(audited=False)
+    world.restart(folders=[Q])
+    live(world)
+    world.restart(folders=[P_TO_F3, Q])
+    live(world)
+    expect_a_brake_for_files_that_come_back(world)
+    world.restart(folders=[P, Q])
+    live(world)
+    assert not world.site.brakes.pulled()
+    assert sorted(world.posted()) == ["0", "1", "2"]
+    assert set(world.states().values()) == {State.VERIFIED}
+
+
+def test_a_file_whose_asset_was_moved_before_it_was_read_back_follows_it_and_is_not_sent(make_world):
+    world = make_world(folders=[P, Q])
+    world.service.index_lag = None
+    world.write("p/3", b"three")
+    world.write("q/2", b"two")
+    live(world)
+    asset = world.service.assets[world.row("p/3").assetid]
+    asset.folder, asset.indexed_at = "F2", world.clock.now()
+    world.live(120)
+    assert world.row("p/3").state is State.BLOCKED
+    (world.root / "p" / "3").rename(world.root / "q" / "3")
+    live(world, resumed=True)
+    assert sorted(world.posted()) == ["2", "3"]
+    world.ledger.repair.retry(world.row("q/3"), world.clock.now())
+    world.live(120)
+    assert world.row("q/3").state is State.VERIFIED
+
+
+def test_a_persons_word_on_where_an_asset_may_lie_ends_with_its_file_in_another_mapping(moved):
+    world = moved()
+    world.site.drift.step()
+    assert world.ledger.drifts.settle(list(world.ledger.drifts.told())) == 2
+    assert world.row("p/0").agreed_folder == "F2"
+    for name in "01":
+        (world.root / "p" / name).rename(world.root / "q" / name)
+    live(world, resumed=True)
+    assert world.row("q/0").agreed_folder is None
+    expect_nothing_sent_again(world)

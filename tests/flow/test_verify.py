@@ -145,14 +145,22 @@ def test_a_file_that_was_renamed_in_the_service_is_found_by_its_id(sent):
     assert world.row("0").state is VERIFIED
 
 
-def test_an_asset_that_lies_elsewhere_from_the_first_is_asked_about(sent):
+@pytest.mark.parametrize("is_moved_back", [True, False])
+def test_an_asset_that_lies_elsewhere_from_the_first_is_asked_about(sent, is_moved_back):
     world = sent()
-    next(iter(world.service.assets.values())).folder = "F2"
+    asset = next(iter(world.service.assets.values()))
+    asset.folder = "F2"
     world.live(3)
     row = world.row("0")
     assert (row.state, row.reason) == (State.BLOCKED, "different")
-    assert f"doubt resolve PATH --asset {row.assetid}" in row.detail
+    assert "move it there, or let it lie, and `assetsync retry PATH`" in row.detail
     assert "--send-again" not in row.detail
+    asset.folder = "F1" if is_moved_back else "F2"
+    world.ledger.repair.retry(row, world.clock.now())
+    world.live(3)
+    world.site.drift.step()
+    row = world.row("0")
+    assert (row.state, row.asset_folder, row.drift is None) == (VERIFIED, asset.folder, is_moved_back)
 
 
 def test_an_asset_that_was_moved_after_it_had_been_read_back_is_still_the_file(sent):
