@@ -141,6 +141,12 @@ def test_no_value_means_none_where_none_is_possible_and_else_the_default(make_co
     assert config.watch.settle == 5.0
 
 
+@pytest.mark.parametrize("none", ["", "null", "~"])
+def test_a_status_of_none_is_no_page(make_config, none):
+    assert make_config(f"status: {none}\n").status.listen is None
+    assert make_config("log: {level: info}\n").status.listen is not None
+
+
 def test_a_quoted_null_is_a_text(make_config):
     text = SMALLEST.replace("F1", "F1\n    metadata: {description: 'null', location: ~}")
     assert make_config(text=text).folders[0].metadata.metadata() == Metadata(description="null")

@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from assetsync.config.places import Absolute, BelowRoot, WebAddress, service_url
 from assetsync.config.schedule import Due, Interval, cron
@@ -230,6 +230,13 @@ class Notify(Section):
 
 class SiteConfig(Section):
     """Everything that one site's file says."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_page(cls, value: Any) -> Any:
+        """Take no value of `status` for no page, which is possible there: other sections have their defaults then."""
+        is_none = isinstance(value, dict) and "status" in value and value["status"] is None
+        return {**value, "status": {"listen": None}} if is_none else value
 
     site: Annotated[Text, AfterValidator(_site)]
     root: Absolute

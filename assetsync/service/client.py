@@ -75,6 +75,7 @@ class HttpService:
         self._credential = settings.credential
         self._verb: Verb = "POST"
         self._verb_known = False
+        self._by_proxy = settings.proxy is not None
         self._upload_url = httpx.URL(checked_url("service.upload_url", settings.upload_url))
         search_url = checked_url("service.base_url", settings.base_url).rstrip("/") + SEARCH_PATH
         self._search_url = httpx.URL(search_url)
@@ -106,7 +107,7 @@ class HttpService:
             reply = self._post(url, framed.content_type, framed.length, _Stream(sending))
             outcome = read_upload_answer(reply, sending.left, redirectto=request.options.redirectto)
         except TRANSPORT_ERRORS as exc:
-            outcome = read_silence(sending.left, unreachable(exc, url).message)
+            outcome = read_silence(sending.left, unreachable(exc, url, proxy=self._by_proxy).message)
         except AssetsyncError as exc:
             # From the Body alone: nothing that reads an upload's answer raises.
             outcome = read_giving_up(sending.left, str(exc), changed=isinstance(exc, FileChanged))
@@ -204,7 +205,7 @@ class HttpService:
         try:
             response = self._send(url, _FORM, len(form), httpx.ByteStream(form), verb=verb)
         except TRANSPORT_ERRORS as exc:
-            raise unreachable(exc, url) from exc
+            raise unreachable(exc, url, proxy=self._by_proxy) from exc
         try:
             _check_status(response)
             yield response

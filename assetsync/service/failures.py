@@ -21,8 +21,11 @@ def broken(exc: Exception, response: httpx.Response) -> ServiceError:
     return BadAnswer("the connection ended in the middle of the answer", hint="it is asked again later")
 
 
-def unreachable(exc: Exception, url: httpx.URL) -> ServiceUnreachable:
-    """Make the error for a request without an answer; it names host and port, and nothing else of the address."""
+def unreachable(exc: Exception, url: httpx.URL, *, proxy: bool = False) -> ServiceUnreachable:
+    """Make the error for a request without an answer; it names host and port, and nothing else of the address.
+
+    `proxy`: whether one stands between.
+    """
     where = url.netloc.decode("ascii").rpartition("@")[2]
     causes = _causes(exc)
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
@@ -31,6 +34,8 @@ def unreachable(exc: Exception, url: httpx.URL) -> ServiceUnreachable:
         )
     if isinstance(exc, httpx.ConnectError) and any(isinstance(cause, ssl.SSLError) for cause in causes):
         return ServiceUnreachable(f"no TLS connection with {where} came about", hint="check scheme and port")
+    if proxy and isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
+        return ServiceUnreachable(f"the proxy gave no connection to {where}", hint="check service.proxy")
     if isinstance(exc, UnicodeError) or any(isinstance(cause, socket.gaierror) for cause in causes):
         return ServiceUnreachable(f"the name of {where} could not be resolved", hint="check the address and the DNS")
     if isinstance(exc, httpx.ConnectTimeout):

@@ -397,3 +397,20 @@ def test_a_persons_word_on_where_an_asset_may_lie_ends_with_its_file_in_another_
     live(world, resumed=True)
     assert world.row("q/0").agreed_folder is None
     expect_nothing_sent_again(world)
+
+
+def test_what_was_replaced_and_moved_is_taken_over_where_its_bytes_come_back(make_world):
+    world = make_world(folders=[P, Q])
+    world.write("p/0", b"first")
+    world.write("q/2", b"two")
+    live(world)
+    (first,) = (asset for asset in world.service.assets.values() if asset.content == b"first")
+    world.write("p/0", b"second one")
+    live(world)
+    first.folder = "F2"
+    world.clock.advance(60)
+    world.site.auditor.audit("F2")
+    world.write("q/again", b"first")
+    live(world)
+    assert world.row("q/again").assetid == first.id
+    assert sorted(world.posted()) == ["0", "0", "2"]

@@ -671,6 +671,15 @@ def test_the_environment_is_not_asked_for_a_proxy(
     assert connect(port).upload(make_request(), make_body(b"x")).outcome.answer is Answer.ACCEPTED
 
 
+def test_a_proxy_that_is_down_is_named_and_not_the_service(connect):
+    service = connect(1, proxy="http://127.0.0.1:9")
+    with (
+        pytest.raises(ServiceUnreachable, match=r"the proxy gave no connection to .*: check service.proxy"),
+        service.search(SearchRequest("x")) as assets,
+    ):
+        list(assets)
+
+
 def test_a_named_proxy_is_used(serve, connect, make_body, make_request, wire_tools, success):
     seen = []
     proxy = serve(answering(wire_tools, wire_tools.http(success), seen))
