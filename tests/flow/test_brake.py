@@ -336,6 +336,19 @@ def test_a_mapping_that_points_back_lifts_its_brake_and_agrees_to_nothing(world)
     assert len(world.service.posts) == 1
 
 
+def test_a_word_for_a_mapping_that_is_put_right_already_agrees_to_no_later_mistake(world):
+    sent(world, 1)
+    there, elsewhere = ([{"path": ".", "destfolderid": folder}] for folder in ("F1", "F9"))
+    for _ in range(2):
+        world.restart(folders=elsewhere)
+        world.scan()
+        assert [brake.kind for brake in world.ledger.reports.brakes()] == ["destfolderid"]
+        world.restart(folders=there)
+        world.ledger.resume(None, world.clock.now())
+        world.scan()
+    assert len(world.service.posts) == 1
+
+
 def test_what_a_person_releases_beside_a_daemon_is_scanned_for_at_once(world):
     sent(world, 1)
     world.restart(folders=[{"path": ".", "destfolderid": "F9"}])

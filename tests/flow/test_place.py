@@ -88,6 +88,19 @@ def test_what_a_person_has_agreed_to_takes_its_place(mounted):
     assert not world.site.brakes.pulled()
 
 
+def test_a_word_for_a_disk_that_is_the_right_one_again_agrees_to_no_later_mistake(mounted):
+    world, mount, ours, theirs = mounted
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    for _ in range(2):
+        mount(theirs)
+        with pytest.raises(RootElsewhere):
+            world.scan()
+        mount(ours)
+        world.ledger.resume(None, world.clock.now())
+        world.scan()
+    assert len(world.posted()) == 5
+
+
 def test_an_empty_place_is_told_as_such(mounted):
     world, mount, _ours, theirs = mounted
     mount(theirs)
