@@ -96,7 +96,9 @@ class Auditor:
                 continue
             met.append(row.id)
             reading, difference = compare(Expected(row.asset_folder or folder, row.size, row.md5), asset)
-            if reading is Reading.MOVED and row.state in (State.VERIFIED, State.BLOCKED):
+            # Of what was never read back, the digest says that it is the file.
+            is_proven = row.state is State.STORED and row.md5 is not None and asset.md5 == row.md5
+            if reading is Reading.MOVED and (is_proven or row.state in (State.VERIFIED, State.BLOCKED)):
                 changes.append((row, None, {"asset_folder": folder, "drift": "unread"}))
             if reading is Reading.DIFFERENT and row.state in (State.STORED, State.VERIFIED):
                 result.different += 1
@@ -115,7 +117,7 @@ class Auditor:
         """Take note of what nobody owns; what is history or explained already stays so."""
         history = self._ledger.audits.history([asset.id for asset in assets]) if assets else set()
         self._ledger.audits.met_history(history, began)
-        self._ledger.drifts.met(folder, history)
+        self._ledger.drifts.met(folder, [asset for asset in assets if asset.id in history])
         strangers = [asset for asset in assets if asset.id not in history and asset.processed]
         doubts = self._ledger.doubts
         doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())

@@ -83,12 +83,13 @@ class Brakes:
                     continue
             if before != to:
                 self._ledger.set_fact(name, to)
-            # Once it points elsewhere again, by a mistake that was agreed to, it is asked for anew.
-            self._lever.withdraw_others("destfolderid", f"{shown} → {to}", among=f"{shown} → ")
         for brake in self._ledger.reports.brakes():
             if brake.kind == "destfolderid" and brake.subject not in subjects:
                 # A resume instead would agree to the mistake that was just put right.
-                self._lever.lift(brake, "no mapping points there any more")
+                self._lever.lift(brake, "nothing would be sent again by it any more")
+        for kind in ("destfolderid", "takeover"):
+            # Once a mapping points elsewhere again, by a mistake that was agreed to, it is asked for anew.
+            self._lever.withdraw_others(kind, [self._takeover(at) for at in range(len(self._plan.mappings.all))])
         return frozenset(frozen | self._check_takeover(frozen))
 
     def _layout(self) -> str:
@@ -135,6 +136,9 @@ class Brakes:
     def allows_takeover(self, position: int, count: int) -> bool:
         """Whether a mapping may have so many files sent that lie in another folder of the service."""
         subject = self._takeover(position)
+        if any((brake.kind, brake.subject) == ("takeover", subject) for brake in self._ledger.reports.brakes()):
+            # A word on fewer does not hold for what is left of more.
+            return False
         return self._lever.allowed("destfolderid", subject, 1) or self._lever.allowed("takeover", subject, count)
 
     def check_back(self, result: ScanResult) -> None:
@@ -170,11 +174,12 @@ class Brakes:
         """After a scan that came to its end: whether what is missing may be recorded as gone."""
         missing = Counter(m.mapping for m in result.missing if m.mapping is not None)
         for position, mapping in enumerate(self._plan.mappings.all):
-            if not missing[position]:
+            if not missing[position] and result.report.complete:
                 # Whoever resumed had mounted the disk again: that is no word on the next time.
                 self._lever.withdraw("emptied", printable(mapping.path) or ".")
         if not result.missing_count:
-            self._lever.withdraw("vanished", "site")
+            if result.report.complete:
+                self._lever.withdraw("vanished", "site")
             return True
         before = self._ledger.intake.size()
         fine = True

@@ -198,10 +198,9 @@ class Contact:
 
     def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:
         doubts = self._ledger.doubts
-        ids = [asset.id for asset in batch]
-        for path in self._ledger.drifts.met(destfolderid, ids):
+        for path in self._ledger.drifts.met(destfolderid, batch):
             log.info("moved in the service", path=printable(path), destfolderid=destfolderid)
-        owned = doubts.owned(ids)
+        owned = doubts.owned([asset.id for asset in batch])
         strangers = [asset for asset in batch if asset.id not in owned]
         doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())
         for asset in strangers:

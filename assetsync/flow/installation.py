@@ -106,8 +106,15 @@ class Installation:
         raise ServiceElsewhere(detail)
 
     def _shows_one_of(self, witnesses: Sequence[Known]) -> bool:
-        if is_shown(self._service, witnesses):
-            return True
+        unnamed: ServiceError | None = None
+        try:
+            if is_shown(self._service, witnesses):
+                return True
+        except KeyRefused:
+            raise
+        except ServiceError as error:
+            # Of names that are not ASCII much is asked for at once, which may be too much.
+            unnamed = error
         # People may have renamed them all. The index knows them still, unless it was left behind where they came from.
         ids = [assetid for _path, _name, assetid in witnesses]
         by_id = SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))
@@ -117,6 +124,8 @@ class Installation:
         except KeyRefused:
             raise
         except ServiceError as error:
+            if unnamed is not None:
+                raise
             log.warning("the index of the service cannot be asked", detail=str(error))
             return False
 
@@ -134,7 +143,7 @@ class Installation:
         if self._ledger.reports.fact(SERVICE) != self._address:
             self._ledger.set_fact(SERVICE, self._address)
         # Who agreed to another address has come back from it.
-        self._lever.withdraw_others(SERVICE, self._address)
+        self._lever.withdraw_others(SERVICE, [self._address])
         for brake in self._ledger.reports.brakes():
             if brake.kind == SERVICE:
                 self._lever.lift(brake, "the service is the ledger's")

@@ -90,6 +90,7 @@ class Intake:
         self._most_missing = most_missing
         self._forget = forget
         self._has_asides = False
+        self._is_looking = False
         self.allows_takeover: Callable[[int, int], bool] = lambda _position, _count: True
         """Whether a mapping may have so many files sent that lie in another folder of the service."""
         # The last scan's: what a later look cannot tell makes it incomplete.
@@ -111,6 +112,7 @@ class Intake:
         result = ScanResult(report)
         self._dry_run = dry_run
         self._has_asides = self._ledger.intake.has_asides()
+        self._is_looking = False
         self._report = report
         beside = SidecarMerge(self._edges, report, self._forget)
         merge = Merge(self._edges, beside, self._mark(), dry_run=dry_run)
@@ -170,6 +172,7 @@ class Intake:
         """Look at paths that are no sidecars, for a hint or a second look; gives how many were queued."""
         self._dry_run = False
         self._has_asides = self._ledger.intake.has_asides()
+        self._is_looking = True
         result = ScanResult(ScanReport())
         try:
             for path in paths:
@@ -237,7 +240,8 @@ class Intake:
         if not self._ledger.intake.was_sent_elsewhere(seen.path, stat, folder):
             return False
         result.taken_over[seen.mapping] += 1
-        return not self.allows_takeover(seen.mapping, result.taken_over[seen.mapping])
+        # Of one that is looked at by itself it is not known how many there are: the next scan counts them.
+        return self._is_looking or not self.allows_takeover(seen.mapping, result.taken_over[seen.mapping])
 
     def _stays(self, seen: Seen, row: Known | None, folder: str, result: ScanResult) -> bool:
         """Whether a file whose mapping has come to point to another folder is not to be sent there."""

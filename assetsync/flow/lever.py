@@ -1,5 +1,7 @@
 """How a brake is pulled, what a person's release of it allows, and how one is lifted that has lost its reason."""
 
+from collections.abc import Collection
+
 import structlog
 
 from assetsync.ledger.ledger import Ledger
@@ -29,9 +31,9 @@ class Lever:
         if self._ledger.resumed_amount(kind, subject, since):
             self._ledger.withdraw(kind, subject, since)
 
-    def withdraw_others(self, kind: str, subject: str, among: str = "") -> None:
-        """Let a person's word on any other subject of this kind, of those that begin so, count no longer."""
-        self._ledger.withdraw_others(kind, subject, among)
+    def withdraw_others(self, kind: str, subjects: Collection[str]) -> None:
+        """Let a person's word on any other subject of this kind than these count no longer."""
+        self._ledger.withdraw_others(kind, subjects)
 
     def pull(self, kind: str, subject: str, detail: str, amount: int) -> None:
         """Stop the sending until a person has looked; one that is pulled already stays as it is."""

@@ -22,6 +22,7 @@ _MISSING = "root"
 _DISK = "disk:"
 _SAMPLE = 100
 _FEW = 3
+_COARSE = 2 * 10**9
 
 
 class _Problem(NamedTuple):
@@ -54,7 +55,7 @@ class Place:
             raise RootElsewhere(problem.detail)
         self._remember()
         # What was agreed to is what it knows by now.
-        self._lever.withdraw_others(_KIND, "")
+        self._lever.withdraw_others(_KIND, ())
         for brake in self._ledger.reports.brakes():
             if brake.kind == _KIND and brake.subject != _MISSING:
                 self._lever.lift(brake, "the tree is the ledger's again")
@@ -83,7 +84,8 @@ class Place:
                 " is looked at before you agree that the same tree has moved; else correct `root`"
             )
             return _Problem(here, detail)
-        found = [(mapping, disk) for mapping in self._plan.mappings.all if (disk := self._another_disk(mapping))]
+        all_of_them = enumerate(self._plan.mappings.all)
+        found = [(mapping, disk) for at, mapping in all_of_them if (disk := self._another_disk(at, mapping))]
         if not found:
             return None
         subject = ", ".join(f"{printable(mapping.path) or 'the root'} on {disk}" for mapping, disk in found)
@@ -102,7 +104,7 @@ class Place:
             return False
         return self._ledger.intake.size() > 0 and not self._lever.allowed(_KIND, self._here(), 1)
 
-    def _another_disk(self, mapping: Mapping) -> str | None:
+    def _another_disk(self, position: int, mapping: Mapping) -> str | None:
         """Name the file system of a mapped folder where it is another than before and holds strangers alone.
 
         By its number alone nothing is told: some are given a new one by each mount.
@@ -110,7 +112,9 @@ class Place:
         known, here = self._ledger.reports.fact(_disk_of(mapping)), self._file_system(mapping)
         if known is None or here in (None, known):
             return None
-        sample = self._ledger.intake.sample(mapping.path, _SAMPLE)
+        # What a mapping below it has may lie on a disk of its own.
+        below = self._ledger.intake.sample(mapping.path, _SAMPLE)
+        sample = [row for row in below if self._plan.covers(row.path) == position]
         is_ours = any(self._may_be_there(row.path, row.size, row.mtime_ns) for row in sample)
         return None if len(sample) < _FEW or is_ours else here
 
@@ -119,7 +123,8 @@ class Place:
             found = self._tree.lstat(path)
         except (FileUnreadable, RootMissing):
             return True
-        return found is not None and (found.size, found.mtime_ns) == (size, mtime_ns)
+        # A copy on another kind of file system may have coarser times.
+        return found is not None and found.size == size and abs(found.mtime_ns - mtime_ns) <= _COARSE
 
     def _file_system(self, mapping: Mapping) -> str | None:
         """Name the file system that a mapped folder lies on, if there is anything in it.

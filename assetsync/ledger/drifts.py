@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
+from assetsync.model import Asset
 
 DRIFTED = "drift <> 'unread' AND wanted = 'yes'"
 """The condition of SQL for the files that something is told of: history asks for nothing."""
@@ -95,24 +96,30 @@ class Drifts:
         sql = f"SELECT EXISTS (SELECT 1 FROM files WHERE id = ? AND {_IS_THERE})"
         return bool(self._store.rows(sql, file_id, folder)[0][0])
 
-    def met(self, folder: str, assetids: Collection[str]) -> list[bytes]:
+    def met(self, folder: str, assets: Collection[Asset]) -> list[bytes]:
         """Record that a listing of a folder of the service shows these assets there; gives the paths of what was moved.
 
-        Of history too: it may be what is to be sent there. What was never read back is `flow.verify`'s to judge.
+        Of history too: it may be what is to be sent there. What was never read back is believed by its digest alone.
         """
-        marks = ", ".join("?" * len(assetids))
-        moved = (
-            f"assetid IN ({marks}) AND asset_folder <> ?"
-            " AND (verified_at IS NOT NULL OR state IN ('blocked', 'superseded', 'gone'))"
+        if not assets:
+            return []
+        marks = ", ".join("?" * len(assets))
+        rows = self._store.rows(
+            "SELECT id, path, assetid, md5,"
+            " verified_at IS NOT NULL OR state IN ('blocked', 'superseded', 'gone') AS known"
+            f" FROM files WHERE assetid IN ({marks}) AND asset_folder <> ?",
+            *(asset.id for asset in assets),
+            folder,
         )
-        paths = [row[0] for row in self._store.rows(f"SELECT path FROM files WHERE {moved}", *assetids, folder)]
-        if paths:
+        digests = {asset.id: asset.md5 for asset in assets}
+        moved = [row for row in rows if row["known"] or row["md5"] == (digests[row["assetid"]] or "")]
+        if moved:
             sql = (
                 "UPDATE files SET asset_folder = ?, drift = CASE wanted WHEN 'yes' THEN 'unread' ELSE drift END"
-                f" WHERE {moved}"
+                " WHERE id = ?"
             )
-            self._store.write(lambda conn: conn.execute(sql, (folder, *assetids, folder)))
-        return paths
+            self._store.write(lambda conn: conn.executemany(sql, [(folder, row["id"]) for row in moved]))
+        return [row["path"] for row in moved]
 
     def remapped(self, rows: Sequence[tuple[int, str]]) -> None:
         """Note of (row, folder) that its mapping points to that folder now.

@@ -155,25 +155,25 @@ class Intake:
         """Give of each current version that has an asset its path, where it was sent, and where its asset lies."""
         sql = (
             "SELECT path, destfolderid, asset_folder FROM files WHERE wanted = 'yes'"
-            " AND state IN ('stored', 'verified') AND path > ? ORDER BY path LIMIT ?"
+            " AND state IN ('stored', 'verified', 'blocked') AND assetid IS NOT NULL AND path > ? ORDER BY path LIMIT ?"
         )
         return ((row[0], row[1], row[2]) for row in self._store.pages(sql, "path", (b"",), size=_PAGE))
 
     def has_asides(self) -> bool:
         """Whether there are versions with an asset that were put aside as unmapped."""
-        aside = "wanted = 'unmapped' AND state IN ('stored', 'verified') AND files > 0"
+        aside = "wanted = 'unmapped' AND state IN ('stored', 'verified', 'blocked') AND files > 0"
         return bool(self._store.rows(f"SELECT EXISTS (SELECT 1 FROM counted WHERE {aside})")[0][0])
 
     def was_sent_elsewhere(self, path: bytes, stat: FileStat, folder: str) -> bool:
-        """Whether the very file was put aside as unmapped, and its asset lies in other folders of the service alone."""
+        """Whether the very file was put aside as unmapped, and all assets of it lie in other folders of the service."""
         rows = self._store.rows(
-            "SELECT destfolderid, asset_folder FROM files WHERE path = ? AND wanted = 'unmapped'"
-            " AND state IN ('stored', 'verified') AND +size = ? AND mtime_ns = ?",
+            "SELECT wanted, destfolderid, asset_folder FROM files WHERE path = ? AND assetid IS NOT NULL"
+            " AND +size = ? AND mtime_ns = ?",
             path,
             stat.size,
             stat.mtime_ns,
         )
-        return bool(rows) and all(folder not in (row[0], row[1]) for row in rows)
+        return any(row[0] == Wanted.UNMAPPED for row in rows) and all(folder not in (row[1], row[2]) for row in rows)
 
     def has_assets(self, mapping: bytes, destfolderid: str | None, apart_from: str) -> bool:
         """Whether files below a mapped folder were sent to a folder of the service, and lie in another than one."""
@@ -189,11 +189,11 @@ class Intake:
         return bool(rows[0][0])
 
     def sample(self, below: bytes, limit: int) -> list[Known]:
-        """Give up to so many of the current versions below a folder that have an asset, whichever."""
+        """Give up to so many of the current versions below a folder that have an asset, always the same ones."""
         low, high = (below + b"/", below + b"0") if below else (b"", _AFTER_ALL)
         rows = self._store.rows(
             f"SELECT {', '.join(Known._fields)} FROM files WHERE wanted = 'yes' AND path >= ? AND path < ?"
-            " AND state IN ('stored', 'verified') ORDER BY random() LIMIT ?",
+            " AND state IN ('stored', 'verified') ORDER BY id * 2654435761 % 4294967296 LIMIT ?",
             low,
             high,
             limit,

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sqlite3
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,12 +102,13 @@ class Ledger(LedgerView):
         sql = "UPDATE brakes SET amount = 0 WHERE kind = ? AND subject = ? AND resumed_at >= ?"
         self.store.write(lambda conn: conn.execute(sql, (kind, subject, since)))
 
-    def withdraw_others(self, kind: str, subject: str, among: str) -> None:
-        """Let nothing be allowed any more by a release of such a brake on other subjects that begin with `among`."""
-        others = "kind = ? AND subject <> ? AND substr(subject, 1, ?) = ? AND resumed_at IS NOT NULL AND amount > 0"
-        values = (kind, subject, len(among), among)
-        if self.store.rows(f"SELECT 1 FROM brakes WHERE {others} LIMIT 1", *values):
-            self.store.write(lambda conn: conn.execute(f"UPDATE brakes SET amount = 0 WHERE {others}", values))
+    def withdraw_others(self, kind: str, subjects: Collection[str]) -> None:
+        """Let nothing be allowed any more by a release of such a brake on another subject than these."""
+        marks = ", ".join("?" * len(subjects))
+        others = f"kind = ? AND subject NOT IN ({marks}) AND resumed_at IS NOT NULL AND amount > 0"
+        if self.store.rows(f"SELECT 1 FROM brakes WHERE {others} LIMIT 1", kind, *subjects):
+            sql = f"UPDATE brakes SET amount = 0 WHERE {others}"
+            self.store.write(lambda conn: conn.execute(sql, (kind, *subjects)))
 
     def ask(self, verb: str, argument: dict[str, object], now: float) -> int:
         """Leave a request for the holder of the lock; gives its number."""

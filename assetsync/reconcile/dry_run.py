@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from assetsync.amounts import files
 from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.tally import Counted
@@ -38,4 +39,8 @@ def dry_run(site: Site) -> Report:
         seconds=edges.clock.steady() - started,
         coming=result.to_send,
     )
+    back = sum(count for at, count in result.taken_over.items() if not site.brakes.allows_takeover(at, count))
+    if back and would_brake is None:
+        would_brake = f"{files(back)} sent to another folder of the service before, where their mapping points no more"
+        report = replace(report, in_sync=False)
     return replace(report, would_brake=would_brake)

@@ -9,6 +9,7 @@ import pytest
 from assetsync.errors import RootMissing
 from assetsync.ledger.alike import Alike
 from assetsync.model import State
+from assetsync.reconcile.dry_run import dry_run
 
 P, Q = {"path": "p", "destfolderid": "F1"}, {"path": "q", "destfolderid": "F2"}
 P_TO_F2 = {"path": "p", "destfolderid": "F2"}
@@ -414,3 +415,85 @@ def test_what_was_replaced_and_moved_is_taken_over_where_its_bytes_come_back(mak
     live(world)
     assert world.row("q/again").assetid == first.id
     assert sorted(world.posted()) == ["0", "0", "2"]
+
+
+@pytest.mark.parametrize("how", ["unmapped", "renamed"])
+def test_what_was_moved_before_it_was_read_back_is_known_where_it_is_listed(make_world, how):
+    world = make_world(folders=[P, Q])
+    world.write("q/2", b"two")
+    live(world)
+    world.service.index_lag = None
+    world.write("p/3", b"three")
+    live(world)
+    assert world.row("p/3").state is State.STORED
+    if how == "unmapped":
+        world.restart(folders=[Q])
+        live(world)
+    (asset,) = (asset for asset in world.service.assets.values() if asset.content == b"three")
+    asset.folder = "F2"
+    world.clock.advance(60)
+    if how == "unmapped":
+        world.restart(folders=[P_TO_F2, Q])
+    else:
+        for folder in ("F1", "F2"):
+            world.site.auditor.audit(folder)
+        (world.root / "p" / "3").rename(world.root / "q" / "3")
+    live(world, resumed=True)
+    assert sorted(world.posted()) == ["2", "3"]
+
+
+def test_a_word_on_some_files_that_come_back_does_not_hold_for_the_rest_of_them(moved):
+    world = moved(audited=False)
+    world.write("p/3", b"content of p/3")
+    live(world)
+    world.restart(folders=[Q])
+    live(world)
+    world.restart(folders=[P_TO_F3, Q], ignore=["3"])
+    world.scan()
+    world.restart(ignore=[])
+    world.scan()
+    world.ledger.resume(None, world.clock.now())
+    for _ in range(3):
+        live(world)
+        assert [(brake.kind, brake.amount) for brake in world.ledger.reports.brakes()] == [("takeover", 3)]
+    live(world, resumed=True)
+    assert sorted(world.posted()) == ["0", "0", "1", "1", "2", "3", "3"]
+
+
+def test_a_word_on_files_that_come_back_ends_with_the_mapping_it_was_about(moved):
+    world = moved(audited=False)
+    for _ in range(2):
+        world.restart(folders=[Q])
+        live(world)
+        world.restart(folders=[P_TO_F3, Q])
+        live(world)
+        expect_a_brake_for_files_that_come_back(world)
+        world.restart(folders=[P, Q])
+        world.ledger.resume(None, world.clock.now())
+        live(world)
+
+
+def test_a_file_that_is_restored_where_its_asset_was_sent_by_now_is_no_takeover(moved):
+    world = moved(audited=False)
+    world.restart(folders=[Q])
+    live(world)
+    world.restart(folders=[P_TO_F3, Q])
+    live(world, resumed=True)
+    world.clock.advance(8 * 86_400)
+    kept = world.base / "kept"
+    (world.root / "p" / "0").rename(kept)
+    live(world)
+    kept.rename(world.root / "p" / "0")
+    live(world)
+    assert not world.site.brakes.pulled()
+    assert sorted(world.posted()) == ["0", "0", "1", "1", "2"]
+
+
+def test_a_dry_run_says_that_a_person_would_be_asked(moved):
+    world = moved(audited=False)
+    world.restart(folders=[Q])
+    live(world)
+    world.restart(folders=[P_TO_F3, Q])
+    report = dry_run(world.site)
+    assert not report.in_sync
+    assert "2 files sent to another folder" in report.would_brake

@@ -1,8 +1,13 @@
 """What the ledger notes of assets that a listing shows in another folder of the service than before."""
 
 from assetsync.core.states import Event
+from assetsync.model import Asset
 
-from .conftest import NOW
+from .conftest import M1, M2, NOW
+
+
+def shown(*assetids: str, md5: str | None = None) -> list[Asset]:
+    return [Asset(assetid, "G", "name", 10, md5, "doc") for assetid in assetids]
 
 
 def stored(book, path: bytes, assetid: str):
@@ -21,20 +26,24 @@ def folder_of(book, row) -> str:
 
 def test_what_was_read_back_is_noted_where_it_lies_now_and_read_for_its_drift(book):
     row, other = verified(book, b"a", "A"), verified(book, b"b", "B")
-    assert book.ledger.drifts.met("G", ["A", "C"]) == [b"a"]
+    assert book.ledger.drifts.met("G", shown("A", "C")) == [b"a"]
     assert (folder_of(book, row), book.by_id(row).drift) == ("G", "unread")
     assert (folder_of(book, other), book.by_id(other).drift) == ("F", None)
-    assert book.ledger.drifts.met("G", ["A"]) == []
+    assert book.ledger.drifts.met("G", shown("A")) == []
+    assert book.ledger.drifts.met("G", []) == []
 
 
-def test_what_was_never_read_back_keeps_its_folder(book):
+def test_what_was_never_read_back_keeps_its_folder_unless_its_digest_is_shown(book):
     row = stored(book, b"a", "A")
-    assert book.ledger.drifts.met("G", ["A"]) == []
+    for md5 in (None, M2):
+        assert book.ledger.drifts.met("G", shown("A", md5=md5)) == []
     assert folder_of(book, row) == "F"
+    assert book.ledger.drifts.met("G", shown("A", md5=M1)) == [b"a"]
+    assert folder_of(book, row) == "G"
 
 
 def test_of_history_it_is_noted_whether_it_was_read_back_or_not_and_no_drift(book):
     row = stored(book, b"a", "A")
     book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
-    assert book.ledger.drifts.met("G", ["A"]) == [b"a"]
+    assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
     assert (folder_of(book, row), book.by_id(row).drift) == ("G", None)
