@@ -70,12 +70,11 @@ class Brakes:
         for position, mapping in enumerate(self._plan.mappings.all):
             name = "mapping:" + mapping.path.hex()
             before = self._ledger.reports.fact(name)
-            shown = printable(mapping.path) or "."
-            to = mapping.destfolderid
+            to, subject = mapping.destfolderid, self._subject(position)
             if before not in (None, to) and self._ledger.intake.has_assets(mapping.path, before, apart_from=to):
                 then = _SENT_AGAIN if self._limits.resend_moved else "what is new would be sent there"
+                shown = printable(mapping.path) or "."
                 detail = f"the mapping {shown} pointed to folder {before} of the service and points to {to} now: {then}"
-                subject = f"{shown} → {to}"
                 if not self._lever.allowed("destfolderid", subject, 1):
                     self._lever.pull("destfolderid", subject, detail, 1)
                     subjects.add(subject)
@@ -89,7 +88,7 @@ class Brakes:
                 self._lever.lift(brake, "nothing would be sent again by it any more")
         for kind in ("destfolderid", "takeover"):
             # Once a mapping points elsewhere again, by a mistake that was agreed to, it is asked for anew.
-            self._lever.withdraw_others(kind, [self._takeover(at) for at in range(len(self._plan.mappings.all))])
+            self._lever.withdraw_others(kind, [self._subject(at) for at in range(len(self._plan.mappings.all))])
         return frozenset(frozen | self._check_takeover(frozen))
 
     def _layout(self) -> str:
@@ -135,7 +134,7 @@ class Brakes:
 
     def allows_takeover(self, position: int, count: int) -> bool:
         """Whether a mapping may have so many files sent that lie in another folder of the service."""
-        subject = self._takeover(position)
+        subject = self._subject(position)
         if any((brake.kind, brake.subject) == ("takeover", subject) for brake in self._ledger.reports.brakes()):
             # A word on fewer does not hold for what is left of more.
             return False
@@ -146,12 +145,13 @@ class Brakes:
         for position, count in sorted(result.taken_over.items()):
             if not self.allows_takeover(position, count):
                 self._pull_takeover(position, count)
-        wanted = {self._takeover(position) for position in (*result.taken_over, *self._taking)}
+        wanted = {self._subject(position) for position in (*result.taken_over, *self._taking)}
         for brake in self._ledger.reports.brakes():
             if brake.kind == "takeover" and result.report.complete and brake.subject not in wanted:
                 self._lever.lift(brake, "no mapping takes them over any more")
 
-    def _takeover(self, position: int) -> str:
+    def _subject(self, position: int) -> str:
+        """Name what a brake for a mapping is about: where it is and where it points."""
         mapping = self._plan.mappings.all[position]
         return f"{printable(mapping.path) or '.'} → {mapping.destfolderid}"
 
@@ -161,7 +161,7 @@ class Brakes:
             f"the mapping {printable(mapping.path) or '.'} takes over {files(count)} sent to another folder of the"
             f" service than {mapping.destfolderid}: {_SENT_AGAIN}"
         )
-        self._lever.pull("takeover", self._takeover(position), detail, count)
+        self._lever.pull("takeover", self._subject(position), detail, count)
 
     def allows_missing(self, folder: str, detail: str, amount: int) -> bool:
         """During an audit: whether so many assets may be taken for missing in a folder of the service."""

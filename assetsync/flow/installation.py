@@ -16,9 +16,10 @@ from assetsync.errors import KeyRefused, ServiceElsewhere, ServiceError
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.index import SUSPECT
 from assetsync.flow.lever import Lever
-from assetsync.flow.witness import Known, is_shown
+from assetsync.flow.witness import is_shown
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.witnesses import Witness
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadRequest
 from assetsync.service.query import ids_query
 
@@ -91,8 +92,8 @@ class Installation:
             return
         if self._refused is not None and self._clock.steady() - self._refused[0] < _ASK_AGAIN:
             raise ServiceElsewhere(self._refused[1])
-        witnesses = self._ledger.doubts.witnesses(_WITNESSES)
-        if self._shows_one_of(witnesses) if witnesses else not self._ledger.doubts.has_begun():
+        witnesses = self._ledger.witnesses.of_all(_WITNESSES)
+        if self._shows_one_of(witnesses) if witnesses else not self._ledger.witnesses.has_begun():
             return
         shows = "and nothing that was sent before was read back yet, by which it could be known"
         if witnesses:
@@ -105,7 +106,7 @@ class Installation:
         self._refused = self._clock.steady(), detail
         raise ServiceElsewhere(detail)
 
-    def _shows_one_of(self, witnesses: Sequence[Known]) -> bool:
+    def _shows_one_of(self, witnesses: Sequence[Witness]) -> bool:
         unnamed: ServiceError | None = None
         try:
             if is_shown(self._service, witnesses):
@@ -116,7 +117,7 @@ class Installation:
             # Of names that are not ASCII much is asked for at once, which may be too much.
             unnamed = error
         # People may have renamed them all. The index knows them still, unless it was left behind where they came from.
-        ids = [assetid for _path, _name, assetid in witnesses]
+        ids = [witness.assetid for witness in witnesses]
         by_id = SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))
         try:
             with self._service.search(by_id) as assets:
@@ -131,7 +132,7 @@ class Installation:
 
     def _begin_anew(self, before: str) -> None:
         """Let all be looked at again that the service was asked at its other address."""
-        for folder in dict.fromkeys(self._folders):
+        for folder in self._folders:
             self._ledger.contacts.again(folder)
         # What was found out of its index was another's, or is so no more.
         for name in (SUSPECT, INDEX_STOPPED):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from assetsync.core.names import sent_name
 from assetsync.errors import BadAnswer
 from assetsync.flow.edges import Edges
+from assetsync.ledger.witnesses import Witness
 from assetsync.model import Asset, SearchRequest, Service
 from assetsync.service.paging import every
 from assetsync.service.query import like_pattern
@@ -18,11 +19,7 @@ _BATCH = 500
 _WITNESSES = 3
 
 
-Known = tuple[bytes, str | None, str]
-"""A version that was read back: its path, the name that was sent, if any, and the id of its asset."""
-
-
-def is_shown(service: Service, known: Sequence[Known]) -> bool:
+def is_shown(service: Service, known: Sequence[Witness]) -> bool:
     """Whether the service shows one of these, in any folder; they are asked for by name. Raises ServiceError."""
     wanted: dict[str, set[str]] = {}
     for path, name, assetid in known:
@@ -64,10 +61,10 @@ class Witnessed:
 
     def _ask_elsewhere(self, destfolderid: str) -> None:
         """Raise BadAnswer where nothing shows what was read back from the folder last."""
-        known = self._ledger.doubts.read_back_last(destfolderid, _WITNESSES)
+        known = self._ledger.witnesses.read_back_last(destfolderid, _WITNESSES)
         if known and not is_shown(self._service, known):
             raise BadAnswer(
-                f"the service shows nothing of ours in the folder, nor anywhere the asset {known[0][2]} that was read"
-                " back from it before: nothing is concluded from that",
+                f"the service shows nothing of ours in the folder, nor anywhere the asset {known[0].assetid} that was"
+                " read back from it before: nothing is concluded from that",
                 hint="may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`",
             )

@@ -13,7 +13,6 @@ from assetsync.ledger.store import Store
 from assetsync.model import Asset
 
 _AT_ONCE = 500
-_LOOKED_AT = 100
 _WAIVED_AT_MOST = 1000
 """What is cut comes to light soon or never: of those that ended so in a long outage the last count."""
 
@@ -137,52 +136,6 @@ class Doubts:
         return self._known(
             "SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid IN", assetids
         )
-
-    def read_back_last(self, destfolderid: str, limit: int) -> list[tuple[bytes, str | None, str]]:
-        """Give the newest versions that were read back from a folder of the service: path, name sent, and id.
-
-        Of one that was adopted no name was sent.
-        """
-        rows = self._store.rows(
-            # First by the index that has them in this order, and named, for the planner takes the one by content: there
-            # may be a million.
-            "SELECT path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
-            " FROM files f WHERE asset_folder = ?1 AND id IN (SELECT id FROM files INDEXED BY files_standing"
-            "   WHERE size >= 0 AND wanted = 'yes' AND state = 'verified' AND destfolderid = ?1"
-            "   ORDER BY id DESC LIMIT ?3) ORDER BY id DESC LIMIT ?2",
-            destfolderid,
-            limit,
-            _LOOKED_AT,
-        )
-        return [(row[0], row[1], row[2]) for row in rows]
-
-    def witnesses(self, most: int) -> list[tuple[bytes, str | None, str]]:
-        """Give versions whose assets the service should have: path, name sent, and id.
-
-        Half of them the newest and half the oldest that are verified; where these are few, others that were seen there.
-        """
-        verified = "SELECT id FROM files WHERE wanted = 'yes' AND state = 'verified' ORDER BY id {} LIMIT {}"
-        seen = "SELECT id FROM files WHERE assetid IS NOT NULL AND seen_at IS NOT NULL ORDER BY id DESC LIMIT {}"
-        rows = self._store.rows(
-            "SELECT path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
-            f" FROM files f WHERE id IN (SELECT * FROM ({verified.format('DESC', most - most // 2)}))"
-            f" OR id IN (SELECT * FROM ({verified.format('', most // 2)})) ORDER BY id DESC"
-        )
-        if len(rows) < most:
-            rows += self._store.rows(
-                "SELECT path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1),"
-                f" assetid FROM files f WHERE id IN (SELECT * FROM ({seen.format(most)}))"
-            )
-        known = {row[2]: (row[0], row[1], row[2]) for row in reversed(rows)}
-        return list(known.values())[-most:]
-
-    def has_begun(self) -> bool:
-        """Whether anything was uploaded, or may have been."""
-        sql = (
-            "SELECT EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL)"
-            " OR EXISTS (SELECT 1 FROM attempts WHERE closed_at IS NULL)"
-        )
-        return bool(self._store.rows(sql)[0][0])
 
     def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
         """Give, for ids that belong to versions at rest, the digests of these, None where one was never taken."""

@@ -25,6 +25,7 @@ from assetsync.ledger.quiet import QuietFolders
 from assetsync.ledger.repair import Repair
 from assetsync.ledger.store import Store, open_store
 from assetsync.ledger.view import LedgerView, store_beside
+from assetsync.ledger.witnesses import Witnesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Ledger(LedgerView):
         self.assets = Assets(store)
         self.audits = Audits(store)
         self.repair = Repair(store)
+        self.witnesses = Witnesses(store)
 
     def set_fact(self, name: str, value: str | None) -> None:
         """Write one of the facts that concern the whole ledger."""

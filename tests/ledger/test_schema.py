@@ -191,7 +191,7 @@ def test_whatever_is_written_to_the_files_by_whatever_tool_is_counted(book, chan
     ("ask", "name"),
     [
         (lambda ledger: ledger.reports.waiting_longest(), "f"),
-        (lambda ledger: ledger.doubts.read_back_last("F", 3), "files"),
+        (lambda ledger: ledger.witnesses.read_back_last("F", 3), "files"),
     ],
     ids=["waits_longest", "read_back_last"],
 )
