@@ -8,7 +8,7 @@ import pytest
 
 from assetsync.core.doubt import SLOW_GRACE
 from assetsync.errors import BadAnswer, ServiceUnreachable
-from assetsync.flow import resolve
+from assetsync.flow import sights
 from assetsync.model import State
 from assetsync.service.multipart import closing
 
@@ -433,8 +433,8 @@ def test_an_equal_doubt_that_took_an_asset_lets_the_other_wait_anew_in_the_same_
 def hashed(monkeypatch) -> list[list[int]]:
     """The lengths of beginnings that were hashed, a list for each time that a file was read for it."""
     read: list[list[int]] = []
-    digests = resolve.prefix_digests
-    monkeypatch.setattr(resolve, "prefix_digests", lambda *args, **said: read.append(args[1]) or digests(*args, **said))
+    digests = sights.prefix_digests
+    monkeypatch.setattr(sights, "prefix_digests", lambda *args, **said: read.append(args[1]) or digests(*args, **said))
     return read
 
 
@@ -463,10 +463,10 @@ def test_what_was_hashed_for_a_doubt_that_a_person_ended_is_forgotten(of_folders
     for folder in ("F0", "F1"):
         world.service.put(b"x", "a.jpg", folder)
     world.live(GRACE / 4)
-    assert world.site.resolver._prefixes.keys() == {1, 2}
+    assert world.site.resolver._sights._prefixes.keys() == {1, 2}
     world.ledger.repair.is_absent(world.row("F1/a.jpg"), clock.now())
     world.live(GRACE / 2)
-    assert world.site.resolver._prefixes.keys() == {1}
+    assert world.site.resolver._sights._prefixes.keys() == {1}
     assert world.site.resolver._paces.keys() == {("F0", True)}
 
 

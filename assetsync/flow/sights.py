@@ -1,0 +1,187 @@
+"""What look-ups have shown for an upload in doubt, beside what the ledger and the tree know of it; judges nothing.
+
+Asking the service is `flow.resolve`'s, the verdict `core.doubt`'s.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from assetsync.core.doubt import Doubt, Sight, is_damaged, is_equal
+from assetsync.core.names import printable
+from assetsync.core.naming import may_be
+from assetsync.errors import BadAnswer, TreeError
+from assetsync.flow.edges import Edges
+from assetsync.flow.rivals import claims
+from assetsync.ledger.doubts import OpenDoubt
+from assetsync.model import Asset, FileStat
+from assetsync.service.multipart import closing
+from assetsync.tree.body import difference, digest, prefix_digests
+
+log = structlog.get_logger(__name__)
+
+_MOST_KEPT = 2_000_000
+
+
+@dataclass(slots=True)
+class Looking:
+    """One doubt in a round, with what the look-ups have shown so far.
+
+    `span`: when the first of them began and the last ended, on the steady clock in seconds.
+    """
+
+    doubt: OpenDoubt
+    facts: Doubt
+    span: tuple[float, float] = (0.0, 0.0)
+    assets: dict[str, Asset] = field(default_factory=dict)
+    prefixes: dict[int, str] = field(default_factory=dict)
+
+
+class Sights:
+    """Keeps what is shown, and says whose it may be; used by one thread at a time."""
+
+    def __init__(self, edges: Edges) -> None:
+        """Begin with no file read."""
+        self._doubts = edges.ledger.doubts
+        self._tree = edges.tree
+        self._tick = edges.tick
+        self._prefixes: dict[int, dict[int, str]] = {}
+        # The same of those whose file is surely what was sent: only there a beginning that does not fit says something.
+        self._beginnings: dict[int, dict[int, str]] = {}
+
+    def begin(self, doubt: OpenDoubt) -> Looking:
+        """Give a doubt of which nothing has been shown yet."""
+        return Looking(doubt, self._facts(doubt))
+
+    def forget_but(self, attempts: Collection[int]) -> None:
+        """Forget what was read of files for other attempts."""
+        self._prefixes = {attempt: kept for attempt, kept in self._prefixes.items() if attempt in attempts}
+        self._beginnings = {attempt: kept for attempt, kept in self._beginnings.items() if attempt in attempts}
+
+    def keep(self, looking: Sequence[Looking], assets: Iterable[Asset], folder: str | None) -> None:
+        """Keep of a stream what any of the doubts may need: a folder may hold 100,000 assets.
+
+        What lies in another folder than was asked for is no answer: a release may not know the parameter.
+        """
+        kept = sum(len(one.assets) for one in looking)
+        digests = {one.facts.md5 for one in looking} - {None}
+        sizes = {one.facts.size for one in looking}
+        for shown in assets:
+            if folder is not None and shown.folder_id not in (folder, ""):
+                continue
+            # Of its many columns none is needed here.
+            asset = replace(shown, columns={})
+            by_content = asset.md5 in digests or (asset.md5 is None and asset.size in sizes)
+            for one in looking:
+                if (by_content and asset.md5 in (None, one.facts.md5)) or may_be(
+                    one.doubt.attempt.sent_name, asset.filename
+                ):
+                    one.assets[asset.id] = asset
+                    kept += 1
+            if kept > _MOST_KEPT:
+                raise BadAnswer("the service shows more assets than could ever have been ours")
+
+    def has_equal(self, one: Looking) -> bool:
+        """Whether an equal asset was shown that is no other version's."""
+        free = set(one.assets) - self._taken(one)
+        return any(is_equal(one.facts, Sight(one.assets[i])) for i in free)
+
+    def of(self, one: Looking, newest: int) -> list[Sight]:
+        """Give what was shown, with whose it may be; `newest` is the newest attempt by now."""
+        attempt = one.doubt.attempt
+        ids = list(one.assets)
+        owned = self._taken(one)
+        explained = self._doubts.recorded(ids)
+        seen = self._doubts.first_seen(ids)
+        rivals = self._doubts.rivals(attempt)
+        sights = []
+        for assetid, asset in sorted(one.assets.items()):
+            seen_to, since = seen.get(assetid, (newest, None))
+            sight = Sight(
+                asset,
+                owned=assetid in owned,
+                # Only what a look-up showed that ended before the attempt began was there before it.
+                before=seen_to < attempt.id or assetid in explained,
+                named=may_be(attempt.sent_name, asset.filename),
+                prefix=one.prefixes.get(asset.size or 0),
+                since=since,
+            )
+            # Asked for what a verdict may rest on alone: there may be many assets of such a name, and many rivals.
+            if not sight.owned and (is_equal(one.facts, sight) or is_damaged(one.facts, sight)):
+                known = self._beginnings
+                of_another = any(claims(r, asset, seen_to, attempt, known.get(r.attempt_id, {})) for r in rivals)
+                sight = replace(sight, claimed=of_another)
+            sights.append(sight)
+        return sights
+
+    def read_prefixes(self, one: Looking) -> None:
+        """Hash as much of the file as each smaller asset of its name holds: the proof that a cut left it."""
+        attempt = one.doubt.attempt
+        tail = closing(attempt.boundary)
+        lengths = {
+            asset.size
+            for asset in one.assets.values()
+            if asset.size and asset.md5 and asset.size != attempt.size and asset.size <= attempt.size + len(tail)
+        }
+        # A large file is not read again for each look-up: that would take longer than the gap between them may be.
+        one.prefixes = self._prefixes.setdefault(attempt.id, {}) if lengths else {}
+        lengths -= one.prefixes.keys()
+        if not lengths:
+            return
+        expected = FileStat(attempt.size, attempt.mtime_ns, one.doubt.file.ctime_ns, attempt.inode)
+        try:
+            with self._tree.open(one.doubt.file.path) as file:
+                if difference(expected, file.stat):
+                    return
+                found = prefix_digests(file, sorted(lengths), tail=tail, stop=self._tick)
+                one.prefixes.update(found)
+                # What was rewritten and had its time set back shows in the ctime alone.
+                if file.stat == expected == file.restat():
+                    self._beginnings.setdefault(attempt.id, {}).update(found)
+        except TreeError as error:
+            log.debug("cannot be read again", path=printable(one.doubt.file.path), why=str(error))
+
+    def _taken(self, one: Looking) -> set[str]:
+        """Tell which of the assets are other versions', and not for this doubt to take.
+
+        What lay there for a version at rest was there before the attempt, and is handed on by the queue, which knows to
+        whom. Only what was refused as a copy of it may take it here, and by its digest alone: where the service gives
+        none, the name and size of the past say nothing.
+        """
+        ids = list(one.assets)
+        taken = self._doubts.owned(ids)
+        md5 = one.facts.md5 if one.facts.refused_as_duplicate else None
+        for assetid, digests in self._doubts.history(ids).items():
+            if md5 is None or md5 not in digests | {one.assets[assetid].md5}:
+                taken.add(assetid)
+        return taken - {one.facts.accepted_id or ""}
+
+    def _facts(self, doubt: OpenDoubt) -> Doubt:
+        attempt = doubt.attempt
+        return Doubt(
+            size=attempt.size,
+            md5=attempt.md5 or doubt.file.md5 or self._read_again(doubt),
+            refused_as_duplicate=bool(attempt.is_duplicate),
+            accepted_id=attempt.accepted_id,
+            handed=attempt.handed,
+            handed_md5=attempt.handed_md5,
+            absences=doubt.file.absences,
+            since=attempt.ended_at or attempt.started_at,
+            looks=attempt.looks,
+        )
+
+    def _read_again(self, doubt: OpenDoubt) -> str | None:
+        """Read the digest of what was sent from the file, if it is still that version."""
+        attempt = doubt.attempt
+        expected = FileStat(attempt.size, attempt.mtime_ns, doubt.file.ctime_ns, attempt.inode)
+        try:
+            with self._tree.open(doubt.file.path) as file:
+                if difference(expected, file.stat):
+                    return None
+                md5 = digest(file, expected, stop=self._tick)
+        except TreeError as error:
+            log.debug("cannot be read again", path=printable(doubt.file.path), why=str(error))
+            return None
+        self._doubts.hashed(attempt.id, doubt.file.id, md5)
+        return md5
