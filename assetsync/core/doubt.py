@@ -220,6 +220,37 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
     return Verdict(Judgement.WAIT, reason="looking for it in the service", suspected=suspected, counts_for_grace=True)
 
 
+def unless_moved(absent: Verdict, doubt: Doubt, elsewhere: Sequence[Sight], now: float) -> Verdict:
+    """Give the verdict on what is not in its folder by what other folders show under such a name.
+
+    Somebody may have moved it there since it was stored: what is equal, new and nobody's is a person's matter, and what
+    is not processed yet is waited for. What was there before, or is another version's, changes nothing.
+    """
+    new = [s for s in elsewhere if s.named and not s.owned and not s.before]
+    equal = [s for s in new if is_equal(doubt, s)]
+    mine = [s for s in equal if not s.claimed]
+    if mine:
+        asset = min(mine, key=lambda s: s.asset.id).asset
+        reason = f"an equal asset, {asset.id}, lies in folder {asset.folder_id}: somebody may have moved it there"
+        return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=absent.suspected)
+    if equal:
+        reason = "an equal asset in another folder may belong to another upload that is not answered yet"
+        return replace(_WAIT_ON, reason=reason, suspected=absent.suspected)
+    # What another upload into that folder is about to be is its own matter.
+    unprocessed = [s for s in new if _unprocessed(s) and not s.claimed]
+    if any(s.since is not None and now - s.since > UNPROCESSED_PATIENCE for s in unprocessed):
+        reason = "in another folder the service has had an asset of this name for 24 hours without processing it"
+        return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=absent.suspected)
+    if unprocessed:
+        reason = "an asset of this name in another folder is not processed yet"
+        return replace(_WAIT_ON, reason=reason, suspected=absent.suspected)
+    return absent
+
+
+# What is waited for elsewhere does not begin the grace anew: its own folder has been looked at for long enough.
+_WAIT_ON = Verdict(Judgement.WAIT, counts_for_grace=True)
+
+
 def _judge_duplicate(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float) -> Verdict:
     """Decide an upload that was refused as existing already: nothing was stored, and it is never queued again."""
     for sight in sights:

@@ -1,16 +1,17 @@
 """Looks up what became of uploads whose answer was lost, and ends each doubt as `core.doubt` judges it.
 
 One round takes all doubts that are due, folder by folder: first by name, and where no equal asset shows, by one
-listing of the folder for all its doubts together. A look-up that was not answered decides nothing and leaves a gap in
-the grace.
+listing of the folder for all its doubts together. What is not there after the grace is looked for in all folders before
+it is sent again. A look-up that was not answered decides nothing and leaves a gap in the grace.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from dataclasses import replace
+from itertools import groupby, islice
 
 import structlog
 
-from assetsync.core.doubt import SLOW_GAP, Grace, Judgement, Pace, Verdict, judge
+from assetsync.core.doubt import SLOW_GAP, Grace, Judgement, Pace, Verdict, judge, unless_moved
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
@@ -26,6 +27,7 @@ from assetsync.service.query import like_pattern
 log = structlog.get_logger(__name__)
 
 _BY_NAME_AT_MOST = 20
+_ELSEWHERE_AT_MOST = 50_000
 _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round that takes more than this part of the grace is slow: at twice that, look-ups would leave nothing but gaps."""
@@ -147,11 +149,34 @@ class Resolver:
         before = grace_of(fresh) if fresh is not None and fresh.id == attempt.id else Grace()
         grace = before.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
         verdict = judge(one.facts, sights, grace, self._grace, now)
+        if verdict.judgement is Judgement.ABSENT:
+            verdict = self._unless_moved(one, verdict, now)
         ledger.decide(one.doubt, verdict, now)
         if verdict.judgement is Judgement.WAIT:
             counted = grace if verdict.counts_for_grace else Grace()
             ledger.looked([(attempt.id, counted, now + self._pause(attempt.looks))])
         self._report(one, verdict)
+
+    def _unless_moved(self, one: Looking, absent: Verdict, now: float) -> Verdict:
+        """Look in all folders before what is not in its own is sent again: people move what they have just seen."""
+        attempt = one.doubt.attempt
+        by_name = SearchRequest(searchfor=like_pattern(attempt.sent_name), dbdirect=True)
+        wider = replace(one, assets={})
+        # A name without a letter of ASCII is the pattern of every asset there is.
+        self._sights.keep([wider], islice(every(self._service.search, by_name), _ELSEWHERE_AT_MOST), None)
+        wider.assets = {
+            assetid: asset
+            for assetid, asset in wider.assets.items()
+            if asset.folder_id not in (attempt.destfolderid, "")
+        }
+        doubts = self._ledger.doubts
+        newest = doubts.newest_attempt()
+        sights = self._sights.of(wider, newest)
+        verdict = unless_moved(absent, one.facts, sights, now)
+        if verdict is not absent:
+            # Seen from now on: what a person says is not ours is not asked about again, and a day has its beginning.
+            doubts.sight([s.asset for s in sights if s.named and not s.owned], newest, now)
+        return verdict
 
     def _slow(self) -> float:
         """Give what a round takes as a matter of course: between two look-ups of one folder lie those of all others."""

@@ -108,7 +108,8 @@ class Sights:
                 since=since,
             )
             # Asked for what a verdict may rest on alone: there may be many assets of such a name, and many rivals.
-            if not sight.owned and (is_equal(one.facts, sight) or is_damaged(one.facts, sight)):
+            counts = is_equal(one.facts, sight) or is_damaged(one.facts, sight) or not asset.processed
+            if counts and not sight.owned:
                 known = self._beginnings
                 of_another = any(claims(r, asset, seen_to, attempt, known.get(r.attempt_id, {})) for r in rivals)
                 sight = replace(sight, claimed=of_another)

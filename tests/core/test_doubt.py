@@ -17,6 +17,7 @@ from assetsync.core.doubt import (
     is_damaged,
     is_equal,
     judge,
+    unless_moved,
 )
 from assetsync.model import Asset
 
@@ -305,3 +306,36 @@ def test_grace_is_over(rule: str, grace: Grace, expected: bool):
 )
 def test_one_folder_of_several_may_have_half_of_the_doubts_and_the_only_one_all(folders, most):
     assert MostDoubts.of(4, folders) == most
+
+
+NOT_THERE = Verdict(Judgement.ABSENT, reason="it did not arrive", suspected=("5",))
+WORKED_ON = Sight(asset("7", folder="G", size=0, md5=None))
+
+
+@pytest.mark.parametrize(
+    ("rule", "sights", "expected"),
+    [
+        ("nothing elsewhere is absent", [], Judgement.ABSENT),
+        ("an equal one elsewhere is a person's", [ELSEWHERE], Judgement.UNDECIDABLE),
+        ("one is enough", [replace(ELSEWHERE, claimed=True), second(ELSEWHERE, "8")], Judgement.UNDECIDABLE),
+        ("one that was there before is not ours", [replace(ELSEWHERE, before=True)], Judgement.ABSENT),
+        ("one that is another version's is not ours", [replace(ELSEWHERE, owned=True)], Judgement.ABSENT),
+        ("one of another name is not ours", [replace(ELSEWHERE, named=False)], Judgement.ABSENT),
+        ("one that is not equal is not ours", [Sight(asset("7", md5="BB", folder="G"))], Judgement.ABSENT),
+        ("one that may be another upload's is waited for", [replace(ELSEWHERE, claimed=True)], Judgement.WAIT),
+        ("one that is not processed is waited for", [WORKED_ON], Judgement.WAIT),
+        (
+            "one that another upload may be making is its own matter",
+            [replace(WORKED_ON, claimed=True)],
+            Judgement.ABSENT,
+        ),
+        ("and for a day", [replace(WORKED_ON, since=1000.0)], Judgement.WAIT),
+        ("and then is a person's", [replace(WORKED_ON, since=999.0)], Judgement.UNDECIDABLE),
+        ("what is not processed and was there before is not ours", [replace(WORKED_ON, before=True)], Judgement.ABSENT),
+    ],
+)
+def test_unless_moved(rule: str, sights: list[Sight], expected: Judgement):
+    verdict = unless_moved(NOT_THERE, MINE, sights, 1000.0 + UNPROCESSED_PATIENCE)
+    assert (verdict.judgement, verdict.suspected) == (expected, ("5",)), rule
+    # It names none for the ledger: what is told of a damaged copy is not so of one that was moved.
+    assert (verdict.assetid, verdict.counts_for_grace) == (None, expected is Judgement.WAIT)

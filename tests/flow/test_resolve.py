@@ -8,7 +8,8 @@ import pytest
 
 from assetsync.core.doubt import SLOW_GRACE
 from assetsync.errors import BadAnswer, ServiceUnreachable
-from assetsync.flow import sights
+from assetsync.flow import resolve, sights
+from assetsync.flow.requests import carry_out
 from assetsync.model import State
 from assetsync.service.multipart import closing
 
@@ -132,8 +133,10 @@ def test_look_ups_of_many_folders_between_two_of_one_do_not_hold_it_up_for_ever(
     # A round takes longer than the gap that there may be, each of its look-ups a tenth of that.
     world.service.during_search = lambda _request: clock.advance(GRACE / 2 / 10)
     began = clock.steady()
+    # The last of all is the look into all folders, once for each.
+    most = 2 * GRACE + 8 * 3 * GRACE / 20 * (SLOW_GRACE + 4) + 8 * GRACE / 20
     while len(world.service.posts) < 16:
-        assert clock.steady() - began < 2 * GRACE + 8 * 3 * GRACE / 20 * (SLOW_GRACE + 4)
+        assert clock.steady() - began < most
         world.live(1)
     world.service.during_search = lambda _request: None
     world.live(120)
@@ -688,6 +691,94 @@ def test_a_crash_while_a_large_file_was_sent_is_resolved_by_hashing_the_file_aga
     world.service.put(content, "something else entirely")
     world.live(60)
     assert (world.row("big").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+def lose_and_move(world, *, to: str = "F9", **said) -> str:
+    """Lose the answer to an upload, and move what it stored; gives the asset's id."""
+    lose(world, "lost_after", **said)
+    (asset,) = world.service.assets.values()
+    asset.folder = to
+    return asset.id
+
+
+@pytest.mark.parametrize("gives_md5", [True, False])
+@pytest.mark.parametrize("processing", [0.0, 90.0])
+@pytest.mark.parametrize("looked_first", [0.0, GRACE / 2])
+def test_what_somebody_moved_while_it_was_in_doubt_is_asked_about_and_not_sent_again(
+    world, clock, gives_md5, processing, looked_first
+):
+    world.service.gives_md5 = gives_md5
+    world.service.processing = processing
+    lose(world, "lost_after")
+    world.service.down = True
+    world.live(looked_first)
+    world.service.down = False
+    (asset,) = world.service.assets.values()
+    asset.folder = "F9"
+    world.live(300)
+    row = world.row("a.jpg")
+    assert (row.state, row.reason, len(world.service.posts)) == (BLOCKED, "undecidable", 1)
+    assert f"{asset.id}, lies in folder F9" in row.detail
+    carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": asset.id})
+    world.live(300)
+    row = world.row("a.jpg")
+    assert (row.state, row.assetid, row.asset_folder) == (VERIFIED, asset.id, "F9")
+    assert len(world.service.posts) == 1
+
+
+def test_what_a_person_says_was_not_moved_is_sent_once_more_and_never_asked_about_again(world, clock):
+    lose_and_move(world)
+    world.live(120)
+    world.service.script.append("lost_before")
+    carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": None})
+    world.live(120)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"), [(b"same name", "a.jpg"), (b"some content", "b.jpg")], ids=["another's bytes", "another name"]
+)
+def test_what_is_no_equal_of_its_name_elsewhere_holds_up_no_upload_that_never_arrived(world, content, name):
+    lose(world, "lost_before")
+    world.service.put(content, name, "F9")
+    world.live(120)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 2)
+
+
+def test_the_asset_of_another_file_of_the_name_is_not_what_was_moved(make_world):
+    folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}]
+    world = make_world(folders=folders)
+    world.write("a/x.jpg", b"some content")
+    world.scan_and_send()
+    world.live(5)
+    lose(world, "lost_before", path="b/x.jpg")
+    world.live(120)
+    assert (world.states()["b/x.jpg"], len(world.service.posts)) == (VERIFIED, 3)
+
+
+def test_nothing_is_sent_again_while_the_look_into_all_folders_is_not_answered(world):
+    lose_and_move(world)
+    search = world.service.search
+    world.service.search = lambda request: search(request) if request.folderid else _fails()
+    world.live(600)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (IN_DOUBT, 1)
+    world.service.search = search
+    world.live(600)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (BLOCKED, 1)
+
+
+def test_of_a_name_that_matches_every_asset_so_many_are_looked_at_and_no_more(world, monkeypatch):
+    monkeypatch.setattr(resolve, "_ELSEWHERE_AT_MOST", 3)
+    for number in range(5):
+        world.service.put(b"%d" % number, "unlike", "F8")
+    world.ledger.contacts.made("F1")
+    lose(world, "lost_before", path="фото")
+    world.live(120)
+    assert (world.row("фото").state, len(world.service.posts)) == (VERIFIED, 2)
+
+
+def _fails():
+    raise ServiceUnreachable("no answer within 60 s")
 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
