@@ -49,7 +49,6 @@ class Next(StrEnum):
     SAME = "same state"
     RESUMED = "stored if an id is known, in_doubt if an attempt is open, else queued"
     REOPENED = "in_doubt if an attempt is open, else queued"
-    RETURNED = "verified if it was, else stored, in_doubt or queued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,6 @@ class Facts:
     wanted: Wanted = Wanted.YES
     has_id: bool = False
     open_attempt: bool = False
-    was_verified: bool = False
 
 
 _LIVE = (State.QUEUED, State.SENDING, State.IN_DOUBT, State.STORED, State.VERIFIED, State.BLOCKED)
@@ -97,8 +95,9 @@ TABLE: Mapping[Event, Mapping[State, State | Next]] = {
     Event.REPLACED: _from((*_LIVE, *_REST), Next.SAME),
     Event.VANISHED: _from((*_LIVE, *_REST), Next.SAME),
     Event.UNMAPPED: _from((*_LIVE, *_REST), Next.SAME),
-    Event.REVIVED: _from(_LIVE, Next.SAME) | _from(_REST, Next.RETURNED),
-    Event.MOVED: _from(_LIVE, Next.SAME) | _from(_REST, Next.RETURNED),
+    # Who cleans up by the list of orphans may have taken the asset away: it is read back before it counts again.
+    Event.REVIVED: _from(_LIVE, Next.SAME) | _from(_REST, Next.RESUMED),
+    Event.MOVED: _from(_LIVE, Next.SAME) | _from(_REST, Next.RESUMED),
 }
 
 WANTED_AFTER: Mapping[Event, Wanted] = {
@@ -119,8 +118,6 @@ def transition(state: State, event: Event, facts: Facts) -> State:
         after = state
     elif to in (Next.RESUMED, Next.REOPENED):
         after = _resumed(facts)
-    elif to is Next.RETURNED:
-        after = State.VERIFIED if facts.has_id and facts.was_verified else _resumed(facts)
     else:
         after = State(to)
     return _rest(after, facts)

@@ -106,7 +106,7 @@ FILE_COLUMNS = ", ".join(FileRow._fields)
 ATTEMPT_COLUMNS = ", ".join(AttemptRow._fields)
 _STATE, _WANTED = FileRow._fields.index("state"), FileRow._fields.index("wanted")
 
-_ALWAYS_READ = dict.fromkeys(("id", "state", "wanted", "assetid", "verified_at", "rested_at"))
+_ALWAYS_READ = dict.fromkeys(("id", "state", "wanted", "assetid", "rested_at"))
 _OPEN = "EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL) AS open"
 
 
@@ -182,7 +182,6 @@ def move(
         wanted=wanted,
         has_id=changes.get("assetid", row["assetid"]) is not None,
         open_attempt=open_attempt,
-        was_verified=changes.get("verified_at", row["verified_at"]) is not None,
     )
     after = transition(before, event, facts)
     resting = after in (State.SUPERSEDED, State.GONE)

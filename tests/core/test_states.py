@@ -66,7 +66,7 @@ def test_an_event_of_a_wanted_file_leads_where_the_rules_say(state: State, event
     assert transition(state, event, Facts()) is after
 
 
-@pytest.mark.parametrize("facts", [Facts(), Facts(has_id=True, open_attempt=True, was_verified=True)])
+@pytest.mark.parametrize("facts", [Facts(), Facts(has_id=True, open_attempt=True)])
 def test_an_event_that_is_not_allowed_is_not_made_so_by_what_is_known_of_the_row(facts: Facts):
     for state, event in EVERYTHING:
         if state not in LEGAL[event]:
@@ -139,7 +139,6 @@ def test_an_attempt_of_an_unwanted_row_is_decided_first_and_then_the_row_rests(
     [
         (Facts(has_id=True), State.STORED),
         (Facts(has_id=True, open_attempt=True), State.STORED),
-        (Facts(has_id=True, was_verified=True), State.STORED),
         (Facts(open_attempt=True), State.IN_DOUBT),
         (Facts(), State.QUEUED),
     ],
@@ -154,16 +153,15 @@ def test_a_resumed_row_is_stored_with_an_id_in_doubt_with_an_open_attempt_else_q
 @pytest.mark.parametrize(
     ("facts", "after"),
     [
-        (Facts(has_id=True, was_verified=True), State.VERIFIED),
         (Facts(has_id=True), State.STORED),
+        (Facts(has_id=True, open_attempt=True), State.STORED),
         (Facts(open_attempt=True), State.IN_DOUBT),
-        (Facts(was_verified=True), State.QUEUED),
         (Facts(), State.QUEUED),
     ],
 )
 @pytest.mark.parametrize("event", [Event.REVIVED, Event.MOVED])
 @pytest.mark.parametrize("state", sorted(REST))
-def test_a_row_that_returns_from_rest_is_verified_if_it_was_else_resumed(
+def test_a_row_that_returns_from_rest_is_resumed_and_so_read_back_before_it_counts(
     state: State, event: Event, facts: Facts, after: State
 ):
     assert transition(state, event, facts) is after

@@ -120,6 +120,8 @@ def test_a_resume_after_the_files_came_back_allows_nothing_the_next_time(make_wo
     world.ledger.resume(None, clock.now())
     check(world)
     assert world.ledger.reports.brakes() == []
+    # What came back is read back.
+    world.live(5)
     assert loses() == [name]
     assert _all_verified(world)
 

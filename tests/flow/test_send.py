@@ -148,6 +148,7 @@ def test_a_large_file_that_was_renamed_is_hashed_and_not_uploaded_again(world):
     world.live(3)
     (world.root / "big").rename(world.root / "renamed")
     world.scan_and_send()
+    world.live(3)
     assert (world.row("renamed").state, len(world.service.posts)) == (VERIFIED, 1)
 
 

@@ -1,0 +1,118 @@
+"""Versions that were at rest, or blocked, and are the file again: read back before they count as verified.
+
+Meanwhile somebody may have taken their assets away, as the list of orphans told them to.
+"""
+
+import pytest
+
+from assetsync.model import State
+
+FOLDER = "F1"
+CONTENT = b"content A"
+
+
+@pytest.fixture
+def one(make_world):
+    """A world whose `a.jpg` is verified, beside a file that stays."""
+    world = make_world()
+    world.write("a.jpg", CONTENT)
+    world.write("keep.jpg", b"other")
+    world.scan_and_send()
+    world.live(5)
+    assert set(world.states().values()) == {State.VERIFIED}
+    world.clock.advance(60)
+    return world
+
+
+def expect_no_word_for_what_is_not_there(world, path: str) -> None:
+    """Let time pass, and see that the file is not called verified; its asset is gone, or holds something else."""
+    world.scan_and_send()
+    world.live(1800, tick=5)
+    row = world.row(path)
+    there = {asset.id for asset in world.service.assets.values() if asset.content == CONTENT}
+    assert (row.state, row.assetid in there) == (State.BLOCKED, False)
+    assert CONTENT in world.root.joinpath(path).read_bytes()
+    # One for each content that the file has had.
+    assert len(world.service.posts) <= 3
+
+
+@pytest.mark.parametrize("audited", [True, False])
+def test_a_version_that_was_replaced_cleaned_up_and_put_back(one, audited):
+    one.write("a.jpg", b"content B!")
+    one.scan_and_send()
+    one.live(5)
+    one.clock.advance(60)
+    (orphan,) = one.orphans()
+    del one.service.assets[orphan.assetid]
+    if audited:
+        one.site.auditor.audit(FOLDER)
+    one.write("a.jpg", CONTENT)
+    expect_no_word_for_what_is_not_there(one, "a.jpg")
+
+
+@pytest.mark.parametrize("audited", [True, False])
+def test_a_file_that_was_removed_cleaned_up_and_restored(one, audited):
+    (one.root / "a.jpg").unlink()
+    one.scan_and_send()
+    one.clock.advance(8 * 86400)
+    (orphan,) = one.ledger.reports.orphans(one.clock.now() - 7 * 86400)
+    del one.service.assets[orphan.assetid]
+    if audited:
+        one.site.auditor.audit(FOLDER)
+    one.write("a.jpg", CONTENT)
+    expect_no_word_for_what_is_not_there(one, "a.jpg")
+
+
+def test_a_file_that_was_ignored_for_a_while_in_which_its_asset_was_deleted(one):
+    one.restart(ignore=["a.jpg"])
+    one.scan_and_send()
+    (asset,) = (asset for asset in one.service.assets.values() if asset.content == CONTENT)
+    del one.service.assets[asset.id]
+    one.site.auditor.audit(FOLDER)
+    one.restart(ignore=[])
+    expect_no_word_for_what_is_not_there(one, "a.jpg")
+
+
+def touched(world) -> str:
+    world.write("a.jpg", CONTENT, mtime=world.clock.now() - 90_000)
+    return "a.jpg"
+
+
+def renamed(world) -> str:
+    (world.root / "a.jpg").rename(world.root / "b.jpg")
+    return "b.jpg"
+
+
+def restored(world) -> str:
+    (world.root / "a.jpg").unlink()
+    world.scan_and_send()
+    world.write("a.jpg", CONTENT)
+    return "a.jpg"
+
+
+def put_back(world) -> str:
+    world.write("a.jpg", b"content B!")
+    world.scan_and_send()
+    world.live(5)
+    return touched(world)
+
+
+@pytest.mark.parametrize("act", [touched, renamed, restored, put_back])
+@pytest.mark.parametrize("what", ["missing", "different"])
+def test_a_file_that_the_audit_has_blocked_is_not_verified_by_what_is_done_to_it_on_disk(one, act, what):
+    asset = one.service.assets[one.row("a.jpg").assetid]
+    if what == "missing":
+        del one.service.assets[asset.id]
+    else:
+        asset.content = b"another version"
+    one.site.auditor.audit(FOLDER)
+    assert one.row("a.jpg").reason == what
+    expect_no_word_for_what_is_not_there(one, act(one))
+
+
+def test_a_version_that_is_the_file_again_and_whose_asset_is_there_is_verified_and_not_sent_again(one):
+    (one.root / "a.jpg").rename(one.root / "b.jpg")
+    one.scan_and_send()
+    assert one.row("b.jpg").state is State.STORED
+    one.live(5)
+    assert (one.row("b.jpg").state, len(one.service.posts)) == (State.VERIFIED, 2)
