@@ -646,3 +646,19 @@ def test_a_service_that_is_not_there_is_trouble(make_real):
     assert time.monotonic() - began < 15
     assert report.trouble is not None
     assert (report.pending, real.ledger.reports.counts(0.0).of(State.QUEUED)) == (1, 1)
+
+
+def test_a_run_that_asks_a_person_of_another_address_waits_for_nothing_that_only_the_service_could_tell(world):
+    world.service.index_lag = None
+    world.write("a")
+    run(world, wait=0.0)
+    assert world.row("a").state is State.STORED
+    world.close()
+    world.service = type(world.service)(world.clock)
+    address = "http://127.0.0.2:1/dam"
+    world.restart(service={"base_url": address, "upload_url": address + "/index.cfm"})
+    began = world.clock.steady()
+    report = run(world, wait=300.0)
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["service"]
+    assert (report.in_sync, report.trouble) == (False, None)
+    assert world.clock.steady() - began < 60

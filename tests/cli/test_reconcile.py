@@ -97,7 +97,7 @@ def test_an_interrupted_run_ends_at_a_safe_point_with_130_and_its_object(site, e
     for number in range(40):
         site.write(f"{number}.txt", b"%d" % number)
     site.sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=UPLOAD, seconds=0.2))
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         before = len(site.sandbox.assets())
         process = site.start("reconcile", "--json", "--quiet")
         eventually(lambda before=before: len(site.sandbox.assets()) > before + 2)
@@ -124,6 +124,21 @@ def test_a_second_signal_ends_at_once(site, eventually):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=2)
     assert process.returncode == 130
+
+
+def test_a_run_that_was_begun_with_nohup_goes_on_when_its_terminal_is_closed(site, eventually):
+    for number in range(10):
+        site.write(f"{number}.txt", b"%d" % number)
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=UPLOAD, seconds=0.2))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = site.start("reconcile", "--json", "--quiet")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    eventually(lambda: len(site.sandbox.assets()) > 2)
+    process.send_signal(signal.SIGHUP)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, json.loads(out)["verified"]) == (0, 10)
 
 
 def _states(site) -> set[str]:

@@ -1,5 +1,8 @@
 import csv
 import io
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -167,3 +170,12 @@ class TestIndex:
     def test_a_wrong_key_is_exit_3(self, filled):
         filled.key_file.write_text("another-key")
         assert filled.run("index", "A1").code == 3
+
+
+def test_a_reader_of_an_answer_as_it_comes_that_has_seen_enough_is_no_error(filled):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "assetsync", "search", "--config", str(filled.config), "harbour*", "--wire", "row"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")

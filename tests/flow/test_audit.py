@@ -8,6 +8,7 @@ import pytest
 from assetsync.errors import ServiceUnreachable
 from assetsync.model import State
 
+from .conftest import lose
 from .test_drift import drift
 
 FOLDER = "F1"
@@ -278,3 +279,32 @@ def test_an_asset_in_the_folder_that_a_person_agreed_to_is_fine_there_and_not_el
     world.clock.advance(60)
     result = world.site.auditor.audit("F2")
     assert (result.fine, result.elsewhere) == (1, 0)
+
+
+def test_an_asset_that_waits_for_a_person_and_is_moved_on_is_known_where_it_lies_now(make_world):
+    world = make_world()
+    world.service.gives_md5 = False
+    world.write("0")
+    world.scan_and_send()
+    asset = world.service.assets[world.row("0").assetid]
+    asset.folder = "F2"
+    world.live(120)
+    assert (world.row("0").state, world.row("0").asset_folder) == (State.BLOCKED, "F2")
+    asset.folder = "F3"
+    world.clock.advance(60)
+    world.site.auditor.audit("F3")
+    assert (world.row("0").state, world.row("0").asset_folder) == (State.BLOCKED, "F3")
+
+
+def test_an_asset_of_which_neither_side_has_a_digest_is_not_known_where_it_was_moved(make_world):
+    world = make_world()
+    world.service.gives_md5 = False
+    lose(world, "lost_before")
+    # As of a large file that was not read to its end.
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET md5 = NULL"))
+    asset = world.service.put(b"some content", "a.jpg")
+    world.ledger.repair.is_asset(world.row("a.jpg"), world.service._shown(asset), world.clock.now())
+    assert world.row("a.jpg").state is State.STORED
+    asset.folder = "F2"
+    world.site.auditor.audit("F2")
+    assert world.row("a.jpg").asset_folder == FOLDER

@@ -1,14 +1,20 @@
 """The brakes: each is pulled by its own kind of mistake, waits for a person, and not again for what was allowed."""
 
+import os
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from assetsync.daemon.work import Work
 from assetsync.errors import RootMissing
 from assetsync.model import State
+
+NOBODY = 65534
 
 
 def sent(world, count: int, below: str = "photos") -> None:
@@ -124,6 +130,51 @@ def test_a_resume_after_the_files_came_back_allows_nothing_the_next_time(make_wo
     world.live(5)
     assert loses() == [name]
     assert _all_verified(world)
+
+
+@contextmanager
+def _unreadable(world) -> Iterator[None]:
+    """Let `photos` be a folder that may not be read, whoever runs the tests."""
+    folder = world.root / "photos"
+    privileged = os.geteuid() == 0
+    folder.chmod(0)
+    try:
+        if privileged:
+            os.seteuid(NOBODY)
+        yield
+    finally:
+        if privileged:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+@contextmanager
+def _cut_short(world) -> Iterator[None]:
+    world.clock.stopped = True
+    yield
+    world.clock.stopped = False
+
+
+@pytest.mark.parametrize("blinded", [_unreadable, _cut_short], ids=["unreadable", "cut short"])
+@pytest.mark.parametrize("name", ["emptied", "vanished"])
+def test_a_scan_that_cannot_see_what_a_person_agreed_to_leaves_their_word_as_it_is(make_world, clock, name, blinded):
+    with tempfile.TemporaryDirectory(prefix="assetsync-flow-") as folder:
+        os.chmod(folder, 0o755)
+        case = CASES[name]
+        world = make_world(Path(folder), brake=case.brake, folders=[{"path": "photos", "destfolderid": "F1"}])
+        sent(world, 10)
+        case.wrong(world)
+        check(world)
+        assert [brake.kind for brake in world.ledger.reports.brakes()] == [name]
+        world.ledger.resume(None, clock.now())
+        with blinded(world):
+            result = world.scan()
+        assert (result.missing_count, result.report.complete) == (0, False)
+        assert _all_verified(world)
+        check(world)
+        assert world.ledger.reports.brakes() == []
+        assert not case.refused(world)
+        world.close()
 
 
 def test_what_was_allowed_is_allowed_up_to_its_amount_and_for_a_week(make_world, clock):

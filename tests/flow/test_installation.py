@@ -2,8 +2,9 @@
 
 import pytest
 
+from assetsync.daemon.reading import Reading
 from assetsync.daemon.work import Work
-from assetsync.errors import BadAnswer, ServiceElsewhere
+from assetsync.errors import BadAnswer, KeyRefused, ServiceElsewhere
 from assetsync.flow.installation import Installation
 from assetsync.model import State
 
@@ -93,6 +94,8 @@ def test_a_daemon_asks_though_it_has_nothing_to_send(mirrored):
     finally:
         work.end()
     assert [brake.kind for brake in mirrored.ledger.reports.brakes()] == ["service"]
+    # It answers: this is no outage.
+    assert mirrored.site.gate.pause is None
 
 
 def test_a_doubt_is_not_decided_by_another_installation(mirrored):
@@ -283,6 +286,8 @@ def test_the_folders_are_listed_again_so_that_what_lies_there_is_not_sent(mirror
 
 def test_only_its_own_brake_is_lifted_by_a_service_that_is_known(mirrored):
     mirrored.ledger.pull_brake("vanished", "site", "half is gone", 7, mirrored.clock.now())
+    # What is known already is asked no more.
+    mirrored.restart()
     mirrored.site.installation.make_sure()
     assert [brake.kind for brake in mirrored.ledger.reports.brakes()] == ["vanished"]
 
@@ -293,3 +298,94 @@ def test_nothing_is_written_before_the_service_is_asked(mirrored):
     commits = ledger.store.commits
     Installation(mirrored.service, ledger, mirrored.clock, "http://127.0.0.3:1/dam")
     assert ledger.store.commits == commits
+
+
+def test_a_service_whose_assets_were_all_renamed_is_known_by_its_index(mirrored):
+    for asset in mirrored.service.assets.values():
+        asset.name = "renamed by somebody"
+    mirrored.restart(**at(THERE))
+    mirrored.site.installation.make_sure()
+    assert not mirrored.site.brakes.pulled()
+
+
+def test_names_that_cannot_be_asked_for_keep_no_service_unknown_whose_index_shows_what_is_there(mirrored):
+    def too_much(request) -> None:
+        if request.dbdirect:
+            raise BadAnswer("it shows more than could ever have been ours")
+
+    mirrored.restart(**at(THERE))
+    mirrored.service.during_search = too_much
+    mirrored.site.installation.make_sure()
+    assert mirrored.site.installation.is_known
+    assert not mirrored.site.brakes.pulled()
+
+
+@pytest.mark.parametrize(("by_name", "asked"), [(True, 1), (False, 4)])
+def test_a_key_that_is_refused_says_nothing_of_which_service_it_is(mirrored, by_name, asked):
+    def refuse(request) -> None:
+        if request.dbdirect is by_name:
+            raise KeyRefused("the service refuses the API key")
+
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    mirrored.service.during_search = refuse
+    with pytest.raises(KeyRefused):
+        mirrored.site.installation.make_sure()
+    assert len(mirrored.service.searches) == asked
+    assert not mirrored.site.brakes.pulled()
+
+
+def test_a_ledger_in_which_no_address_was_noted_takes_the_one_it_is_used_with(mirrored):
+    # Older releases noted none.
+    mirrored.ledger.set_fact("service", None)
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    mirrored.site.installation.make_sure()
+    assert mirrored.service.searches == []
+    assert mirrored.ledger.reports.fact("service") == THERE
+    assert mirrored.ledger.reports.fact("audit_asked") is None
+
+
+def test_a_name_of_which_all_is_sure_is_asked_for_before_others(world):
+    for name in ("grün 1", "plain", "grün 2"):
+        world.write(name, name.encode())
+    world.scan()
+    world.live(5)
+    world.restart(**at(THERE))
+    world.service.searches.clear()
+    world.site.installation.make_sure()
+    assert [request.searchfor for request in world.service.searches] == ["plain"]
+
+
+@pytest.mark.parametrize("kept", ["a/same", "b/same", "c/same"])
+def test_of_many_files_of_one_name_any_shows_the_service(world, kept):
+    for name in ("a/same", "b/same", "c/same"):
+        world.write(name, name.encode())
+    world.scan()
+    world.live(5)
+    asset = world.service.assets[world.row(kept).assetid]
+    asset.indexed_at = None
+    world.service.assets = {asset.id: asset}
+    world.restart(**at(THERE))
+    world.site.installation.make_sure()
+    assert not world.site.brakes.pulled()
+
+
+def test_beside_a_daemon_nothing_is_prepared_or_audited_before_the_service_is_known(mirrored):
+    mirrored.scan()
+    mirrored.restart(**at(THERE))
+    mirrored.service.searches.clear()
+    Work(mirrored.site, idle=0.0).send()
+    reading = Reading(mirrored.site, idle=0.0, trouble=lambda _error: None)
+    reading.want_audit()
+    reading.step()
+    assert (mirrored.posted(), mirrored.service.searches) == (["0", "1", "2"], [])
+
+
+def test_a_pause_ends_where_another_installation_answers(mirrored):
+    replace_the_service(mirrored)
+    mirrored.restart(**at(THERE))
+    mirrored.site.gate.trouble("unreachable", "nothing answers at the service", None)
+    assert mirrored.site.gate.pause is not None
+    assert mirrored.site.probe()
+    assert mirrored.site.gate.pause is None

@@ -1,5 +1,6 @@
 """Assets that somebody moves in the service: whatever becomes of their files and mappings then, none is sent again."""
 
+import os
 import random
 from collections import deque
 from contextlib import suppress
@@ -340,12 +341,17 @@ def test_a_file_that_comes_back_at_a_hint_waits_for_the_scan_that_asks(moved):
     expect_a_brake_for_files_that_come_back(world)
 
 
-def test_what_was_put_aside_long_ago_and_is_another_file_by_now_is_no_reason_to_ask(moved):
+@pytest.mark.parametrize("kept", ["nothing", "the size", "the time"])
+def test_what_was_put_aside_long_ago_and_is_another_file_by_now_is_no_reason_to_ask(moved, kept):
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
     for name in "01":
-        world.write(f"p/{name}", b"edited since, %s" % name.encode())
+        before = (world.root / "p" / name).stat()
+        content = b"%-14s" % name.encode() if kept == "the size" else b"edited since, %s" % name.encode()
+        world.write(f"p/{name}", content)
+        moment = before.st_mtime_ns + (10**9 if kept != "the time" else 0)
+        os.utime(world.root / "p" / name, ns=(moment, moment))
     world.restart(folders=[P_TO_F3, Q])
     live(world)
     assert not world.site.brakes.pulled()
@@ -497,3 +503,181 @@ def test_a_dry_run_says_that_a_person_would_be_asked(moved):
     report = dry_run(world.site)
     assert not report.in_sync
     assert "2 files sent to another folder" in report.would_brake
+    live(world)
+    world.ledger.resume(None, world.clock.now())
+    assert dry_run(world.site).would_brake is None
+
+
+def test_a_person_who_released_one_of_two_mappings_is_not_asked_for_it_again_while_the_other_waits(moved):
+    world = moved(audited=False)
+    world.restart(folders=[{"path": "r", "destfolderid": "F4"}])
+    live(world)
+    world.restart(folders=[P_TO_F3, {"path": "q", "destfolderid": "F3"}])
+    live(world)
+    one, other = world.ledger.reports.brakes()
+    assert {one.subject, other.subject} == {"p → F3", "q → F3"}
+    world.ledger.resume(one.id, world.clock.now())
+    for _ in range(2):
+        live(world)
+        assert [brake.subject for brake in world.ledger.reports.brakes()] == [other.subject]
+    assert sorted(world.posted()) == ["0", "1", "2"]
+
+
+def test_files_below_a_mapping_whose_own_brake_lost_its_reason_are_asked_about_for_themselves(make_world):
+    world = make_world(folders=[P, {"path": "p/sub", "destfolderid": "F2"}])
+    world.write("p/0", b"zero")
+    world.write("p/sub/1", b"one")
+    live(world)
+    world.restart(folders=[P_TO_F3])
+    live(world)
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["destfolderid"]
+    world.service.assets[world.row("p/0").assetid].folder = "F3"
+    world.clock.advance(60)
+    world.site.auditor.audit("F3")
+    live(world)
+    assert [(brake.kind, brake.amount) for brake in world.ledger.reports.brakes()] == [("takeover", 1)]
+    assert sorted(world.posted()) == ["0", "1"]
+
+
+def test_hints_on_files_that_come_back_use_up_no_word_on_fewer_of_them(moved):
+    world = moved(audited=False)
+    world.write("p/3", b"content of p/3")
+    live(world)
+    world.restart(folders=[Q])
+    live(world)
+    world.restart(folders=[P_TO_F3, Q], ignore=["1", "3"])
+    live(world, resumed=True)
+    assert sorted(world.posted()) == ["0", "0", "1", "2", "3"]
+    world.restart(ignore=[])
+    world.site.heed_mappings()
+    assert [world.hint("p/1"), world.hint("p/3")] == [0, 0]
+    live(world)
+    assert [(brake.kind, brake.amount) for brake in world.ledger.reports.brakes()] == [("takeover", 2)]
+    assert sorted(world.posted()) == ["0", "0", "1", "2", "3"]
+
+
+def test_a_second_look_at_files_that_come_back_keeps_none_of_them_from_the_scan_that_may_send_them(moved):
+    world = moved(audited=False)
+    world.restart(folders=[Q])
+    live(world)
+    world.restart(folders=[P_TO_F3, Q])
+    live(world)
+    assert world.site.intake.look(b"p/0") == 0
+    live(world, resumed=True)
+    assert sorted(world.posted()) == ["0", "0", "1", "1", "2"]
+
+
+def test_a_file_that_is_put_back_to_what_it_was_when_it_was_put_aside_is_a_change_like_others(moved):
+    world = moved(audited=False)
+    world.restart(folders=[Q])
+    live(world)
+    (world.root / "p" / "1").unlink()
+    kept = (world.root / "p" / "0").rename(world.base / "kept")
+    world.write("p/0", b"edited")
+    world.restart(folders=[P_TO_F3, Q])
+    live(world)
+    assert sorted(world.posted()) == ["0", "0", "1", "2"]
+    kept.rename(world.root / "p" / "0")
+    live(world)
+    assert not world.site.brakes.pulled()
+    assert sorted(world.posted()) == ["0", "0", "0", "1", "2"]
+
+
+def test_a_scan_that_was_cut_short_lifts_no_brake_for_files_that_come_back(moved):
+    world = moved(audited=False)
+    world.restart(folders=[Q])
+    live(world)
+    world.restart(folders=[P_TO_F3, Q])
+    live(world)
+    (brake,) = world.ledger.reports.brakes()
+    world.clock.stopped = True
+    assert not world.scan().report.complete
+    world.clock.stopped = False
+    assert world.ledger.reports.brakes() == [brake]
+
+
+def test_of_blocked_files_those_that_have_an_asset_are_taken_over_and_others_are_not(make_world):
+    world = make_world(folders=[{"path": ".", "destfolderid": "F1"}])
+    world.write("d/empty", b"")
+    world.write("e/empty", b"")
+    world.write("e/0", b"zero")
+    live(world)
+    world.service.assets[world.row("e/0").assetid].content = b"ZERO"
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    assert set(world.states().values()) == {State.BLOCKED}
+    world.restart(folders=[{"path": ".", "destfolderid": "F1"}, *({"path": p, "destfolderid": "F9"} for p in "de")])
+    live(world)
+    assert [(brake.subject, brake.amount) for brake in world.ledger.reports.brakes()] == [("e → F9", 1)]
+
+
+@pytest.mark.parametrize("state", [State.STORED, State.BLOCKED])
+def test_files_that_come_back_are_asked_about_whatever_has_become_of_their_assets(make_world, state):
+    world = make_world(folders=[P, Q])
+    world.service.index_lag = None
+    world.write("p/0", b"zero")
+    live(world)
+    if state is State.BLOCKED:
+        world.service.assets[world.row("p/0").assetid].content = b"ZERO"
+        world.clock.advance(60)
+        world.site.auditor.audit("F1")
+    assert world.row("p/0").state is state
+    (world.root / "q").mkdir()
+    world.restart(folders=[Q])
+    live(world)
+    world.restart(folders=[P_TO_F3, Q])
+    live(world)
+    assert [(brake.subject, brake.amount) for brake in world.ledger.reports.brakes()] == [("p → F3", 1)]
+    assert world.posted() == ["0"]
+
+
+@pytest.mark.parametrize("to", ["F1", "F2"], ids=["where they were sent", "where they lie"])
+def test_files_that_come_back_to_a_folder_that_has_them_need_no_word_and_are_not_sent(moved, to):
+    world = moved()
+    world.restart(folders=[Q])
+    live(world)
+    world.restart(folders=[{"path": "p", "destfolderid": to}, Q])
+    live(world)
+    assert not world.site.brakes.pulled()
+    assert sorted(world.posted()) == ["0", "1", "2"]
+
+
+def test_files_that_come_back_and_were_never_sent_are_no_reason_to_ask(moved):
+    world = moved(audited=False)
+    world.write("p/new", b"never sent")
+    world.scan()
+    assert world.row("p/new").state is State.QUEUED
+    world.restart(folders=[Q])
+    live(world)
+    for name in "01":
+        (world.root / "p" / name).unlink()
+    world.restart(folders=[P_TO_F3, Q])
+    live(world)
+    assert not world.site.brakes.pulled()
+    assert sorted(world.posted()) == ["0", "1", "2", "new"]
+
+
+def test_a_file_that_was_gone_and_is_restored_is_no_file_that_was_put_aside(moved):
+    world = moved(audited=False)
+    kept = (world.root / "p" / "0").rename(world.base / "kept")
+    live(world)
+    world.restart(folders=[P_TO_F3])
+    live(world, resumed=True)
+    world.clock.advance(8 * 86_400)
+    kept.rename(world.root / "p" / "0")
+    live(world)
+    assert not world.site.brakes.pulled()
+    assert world.row("p/0").state is State.VERIFIED
+
+
+def test_a_persons_word_on_where_an_asset_may_lie_holds_while_its_file_is_renamed_in_its_mapping(moved):
+    world = moved()
+    world.site.drift.step()
+    assert world.ledger.drifts.settle(list(world.ledger.drifts.told())) == 2
+    (world.root / "p" / "0").rename(world.root / "p" / "renamed")
+    live(world)
+    while world.site.drift.step():
+        pass
+    assert world.row("p/renamed").agreed_folder == "F2"
+    assert list(world.ledger.drifts.told()) == []
+    assert sorted(world.posted()) == ["0", "1", "2"]

@@ -1,5 +1,6 @@
 """Another disk in the place of the one that was mirrored: nothing of it is looked at before a person has agreed."""
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -156,3 +157,58 @@ def test_a_dry_run_says_so_and_pulls_nothing(mounted):
     with pytest.raises(RootElsewhere):
         world.site.scan(dry_run=True)
     assert not world.site.brakes.pulled()
+
+
+def test_files_of_the_same_names_and_sizes_are_strangers_by_their_times(mounted):
+    world, mount, _ours, theirs = mounted
+    for number in range(5):
+        path = theirs / "photos" / f"{number}"
+        path.write_bytes(b"CONTENT %d" % number)
+        os.utime(path, (1e9, 1e9))
+    mount(theirs)
+    with pytest.raises(RootElsewhere):
+        world.scan()
+
+
+def test_a_copy_on_a_disk_that_keeps_times_to_two_seconds_goes_on(mounted):
+    world, mount, ours, theirs = mounted
+    shutil.copytree(ours, theirs, dirs_exist_ok=True)
+    for path in (theirs / "photos").iterdir():
+        coarse = path.stat().st_mtime_ns // (2 * 10**9) * (2 * 10**9)
+        os.utime(path, ns=(coarse, coarse))
+    mount(theirs)
+    live(world)
+    assert list(world.states().values()) == [State.VERIFIED] * 5
+    assert len(world.posted()) == 5
+
+
+def test_what_lies_on_the_disk_of_a_mapping_below_is_no_witness_for_the_disk_above(mounted):
+    world, mount, ours, theirs = mounted
+    world.restart(folders=[{"path": "photos", "destfolderid": "F1"}, {"path": "photos/own", "destfolderid": "F2"}])
+    for number in range(5):
+        world.write(f"photos/own/{number}", b"own %d" % number)
+    live(world)
+    shutil.copytree(ours / "photos" / "own", theirs / "photos" / "own")
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    mount(theirs)
+    with pytest.raises(RootElsewhere, match="lies at photos, and none"):
+        world.scan()
+
+
+def test_a_word_on_the_disk_of_one_mapping_does_not_hold_for_that_of_another(mounted):
+    world, mount, ours, theirs = mounted
+    world.restart(folders=[{"path": "photos", "destfolderid": "F1"}, {"path": "videos", "destfolderid": "F2"}])
+    for number in range(5):
+        world.write(f"videos/{number}", b"video %d" % number)
+    live(world)
+    shutil.copytree(ours / "videos", theirs / "videos")
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    mount(theirs)
+    with pytest.raises(RootElsewhere, match="lies at photos, and none"):
+        world.scan()
+    world.ledger.resume(None, world.clock.now())
+    for path in (theirs / "videos").iterdir():
+        path.rename(path.with_name(f"strange {path.name}"))
+    with pytest.raises(RootElsewhere, match="lies at photos, videos, and none"):
+        world.scan()
+    assert len(world.posted()) == 10

@@ -1,7 +1,8 @@
 """What the ledger notes of assets that a listing shows in another folder of the service than before."""
 
 from assetsync.core.states import Event
-from assetsync.model import Asset
+from assetsync.ledger.drifts import Found
+from assetsync.model import Asset, State
 
 from .conftest import M1, M2, NOW
 
@@ -47,3 +48,37 @@ def test_of_history_it_is_noted_whether_it_was_read_back_or_not_and_no_drift(boo
     book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
     assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
     assert (folder_of(book, row), book.by_id(row).drift) == ("G", None)
+
+
+def test_of_what_waits_for_a_person_it_is_noted_though_it_was_never_read_back(book):
+    row = stored(book, b"a", "A")
+    book.ledger.assets.apply_all([(row, Event.DIFFERENT, {"reason": "different"})], NOW)
+    assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
+    assert folder_of(book, row) == "G"
+
+
+def test_of_what_was_replaced_it_is_noted_though_it_was_never_read_back(book):
+    row = stored(book, b"a", "A")
+    book.queue(b"a", mtime=7)
+    assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
+    assert folder_of(book, row) == "G"
+
+
+def test_where_neither_side_has_a_digest_nothing_is_known_by_it(book):
+    row = book.queue(b"a")
+    book.lose(row, md5=None)
+    book.ledger.repair.is_asset(row, Asset("A", "F", "a", 10, None, "doc"), NOW)
+    assert (book.row(b"a").state, book.row(b"a").md5) == (State.STORED, None)
+    assert book.ledger.drifts.met("G", shown("A")) == []
+    assert folder_of(book, row) == "F"
+
+
+def test_a_word_on_where_an_asset_may_lie_ends_where_its_mapping_follows_it(book):
+    row = verified(book, b"a", "A")
+    book.ledger.drifts.met("G", shown("A"))
+    told = book.by_id(row)._replace(drift="it lies in another folder", said_digest=None)
+    book.ledger.drifts.read([Found(told.drift, None, book.by_id(row))], still=lambda: True)
+    assert book.ledger.drifts.settle([told]) == 1
+    assert book.by_id(row).agreed_folder == "G"
+    book.ledger.drifts.remapped([(row.id, "G")])
+    assert (book.by_id(row).destfolderid, book.by_id(row).agreed_folder) == ("G", None)

@@ -122,6 +122,18 @@ def test_what_a_person_allowed_is_the_most_that_was_released_since(book):
     assert ledger.resumed_amount("vanished", "b", NOW) is None
 
 
+def test_what_was_allowed_on_other_subjects_of_a_kind_can_be_withdrawn_and_what_waits_keeps_its_amount(book):
+    ledger = book.ledger
+    for kind, subject in (("takeover", "kept"), ("takeover", "other"), ("vanished", "other")):
+        ledger.pull_brake(kind, subject, "why", 7, NOW)
+    ledger.resume(None, NOW)
+    ledger.pull_brake("takeover", "waits", "why", 7, NOW)
+    ledger.withdraw_others("takeover", ["kept"])
+    assert [ledger.resumed_amount("takeover", subject, NOW) for subject in ("kept", "other")] == [7, 0]
+    assert ledger.resumed_amount("vanished", "other", NOW) == 7
+    assert [(brake.subject, brake.amount) for brake in ledger.reports.brakes()] == [("waits", 7)]
+
+
 def test_what_is_history_or_not_mapped_is_counted_as_what_it_is(book):
     stands = {
         b"stored": ("stored", "yes"),

@@ -241,3 +241,17 @@ def test_of_much_drift_some_is_named_and_all_is_counted(shown):
     assert (len(said["drift"]), said["drift_count"]) == (20, 25)
     assert "And 5 more." in shown.get("/").body.decode()
     assert b'assetsync_metadata_drift{site="test"} 25.0' in shown.get("/metrics").body
+
+
+@pytest.mark.parametrize(
+    ("kind", "lifts_itself"),
+    [
+        *((kind, True) for kind in ("service", "root", "destfolderid", "takeover")),
+        *((kind, False) for kind in ("emptied", "vanished", "missing", "new_files")),
+    ],
+)
+def test_of_a_brake_that_lifts_itself_nobody_is_told_to_release_it_once_it_is_put_right(shown, kind, lifts_itself):
+    shown.world.ledger.pull_brake(kind, "what", "it looks wrong", 5, shown.world.clock.now())
+    (how,) = [line for line in leftovers(shown.standing()) if "assetsync resume" in line]
+    assert ("lifts itself once it is put right; only if it is meant" in how) is lifts_itself
+    assert ("or once it is put right" in how) is not lifts_itself

@@ -1,0 +1,21 @@
+"""Some files of many, by which a disk is known again."""
+
+from assetsync.core.states import Event
+
+from .conftest import NOW
+
+
+def test_the_files_that_stand_for_a_folder_are_always_the_same_ones_and_from_all_of_its_history(book):
+    for number in range(60):
+        book.accept(book.queue(b"d/%02d" % number), f"A{number}")
+    book.accept(book.queue(b"beside"), "B")
+    book.queue(b"d/never sent")
+    gone = book.row(b"d/00")
+    book.ledger.intake.unwanted([(gone.id, gone.path)], Event.VANISHED, NOW)
+    samples = [[row.path for row in book.ledger.intake.sample(b"d", 20)] for _ in range(5)]
+    assert all(sample == samples[0] for sample in samples)
+    numbers = {int(path.removeprefix(b"d/")) for path in samples[0]}
+    assert len(numbers) == 20
+    assert min(numbers) in range(1, 20)
+    assert max(numbers) >= 40
+    assert len(book.ledger.intake.sample(b"d", 100)) == 59
