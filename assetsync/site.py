@@ -28,6 +28,7 @@ from assetsync.flow.index import Indexer
 from assetsync.flow.installation import Installation
 from assetsync.flow.intake import Intake, ScanResult
 from assetsync.flow.members import Members
+from assetsync.flow.missing import Missing
 from assetsync.flow.noting import Noting
 from assetsync.flow.pace import Throttle
 from assetsync.flow.place import Place
@@ -325,8 +326,12 @@ def build(
         auditor=Auditor(
             edges,
             Members(edges, plan.mappings, sidecars),
-            resend_missing=config.policy.on_remote_missing == "upload",
-            brake=brakes.allows_missing,
+            Missing(
+                edges,
+                brakes,
+                resend=config.policy.on_remote_missing == "upload",
+                mapped={mapping.destfolderid for mapping in plan.mappings.all},
+            ),
         ),
         drift=Drift(edges, plan, sidecars, resend_moved=resend_moved),
         noting=Noting(edges, gate, settling),

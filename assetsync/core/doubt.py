@@ -177,6 +177,13 @@ def is_damaged(doubt: Doubt, sight: Sight) -> bool:
     return sight.prefix is not None and asset.md5 == sight.prefix
 
 
+def may_be_renamed(doubt: Doubt, sight: Sight) -> bool:
+    """Whether an asset may be the file under a name that somebody gave it since: new, of its size, and no MD5 tells."""
+    asset = sight.asset
+    untold = asset.md5 is None or doubt.md5 is None
+    return untold and asset.processed and asset.size == doubt.size and not sight.named and not sight.before
+
+
 def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, now: float) -> Verdict:
     """Decide one doubt from one answered look-up.
 
@@ -200,7 +207,9 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
         return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload that is not answered yet")
     if doubt.refused_as_duplicate:
         return _judge_duplicate(doubt, sights, grace, seconds)
-    damaged = [s for s in free if not s.claimed and is_damaged(doubt, s)]
+    # What was accepted came whole: a beginning of it is not what it left.
+    accepted = doubt.accepted_id is not None
+    damaged = [s for s in free if not accepted and not s.claimed and is_damaged(doubt, s)]
     suspected = tuple(s.asset.id for s in free if _suspicious(doubt, s))
     unprocessed = [s for s in free if _unprocessed(s)]
     stuck = _never_processed(doubt, unprocessed, now)
@@ -215,6 +224,12 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
     if grace.over(seconds):
         if doubt.accepted_id is not None:
             reason = f"the service accepted it as {doubt.accepted_id} but shows no such asset"
+            return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=suspected)
+        renamed = [s.asset.id for s in free if not s.claimed and may_be_renamed(doubt, s)]
+        if renamed:
+            reason = (
+                f"an asset of its size came under another name, {min(renamed)}, and no MD5 tells whether it is this"
+            )
             return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=suspected)
         return replace(_send_again(doubt, Judgement.ABSENT, None, "it did not arrive"), suspected=suspected)
     return Verdict(Judgement.WAIT, reason="looking for it in the service", suspected=suspected, counts_for_grace=True)

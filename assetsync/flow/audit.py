@@ -5,21 +5,21 @@ folder shows and no row owns is doubled, suspected or unknown. Only a folder tha
 when more than a hundredth of it is missing, a person is asked first.
 """
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
 import structlog
 
-from assetsync.core.names import printable
 from assetsync.core.states import Event
 from assetsync.core.verdict import Expected, Reading, compare
+from assetsync.flow.audited import Audited
 from assetsync.flow.edges import Edges
 from assetsync.flow.members import Members
+from assetsync.flow.missing import Missing, different
+from assetsync.ledger.assets import Change
+from assetsync.ledger.repair import GOES_ON
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, State
 from assetsync.service.paging import every
-from assetsync.service.query import ids_query
 
 log = structlog.get_logger(__name__)
 
@@ -27,39 +27,18 @@ AUDIT_ASKED = "audit_asked"
 """The fact that holds when the newest audit was asked for, in seconds since the epoch."""
 
 _BATCH = 500
-_FEW = 10
-_SHARE = 0.01
-_IDS = 100
-
-
-@dataclass(slots=True)
-class Audited:
-    """What one folder's audit found, in numbers."""
-
-    folder: str
-    assets: int = 0
-    fine: int = 0
-    different: int = 0
-    missing: int = 0
-    elsewhere: int = 0
-    doubled: int = 0
-    suspected: int = 0
-    unknown: int = 0
-    braked: bool = False
 
 
 class Auditor:
-    """Audits folders; used by one thread at a time. `brake` pulls one: (subject, sentence, amount) → allowed."""
+    """Audits folders; used by one thread at a time."""
 
-    def __init__(
-        self, edges: Edges, members: Members, *, resend_missing: bool, brake: Callable[[str, str, int], bool]
-    ) -> None:
+    def __init__(self, edges: Edges, members: Members, missing: Missing) -> None:
+        """Make the auditor of a site."""
         self._ledger = edges.ledger
         self._service = edges.service
         self._clock = edges.clock
         self._members = members
-        self._resend_missing = resend_missing
-        self._brake = brake
+        self._missing = missing
 
     def audit(self, folder: str) -> Audited:
         """Audit one folder of the service; raises ServiceError, and then nothing is concluded from what is missing."""
@@ -75,7 +54,7 @@ class Auditor:
                 self._compare(folder, batch, began, result)
                 batch = []
         self._compare(folder, batch, began, result)
-        self._missing(folder, began, result)
+        self._missing.decide(result, began)
         self._ledger.audits.done(folder, began, asdict(result))
         log.info("audited", **asdict(result))
         return result
@@ -86,7 +65,7 @@ class Auditor:
         result.assets += len(assets)
         now = self._clock.now()
         rows = self._ledger.audits.live([asset.id for asset in assets])
-        changes: list[tuple[FileRow, Event | None, dict[str, Any]]] = []
+        changes: list[Change] = []
         met = []
         strangers = []
         for asset in assets:
@@ -96,16 +75,17 @@ class Auditor:
                 continue
             met.append(row.id)
             reading, difference = compare(Expected(row.asset_folder or folder, row.size, row.md5), asset)
-            # Of what was never read back, the digest says that it is the file.
-            is_proven = row.state is State.STORED and row.md5 is not None and asset.md5 == row.md5
-            if reading is Reading.MOVED and (is_proven or row.state in (State.VERIFIED, State.BLOCKED)):
+            is_known = row.state in (State.VERIFIED, State.BLOCKED) or (
+                row.state is State.STORED and _is_proven(row, asset)
+            )
+            if reading is Reading.MOVED and is_known:
                 changes.append((row, None, {"asset_folder": folder, "drift": "unread"}))
             if reading is Reading.DIFFERENT and row.state in (State.STORED, State.VERIFIED):
                 result.different += 1
-                detail = f"the asset {asset.id} is no longer this file: {difference}; look at it in the service"
-                changes.append((row, Event.DIFFERENT, {"reason": "different", "detail": detail}))
-                log.error("blocked", path=printable(row.path), assetid=asset.id, detail=detail)
+                changes.append((row, Event.DIFFERENT, different(row, difference)))
             else:
+                if _is_mended(row, reading, asset):
+                    changes.append((row, Event.RETRIED, GOES_ON | {"due_at": now}))
                 is_home = folder in (row.destfolderid, row.agreed_folder)
                 result.fine += reading is Reading.EQUAL or (reading is Reading.MOVED and is_home)
                 result.elsewhere += reading is Reading.MOVED and not is_home
@@ -140,55 +120,19 @@ class Auditor:
                 found.append((asset.id, "unknown", None))
         self._ledger.audits.explain(found)
 
-    def _missing(self, folder: str, began: float, result: Audited) -> None:
-        expected = self._ledger.audits.expected(folder, began)
-        if not expected.missing:
-            return
-        if expected.missing > max(_FEW, expected.verified * _SHARE):
-            detail = (
-                f"{expected.missing:,} of {expected.verified:,} assets are missing in folder {folder} of the service:"
-                " was it emptied, or is this another installation?"
-            )
-            if not self._brake(folder, detail, expected.missing):
-                result.braked = True
-                return
-        while rows := self._ledger.audits.unmet(folder, began, _IDS):
-            self._decide(rows, began, result)
 
-    def _decide(self, rows: list[FileRow], began: float, result: Audited) -> None:
-        """Look for missing assets by id in all folders; what is nowhere is missing."""
-        ids = [row.assetid for row in rows if row.assetid is not None]
-        with self._service.search(SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))) as assets:
-            found = {asset.id: asset for asset in assets if asset.id in ids}
-        changes: list[tuple[FileRow, Event | None, dict[str, Any]]] = []
-        for row in rows:
-            asset = found.get(row.assetid or "")
-            if asset is not None:
-                result.elsewhere += 1
-                moved = {"audited_at": began, "asset_folder": asset.folder_id, "drift": "unread"}
-                changes.append((row, None, moved))
-                continue
-            result.missing += 1
-            detail = (
-                f"the asset {row.assetid} is not in the service any more: `assetsync retry --send-again PATH` uploads"
-                " the file anew, `assetsync retry PATH` looks for the asset again"
-            )
-            log.error("missing in the service", path=printable(row.path), assetid=row.assetid)
-            if self._resend_missing:
-                changes.append((row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": self._clock.now()}))
-            else:
-                columns = {"reason": "missing", "detail": detail, "audited_at": began}
-                changes.append((row, Event.MISSING, columns))
-        self._ledger.assets.apply_all(changes, self._clock.now())
+def _is_proven(row: FileRow, asset: Asset) -> bool:
+    """Whether the digest says that an asset is the file: of what was never read back nothing else does."""
+    return row.md5 is not None and asset.md5 == row.md5
+
+
+def _is_mended(row: FileRow, reading: Reading, asset: Asset) -> bool:
+    """Whether what was blocked by an audit, or when it was read back, is met as it should be: put back by somebody."""
+    is_whole = reading is Reading.EQUAL or (reading is Reading.MOVED and row.verified_at is not None)
+    is_blocked = row.state is State.BLOCKED and row.reason in ("missing", "different")
+    return is_blocked and is_whole and (row.verified_at is not None or _is_proven(row, asset))
 
 
 def _is_rendition(asset: Asset) -> bool:
     """Whether it is a smaller copy that the service made of a picture; some releases show these whatever is asked."""
     return str(asset.columns.get("file_type") or "original").lower() != "original"
-
-
-_AGAIN: dict[str, Any] = {
-    "assetid": None, "id_from": None, "asset_folder": None, "agreed_folder": None,
-    "verified_at": None, "seen_at": None, "findable_at": None,
-    "index_asked_at": None, "uploaded_at": None, "reason": "missing",
-}  # fmt: skip

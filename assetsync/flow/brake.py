@@ -170,6 +170,10 @@ class Brakes:
         self._lever.pull("missing", folder, detail, amount)
         return False
 
+    def missing_few(self, folder: str) -> None:
+        """After an audit that missed no more than is let pass in a folder: a word on more is used, or not needed."""
+        self._lever.withdraw("missing", folder)
+
     def allows_vanished(self, result: ScanResult) -> bool:
         """After a scan that came to its end: whether what is missing may be recorded as gone."""
         missing = Counter(m.mapping for m in result.missing if m.mapping is not None)

@@ -12,7 +12,7 @@ import structlog
 
 from assetsync.amounts import plural
 from assetsync.core.decide import EMPTY
-from assetsync.core.names import printable
+from assetsync.core.names import printable, sent_name
 from assetsync.core.states import Event, allowed
 from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.errors import AssetsyncError, ServiceError, UnknownPath, UsageError
@@ -22,7 +22,7 @@ from assetsync.ledger.ledger import Ledger, Request
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Clock, SearchRequest, Service, State
 from assetsync.service.paging import every
-from assetsync.service.query import ids_query
+from assetsync.service.query import ids_query, like_pattern
 
 log = structlog.get_logger(__name__)
 
@@ -103,6 +103,9 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
         return _retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")), now=now)
     if verb == "resume":
         pulled = _pulled(ledger, argument)
+        if any(brake.kind == "missing" and brake.id in pulled for brake in ledger.reports.brakes()):
+            # An audit pulled it, and the next decides: the word may be over by the time that one is due.
+            ledger.set_fact(AUDIT_ASKED, repr(now))
         for number in pulled:
             # Each by its number: one that is pulled meanwhile was seen by nobody.
             ledger.resume(number, now)
@@ -237,14 +240,18 @@ def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None,
 
 
 def find_asset(service: Service, row: FileRow, assetid: str) -> Asset:
-    """Find an asset by its id, through the index or in the file's folder; raises UsageError when it is nowhere."""
+    """Find an asset by its id, through the index, in the file's folder, or by its name wherever it was moved.
+
+    Raises UsageError when it is nowhere.
+    """
     by_id = SearchRequest(searchfor=ids_query([assetid]))
     in_folder = SearchRequest(searchfor="%", folderid=row.asset_folder or row.destfolderid, dbdirect=True)
-    for request in (by_id, in_folder):
+    by_name = SearchRequest(searchfor=like_pattern(sent_name(row.path.rpartition(b"/")[2])), dbdirect=True)
+    for request in (by_id, in_folder, by_name):
         for asset in every(service.search, request):
             if asset.id == assetid:
                 return asset
-    raise UsageError(f"the service shows no asset {assetid}", hint="copy the id from the service, or use --absent")
+    raise UsageError(f"the service shows no asset {assetid}", hint="copy its id from the service")
 
 
 def _current(ledger: Ledger, path: bytes) -> FileRow:

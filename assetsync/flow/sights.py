@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from assetsync.core.doubt import Doubt, Sight, is_damaged, is_equal
+from assetsync.core.doubt import Doubt, Sight, is_damaged, is_equal, may_be_renamed
 from assetsync.core.names import printable
 from assetsync.core.naming import may_be
 from assetsync.errors import BadAnswer, TreeError
@@ -108,8 +108,8 @@ class Sights:
                 since=since,
             )
             # Asked for what a verdict may rest on alone: there may be many assets of such a name, and many rivals.
-            counts = is_equal(one.facts, sight) or is_damaged(one.facts, sight) or not asset.processed
-            if counts and not sight.owned:
+            counts = any(rule(one.facts, sight) for rule in (is_equal, is_damaged, may_be_renamed))
+            if (counts or not asset.processed) and not sight.owned:
                 known = self._beginnings
                 of_another = any(claims(r, asset, seen_to, attempt, known.get(r.attempt_id, {})) for r in rivals)
                 sight = replace(sight, claimed=of_another)

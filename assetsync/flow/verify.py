@@ -19,6 +19,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
 from assetsync.flow.witness import Witnessed
+from assetsync.ledger.assets import Change
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
@@ -31,8 +32,6 @@ BATCH = 100
 
 _BY_NAME_AT_MOST = 5
 _BY_LISTING_AT_MOST = 5000
-
-Change = tuple[FileRow, Event | None, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ from assetsync.core.states import Event
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, reopen
 from assetsync.ledger.store import Store
 
+Change = tuple[FileRow, Event | None, dict[str, Any]]
+"""What a reading back showed of a row as it was read: what happened to it, if anything, and the columns to write."""
+
 INDEX_STOPPED = "index_stopped"
 """The fact that says for a person why searchIndex is not called any more."""
 
@@ -77,8 +80,8 @@ class Assets:
             lambda conn: conn.executemany("UPDATE files SET index_asked_at = ? WHERE id = ?", [(now, i) for i in ids])
         )
 
-    def apply_all(self, events: Sequence[tuple[FileRow, Event | None, dict[str, Any]]], now: float) -> None:
-        """Record what readings back showed, in one commit: (row as it was read, event or None, columns).
+    def apply_all(self, events: Sequence[Change], now: float) -> None:
+        """Record what readings back showed, in one commit.
 
         A row that was replaced, disputed or decided by hand while the service answered is left alone.
         """

@@ -13,11 +13,28 @@ from assetsync.model import Asset
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
-    """How many verified assets a folder should hold, and how many of them an audit did not meet."""
+class Unmet:
+    """What an audit of a folder of the service should have met and did not: what lay in it when last seen.
 
-    verified: int
-    missing: int
+    With `away_from`, what was sent there and was last seen in a folder that is none of these.
+    """
+
+    folder: str
+    away_from: Collection[str] | None = None
+
+    def sql(self, what: str) -> tuple[str, list[str]]:
+        """Give the statement that selects `what` of these versions, to go on with AND, and its values."""
+        if self.away_from is None:
+            return f"SELECT {what} FROM files WHERE asset_folder = ? AND {_VERIFIED}", [self.folder]
+        # Named, because the planner would go through all that was ever sent there.
+        others = ", ".join("?" * len(self.away_from))
+        moved = "asset_folder <> destfolderid AND destfolderid = ?"
+        sql = f"SELECT {what} FROM files INDEXED BY files_elsewhere WHERE {moved} AND asset_folder NOT IN ({others})"
+        return f"{sql} AND wanted = 'yes' AND {_VERIFIED}", [self.folder, *self.away_from]
+
+
+_VERIFIED = "state = 'verified'"
+_BEFORE = "verified_at < ? AND (audited_at IS NULL OR audited_at < ?)"
 
 
 class Audits:
@@ -103,23 +120,36 @@ class Audits:
         if assetids:
             self._store.write(lambda conn: conn.executemany(sql, [(at, assetid) for assetid in assetids]))
 
-    def expected(self, folder: str, at: float) -> Expectation:
-        """Count what the audit begun `at` should have met in the folder; what was verified since does not count."""
-        row = self._store.rows(
-            "SELECT COUNT(*), SUM(audited_at IS NULL OR audited_at < ?1) FROM files WHERE state = 'verified'"
-            " AND asset_folder = ?2 AND verified_at < ?1",
-            at,
-            folder,
-        )[0]
-        return Expectation(int(row[0]), int(row[1] or 0))
+    def met_ids(self, assetids: Collection[str], at: float) -> None:
+        """Record that an audit begun `at` met these assets, whosever they are."""
+        sql = f"UPDATE files SET audited_at = ? WHERE assetid = ? AND {_VERIFIED}"
+        if assetids:
+            self._store.write(lambda conn: conn.executemany(sql, [(at, assetid) for assetid in assetids]))
 
-    def unmet(self, folder: str, at: float, limit: int) -> list[FileRow]:
-        """Give verified rows of the folder whose assets the audit did not meet."""
-        sql = (
-            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'verified' AND asset_folder = ? AND verified_at < ?"
-            " AND (audited_at IS NULL OR audited_at < ?) ORDER BY id LIMIT ?"
-        )
-        return [file_row(row) for row in self._store.rows(sql, folder, at, at, limit)]
+    def verified(self, folder: str, at: float) -> int:
+        """Count what the audit begun `at` should meet in the folder; what was verified since does not count."""
+        sql, values = Unmet(folder).sql("COUNT(*)")
+        return int(self._store.rows(f"{sql} AND verified_at < ?", *values, at)[0][0])
+
+    def count(self, unmet: Unmet, at: float) -> int:
+        """Count the verified versions that the audit begun `at` has not met."""
+        sql, values = unmet.sql("COUNT(*)")
+        return int(self._store.rows(f"{sql} AND {_BEFORE}", *values, at, at)[0][0])
+
+    def unmet(self, unmet: Unmet, at: float, limit: int, *, after: int = 0) -> list[FileRow]:
+        """Give verified versions that the audit begun `at` has not met, in the order of their rows, from one on."""
+        sql, values = unmet.sql(FILE_COLUMNS)
+        rows = self._store.rows(f"{sql} AND {_BEFORE} AND id > ? ORDER BY id LIMIT ?", *values, at, at, after, limit)
+        return [file_row(row) for row in rows]
+
+    def unmet_of(self, unmet: Unmet, assetids: Sequence[str], at: float) -> list[FileRow]:
+        """Give those of these assets that the audit begun `at` has not met."""
+        marks = ", ".join("?" * len(assetids))
+        sql, values = unmet.sql(FILE_COLUMNS)
+        # The plus keeps SQLite to the ids.
+        by_id = sql.replace("INDEXED BY files_elsewhere ", "").replace("WHERE asset_folder =", "WHERE +asset_folder =")
+        rows = self._store.rows(f"{by_id} AND {_BEFORE} AND assetid IN ({marks})", *values, at, at, *assetids)
+        return [file_row(row) for row in rows]
 
     def explain(self, found: Sequence[tuple[str, str, FileRow | None]]) -> None:
         """Say of sighted assets what the audit takes them for: (id, why, the file it is about)."""

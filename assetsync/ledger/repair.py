@@ -7,6 +7,12 @@ from assetsync.ledger.rows import FileRow, apply, hold_name, read_file
 from assetsync.ledger.store import Store
 from assetsync.model import Asset, State
 
+GOES_ON = {
+    "reason": None, "detail": None, "failures": 0, "absences": 0, "crashes": 0,
+    "unseen_boot": None, "seen_at": None, "findable_at": None,
+}  # fmt: skip
+"""What is written of a blocked file that is to go on, beside when it is due."""
+
 
 class Repair:
     """The ledger's side of `retry` and `doubt resolve`."""
@@ -27,11 +33,7 @@ class Repair:
             conn.execute("UPDATE attempts SET look_at = ? WHERE file_id = ? AND closed_at IS NULL", (now, row.id))
             for attempt in conn.execute("SELECT id FROM attempts WHERE file_id = ? AND closed_at IS NULL", (row.id,)):
                 hold_name(conn, attempt["id"])
-            return apply(
-                conn, row.id, Event.RETRIED, now,
-                reason=None, detail=None, due_at=now, failures=0, absences=0, crashes=0,
-                unseen_boot=None, seen_at=None, findable_at=None,
-            )  # fmt: skip
+            return apply(conn, row.id, Event.RETRIED, now, due_at=now, **GOES_ON)
 
         return self._store.write(work)
 

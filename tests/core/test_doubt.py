@@ -40,6 +40,7 @@ SMALLER = Sight(asset(size=60, md5="C6"))
 UNPROCESSED = Sight(asset(size=0, md5=None))
 OLD_NEWS = replace(UNPROCESSED, since=MINE.since)
 NO_MD5 = Sight(asset(md5=None))
+RENAMED = replace(NO_MD5, named=False)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,16 @@ A_PERSON = (Judgement.UNDECIDABLE, None, False)
         ("5 absent the fourth time is sent again", replace(MINE, absences=MAX_ABSENCES - 2), [], OVER, ABSENT),
         ("5 absent the fifth time is a person's matter", ABSENT_BEFORE, [], OVER, A_PERSON),
         ("5 damaged the fifth time too", ABSENT_BEFORE, [PROOF], YOUNG, (Judgement.UNDECIDABLE, "1", False)),
+        ("5 one of its size and another name is a person's where no MD5 tells", MINE, [RENAMED], OVER, A_PERSON),
+        ("5 within the grace it is waited for", MINE, [RENAMED], YOUNG, COUNTS),
+        ("5 where it was there before it is not ours", MINE, [replace(RENAMED, before=True)], OVER, ABSENT),
+        ("5 where it is another's it is not ours", MINE, [replace(RENAMED, owned=True)], OVER, ABSENT),
+        ("5 where it may be another upload's it is not ours", MINE, [replace(RENAMED, claimed=True)], OVER, ABSENT),
+        ("5 one of another size is not ours", MINE, [replace(RENAMED, asset=asset(size=99, md5=None))], OVER, ABSENT),
+        ("5 one of another MD5 is not ours", MINE, [replace(OTHER, named=False)], OVER, ABSENT),
+        ("5 without our own digest it may be", UNHASHED, [replace(OTHER, named=False)], OVER, A_PERSON),
+        ("7 what was accepted is never proven damaged", replace(MINE, accepted_id="9"), [PROOF], YOUNG, COUNTS),
+        ("7 nor sent again for it", replace(MINE, accepted_id="9"), [PROOF], OVER, A_PERSON),
         ("7 an accepted id that is not shown is waited for", replace(MINE, accepted_id="9"), [], YOUNG, COUNTS),
         ("7 an accepted id that never shows is a person's", replace(MINE, accepted_id="9"), [], OVER, A_PERSON),
     ],

@@ -911,3 +911,38 @@ def _once(world, act):
         act(request)
 
     return run
+
+
+def test_an_accepted_upload_that_is_not_shown_is_not_sent_again_for_a_beginning_of_it(world):
+    # Moved before it was ever read back, while somebody uploads what the file was before.
+    world.service.index_lag = None
+    world.write("log.csv", b"line 1\nline 2\n")
+    world.scan_and_send()
+    (asset,) = world.service.assets.values()
+    asset.folder = "ARCHIVE"
+    world.service.put(b"line 1\n", "log.csv")
+    world.live(1500, tick=2)
+    assert (world.row("log.csv").state, len(world.service.posts)) == (BLOCKED, 1)
+
+
+def test_what_was_accepted_and_moved_before_it_was_read_back_can_be_named_by_its_id(world, clock):
+    world.service.index_lag = None
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    (asset,) = world.service.assets.values()
+    asset.folder = "ARCHIVE"
+    world.live(1500, tick=2)
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "undecidable")
+    carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": asset.id})
+    assert (world.row("a.jpg").state, world.row("a.jpg").asset_folder) == (State.STORED, "ARCHIVE")
+
+
+def test_what_was_renamed_in_the_service_while_it_was_in_doubt_is_asked_about_where_no_md5_tells(world):
+    world.service.gives_md5 = False
+    lose(world, "lost_after")
+    (asset,) = world.service.assets.values()
+    asset.name = "Harbour at dawn.jpg"
+    world.live(300)
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "undecidable")
+    assert asset.id in world.row("a.jpg").detail
+    assert len(world.service.posts) == 1

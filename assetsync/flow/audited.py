@@ -1,0 +1,19 @@
+"""What one folder's audit found, in numbers."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Audited:
+    """Counted while the folder is listed, and what it should hold is looked for."""
+
+    folder: str
+    assets: int = 0
+    fine: int = 0
+    different: int = 0
+    missing: int = 0
+    elsewhere: int = 0
+    doubled: int = 0
+    suspected: int = 0
+    unknown: int = 0
+    braked: bool = False

@@ -1,0 +1,177 @@
+"""What an audit of a folder did not meet there: looked for in every way before it is called missing.
+
+People move assets, the index lags behind or is being built anew, and some releases hide what is being processed: an
+asset that is only not shown must not be sent a second time.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import structlog
+
+from assetsync.core.names import printable, sent_name
+from assetsync.core.states import Event
+from assetsync.core.verdict import Expected, Reading, compare
+from assetsync.flow.audited import Audited
+from assetsync.flow.brake import Brakes
+from assetsync.flow.edges import Edges
+from assetsync.ledger.assets import Change
+from assetsync.ledger.audits import Unmet
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Asset, SearchRequest
+from assetsync.service.paging import every
+from assetsync.service.query import ids_query, like_pattern
+
+log = structlog.get_logger(__name__)
+
+_FEW = 10
+_SHARE = 0.01
+_IDS = 100
+_BATCH = 500
+_BY_NAME_AT_MOST = 200
+"""Of more the service is listed once: that is one answer, however long, in place of as many."""
+
+
+class Missing:
+    """Looks for what was not met; used by one thread at a time. `mapped`: the folders that are audited themselves."""
+
+    def __init__(self, edges: Edges, brakes: Brakes, *, resend: bool, mapped: Collection[str]) -> None:
+        self._ledger = edges.ledger
+        self._service = edges.service
+        self._clock = edges.clock
+        self._brakes = brakes
+        self._resend = resend
+        self._mapped = mapped
+
+    def decide(self, result: Audited, began: float) -> None:
+        """Judge what the audit of a folder, begun then, has not met; raises ServiceError.
+
+        When more than a hundredth is missing, a person is asked first.
+        """
+        audits = self._ledger.audits
+        here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
+        if audits.count(here, began):
+            self._meet_unprocessed(result.folder, began)
+        verified, missing = audits.verified(result.folder, began), audits.count(here, began)
+        most = max(_FEW, verified * _SHARE)
+        if missing > most and not self._may_be(missing, verified, result):
+            return
+        for unmet in (here, away):
+            self._look(unmet, audits.count(unmet, began), began, result)
+        lost = audits.count(here, began) + audits.count(away, began)
+        if lost <= most:
+            # Whoever resumed had put it right, or what was agreed to is done: that is no word on the next time.
+            self._brakes.missing_few(result.folder)
+        elif missing <= most and not self._may_be(lost, verified, result):
+            return
+        for unmet in (here, away):
+            while rows := audits.unmet(unmet, began, _IDS):
+                self._gone(rows, began, result)
+
+    def _may_be(self, missing: int, verified: int, result: Audited) -> bool:
+        detail = (
+            f"{missing:,} of {verified:,} assets are missing in folder {result.folder} of the service:"
+            " was it emptied, or is this another installation?"
+        )
+        result.braked = not self._brakes.allows_missing(result.folder, detail, missing)
+        return not result.braked
+
+    def _meet_unprocessed(self, folder: str, began: float) -> None:
+        """Ask for what is being processed anew: some releases show it only then (interface section 4.1)."""
+        request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, available="0", showrenditions=False)
+        met: list[str] = []
+        for asset in every(self._service.search, request):
+            if asset.folder_id == folder:
+                met.append(asset.id)
+            if len(met) >= _BATCH:
+                self._ledger.audits.met_ids(met, began)
+                met = []
+        self._ledger.audits.met_ids(met, began)
+
+    def _look(self, unmet: Unmet, count: int, began: float, result: Audited) -> None:
+        """Look in all folders for what is unmet, and note what is found."""
+        if count > _BY_NAME_AT_MOST:
+            self._list_everything(unmet, began, result)
+        after = 0
+        while rows := self._ledger.audits.unmet(unmet, began, _IDS, after=after):
+            after = rows[-1].id
+            found = self._by_id(rows)
+            if count <= _BY_NAME_AT_MOST:
+                found |= self._by_name([row for row in rows if row.assetid not in found])
+            self._note([(row, found[row.assetid]) for row in rows if row.assetid in found], began, result)
+
+    def _by_id(self, rows: Sequence[FileRow]) -> dict[str | None, Asset]:
+        ids = [row.assetid for row in rows if row.assetid is not None]
+        # maxrows counts per kind, and an asset may come twice (observed).
+        with self._service.search(SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))) as assets:
+            return {asset.id: asset for asset in assets if asset.id in ids}
+
+    def _by_name(self, rows: Sequence[FileRow]) -> dict[str | None, Asset]:
+        """Ask the database: what the index does not show may not be indexed yet, or not again."""
+        found: dict[str | None, Asset] = {}
+        for row in rows:
+            sent = self._ledger.doubts.attempts(row.id, 1)
+            # It lies there by the name that was sent, also where the file has another by now.
+            name = sent[0].sent_name if sent else sent_name(row.path.rpartition(b"/")[2])
+            request = SearchRequest(searchfor=like_pattern(name), dbdirect=True, showrenditions=False)
+            found |= {asset.id: asset for asset in every(self._service.search, request) if asset.id == row.assetid}
+        return found
+
+    def _list_everything(self, unmet: Unmet, began: float, result: Audited) -> None:
+        batch: dict[str, Asset] = {}
+        for asset in every(self._service.search, SearchRequest(searchfor="%", dbdirect=True, showrenditions=False)):
+            batch[asset.id] = asset
+            if len(batch) >= _BATCH:
+                self._meet(batch, unmet, began, result)
+                batch = {}
+        self._meet(batch, unmet, began, result)
+
+    def _meet(self, assets: dict[str, Asset], unmet: Unmet, began: float, result: Audited) -> None:
+        rows = self._ledger.audits.unmet_of(unmet, list(assets), began)
+        self._note([(row, assets[row.assetid or ""]) for row in rows], began, result)
+
+    def _note(self, found: Sequence[tuple[FileRow, Asset]], began: float, result: Audited) -> None:
+        """Write down where assets lie that were not where they were last seen, and which are others by now."""
+        changes: list[Change] = []
+        for row, asset in found:
+            reading, difference = compare(Expected(row.asset_folder or result.folder, row.size, row.md5), asset)
+            columns: dict[str, Any] = {"audited_at": began}
+            if asset.folder_id not in (row.asset_folder, ""):
+                columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
+                result.elsewhere += reading is not Reading.DIFFERENT
+            if reading is not Reading.DIFFERENT:
+                changes.append((row, None, columns))
+                continue
+            result.different += 1
+            changes.append((row, Event.DIFFERENT, columns | different(row, difference)))
+        self._ledger.assets.apply_all(changes, self._clock.now())
+
+    def _gone(self, rows: Sequence[FileRow], began: float, result: Audited) -> None:
+        now = self._clock.now()
+        changes: list[Change] = []
+        for row in rows:
+            result.missing += 1
+            detail = (
+                f"the asset {row.assetid} is not in the service any more: `assetsync retry --send-again PATH` uploads"
+                " the file anew, `assetsync retry PATH` looks for the asset again"
+            )
+            log.error("missing in the service", path=printable(row.path), assetid=row.assetid)
+            if self._resend:
+                changes.append((row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now}))
+            else:
+                changes.append((row, Event.MISSING, {"reason": "missing", "detail": detail, "audited_at": began}))
+        self._ledger.assets.apply_all(changes, now)
+
+
+def different(row: FileRow, difference: str) -> dict[str, Any]:
+    """Give what is written of a file whose asset is no longer what was sent, and say so in the log."""
+    detail = f"the asset {row.assetid} is no longer this file: {difference}; look at it in the service"
+    log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
+    return {"reason": "different", "detail": detail}
+
+
+_AGAIN: dict[str, Any] = {
+    "assetid": None, "id_from": None, "asset_folder": None, "agreed_folder": None,
+    "verified_at": None, "seen_at": None, "findable_at": None,
+    "index_asked_at": None, "uploaded_at": None, "reason": "missing",
+}  # fmt: skip

@@ -1,0 +1,225 @@
+"""What an audit does not meet is looked for in every way, and called missing only where it is nowhere."""
+
+import pytest
+
+from assetsync.flow import missing
+from assetsync.flow.audit import AUDIT_ASKED
+from assetsync.flow.requests import carry_out
+from assetsync.model import State
+
+from .test_audit import FOLDER, audit, mirrored
+from .test_drift import drift
+
+__all__ = ["mirrored"]
+
+BLOCKED, VERIFIED = State.BLOCKED, State.VERIFIED
+
+
+def asset_of(world, path: str):
+    return world.service.assets[world.row(path).assetid]
+
+
+def audit_again(world):
+    world.clock.advance(60)
+    return audit(world)
+
+
+@pytest.mark.parametrize("how", ["never indexed", "indexed anew"])
+@pytest.mark.parametrize("policy", ["upload", "report"])
+def test_what_was_moved_and_the_index_does_not_show_is_not_missing(make_world, how, policy):
+    world = make_world(policy={"on_remote_missing": policy, "verified_when": "stored"})
+    if how == "never indexed":
+        world.service.index_lag = None
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    asset = asset_of(world, "a.jpg")
+    asset.folder = "ARCHIVE"
+    asset.indexed_at = world.clock.now() + 120
+    assert audit(world) == {"elsewhere": 1}
+    world.live(300)
+    assert (world.row("a.jpg").state, world.row("a.jpg").asset_folder) == (VERIFIED, "ARCHIVE")
+    assert len(world.service.posts) == 1
+
+
+def test_a_renamed_file_is_looked_for_by_the_name_that_was_sent(mirrored):
+    world = mirrored()
+    world.service.index_lag = None
+    (world.root / "1").rename(world.root / "another name")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    asset = asset_of(world, "another name")
+    asset.folder, asset.indexed_at = "ARCHIVE", world.clock.now() + 1e6
+    assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
+
+
+@pytest.mark.parametrize("policy", ["upload", "report"])
+def test_what_is_processed_anew_and_shown_only_when_that_is_asked_for_is_not_missing(mirrored, policy):
+    world = mirrored(policy={"on_remote_missing": policy})
+    matches = world.service._matches
+    world.service._matches = lambda asset, request: (
+        (asset.processed_at <= world.clock.now()) == (request.available != "0") and matches(asset, request)
+    )
+    asset = asset_of(world, "1")
+    asset.processed_at = asset.indexed_at = world.clock.now() + 600
+    assert audit(world) == {"assets": 2, "fine": 2}
+    assert (world.row("1").state, len(world.service.posts)) == (VERIFIED, 3)
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+@pytest.mark.parametrize("then", ["deleted", "replaced", "moved on"])
+def test_what_was_moved_out_of_all_mapped_folders_is_still_looked_after(mirrored, then, is_settled):
+    world = mirrored()
+    asset = asset_of(world, "1")
+    asset.folder = "ARCHIVE"
+    audit(world)
+    drift(world)
+    if is_settled:
+        assert world.ledger.drifts.settle([world.row("1")]) == 1
+    assert audit_again(world) == {"assets": 2, "fine": 2}
+    if then == "deleted":
+        del world.service.assets[asset.id]
+        assert audit_again(world) == {"assets": 2, "fine": 2, "missing": 1}
+        assert (world.row("1").state, world.row("1").reason) == (BLOCKED, "missing")
+    elif then == "replaced":
+        asset.content = b"their new version"
+        assert audit_again(world) == {"assets": 2, "fine": 2, "different": 1}
+        assert (world.row("1").state, world.row("1").reason) == (BLOCKED, "different")
+    else:
+        asset.folder = "ARCHIVE2"
+        assert audit_again(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
+        assert drift(world) == {b"1": "it lies in another folder of the service: ARCHIVE2"}
+
+
+def test_what_was_moved_into_another_mapped_folder_is_judged_by_that_ones_audit(make_world):
+    world = make_world(folders=[{"path": "p", "destfolderid": "F1"}, {"path": "q", "destfolderid": "F2"}])
+    world.write("p/a", b"content A")
+    world.write("q/b", b"content B")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    asset = asset_of(world, "p/a")
+    asset.folder = "F2"
+    audit(world)
+    del world.service.assets[asset.id]
+    assert audit_again(world) == {}
+    assert world.site.auditor.audit("F2").missing == 1
+
+
+@pytest.mark.parametrize("at_most", [200, 3])
+def test_many_are_looked_for_by_one_listing_of_the_service(mirrored, monkeypatch, at_most):
+    monkeypatch.setattr(missing, "_BY_NAME_AT_MOST", at_most)
+    world = mirrored(9)
+    world.service.index_lag = None
+    for number in range(5):
+        asset = asset_of(world, f"{number}")
+        asset.folder, asset.indexed_at = "ARCHIVE", world.clock.now() + 1e6
+    asset.content = b"their new version"
+    world.service.searches.clear()
+    assert audit(world) == {"assets": 4, "fine": 4, "elsewhere": 4, "different": 1}
+    everywhere = [request.searchfor for request in world.service.searches if request.dbdirect and not request.folderid]
+    assert everywhere == (["%"] if at_most == 3 else [f"{number}" for number in range(5)])
+
+
+def test_where_too_many_are_missing_in_a_folder_that_no_mapping_knows_a_person_is_asked(mirrored):
+    world = mirrored(20)
+    for number in range(15):
+        asset_of(world, f"{number}").folder = "ARCHIVE"
+    audit(world)
+    world.ledger.resume(None, world.clock.now())
+    audit_again(world)
+    for number in range(15):
+        del world.service.assets[world.row(f"{number}").assetid]
+    assert audit_again(world) == {"assets": 5, "fine": 5, "braked": True}
+    assert set(world.states().values()) == {VERIFIED}
+    world.ledger.resume(None, world.clock.now())
+    assert audit_again(world) == {"assets": 5, "fine": 5, "missing": 15}
+
+
+def gone_and_back(world, count: int) -> dict:
+    assets = {world.row(f"{number}").assetid for number in range(count)}
+    return {assetid: world.service.assets.pop(assetid) for assetid in assets}
+
+
+def test_a_word_on_what_was_put_right_holds_for_no_later_loss(mirrored):
+    world = mirrored(31, policy={"on_remote_missing": "upload"})
+    kept = gone_and_back(world, 30)
+    assert audit(world)["braked"]
+    world.service.assets |= kept
+    world.ledger.resume(None, world.clock.now())
+    assert audit_again(world) == {"assets": 31, "fine": 31}
+    world.clock.advance(5 * 86400)
+    kept = gone_and_back(world, 30)
+    assert audit(world)["braked"]
+    assert len(world.service.posts) == 31
+
+
+def test_a_word_that_was_used_is_used_up(mirrored):
+    world = mirrored(62)
+    gone_and_back(world, 30)
+    assert audit(world)["braked"]
+    world.ledger.resume(None, world.clock.now())
+    assert audit_again(world)["missing"] == 30
+    audit_again(world)
+    for number in range(30, 60):
+        del world.service.assets[world.row(f"{number}").assetid]
+    assert audit_again(world)["braked"]
+
+
+def test_who_releases_the_brake_of_an_audit_has_the_folders_audited_while_the_word_holds(mirrored):
+    world = mirrored(31)
+    gone_and_back(world, 30)
+    audit(world)
+    assert world.ledger.reports.fact(AUDIT_ASKED) is None
+    carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
+    assert float(world.ledger.reports.fact(AUDIT_ASKED)) == world.clock.now()
+
+
+def test_who_releases_another_brake_has_nothing_audited(mirrored):
+    world = mirrored()
+    world.ledger.pull_brake("vanished", "site", "so many are gone", 3, world.clock.now())
+    carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
+    assert world.ledger.reports.fact(AUDIT_ASKED) is None
+
+
+@pytest.mark.parametrize("what", ["missing", "different"])
+def test_what_was_put_back_in_the_service_is_read_back_and_blocked_no_more(mirrored, what):
+    world = mirrored()
+    asset = asset_of(world, "1")
+    if what == "missing":
+        del world.service.assets[asset.id]
+    else:
+        asset.content = b"their new version"
+    audit(world)
+    assert world.row("1").reason == what
+    asset.content = b"content 1"
+    world.service.assets[asset.id] = asset
+    assert audit_again(world) == {"assets": 3, "fine": 3}
+    assert (world.row("1").state, world.row("1").reason) == (State.STORED, None)
+    world.live(5)
+    assert (world.row("1").state, len(world.service.posts)) == (VERIFIED, 3)
+
+
+def test_what_is_still_another_version_stays_blocked(mirrored):
+    world = mirrored()
+    asset_of(world, "1").content = b"their new version"
+    audit(world)
+    audit_again(world)
+    assert (world.row("1").state, world.row("1").reason) == (BLOCKED, "different")
+
+
+def test_of_what_was_never_read_back_a_person_is_asked_though_an_audit_meets_its_like(make_world):
+    world = make_world()
+    world.service.gives_md5 = False
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    (asset,) = world.service.assets.values()
+    asset.folder = "ARCHIVE"
+    world.live(5)
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "different")
+    asset.folder = FOLDER
+    world.clock.advance(60)
+    audit(world)
+    assert world.row("a.jpg").state is BLOCKED
