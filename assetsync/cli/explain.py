@@ -16,6 +16,7 @@ from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import IgnoreRules, Mappings
 from assetsync.core.sidecar import is_sidecar_name
 from assetsync.errors import FileUnreadable, RootMissing, UnknownPath
+from assetsync.flow.lever import subject_of
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.store import is_held
@@ -25,6 +26,7 @@ from assetsync.status.sentences import next_step
 from assetsync.tree.opening import Tree
 
 _ATTEMPTS = 20
+_OF_A_MAPPING = ("destfolderid", "takeover")
 _NO_FILE = "no file"
 _FOLDER = "a folder: `assetsync files` lists what is below it"
 _NOTHING = (_NO_FILE, _FOLDER)
@@ -63,6 +65,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         rows = ledger.reports.of_path(wanted)
         holds = ledger.reports.holds(time.time())
+        asked = _asked(config, ledger, wanted)
         if as_json:
             text, encoded = relative_text(wanted)
             shown: dict[str, object] = {
@@ -70,6 +73,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                 "on_disk": on_disk,
                 "mapping": covered,
                 "said": said,
+                "waits_for": asked,
                 "versions": [
                     as_object(row, holds)
                     | {
@@ -83,7 +87,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
             write_json(shown if encoded is None else shown | {"path_base64": encoded})
         else:
             write(printable(wanted))
-            for line in (f"on disk: {on_disk}", f"mapping: {covered}", *said):
+            for line in (f"on disk: {on_disk}", f"mapping: {covered}", *said, *([f"waits: {asked}"] if asked else [])):
                 write(f"  {line}")
             for line in (line for row in rows for line in _version(config, ledger, row, holds)):
                 write(f"  {line}")
@@ -126,6 +130,18 @@ def _covered(config: SiteConfig, path: bytes, *, is_folder: bool) -> tuple[str, 
     if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
         return f"{shown}, where *.yaml are sidecars: it is read, not uploaded", False
     return f"{shown} → folder {mapping.destfolderid}", True
+
+
+def _asked(config: SiteConfig, ledger: Ledger, path: bytes) -> str | None:
+    """Name the brake that asks whether the file is to go where its mapping points now; None for none."""
+    known = Mappings(mappings(config))
+    position = known.for_directory(path.rpartition(b"/")[0])
+    if position is None:
+        return None
+    subject = subject_of(known.all[position])
+    asking = (brake for brake in ledger.reports.brakes() if brake.kind in _OF_A_MAPPING and brake.subject == subject)
+    brake = next(asking, None)
+    return None if brake is None else f"brake {brake.id} is pulled: {printable(brake.detail)}"
 
 
 def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from assetsync.amounts import files
 from assetsync.core.names import printable
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import ScanResult
-from assetsync.flow.lever import Lever
+from assetsync.flow.lever import Lever, subject_of
 from assetsync.flow.plan import Plan
 
 _SAMPLED = 1000
@@ -151,9 +151,7 @@ class Brakes:
                 self._lever.lift(brake, "no mapping takes them over any more")
 
     def _subject(self, position: int) -> str:
-        """Name what a brake for a mapping is about: where it is and where it points."""
-        mapping = self._plan.mappings.all[position]
-        return f"{printable(mapping.path) or '.'} → {mapping.destfolderid}"
+        return subject_of(self._plan.mappings.all[position])
 
     def _pull_takeover(self, position: int, count: int) -> None:
         mapping = self._plan.mappings.all[position]

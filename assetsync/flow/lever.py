@@ -4,13 +4,19 @@ from collections.abc import Collection
 
 import structlog
 
+from assetsync.core.names import printable
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Brake
-from assetsync.model import Clock
+from assetsync.model import Clock, Mapping
 
 log = structlog.get_logger(__name__)
 
 _ALLOWED_FOR = 7 * 24 * 3600.0
+
+
+def subject_of(mapping: Mapping) -> str:
+    """Name what a brake for a mapping is about: where it is and where it points."""
+    return f"{printable(mapping.path) or '.'} → {mapping.destfolderid}"
 
 
 class Lever:

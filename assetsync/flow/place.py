@@ -113,7 +113,9 @@ class Place:
         if known is None or here in (None, known):
             return None
         # What a mapping below it has may lie on a disk of its own.
-        below = self._ledger.intake.sample(mapping.path, _SAMPLE)
+        inside = mapping.path + b"/" if mapping.path else b""
+        others = [other.path for other in self._plan.mappings.all if other.path.startswith(inside) and other.path]
+        below = self._ledger.intake.sample(mapping.path, _SAMPLE, but=others)
         sample = [row for row in below if self._plan.covers(row.path) == position]
         is_ours = any(self._may_be_there(row.path, row.size, row.mtime_ns) for row in sample)
         return None if len(sample) < _FEW or is_ours else here

@@ -118,7 +118,14 @@ class Drifts:
                 "UPDATE files SET asset_folder = ?, drift = CASE wanted WHEN 'yes' THEN 'unread' ELSE drift END"
                 " WHERE id = ?"
             )
-            self._store.write(lambda conn: conn.executemany(sql, [(folder, row["id"]) for row in moved]))
+
+            def work(conn: sqlite3.Connection) -> None:
+                conn.executemany(sql, [(folder, row["id"]) for row in moved])
+                # What was seen of it before, when it was nobody's, would have a later version look for it there.
+                seen = "UPDATE sightings SET folder_id = ? WHERE assetid = ?"
+                conn.executemany(seen, [(folder, row["assetid"]) for row in moved])
+
+            self._store.write(work)
         return [row["path"] for row in moved]
 
     def remapped(self, rows: Sequence[tuple[int, str]]) -> None:

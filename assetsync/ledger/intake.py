@@ -12,6 +12,7 @@ from assetsync.model import FileStat, State, Wanted
 _PAGE = 5000
 _FIRST_PAGE = 100
 # No path is longer than the kernel's 4,096 bytes, and none begins so.
+_FOLDERS_LEFT_OUT = 100
 _AFTER_ALL = b"\xff" * 5000
 
 
@@ -188,14 +189,20 @@ class Intake:
         )
         return bool(rows[0][0])
 
-    def sample(self, below: bytes, limit: int) -> list[Known]:
-        """Give up to so many of the current versions below a folder that have an asset, always the same ones."""
+    def sample(self, below: bytes, limit: int, *, but: Sequence[bytes] = ()) -> list[Known]:
+        """Give up to so many of the current versions below a folder that have an asset, always the same ones.
+
+        None from below the folders in `but`, or the first hundred of them.
+        """
+        bounds = [(folder + b"/", folder + b"0") for folder in but[:_FOLDERS_LEFT_OUT]]
         low, high = (below + b"/", below + b"0") if below else (b"", _AFTER_ALL)
         rows = self._store.rows(
             f"SELECT {', '.join(Known._fields)} FROM files WHERE wanted = 'yes' AND path >= ? AND path < ?"
+            f"{' AND NOT (path >= ? AND path < ?)' * len(bounds)}"
             " AND state IN ('stored', 'verified') ORDER BY id * 2654435761 % 4294967296 LIMIT ?",
             low,
             high,
+            *(bound for both in bounds for bound in both),
             limit,
         )
         return [Known._make(row) for row in rows]

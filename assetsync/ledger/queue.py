@@ -23,7 +23,7 @@ _NEWEST_DUE = "due_at <= ?1 AND +attempts = 0"
 _IS_QUEUED = "SELECT queued_at FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
 _QUEUED = "FROM counted WHERE wanted = 'yes' AND state = 'queued' AND files > 0"
 _IS_HELD = f"destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
-_CLAIMS = ("md5", "meta_digest", "drift", "reason", "detail", "attempts")
+_CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "reason", "detail", "attempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +176,9 @@ class Queue:
                 raise NameBusy from error
             row = standing(conn, intent.file_id, _CLAIMS)
             if row is None or (row["state"], row["wanted"]) != (State.QUEUED, Wanted.YES):
+                raise Outdated
+            if row["destfolderid"] != intent.destfolderid:
+                # Its mapping was pointed elsewhere while it was read.
                 raise Outdated
             move(
                 conn, row, Event.CLAIMED, now, open_attempt=True,

@@ -317,6 +317,17 @@ class TestExplain:
         site.run("reconcile", "--wait", "0s")
         assert "next try: once brake 1 is released" in site.run("explain", "photos/b.jpg").out
 
+    def test_what_was_sent_to_another_folder_says_which_brake_asks_about_it(self, site):
+        site.write("a.jpg", b"one")
+        site.run("reconcile")
+        assert site.run("explain", "--json", "photos/a.jpg").only["waits_for"] is None
+        site.config.write_text(site.config.read_text().replace(PHOTOS, "ELSEWHERE"))
+        site.run("reconcile", "--wait", "0s")
+        assert "waits: brake 1 is pulled: " in site.run("explain", "photos/a.jpg").out
+        assert "brake 1 is pulled: " in site.run("explain", "--json", "photos/a.jpg").only["waits_for"]
+        site.run("resume")
+        assert "waits: " not in site.run("explain", "photos/a.jpg").out
+
     @pytest.mark.parametrize(
         ("more", "waits"), [("", ""), (", {path: papers, destfolderid: ELSEWHERE}", f" into folder {PHOTOS}")]
     )

@@ -212,3 +212,16 @@ def test_a_word_on_the_disk_of_one_mapping_does_not_hold_for_that_of_another(mou
     with pytest.raises(RootElsewhere, match="lies at photos, videos, and none"):
         world.scan()
     assert len(world.posted()) == 10
+
+
+def test_another_disk_is_known_though_nearly_all_files_lie_below_a_mapping_of_their_own(mounted):
+    world, mount, _ours, theirs = mounted
+    world.restart(folders=[{"path": "photos", "destfolderid": "F1"}, {"path": "photos/raw", "destfolderid": "F2"}])
+    for number in range(300):
+        world.write(f"photos/raw/{number}", f"raw {number}".encode())
+    live(world)
+    (theirs / "photos" / "raw").mkdir()
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    mount(theirs)
+    with pytest.raises(RootElsewhere, match="another disk"):
+        world.scan()

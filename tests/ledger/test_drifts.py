@@ -82,3 +82,13 @@ def test_a_word_on_where_an_asset_may_lie_ends_where_its_mapping_follows_it(book
     assert book.by_id(row).agreed_folder == "G"
     book.ledger.drifts.remapped([(row.id, "G")])
     assert (book.by_id(row).destfolderid, book.by_id(row).agreed_folder) == ("G", None)
+
+
+def test_what_was_seen_of_history_when_it_was_nobodys_is_seen_where_it_lies_now(book):
+    row = stored(book, b"a", "A")
+    book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
+    book.ledger.doubts.sight([Asset("A", "F", "name", 10, M1, "doc")], 0, NOW)
+    later = book.queue(b"b")
+    assert book.ledger.alike.sighted(later, M1) == "A"
+    book.ledger.drifts.met("G", shown("A", md5=M1))
+    assert book.ledger.alike.sighted(later, M1) is None

@@ -106,17 +106,6 @@ def test_an_id_that_another_answer_gave_before_is_not_believed(book):
     assert book.by_id(first) == first
 
 
-def test_an_id_is_believed_of_the_folder_that_was_sent_to_though_the_mapping_points_elsewhere_by_then(book):
-    adopter = book.queue(b"adopter")
-    book.ledger.queue.adopt(adopter, "A", M1, NOW)
-    mine = book.queue(b"mine")
-    book.ledger.intake.remap(mine.id, "G")
-    # It was read before that.
-    assert mine.destfolderid == "F"
-    row = book.accept(mine, "A")
-    assert (row.state, row.assetid, row.asset_folder, row.destfolderid) == (State.STORED, "A", "F", "G")
-
-
 def test_an_id_of_history_can_be_given_again(book):
     old = book.accept(book.queue(b"a"), "A")
     book.ledger.intake.unwanted([(old.id, b"a")], Event.VANISHED, NOW)

@@ -143,6 +143,15 @@ def test_a_version_that_was_replaced_while_it_was_prepared_is_not_begun_held_or_
     assert book.ledger.doubts.newest_attempt() == 0
 
 
+def test_a_version_whose_mapping_was_pointed_elsewhere_while_it_was_prepared_is_not_begun(book):
+    stale = book.queue(b"a")
+    book.ledger.store.write(lambda conn: conn.execute("UPDATE files SET destfolderid = 'G'"))
+    with pytest.raises(Outdated):
+        book.begin(stale)
+    assert book.ledger.doubts.newest_attempt() == 0
+    assert book.begin(book.row(b"a")) == 1
+
+
 def test_an_attempt_is_open_and_in_flight_from_the_moment_it_is_committed(book):
     row = book.queue(b"a")
     attempt = book.ledger.doubts.of(row.id)

@@ -13,6 +13,8 @@ from assetsync.status.document import as_object
 from assetsync.status.sentences import is_command, leftovers, next_step, verdict, waiting
 from assetsync.status.standing import Level, stand
 
+ELSEWHERE = "the service has another address and shows nothing of what it should have"
+
 
 def paused(world, reason="unreachable", start=None):
     said = {"start": start or world.ledger.start_no, "since": world.clock.now() - 720, "reason": reason, "detail": "x"}
@@ -68,6 +70,11 @@ def braked(world):
             Level.NEEDS_YOU,
             "needs you: paused for 12 min because the service refuses the API key (beside 1 pending)",
         ),
+        (
+            [queued, lambda world: paused(world, "elsewhere")],
+            Level.UNDER_WAY,
+            f"paused for 12 min because {ELSEWHERE}, 1 pending",
+        ),
         ([verified, lambda world: unsettled(world, 3)], Level.UNDER_WAY, "on its way: 3 pending"),
         ([verified, missing], Level.NEEDS_YOU, "needs you: 1 mapped folder is not there"),
         ([verified, lambda world: paused(world, start=999)], Level.IN_SYNC, "in sync: 1 file verified"),
@@ -81,6 +88,7 @@ def braked(world):
         "outage",
         "idle outage",
         "key",
+        "another service",
         "unsettled",
         "missing",
         "earlier process",
