@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from assetsync.errors import RootMissing
+from assetsync.flow.requests import carry_out
 from assetsync.ledger.alike import Alike
 from assetsync.model import State
 from assetsync.reconcile.dry_run import dry_run
@@ -273,6 +274,60 @@ def test_nothing_is_sent_to_where_its_asset_was_moved(make_world, seed, request)
         live(world, 120.0, resumed=True)
         left = [(row.path, row.detail) for row in world.ledger.reports.files() if row.state is not State.VERIFIED]
         assert not left, wandering.trace
+        world.close()
+
+
+class Sorting(Wandering):
+    """Files that are edited and put back, while people sort what has just come in: also what is in doubt.
+
+    The mappings stay, and so nothing may be sent of which the service holds an asset anywhere.
+    """
+
+    def check(self, request) -> None:
+        content = (self.world.root / self.places[request.filename] / request.filename).read_bytes()
+        there = [(asset.id, asset.folder) for asset in self.world.service.assets.values() if asset.content == content]
+        assert not there, f"{request.filename} is {there}: {self.trace}"
+
+    def step(self) -> None:
+        self.disturb()
+        match self.rng.choice(("write", "write", "sort", "sort", "sort", "audit")):
+            case "write":
+                self.write(self.rng.choice(sorted(self.places)))
+            case "sort":
+                for asset in self.rng.sample(sorted(self.world.service.assets.values(), key=lambda a: a.id), 2):
+                    asset.folder = self.rng.choice(("F1", "F2", "F3", "F5"))
+                    self.trace.append(f"move {asset.id[-2:]} {asset.content!r} to {asset.folder}")
+            case "audit":
+                self.audit()
+        # Shorter than the grace of a doubt, or longer.
+        live(self.world, self.rng.choice((0.0, 2.0, 10.0, 45.0)), resumed=True)
+
+    def answer_for_a_person(self) -> None:
+        """Say of each file that is asked about which asset is it, or that it may lie where it does."""
+        for row in self.world.ledger.reports.files(State.BLOCKED):
+            content = (self.world.root / os.fsdecode(row.path)).read_bytes()
+            (asset,) = (asset for asset in self.world.service.assets.values() if asset.content == content)
+            asked = {"path": row.path.hex(), "asset": asset.id} if row.assetid is None else {"paths": [row.path.hex()]}
+            verb = "doubt" if row.assetid is None else "retry"
+            carry_out(self.world.ledger, self.world.service, self.world.clock, verb, asked)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_sent_of_what_people_sort_while_it_is_on_its_way(make_world, seed, request):
+    for run in range(40 if request.config.getoption("--long") else 1):
+        world = make_world(folders=[P, Q])
+        (world.root / "q").mkdir()
+        (world.root / "p").mkdir()
+        sorting = Sorting(world, 1000 * seed + run)
+        live(world)
+        for _ in range(15):
+            sorting.step()
+        world.service.script.clear()
+        for _ in range(3):
+            live(world, 120.0, resumed=True)
+            sorting.answer_for_a_person()
+        left = [(row.path, row.detail) for row in world.ledger.reports.files() if row.state is not State.VERIFIED]
+        assert not left, sorting.trace
         world.close()
 
 
