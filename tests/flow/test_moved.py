@@ -190,6 +190,8 @@ class Wandering:
     of the service that holds an asset of it.
     """
 
+    versions = 3
+
     def __init__(self, world, seed: int) -> None:
         self.world = world
         self.rng = random.Random(seed)
@@ -201,7 +203,7 @@ class Wandering:
         world.service.before_upload = self.check
 
     def write(self, name: str) -> None:
-        version = self.rng.randrange(3)
+        version = self.rng.randrange(self.versions)
         self.trace.append(f"write {name} {version}")
         self.world.write(f"{self.places[name]}/{name}", b"%s in version %d" % (name.encode(), version))
 
@@ -283,6 +285,8 @@ class Sorting(Wandering):
     The mappings stay, and so nothing may be sent of which the service holds an asset anywhere.
     """
 
+    versions = 9
+
     def check(self, request) -> None:
         content = (self.world.root / self.places[request.filename] / request.filename).read_bytes()
         there = [(asset.id, asset.folder) for asset in self.world.service.assets.values() if asset.content == content]
@@ -290,17 +294,24 @@ class Sorting(Wandering):
 
     def step(self) -> None:
         self.disturb()
-        match self.rng.choice(("write", "write", "sort", "sort", "sort", "audit")):
+        match self.rng.choice(("write", "write", "sort", "audit")):
             case "write":
                 self.write(self.rng.choice(sorted(self.places)))
+                self.world.scan_and_send()
+                # What has just come in is what people look at.
+                self.sort(self.rng.choice((0, 1)), newest=True)
             case "sort":
-                for asset in self.rng.sample(sorted(self.world.service.assets.values(), key=lambda a: a.id), 2):
-                    asset.folder = self.rng.choice(("F1", "F2", "F3", "F5"))
-                    self.trace.append(f"move {asset.id[-2:]} {asset.content!r} to {asset.folder}")
+                self.sort(2)
             case "audit":
                 self.audit()
         # Shorter than the grace of a doubt, or longer.
-        live(self.world, self.rng.choice((0.0, 2.0, 10.0, 45.0)), resumed=True)
+        live(self.world, self.rng.choice((2.0, 10.0, 45.0)), resumed=True)
+
+    def sort(self, count: int, *, newest: bool = False) -> None:
+        assets = sorted(self.world.service.assets.values(), key=lambda asset: asset.id)
+        for asset in assets[-count:] if newest and count else self.rng.sample(assets, count):
+            asset.folder = self.rng.choice(("F1", "F2", "F3", "F5"))
+            self.trace.append(f"move {asset.id[-2:]} {asset.content!r} to {asset.folder}")
 
     def answer_for_a_person(self) -> None:
         """Say of each file that is asked about which asset is it, or that it may lie where it does."""
