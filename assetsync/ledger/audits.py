@@ -11,6 +11,21 @@ from assetsync.ledger.runs import AUDITED
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
 
+TAKEN_AWAY = (
+    f"EXISTS (SELECT 1 FROM facts t WHERE t.name = '{AUDITED}' || {{0}} AND json_extract(t.value, '$.at') > {{1}})"
+)
+"""The condition of SQL for what the newest audit of a folder did not meet: the folder, and when it was met last.
+
+Somebody has taken it away. Times are compared, and a clock may be set back: before anything is sent for it, the folder
+is listed (`flow.contact`).
+"""
+
+SIGHTED = (
+    "MAX(COALESCE({0}.met_at, {0}.first_seen), COALESCE((SELECT MAX(audited_at) FROM files WHERE assetid = {0}.assetid"
+    " AND state IN ('superseded', 'gone')), 0))"
+)
+"""When a sighted asset was met last: of what is history an audit notes that with the version (`met_history`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unmet:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assetsync.ledger.alike import OWNED
+from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.drifts import DRIFTED, ELSEWHERE
 from assetsync.ledger.facts import fact
 from assetsync.ledger.holds import HELD, UNLISTED
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
-from assetsync.ledger.runs import AUDITED
 from assetsync.ledger.store import Store
 from assetsync.model import State, Wanted
 
@@ -21,10 +21,25 @@ _DOUBTED = (
     "EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = {0}"
     " AND (a.md5 = {1}.md5 OR (a.md5 IS NULL OR {1}.md5 IS NULL) AND a.size = {1}.size))"
 )
-
-# What the newest audit of the folder, begun later than that, did not show any more: somebody has taken it away.
-_TAKEN_AWAY = (
-    f"EXISTS (SELECT 1 FROM facts t WHERE t.name = '{AUDITED}' || {{0}} AND json_extract(t.value, '$.at') > {{1}})"
+_FOLDER = "COALESCE({0}.asset_folder, {0}.destfolderid)"
+_LAST_KNOWN = "MAX(COALESCE({0}.audited_at, 0), COALESCE({0}.uploaded_at, {0}.queued_at))"
+# A version whose asset is there as far as is known. One that is only to be read back again may have none.
+_HAS_ASSET = (
+    "({0}.assetid IS NOT NULL AND {0}.state IN ('stored', 'verified', 'superseded', 'gone')"
+    " AND {0}.seen_at IS NOT NULL AND NOT "
+    + TAKEN_AWAY.format(_FOLDER, "MAX(COALESCE({0}.verified_at, {0}.seen_at), COALESCE({0}.audited_at, 0))")
+    + ")"
+)
+# The versions of which a sighted asset may be a copy: the one that was said to be its like, and all of its content.
+_LIKE_IT = (
+    "SELECT s.file_id UNION ALL SELECT id FROM files WHERE destfolderid = s.folder_id AND size = s.size AND md5 = s.md5"
+)
+_UNREAD_LIKE_IT = "SELECT id FROM files WHERE destfolderid = s.folder_id AND size = s.size AND md5 IS NULL"
+# A copy is one too many where another is there, and no file lacks one: else it is the last, and about to be adopted.
+_IS_TOO_MANY = (
+    f"(EXISTS (SELECT 1 FROM files f WHERE f.id IN ({_LIKE_IT}) AND {_HAS_ASSET.format('f')})"
+    f" AND NOT EXISTS (SELECT 1 FROM files f WHERE f.id IN ({_LIKE_IT} UNION ALL {_UNREAD_LIKE_IT})"
+    f" AND f.wanted IN ('yes', 'unmapped') AND NOT {_HAS_ASSET.format('f')}))"
 )
 # Files whose assets are not what they should be: the word for it, how they stand, and where it is said.
 _NOT_AS_SENT = (
@@ -210,9 +225,8 @@ class Reports:
         """Give assets without a live file: history (deleted ones only if gone before then) and unexplained sightings.
 
         Never one that a live row owns, or that a doubt which is still open may turn out to need, nor one that an audit
-        did not find any more.
+        did not find any more, or the last copy of a file.
         """
-        last_known = "MAX(COALESCE(f.audited_at, 0), COALESCE(f.uploaded_at, f.queued_at))"
         history = self._store.pages(
             "SELECT id, assetid, path, asset_folder, destfolderid, size, md5, state FROM files f"
             " WHERE state IN ('superseded', 'gone') AND assetid IS NOT NULL"
@@ -223,8 +237,8 @@ class Reports:
             # While a brake is pulled, what was replaced or is gone may be the mistake that it was pulled for.
             " AND NOT EXISTS (SELECT 1 FROM brakes WHERE resumed_at IS NULL)"
             f" AND {_NOT_OWNED.format('f')}"
-            f" AND NOT {_DOUBTED.format('COALESCE(f.asset_folder, f.destfolderid)', 'f')}"
-            f" AND NOT {_TAKEN_AWAY.format('COALESCE(f.asset_folder, f.destfolderid)', last_known)}"
+            f" AND NOT {_DOUBTED.format(_FOLDER.format('f'), 'f')}"
+            f" AND NOT {TAKEN_AWAY.format(_FOLDER.format('f'), _LAST_KNOWN.format('f'))}"
             " AND id > ? ORDER BY id LIMIT ?",
             "id",
             (0,),
@@ -238,7 +252,8 @@ class Reports:
             "SELECT assetid, path, folder_id, size, md5, why FROM sightings s WHERE why <> ''"
             f" AND {_NOT_OWNED.format('s')}"
             f" AND NOT (why <> 'damaged' AND {_DOUBTED.format('s.folder_id', 's')})"
-            f" AND NOT {_TAKEN_AWAY.format('s.folder_id', 'COALESCE(s.met_at, s.first_seen)')}"
+            f" AND NOT {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))}"
+            f" AND (why <> 'doubled' OR {_IS_TOO_MANY})"
             " AND assetid > ? ORDER BY assetid LIMIT ?",
             "assetid",
             ("",),

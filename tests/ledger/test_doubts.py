@@ -29,9 +29,9 @@ def doubt(book):
     return doubt
 
 
-def sight_doubled(book, shown):
+def sight_unknown(book, shown):
     book.ledger.doubts.sight([shown], 0, NOW)
-    book.ledger.store.write(lambda conn: conn.execute("UPDATE sightings SET why = 'doubled'"))
+    book.ledger.store.write(lambda conn: conn.execute("UPDATE sightings SET why = 'unknown'"))
 
 
 def test_the_order_of_the_first_sight_stays_when_an_asset_is_seen_again(book):
@@ -122,6 +122,18 @@ def test_what_a_look_up_brought_to_light_is_listed_by_what_it_is(book, doubt):
     book.ledger.doubts.sight(shown, 0, NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.WAIT, suspected=("S",)), NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P", doubled=("D",)), NOW)
+    assert whys(book) == {"S": "suspected", "D": "doubled", "P": "damaged"}
+
+
+def test_a_copy_is_listed_once_the_file_that_it_is_a_copy_of_was_seen(book, doubt):
+    shown = [asset("S", size=3, md5=M2), asset("D"), asset("P", size=4, md5=M2)]
+    book.ledger.doubts.sight(shown, 0, NOW)
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.WAIT, suspected=("S",)), NOW)
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P", doubled=("D",)), NOW)
+    assert orphans(book) == {"S": "suspected", "P": "damaged"}
+    sent = book.accept(book.row(b"a"), "A")
+    assert orphans(book) == {"S": "suspected", "P": "damaged"}
+    book.ledger.assets.apply_all([(sent, None, {"seen_at": NOW})], NOW)
     assert orphans(book) == {"S": "suspected", "D": "doubled", "P": "damaged"}
 
 
@@ -150,13 +162,13 @@ def test_proof_is_not_taken_back_by_a_later_suspicion_and_the_word_stays_on_a_ne
 )
 def test_an_asset_that_an_open_doubt_may_need_is_no_orphan(book, attempt_md5, shown, listed):
     book.lose(book.queue(b"a"), md5=attempt_md5)
-    sight_doubled(book, shown)
-    assert orphans(book) == ({"D": "doubled"} if listed else {})
+    sight_unknown(book, shown)
+    assert orphans(book) == ({"D": "unknown"} if listed else {})
 
 
 @pytest.mark.parametrize("owned_by", ["adopting", "accepting"])
 def test_an_asset_that_a_live_row_owns_is_no_orphan(book, owned_by):
-    sight_doubled(book, asset("D"))
+    sight_unknown(book, asset("D"))
     row = book.queue(b"a")
     if owned_by == "adopting":
         book.ledger.queue.adopt(row, "D", M1, NOW)
