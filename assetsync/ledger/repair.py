@@ -38,7 +38,10 @@ class Repair:
         return self._store.write(work)
 
     def send_again(self, row: FileRow, now: float) -> State:
-        """Queue a file although an asset of it is known or may exist; the known one is listed as replaced."""
+        """Queue a file although an asset of it is known or may exist; the known one is listed as replaced.
+
+        Not where it holds something else by now: that is somebody's work, and the next audit says that it is unknown.
+        """
 
         def work(conn: sqlite3.Connection) -> State:
             current = read_file(conn, row.id)
@@ -46,7 +49,7 @@ class Repair:
                 "UPDATE attempts SET closed_at = ?, result = 'sent_again' WHERE file_id = ? AND closed_at IS NULL",
                 (now, row.id),
             )
-            if current.assetid is not None:
+            if current.assetid is not None and not current.is_theirs:
                 conn.execute(
                     "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why,"
                     " file_id, path) SELECT ?, ?, ?, ?, ?, ?, 0, 'replaced', ?, ?"

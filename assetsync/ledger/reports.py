@@ -10,7 +10,7 @@ from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.drifts import DRIFTED, ELSEWHERE
 from assetsync.ledger.facts import fact
 from assetsync.ledger.holds import HELD, UNLISTED
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
+from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import State, Wanted
 
@@ -27,6 +27,8 @@ _LAST_KNOWN = "MAX(COALESCE({0}.audited_at, 0), COALESCE({0}.uploaded_at, {0}.qu
 _HAS_ASSET = (
     "({0}.assetid IS NOT NULL AND {0}.state IN ('stored', 'verified', 'superseded', 'gone')"
     " AND {0}.seen_at IS NOT NULL AND NOT "
+    + THEIRS
+    + " AND NOT "
     + TAKEN_AWAY.format(_FOLDER, "MAX(COALESCE({0}.verified_at, {0}.seen_at), COALESCE({0}.audited_at, 0))")
     + ")"
 )
@@ -225,7 +227,7 @@ class Reports:
         """Give assets without a live file: history (deleted ones only if gone before then) and unexplained sightings.
 
         Never one that a live row owns, or that a doubt which is still open may turn out to need, nor one that an audit
-        did not find any more, or the last copy of a file.
+        did not find any more, one that holds somebody else's work, or the last copy of a file.
         """
         history = self._store.pages(
             "SELECT id, assetid, path, asset_folder, destfolderid, size, md5, state FROM files f"
@@ -239,6 +241,7 @@ class Reports:
             f" AND {_NOT_OWNED.format('f')}"
             f" AND NOT {_DOUBTED.format(_FOLDER.format('f'), 'f')}"
             f" AND NOT {TAKEN_AWAY.format(_FOLDER.format('f'), _LAST_KNOWN.format('f'))}"
+            f" AND NOT {THEIRS.format('f')}"
             " AND id > ? ORDER BY id LIMIT ?",
             "id",
             (0,),

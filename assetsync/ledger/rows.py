@@ -62,6 +62,11 @@ class FileRow(NamedTuple):
         return self.asset_folder not in (None, "", self.destfolderid, self.agreed_folder)
 
     @property
+    def is_theirs(self) -> bool:
+        """Whether its asset holds something else that somebody has put there: as `THEIRS` says it in SQL."""
+        return self.reason == "different" and (self.verified_at is not None or self.id_from == "adopted")
+
+    @property
     def stat(self) -> FileStat:
         """The facts of the file on disk that make this version."""
         return FileStat(self.size, self.mtime_ns, self.ctime_ns, self.inode)
@@ -104,6 +109,9 @@ class AttemptRow(NamedTuple):
 
 FILE_COLUMNS = ", ".join(FileRow._fields)
 ATTEMPT_COLUMNS = ", ".join(AttemptRow._fields)
+THEIRS = "COALESCE({0}.reason = 'different' AND ({0}.verified_at IS NOT NULL OR {0}.id_from = 'adopted'), 0)"
+"""Whether an asset that was a version's file once holds a DAM user's own work, found by an audit or on reading it."""
+
 _STATE, _WANTED = FileRow._fields.index("state"), FileRow._fields.index("wanted")
 
 _ALWAYS_READ = dict.fromkeys(("id", "state", "wanted", "assetid", "rested_at"))

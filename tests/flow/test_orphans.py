@@ -119,3 +119,49 @@ def test_a_copy_is_not_listed_when_its_file_is_gone_and_its_asset_too(mirrored):
     del world.service.assets[assetid]
     audit(world)
     assert listed(world) == set()
+
+
+@pytest.fixture
+def theirs(mirrored):
+    """A world in which somebody has put a version of their own in the place of `a.jpg`, which an audit has met."""
+    world = mirrored()
+    world.service.assets[world.row("a.jpg").assetid].content = b"their version"
+    audit(world)
+    assert world.row("a.jpg").reason == "different"
+    return world
+
+
+@pytest.mark.parametrize("how", ["changed", "gone"])
+def test_what_somebody_has_put_in_the_place_of_an_asset_is_not_listed_when_its_file_is_history(theirs, how):
+    if how == "changed":
+        theirs.write("a.jpg", b"content B, of the tree")
+    else:
+        (theirs.root / "a.jpg").unlink()
+    theirs.scan_and_send()
+    theirs.live(5)
+    audit(theirs)
+    assert listed(theirs) == set()
+
+
+def test_what_somebody_has_put_in_the_place_of_an_asset_is_nobodys_once_its_file_was_sent_again(theirs):
+    assetid = theirs.row("a.jpg").assetid
+    theirs.ledger.repair.send_again(theirs.row("a.jpg"), theirs.clock.now())
+    theirs.live(5)
+    assert (theirs.row("a.jpg").state, listed(theirs)) == (State.VERIFIED, set())
+    audit(theirs)
+    assert [(o.why, o.assetid, o.size) for o in theirs.orphans()] == [("unknown", assetid, len(b"their version"))]
+
+
+def test_an_upload_that_was_never_read_back_equal_is_listed_when_it_was_replaced(make_world):
+    world = make_world()
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    assetid = world.row("a.jpg").assetid
+    world.service.assets[assetid].content = b"broken on the way"
+    world.live(5)
+    assert world.row("a.jpg").reason == "different"
+    world.write("a.jpg", b"content B, of the tree")
+    world.scan_and_send()
+    world.live(5)
+    audit(world)
+    assert listed(world) == {("replaced", assetid)}
