@@ -43,9 +43,13 @@ class Unlisted(Exception):
 
 @dataclass(slots=True)
 class _Listed:
-    """What a listing showed that may become any file's asset: names without case of what is not processed, and ids."""
+    """What a listing showed that may become any file's asset: names without case of what is not processed, and ids.
+
+    `missed`: what an audit did not show, and the listing neither so far, with when it was met last.
+    """
 
     at: float
+    missed: dict[str, float | None]
     unprocessed: dict[str, str] = field(default_factory=dict)
 
     def like(self, name: str) -> str | None:
@@ -74,6 +78,8 @@ class Contact:
         self._known: set[str] = set()
         self._anew = False
         self._listed: dict[str, _Listed] = {}
+        # For which audit a folder was listed once more, by when that began.
+        self._after: dict[str, float | None] = {}
         self._first: set[str] = set()
         self._again: set[str] = set()
 
@@ -107,6 +113,20 @@ class Contact:
         if destfolderid in self._ledger.reports.unlisted():
             self._ledger.queue.listed(destfolderid)
         self._known.add(destfolderid)
+
+    def list_after_audit(self, destfolderid: str) -> bool:
+        """List a folder once more after its newest audit, if that was not done yet; gives whether it was done now.
+
+        An audit shows only what is processed, and a clock may have been set back since: that something was not met is
+        no proof that it is not there. Raises as `ensure` does.
+        """
+        audited = self._ledger.audits.last_at(destfolderid)
+        if self._after.get(destfolderid) == audited:
+            return False
+        self.list_again(destfolderid)
+        self.ensure(destfolderid)
+        self._after[destfolderid] = audited
+        return True
 
     def keeps_back(self, row: FileRow) -> bool:
         """Put a file off that was never sent, as far as is known, while the service works on an asset of its name.
@@ -183,7 +203,8 @@ class Contact:
     def _list(self, destfolderid: str) -> None:
         """List the folder, and remember every asset that no row owns and every row's that was moved there."""
         batch: list[Asset] = []
-        listed = _Listed(self._clock.steady())
+        contacts = self._ledger.contacts
+        listed = _Listed(self._clock.steady(), contacts.missed(destfolderid, _MOST_KEPT))
         # What is not processed yet is shown by some releases only when it is asked for (interface section 4.1).
         unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
         for asset in chain(self._witnessed.listing(destfolderid), every(self._service.search, unprocessed)):
@@ -193,8 +214,9 @@ class Contact:
                 self._remember(destfolderid, batch, listed)
                 batch = []
         self._remember(destfolderid, batch, listed)
+        contacts.not_there(listed.missed)
         self._listed[destfolderid] = listed
-        self._ledger.contacts.made(destfolderid)
+        contacts.made(destfolderid)
 
     def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:
         doubts = self._ledger.doubts
@@ -204,5 +226,6 @@ class Contact:
         strangers = [asset for asset in batch if asset.id not in owned]
         doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())
         for asset in strangers:
+            listed.missed.pop(asset.id, None)
             if not asset.processed and len(listed.unprocessed) < _MOST_KEPT:
                 listed.unprocessed[asset.filename.casefold()] = asset.id

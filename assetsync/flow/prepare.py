@@ -241,6 +241,8 @@ class Preparer:
         assetid = self._ledger.alike.sighted(row, md5)
         if assetid is None:
             return self._resembles(row, md5, now)
+        if self._is_looked_for(row, assetid, now):
+            return True
         if self._ledger.queue.adopt(row, assetid, md5, now):
             self._edges.tally.adopted()
             log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
@@ -252,6 +254,8 @@ class Preparer:
         assetid = self._ledger.alike.resembling(row, name)
         if assetid is None:
             return False
+        if self._is_looked_for(row, assetid, now):
+            return True
         if self.adopt_alike and self._ledger.queue.adopt(row, assetid, md5, now):
             self._edges.tally.adopted()
             log.info("adopted by name and size", path=printable(row.path), assetid=assetid)
@@ -262,6 +266,17 @@ class Preparer:
             " uploads"
         )
         self._hold(row, "resembles", detail)
+        return True
+
+    def _is_looked_for(self, row: FileRow, assetid: str, now: float) -> bool:
+        """Have the folder listed once more where its newest audit did not show an asset that was seen there before.
+
+        Somebody may have deleted it: taken over, it would never be found. The file is looked at again after that.
+        """
+        if not self._ledger.alike.is_missed(assetid) or not self._contact.list_after_audit(row.destfolderid):
+            return False
+        detail = f"its folder was listed again: the last audit did not show {assetid}, which seemed to be this file"
+        self._ledger.queue.postpone(row.id, now, detail)
         return True
 
     def _replaces_an_asset(self, row: FileRow) -> bool:

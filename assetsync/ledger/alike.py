@@ -5,6 +5,7 @@ Reads only; what is done with it is `flow.prepare`'s to decide and `queue`'s to 
 
 from typing import NamedTuple
 
+from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 
@@ -30,6 +31,10 @@ _MOVED_THERE = (
 _EQUAL_MOVED_THERE = f"{_MOVED_THERE} AND md5 = ?4 UNION ALL {_MOVED_THERE} AND md5 IS NULL"
 OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN ('superseded', 'gone'))"
 """Whether a live row has the asset."""
+_MISSED = TAKEN_AWAY.format("s.folder_id", SIGHTED.format("s"))
+# What a listing of the folder did not show after an audit had not is not there. Of others, first what an audit has met.
+_IS_THERE = "s.met_at IS NOT 0"
+_LIKELIEST = f"ORDER BY {_MISSED}, first_seen, assetid LIMIT 1"
 
 
 class Hints(NamedTuple):
@@ -124,13 +129,12 @@ class Alike:
     def sighted(self, row: FileRow, md5: str) -> str | None:
         """Give the id of an asset of the same MD5 in the folder that no row owns."""
         rows = self._store.rows(
-            "SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 = ?"
+            f"SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 = ? AND {_IS_THERE}"
             f" AND NOT {OWNED.format('s.assetid')}"
             " AND NOT EXISTS (SELECT 1 FROM attempts WHERE accepted_id = s.assetid AND closed_at IS NULL)"
             # While an equal upload is undecided, the asset is likelier what that one stored.
             " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = s.folder_id"
-            "   AND a.size = s.size AND (a.md5 = s.md5 OR a.md5 IS NULL))"
-            " ORDER BY first_seen, assetid LIMIT 1",
+            f"   AND a.size = s.size AND (a.md5 = s.md5 OR a.md5 IS NULL)) {_LIKELIEST}",
             row.destfolderid,
             row.size,
             md5,
@@ -144,11 +148,16 @@ class Alike:
         """
         rows = self._store.rows(
             "SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL AND why <> 'damaged'"
-            " AND lower(name) = lower(?)"
+            f" AND lower(name) = lower(?) AND {_IS_THERE}"
             # Of what was a version's once, the digest is known, and it is another.
-            " AND NOT EXISTS (SELECT 1 FROM files WHERE assetid = s.assetid) ORDER BY first_seen, assetid LIMIT 1",
+            f" AND NOT EXISTS (SELECT 1 FROM files WHERE assetid = s.assetid) {_LIKELIEST}",
             row.destfolderid,
             row.size,
             sent_name,
         )
         return str(rows[0][0]) if rows else None
+
+    def is_missed(self, assetid: str) -> bool:
+        """Whether the newest audit of its folder did not show a sighted asset any more."""
+        rows = self._store.rows(f"SELECT {_MISSED} FROM sightings s WHERE assetid = ?", assetid)
+        return bool(rows) and bool(rows[0][0])

@@ -1,6 +1,9 @@
 """Which folders of the service were listed before the first POST into them, and what a listing left to wait for."""
 
+from collections.abc import Mapping
+
 from assetsync.ledger.alike import OWNED
+from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.store import Store
 
 _AGAIN = -1
@@ -60,3 +63,19 @@ class Contacts:
         """Give when an asset that no row owns was first seen."""
         rows = self._store.rows("SELECT first_seen FROM sightings WHERE assetid = ?", assetid)
         return float(rows[0][0]) if rows else None
+
+    def missed(self, destfolderid: str, limit: int) -> dict[str, float | None]:
+        """Give some of the sighted assets that the folder's newest audit did not show, with when they were met last."""
+        rows = self._store.rows(
+            "SELECT assetid, met_at FROM sightings s WHERE folder_id = ? AND met_at IS NOT 0"
+            f" AND {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))} LIMIT ?",
+            destfolderid,
+            limit,
+        )
+        return {row[0]: row[1] for row in rows}
+
+    def not_there(self, missed: Mapping[str, float | None]) -> None:
+        """Record that a listing did not show them either, unless they were met since."""
+        sql = "UPDATE sightings SET met_at = 0 WHERE assetid = ? AND met_at IS ?"
+        if missed:
+            self._store.write(lambda conn: conn.executemany(sql, missed.items()))

@@ -117,7 +117,7 @@ CREATE TABLE sightings (
     why TEXT NOT NULL DEFAULT '',   -- damaged, suspected, doubled, unknown, or nothing
     file_id INTEGER,
     path BLOB,
-    met_at REAL                     -- when a look-up showed it last
+    met_at REAL                     -- when a look-up showed it last; 0: audit and listing no longer did
 ) WITHOUT ROWID;
 CREATE INDEX sightings_by_size ON sightings (folder_id, size);
 

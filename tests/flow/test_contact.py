@@ -128,3 +128,124 @@ def test_a_persons_word_that_nothing_arrived_is_not_doubted_for_an_unprocessed_a
     world.ledger.repair.is_absent(world.row("film.mp4"), world.clock.now())
     world.live(5)
     assert world.posted() == ["film.mp4", "film.mp4"]
+
+
+@pytest.fixture
+def audited(make_world):
+    """Make a world in which hand-made assets `by hand 0`, `by hand 1`, … are known to an audit, and files are not."""
+
+    def make(count: int = 1):
+        world = make_world()
+        world.write("keep.jpg", b"other")
+        world.scan_and_send()
+        world.live(5)
+        for number in range(count):
+            world.service.put(f"by hand {number}".encode(), f"{number}.jpg")
+        audit(world)
+        return world
+
+    return make
+
+
+def audit(world):
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    world.clock.advance(60)
+
+
+def by_hand(world, number: int = 0):
+    return next(asset for asset in world.service.assets.values() if asset.content == f"by hand {number}".encode())
+
+
+def put_into_the_tree(world, count: int = 1) -> None:
+    for number in range(count):
+        world.write(f"{number}.jpg", f"by hand {number}".encode())
+    world.scan_and_send()
+    world.live(5)
+
+
+def listings(world):
+    return len([search for search in world.service.searches if search.searchfor == "%" and search.available is None])
+
+
+def test_an_asset_that_an_audit_no_longer_met_is_not_taken_over(audited):
+    world = audited()
+    del world.service.assets[by_hand(world).id]
+    audit(world)
+    put_into_the_tree(world)
+    assert (world.posted(), world.row("0.jpg").state) == (["keep.jpg", "0.jpg"], State.VERIFIED)
+
+
+def test_an_asset_of_the_same_name_and_size_that_an_audit_no_longer_met_is_nothing_to_ask_about(audited):
+    world = audited()
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE sightings SET md5 = NULL"))
+    del world.service.assets[by_hand(world).id]
+    audit(world)
+    put_into_the_tree(world)
+    assert (world.posted(), world.row("0.jpg").state) == (["keep.jpg", "0.jpg"], State.VERIFIED)
+
+
+def test_an_asset_that_was_worked_on_while_the_folder_was_audited_is_taken_over_all_the_same(audited):
+    world = audited()
+    asset = by_hand(world)
+    asset.processed_at = world.clock.now() + 90
+    audit(world)
+    put_into_the_tree(world)
+    assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
+
+
+def test_an_asset_that_the_service_works_on_again_is_waited_for_although_the_audit_did_not_show_it(audited):
+    world = audited()
+    asset = by_hand(world)
+    asset.processed_at = world.clock.now() + 600
+    audit(world)
+    put_into_the_tree(world)
+    assert world.posted() == ["keep.jpg"]
+    world.live(900)
+    assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
+
+
+def test_an_asset_that_was_met_after_the_clock_was_set_back_is_taken_over(audited):
+    world = audited()
+    asset = by_hand(world)
+    asset.processed_at = asset.indexed_at = 0.0
+    world.clock.set_now(world.clock.now() - DAY)
+    world.ledger.doubts.sight([world.service._shown(asset)], 1, world.clock.now())
+    put_into_the_tree(world)
+    assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
+
+
+def test_of_equal_assets_the_one_that_the_audit_met_is_taken_over_without_another_listing(audited):
+    world = audited()
+    kept = world.service.put(b"by hand 0", "copy.jpg")
+    audit(world)
+    del world.service.assets[by_hand(world).id]
+    audit(world)
+    before = listings(world)
+    put_into_the_tree(world)
+    assert (world.row("0.jpg").assetid, world.posted(), listings(world)) == (kept.id, ["keep.jpg"], before)
+
+
+def test_a_folder_is_listed_once_for_all_that_an_audit_no_longer_met(audited):
+    world = audited(8)
+    for number in range(8):
+        del world.service.assets[by_hand(world, number).id]
+    audit(world)
+    before = listings(world)
+    put_into_the_tree(world, 8)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert (len(world.posted()), listings(world)) == (9, before + 1)
+
+
+def test_a_file_waits_while_the_folder_cannot_be_listed_again(audited):
+    world = audited()
+    del world.service.assets[by_hand(world).id]
+    audit(world)
+    world.write("0.jpg", b"by hand 0")
+    world.scan()
+    world.fail_for("F1", listings_only=True)
+    world.live(5)
+    assert world.posted() == ["keep.jpg"]
+    world.service.during_search = lambda _request: None
+    world.live(900, tick=5)
+    assert world.posted() == ["keep.jpg", "0.jpg"]
