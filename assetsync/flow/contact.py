@@ -97,14 +97,17 @@ class Contact:
     def list_again(self, destfolderid: str) -> None:
         """Let one folder be listed once more before anything is sent there, also by the next start."""
         self._ledger.contacts.again(destfolderid)
-        self._known.discard(destfolderid)
 
     def ensure(self, destfolderid: str) -> None:
         """Return when the folder has been listed; raises ServiceError, and Unlisted."""
         self._make_sure()
+        contacts = self._ledger.contacts
+        if contacts.is_asked(destfolderid):
+            # In this order: another thread that still sees it asked for forgets the folder as well.
+            self._known.discard(destfolderid)
+            contacts.heard(destfolderid)
         if destfolderid in self._known:
             return
-        contacts = self._ledger.contacts
         if self._anew or contacts.needed(destfolderid) or contacts.left_unprocessed(destfolderid):
             with self._alone(destfolderid, self._first):
                 if destfolderid not in self._known:

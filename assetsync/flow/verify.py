@@ -205,9 +205,10 @@ class Verifier:
         gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
         grace = kept.answered(steady, steady, self._clock.boot(), UNSEEN_PATIENCE, gap=gap)
         if grace.over(UNSEEN_PATIENCE):
-            detail = (
-                f"the service gave the id {row.assetid} but has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"
-            )
+            was = f"the service gave the id {row.assetid} but"
+            if row.id_from == "adopted":
+                was = f"the asset {row.assetid} was found in the service, which"
+            detail = f"{was} has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"
             self._ledger.assets.unseen(row, detail, now)
             self._meter.doubted()
             log.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=detail)

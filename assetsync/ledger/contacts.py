@@ -16,6 +16,7 @@ class Contacts:
     def __init__(self, store: Store, start_no: int) -> None:
         self._store = store
         self._start_no = start_no
+        self._asked: set[str] = set()
 
     def needed(self, destfolderid: str) -> bool:
         """Whether the folder must be listed before anything is posted into it.
@@ -40,6 +41,16 @@ class Contacts:
     def again(self, destfolderid: str) -> None:
         """Record that the folder must be listed once more, whatever was listed before."""
         self._set(destfolderid, _AGAIN)
+        # After that: whoever hears of it looks there.
+        self._asked.add(destfolderid)
+
+    def is_asked(self, destfolderid: str) -> bool:
+        """Whether `again` was said of the folder in this process since this was last heard."""
+        return destfolderid in self._asked
+
+    def heard(self, destfolderid: str) -> None:
+        """Note that it is known that the folder must be listed again."""
+        self._asked.discard(destfolderid)
 
     def _set(self, destfolderid: str, start_no: int) -> None:
         self._store.write(

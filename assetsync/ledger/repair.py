@@ -13,12 +13,43 @@ GOES_ON = {
 }  # fmt: skip
 """What is written of a blocked file that is to go on, beside when it is due."""
 
+_MAY_LET_GO = (
+    "SELECT EXISTS (SELECT 1 FROM files f WHERE id = ? AND assetid = ? AND state = 'blocked' AND wanted = 'yes'"
+    " AND reason IN ('unseen', 'missing') AND id_from = 'adopted' AND asset_folder = destfolderid"
+    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = f.id))"
+)
+
 
 class Repair:
     """The ledger's side of `retry` and `doubt resolve`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def may_let_go(self, row: FileRow) -> bool:
+        """Whether a blocked file may be compared with its folder anew, in place of looking for its asset again.
+
+        Its asset was adopted from where it is to be sent, is not there any more, and nothing was ever sent of it.
+        """
+        rows = self._store.rows(_MAY_LET_GO, row.id, row.assetid)
+        return bool(rows[0][0])
+
+    def let_go(self, row: FileRow, now: float) -> State:
+        """Queue a file that `may_let_go`; its folder must be listed again before anything of it is sent."""
+
+        def work(conn: sqlite3.Connection) -> State:
+            if not conn.execute(_MAY_LET_GO, (row.id, row.assetid)).fetchone()[0]:
+                return read_file(conn, row.id).state
+            # If it is there all the same, the listing shows it.
+            conn.execute("DELETE FROM sightings WHERE assetid = ?", (row.assetid,))
+            return apply(
+                conn, row.id, Event.RETRIED, now,
+                assetid=None, id_from=None, asset_folder=None, agreed_folder=None, send_again=0, due_at=now,
+                reason=None, detail=None, failures=0, absences=0, crashes=0, unseen_boot=None,
+                uploaded_at=None, seen_at=None, findable_at=None, index_asked_at=None, verified_at=None,
+            )  # fmt: skip
+
+        return self._store.write(work)
 
     def retry(self, row: FileRow, now: float) -> State:
         """Let a blocked file go on where its facts put it, and look at a doubt at once."""

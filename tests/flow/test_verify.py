@@ -3,6 +3,7 @@
 import pytest
 
 from assetsync.errors import ServiceUnreachable
+from assetsync.flow.requests import carry_out
 from assetsync.model import State
 
 VERIFIED, STORED, BLOCKED, IN_DOUBT = State.VERIFIED, State.STORED, State.BLOCKED, State.IN_DOUBT
@@ -194,3 +195,141 @@ def test_assets_are_verified_whose_files_are_gone_from_the_mapping(sent):
     world.scan()
     world.live(90)
     assert [row.state for row in world.ledger.reports.files(history=True)] == [VERIFIED]
+
+
+@pytest.fixture
+def adopted(make_world):
+    """Make a world whose file `a.jpg` has adopted one of some equal assets that lay in its folder."""
+
+    def make(count: int = 2):
+        world = make_world()
+        assets = [world.service.put(b"content A", name) for name in ("a.jpg", "copy.jpg")[:count]]
+        world.write("keep.jpg", b"other")
+        world.write("a.jpg", b"content A")
+        world.scan_and_send()
+        assert (world.row("a.jpg").assetid, world.posted()) == (assets[0].id, ["keep.jpg"])
+        return world, assets
+
+    return make
+
+
+def retry(world) -> str:
+    return carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"a.jpg".hex()]})
+
+
+def unseen(world):
+    """Let the file's asset not be shown for so long that the file is blocked; gives the asset."""
+    gone = world.service.assets.pop(world.row("a.jpg").assetid)
+    world.live(700)
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "unseen")
+    return gone
+
+
+def test_what_is_said_of_an_adopted_asset_that_is_not_shown_is_that_it_was_found(adopted):
+    world, (first, _) = adopted()
+    unseen(world)
+    assert world.row("a.jpg").detail == (
+        f"the asset {first.id} was found in the service, which has not shown it for 10 minutes"
+    )
+
+
+def test_a_retry_takes_over_an_equal_asset_that_was_kept_where_the_adopted_one_is_gone(adopted):
+    world, (_, kept) = adopted()
+    unseen(world)
+    assert retry(world) == "1 to be compared with its folder again, and sent where that holds no equal asset"
+    world.live(10)
+    row = world.row("a.jpg")
+    assert (row.state, row.assetid, world.posted()) == (VERIFIED, kept.id, ["keep.jpg"])
+
+
+def test_a_retry_takes_over_an_equal_asset_that_came_while_the_adopted_one_was_not_shown(adopted):
+    world, _ = adopted(1)
+    unseen(world)
+    came = world.service.put(b"content A", "another.jpg")
+    retry(world)
+    world.live(10)
+    assert (world.row("a.jpg").assetid, world.posted()) == (came.id, ["keep.jpg"])
+
+
+def test_a_retry_sends_where_no_equal_asset_is_left_in_the_folder(adopted):
+    world, _ = adopted(1)
+    unseen(world)
+    retry(world)
+    world.live(10)
+    assert (world.row("a.jpg").state, world.posted()) == (VERIFIED, ["keep.jpg", "a.jpg"])
+
+
+def test_a_retry_takes_the_adopted_asset_over_again_that_is_back(adopted):
+    world, _ = adopted(1)
+    gone = unseen(world)
+    world.service.assets[gone.id] = gone
+    retry(world)
+    world.live(10)
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid, world.posted()) == (VERIFIED, gone.id, ["keep.jpg"])
+
+
+def test_a_retry_sends_nothing_while_the_adopted_asset_is_shown_in_another_folder(adopted):
+    world, _ = adopted(1)
+    gone = unseen(world)
+    world.service.assets[gone.id] = gone
+    gone.folder, gone.indexed_at = "F2", None
+    assert retry(world) == "1 to be read back again"
+    world.live(60)
+    assert (world.row("a.jpg").assetid, world.posted()) == (gone.id, ["keep.jpg"])
+
+
+def test_a_retry_sends_nothing_while_the_service_cannot_be_asked_where_the_adopted_asset_is(adopted):
+    world, _ = adopted(1)
+    unseen(world)
+    world.service.down = True
+    assert retry(world) == "1 to be read back again"
+    world.service.down = False
+    world.live(10)
+    assert (world.row("a.jpg").state, world.posted()) == (STORED, ["keep.jpg"])
+
+
+def test_a_retry_sends_nothing_while_the_folder_cannot_be_listed(adopted):
+    world, (_, kept) = adopted()
+    unseen(world)
+    world.fail_for("F1", listings_only=True)
+    retry(world)
+    world.live(10)
+    assert world.posted() == ["keep.jpg"]
+    world.service.during_search = lambda _request: None
+    world.live(900, tick=5)
+    assert (world.row("a.jpg").assetid, world.posted()) == (kept.id, ["keep.jpg"])
+
+
+def test_a_retry_that_ends_before_the_folder_was_listed_is_gone_on_with_by_the_next_process(adopted):
+    world, (_, kept) = adopted()
+    unseen(world)
+    retry(world)
+    world.restart()
+    world.live(10)
+    assert (world.row("a.jpg").assetid, world.posted()) == (kept.id, ["keep.jpg"])
+
+
+def test_a_retry_of_what_an_audit_has_missed_takes_over_the_equal_asset_that_it_met(adopted):
+    world, (first, kept) = adopted()
+    world.live(5)
+    world.clock.advance(60)
+    del world.service.assets[first.id]
+    world.site.auditor.audit("F1")
+    assert world.row("a.jpg").reason == "missing"
+    retry(world)
+    world.live(10)
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (VERIFIED, kept.id)
+    assert world.posted() == ["keep.jpg"]
+
+
+def test_a_retry_of_what_an_audit_has_missed_looks_for_it_where_nothing_equal_is_known(adopted):
+    world, (first,) = adopted(1)
+    world.live(5)
+    world.clock.advance(60)
+    gone = world.service.assets.pop(first.id)
+    world.site.auditor.audit("F1")
+    assert retry(world) == "1 to be read back again"
+    world.live(60)
+    world.service.assets[gone.id] = gone
+    world.live(60)
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid, world.posted()) == (VERIFIED, gone.id, ["keep.jpg"])

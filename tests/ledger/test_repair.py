@@ -3,6 +3,7 @@
 import pytest
 
 from assetsync.core.doubt import Judgement, Verdict
+from assetsync.core.states import Event
 from assetsync.errors import IllegalTransition
 from assetsync.model import Asset, State
 
@@ -20,8 +21,6 @@ def undecidable(book) -> None:
 
 
 def different(book) -> None:
-    from assetsync.core.states import Event
-
     row = book.accept(book.queue(b"a"), "A")
     book.ledger.assets.apply_all([(row, Event.DIFFERENT, {"reason": "different"})], NOW)
 
@@ -75,3 +74,21 @@ def test_a_persons_word_ends_a_doubt(book, make, word):
         assert book.ledger.repair.is_absent(row, NOW) is State.QUEUED
     assert book.ledger.doubts.of(row.id) is None
     assert book.ledger.doubts.count() == 0
+
+
+@pytest.mark.parametrize("reason", ["unseen", "missing", "different"])
+@pytest.mark.parametrize("was", ["adopted", "sent", "moved"])
+def test_only_what_was_adopted_where_it_is_to_be_sent_and_is_not_there_is_let_go(book, was, reason):
+    row = book.queue(b"a")
+    if was == "sent":
+        book.accept(row, "A")
+    else:
+        book.ledger.queue.adopt(row, "A", M1, NOW)
+    row = book.row(b"a")
+    moved = {"asset_folder": "G"} if was == "moved" else {}
+    book.ledger.assets.apply_all([(row, Event.MISSING, {"reason": reason} | moved)], NOW)
+    row = book.row(b"a")
+    goes = was == "adopted" and reason != "different"
+    assert book.ledger.repair.may_let_go(row) is goes
+    assert book.ledger.repair.let_go(row, NOW) is (State.QUEUED if goes else State.BLOCKED)
+    assert book.row(b"a").assetid == (None if goes else "A")
