@@ -152,8 +152,8 @@ class Missing:
         for row in rows:
             result.missing += 1
             detail = (
-                f"the asset {row.assetid} is not in the service any more: `assetsync retry --send-again PATH` uploads"
-                " the file anew, `assetsync retry PATH` looks for the asset again"
+                f"the asset {row.assetid} is not in the service any more: `assetsync retry PATH` looks for it, or for"
+                " an equal one, again; where neither is, `assetsync retry --send-again PATH` uploads the file anew"
             )
             log.error("missing in the service", path=printable(row.path), assetid=row.assetid)
             if self._resend:

@@ -18,7 +18,8 @@ _HELP = {
     "unprocessed": "every run tries it again; if it is another file: assetsync retry --send-again {path}",
     "resembles": "assetsync reconcile --adopt, or assetsync retry --send-again {path}",
     "changed": "assetsync retry --send-again {path}",
-    "missing": "assetsync retry --send-again {path}",
+    # First the one that takes over an equal asset: the other uploads beside it.
+    "missing": "assetsync retry {path}, or assetsync retry --send-again {path} where that finds nothing",
     "undecidable": "assetsync doubt resolve {path} --asset ID, or --absent",
     "refused_as_duplicate": "assetsync doubt resolve {path} --asset ID",
 }

@@ -6,7 +6,9 @@ import zipfile
 import pytest
 
 from assetsync.errors import ServiceUnreachable
+from assetsync.flow.requests import carry_out
 from assetsync.model import State
+from assetsync.status.sentences import next_step
 
 from .conftest import lose
 from .test_drift import drift
@@ -51,7 +53,20 @@ def test_an_asset_that_is_gone_blocks_its_file_with_the_next_step(mirrored):
     del world.service.assets[world.row("1").assetid]
     assert audit(world) == {"assets": 2, "fine": 2, "missing": 1}
     assert (world.row("1").state, world.row("1").reason) == (State.BLOCKED, "missing")
-    assert "retry --send-again" in world.row("1").detail
+    detail = world.row("1").detail
+    assert detail.index("`assetsync retry PATH`") < detail.index("`assetsync retry --send-again PATH`")
+
+
+def test_what_is_said_to_help_with_an_asset_that_is_gone_takes_over_the_copy_that_was_kept(mirrored):
+    world = mirrored()
+    kept = world.service.put(b"content 1", "1")
+    del world.service.assets[world.row("1").assetid]
+    audit(world)
+    assert next_step(world.row("1")).startswith("assetsync retry 1, or ")
+    carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"1".hex()]})
+    world.live(1000, tick=5)
+    assert (world.row("1").state, world.row("1").assetid) == (State.VERIFIED, kept.id)
+    assert world.posted() == ["0", "1", "2"]
 
 
 def test_an_asset_that_is_gone_is_sent_again_where_the_policy_says_so(mirrored):

@@ -173,7 +173,11 @@ def test_regular_work_says_when_it_ended_and_how_long_it_took(shown):
     [
         ("different", "assetsync retry 'a b'\\''c'", True),
         ("changed", "assetsync retry --send-again 'a b'\\''c'", True),
-        ("missing", "assetsync retry --send-again 'a b'\\''c'", True),
+        (
+            "missing",
+            "assetsync retry 'a b'\\''c', or assetsync retry --send-again 'a b'\\''c' where that finds nothing",
+            False,
+        ),
         (
             "empty_file",
             "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it",
