@@ -206,16 +206,15 @@ def _tried(ledger: Ledger, service: Service, row: FileRow, now: float) -> str:
 def _is_to_be_compared_anew(ledger: Ledger, service: Service, row: FileRow) -> bool:
     """Whether to look for an equal asset in place of the one that was adopted and is not there any more.
 
-    So it is once the look-ups have not shown it for long enough; where an audit has missed it, for an equal one that
-    it met. Somebody may have moved it: what is still shown by its name in any folder is read back, as is what cannot
+    So it is where its folder seems to hold another; without one, nothing but a person's --send-again may send over a
+    known id. Somebody may have moved it: what is still shown by its name in any folder is read back, as is what cannot
     be asked for.
     """
     if not ledger.repair.may_let_go(row) or row.assetid is None:
         return False
-    if row.reason == "missing":
-        kept = ledger.alike.sighted(row, row.md5 or "")
-        if kept is None or ledger.alike.is_missed(kept):
-            return False
+    kept = ledger.alike.sighted(row, row.md5 or "")
+    if kept is None or ledger.alike.is_missed(kept):
+        return False
     try:
         return not is_shown(service, [Witness(row.path, None, row.assetid)])
     except ServiceError as error:

@@ -20,6 +20,7 @@ _HELP = {
     "changed": "assetsync retry --send-again {path}",
     # First the one that takes over an equal asset: the other uploads beside it.
     "missing": "assetsync retry {path}, or assetsync retry --send-again {path} where that finds nothing",
+    "unseen": "assetsync retry {path}, or assetsync retry --send-again {path} where nothing is left of it",
     "undecidable": "assetsync doubt resolve {path} --asset ID, or --absent",
     "refused_as_duplicate": "assetsync doubt resolve {path} --asset ID",
 }

@@ -242,19 +242,24 @@ def test_a_retry_takes_over_an_equal_asset_that_was_kept_where_the_adopted_one_i
     assert (row.state, row.assetid, world.posted()) == (VERIFIED, kept.id, ["keep.jpg"])
 
 
-def test_a_retry_takes_over_an_equal_asset_that_came_while_the_adopted_one_was_not_shown(adopted):
+def test_a_retry_takes_over_an_equal_asset_that_an_audit_has_met_since(adopted):
     world, _ = adopted(1)
     unseen(world)
     came = world.service.put(b"content A", "another.jpg")
+    world.site.auditor.audit("F1")
     retry(world)
     world.live(10)
     assert (world.row("a.jpg").assetid, world.posted()) == (came.id, ["keep.jpg"])
 
 
-def test_a_retry_sends_where_no_equal_asset_is_left_in_the_folder(adopted):
+def test_where_no_equal_asset_is_left_only_a_retry_that_says_so_sends_over_the_known_id(adopted):
     world, _ = adopted(1)
     unseen(world)
-    retry(world)
+    assert retry(world) == "1 to be read back again"
+    world.live(10)
+    assert world.posted() == ["keep.jpg"]
+    asked = {"paths": [b"a.jpg".hex()], "send_again": True}
+    carry_out(world.ledger, world.service, world.clock, "retry", asked)
     world.live(10)
     assert (world.row("a.jpg").state, world.posted()) == (VERIFIED, ["keep.jpg", "a.jpg"])
 
