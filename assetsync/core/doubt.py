@@ -64,15 +64,17 @@ class Sight:
     """One asset that a look-up showed, beside what the ledger knows about it.
 
     `owned` by a live row, or by one at rest that may still hand it on · `before`: seen before the attempt began ·
-    `claimed`: another attempt may have made it, or left it when it was cut (`flow.rivals`) · `named`: the name it came
-    back with is one that the name sent may have become · `prefix`: MD5 of as many bytes of what was sent as the asset
-    has, where that could be computed · `since`: when it was first seen, in wall-clock seconds, None for just now.
+    `claimed`: another attempt may have made it, or left it when it was cut (`flow.rivals`) · `asked`: and a person is
+    asked about each such attempt · `named`: the name it came back with is one that the name sent may have become ·
+    `prefix`: MD5 of as many bytes of what was sent as the asset has, where that could be computed · `since`: when it
+    was first seen, in wall-clock seconds, None for just now.
     """
 
     asset: Asset
     owned: bool = False
     before: bool = False
     claimed: bool = False
+    asked: bool = False
     named: bool = True
     prefix: str | None = None
     since: float | None = None
@@ -204,7 +206,7 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
             doubled=tuple(s.asset.id for s in mine if s is not best and not s.before),
         )
     if equal:
-        return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload that is not answered yet")
+        return _of_another(equal, grace.over(seconds))
     if doubt.refused_as_duplicate:
         return _judge_duplicate(doubt, sights, grace, seconds)
     # What was accepted came whole: a beginning of it is not what it left.
@@ -249,8 +251,9 @@ def unless_moved(absent: Verdict, doubt: Doubt, elsewhere: Sequence[Sight], now:
         reason = f"an equal asset, {asset.id}, lies in folder {asset.folder_id}: somebody may have moved it there"
         return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=absent.suspected)
     if equal:
-        reason = "an equal asset in another folder may belong to another upload that is not answered yet"
-        return replace(_WAIT_ON, reason=reason, suspected=absent.suspected)
+        verdict = _of_another(equal, is_over=True)
+        waits = verdict.judgement is Judgement.WAIT
+        return replace(verdict, suspected=absent.suspected, counts_for_grace=waits)
     # What another upload into that folder is about to be is its own matter.
     unprocessed = [s for s in new if _unprocessed(s) and not s.claimed]
     if any(s.since is not None and now - s.since > UNPROCESSED_PATIENCE for s in unprocessed):
@@ -264,6 +267,14 @@ def unless_moved(absent: Verdict, doubt: Doubt, elsewhere: Sequence[Sight], now:
 
 # What is waited for elsewhere does not begin the grace anew: its own folder has been looked at for long enough.
 _WAIT_ON = Verdict(Judgement.WAIT, counts_for_grace=True)
+
+
+def _of_another(equal: Sequence[Sight], is_over: bool) -> Verdict:
+    """Wait for another upload whose asset it may be, but not for ever for one that waits for a person itself."""
+    if not all(sight.asked for sight in equal):
+        return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload that is not answered yet")
+    reason = f"an equal asset, {equal[0].asset.id}, may belong to another upload that a person is asked about"
+    return Verdict(Judgement.UNDECIDABLE if is_over else Judgement.WAIT, reason=reason, counts_for_grace=not is_over)
 
 
 def _judge_duplicate(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float) -> Verdict:

@@ -129,7 +129,7 @@ def _is_proven(row: FileRow, asset: Asset) -> bool:
 def _is_mended(row: FileRow, reading: Reading, asset: Asset) -> bool:
     """Whether what was blocked by an audit, or when it was read back, is met as it should be: put back by somebody."""
     is_whole = reading is Reading.EQUAL or (reading is Reading.MOVED and row.verified_at is not None)
-    is_blocked = row.state is State.BLOCKED and row.reason in ("missing", "different")
+    is_blocked = row.state is State.BLOCKED and row.reason in ("missing", "different", "unseen")
     return is_blocked and is_whole and (row.verified_at is not None or _is_proven(row, asset))
 
 

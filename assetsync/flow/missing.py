@@ -50,15 +50,15 @@ class Missing:
         """
         audits = self._ledger.audits
         here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
-        if audits.count(here, began):
+        missing, moved = audits.count(here, began), audits.count(away, began)
+        if missing:
             self._meet_unprocessed(result.folder, began)
-        verified, missing = audits.verified(result.folder, began), audits.count(here, began)
+            missing = audits.count(here, began)
+        verified = audits.verified(result.folder, began) if missing or moved else 0
         most = max(_FEW, verified * _SHARE)
         if missing > most and not self._may_be(missing, verified, result):
             return
-        for unmet in (here, away):
-            self._look(unmet, audits.count(unmet, began), began, result)
-        lost = audits.count(here, began) + audits.count(away, began)
+        lost = self._look(here, missing, began, result) + self._look(away, moved, began, result)
         if lost <= most:
             # Whoever resumed had put it right, or what was agreed to is done: that is no word on the next time.
             self._brakes.missing_few(result.folder)
@@ -88,8 +88,11 @@ class Missing:
                 met = []
         self._ledger.audits.met_ids(met, began)
 
-    def _look(self, unmet: Unmet, count: int, began: float, result: Audited) -> None:
-        """Look in all folders for what is unmet, and note what is found."""
+    def _look(self, unmet: Unmet, count: int, began: float, result: Audited) -> int:
+        """Look in all folders for what is unmet, and note what is found; gives how many were not."""
+        if not count:
+            # Each count goes through all files.
+            return 0
         if count > _BY_NAME_AT_MOST:
             self._list_everything(unmet, began, result)
         after = 0
@@ -99,6 +102,7 @@ class Missing:
             if count <= _BY_NAME_AT_MOST:
                 found |= self._by_name([row for row in rows if row.assetid not in found])
             self._note([(row, found[row.assetid]) for row in rows if row.assetid in found], began, result)
+        return self._ledger.audits.count(unmet, began)
 
     def _by_id(self, rows: Sequence[FileRow]) -> dict[str | None, Asset]:
         ids = [row.assetid for row in rows if row.assetid is not None]

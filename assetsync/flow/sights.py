@@ -111,8 +111,8 @@ class Sights:
             counts = any(rule(one.facts, sight) for rule in (is_equal, is_damaged, may_be_renamed))
             if (counts or not asset.processed) and not sight.owned:
                 known = self._beginnings
-                of_another = any(claims(r, asset, seen_to, attempt, known.get(r.attempt_id, {})) for r in rivals)
-                sight = replace(sight, claimed=of_another)
+                others = [r for r in rivals if claims(r, asset, seen_to, attempt, known.get(r.attempt_id, {}))]
+                sight = replace(sight, claimed=bool(others), asked=all(rival.asked for rival in others))
             sights.append(sight)
         return sights
 

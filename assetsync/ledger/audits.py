@@ -45,7 +45,7 @@ class Unmet:
         others = ", ".join("?" * len(self.away_from))
         moved = "asset_folder <> destfolderid AND destfolderid = ?"
         sql = f"SELECT {what} FROM files INDEXED BY files_elsewhere WHERE {moved} AND asset_folder NOT IN ({others})"
-        return f"{sql} AND wanted = 'yes' AND {_VERIFIED}", [self.folder, *self.away_from]
+        return f"{sql} AND {_VERIFIED}", [self.folder, *self.away_from]
 
 
 _VERIFIED = "state = 'verified'"

@@ -30,7 +30,7 @@ class Rival:
     """Another attempt that may be what made an asset in its folder.
 
     One that was `refused` made none. One that was `waived` was taken for absent, or ended by a person: what a cut left
-    of it may come to light later. All others are open.
+    of it may come to light later. All others are open; a person is `asked` about those that look-ups do not decide.
     """
 
     attempt_id: int
@@ -41,6 +41,7 @@ class Rival:
     in_flight: bool
     refused: bool
     waived: bool = False
+    asked: bool = False
 
 
 _UNDECIDED = (
@@ -108,7 +109,7 @@ class Doubts:
 
         Beside them, the newest into its own folder that were ended without its asset, of whatever file.
         """
-        columns = "a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate"
+        columns = "a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate, a.parked"
         rows = self._store.rows(
             f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
             f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a WHERE a.id <> ?1 AND a.destfolderid = ?2"
@@ -126,7 +127,8 @@ class Doubts:
                 row[4],
                 in_flight=bool(row[5]),
                 refused=bool(row[6]),
-                waived=bool(row[7]),
+                asked=bool(row[7]),
+                waived=bool(row[8]),
             )
             for row in rows
         ]

@@ -41,6 +41,8 @@ UNPROCESSED = Sight(asset(size=0, md5=None))
 OLD_NEWS = replace(UNPROCESSED, since=MINE.since)
 NO_MD5 = Sight(asset(md5=None))
 RENAMED = replace(NO_MD5, named=False)
+ASKED = replace(EQUAL, claimed=True, asked=True)
+REFUSED = replace(MINE, refused_as_duplicate=True)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +133,10 @@ A_PERSON = (Judgement.UNDECIDABLE, None, False)
     ("rule", "doubt", "sights", "grace", "expected"),
     [
         ("5 an equal one that is claimed is waited for", MINE, [replace(EQUAL, claimed=True)], OVER, WAIT),
+        ("5 one that a person is asked about is waited for", MINE, [ASKED], YOUNG, COUNTS),
+        ("5 and not for ever", MINE, [ASKED], OVER, A_PERSON),
+        ("5 nor for a copy that was refused", REFUSED, [ASKED], OVER, A_PERSON),
+        ("5 but while one is open", MINE, [ASKED, replace(second(EQUAL, "2"), claimed=True)], OVER, WAIT),
         ("5 an owned one is no find", MINE, [replace(EQUAL, owned=True)], YOUNG, COUNTS),
         ("5 an owned one is none after the grace either", MINE, [replace(EQUAL, owned=True)], OVER, ABSENT),
         ("5 proof ends the doubt", MINE, [PROOF], YOUNG, (Judgement.DAMAGED, "1", False)),
@@ -222,7 +228,6 @@ def test_suspected(rule: str, sight: Sight, suspected: tuple[str, ...], grace: G
     assert judge(MINE, [sight], grace, SECONDS, 1000.0).suspected == suspected, rule
 
 
-REFUSED = replace(MINE, refused_as_duplicate=True)
 ELSEWHERE = Sight(asset("7", folder="G"))
 
 
@@ -334,6 +339,11 @@ WORKED_ON = Sight(asset("7", folder="G", size=0, md5=None))
         ("one of another name is not ours", [replace(ELSEWHERE, named=False)], Judgement.ABSENT),
         ("one that is not equal is not ours", [Sight(asset("7", md5="BB", folder="G"))], Judgement.ABSENT),
         ("one that may be another upload's is waited for", [replace(ELSEWHERE, claimed=True)], Judgement.WAIT),
+        (
+            "one that a person is asked about is a person's",
+            [replace(ELSEWHERE, claimed=True, asked=True)],
+            Judgement.UNDECIDABLE,
+        ),
         ("one that is not processed is waited for", [WORKED_ON], Judgement.WAIT),
         (
             "one that another upload may be making is its own matter",

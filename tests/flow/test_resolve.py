@@ -946,3 +946,32 @@ def test_what_was_renamed_in_the_service_while_it_was_in_doubt_is_asked_about_wh
     assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "undecidable")
     assert asset.id in world.row("a.jpg").detail
     assert len(world.service.posts) == 1
+
+
+def test_a_copy_of_what_a_person_is_asked_about_is_a_persons_too_and_waits_for_ever_for_nobody(world):
+    world.service.processing = 1e9
+    lose(world, "lost_after", path="b.jpg")
+    world.live(25 * 3600, tick=30)
+    assert world.row("b.jpg").state is BLOCKED
+    (asset,) = world.service.assets.values()
+    asset.processed_at = world.clock.now()
+    lose(world, "duplicate", path="a.jpg")
+    world.live(GRACE / 2)
+    assert world.row("a.jpg").state is IN_DOUBT
+    world.live(2 * GRACE)
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "refused_as_duplicate")
+    assert f"{asset.id}, may belong to another upload that a person is asked about" in world.row("a.jpg").detail
+
+
+def test_where_no_md5_tells_the_asset_of_another_upload_that_a_person_is_asked_about_is_not_what_was_renamed(world):
+    world.service.gives_md5 = False
+    world.service.processing = 1e9
+    lose(world, "lost_after", content=b"0123456789", path="b.jpg")
+    world.live(25 * 3600, tick=30)
+    assert world.row("b.jpg").state is BLOCKED
+    (asset,) = world.service.assets.values()
+    asset.processed_at = world.clock.now()
+    world.service.processing = 0.0
+    lose(world, "lost_before", content=b"9876543210", path="a.jpg")
+    world.live(120)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 3)
