@@ -63,7 +63,8 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, OutputError):
             _give_up_output()
         return exit_code(error)
-    except (ReaderGone, BrokenPipeError):
+    except (ReaderGone, BrokenPipeError, SystemExit):
+        # The last is how click itself leaves where nobody reads its help.
         _give_up_output()
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last place where it can be told without showing a secret

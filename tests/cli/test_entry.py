@@ -144,6 +144,14 @@ def test_a_reader_that_has_seen_enough_is_no_error(site):
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("said", ["--help", "--version", "status --help", "completion bash"])
+def test_a_reader_that_is_gone_before_anything_was_said_is_told_as_a_shell_tells_it(said):
+    # `true` reads nothing, and is gone by the time that Python has started.
+    script = f"{sys.executable} -m assetsync {said} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("141\n", "")
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_the_caller_has_closed_change_nothing_but_what_is_said(site, closed):
     site.write("a.jpg")
