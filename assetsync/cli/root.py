@@ -43,6 +43,9 @@ COMMANDS = {
 }
 
 
+_OF_THE_COMMANDS = ("--config", "--json", "--quiet")
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands by name and loads the one that is asked for."""
 
@@ -66,6 +69,16 @@ class LazyGroup(click.Group):
             if close:
                 raise click.UsageError(f"No such command '{args[0]}'. Did you mean '{close[0]}'?", ctx)
         return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what stands before the command; raises UsageError that says where an option of a command belongs."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name in _OF_THE_COMMANDS:
+                said = f"'{error.option_name}' belongs behind the command: assetsync status --config hq.yaml --json"
+                raise click.UsageError(said, ctx) from None
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without loading them."""

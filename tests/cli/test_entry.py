@@ -161,6 +161,13 @@ def test_streams_that_the_caller_has_closed_change_nothing_but_what_is_said(site
     assert site.files() == {"photos/a.jpg": "verified"}
 
 
+@pytest.mark.parametrize(("option", "hint"), [("--config", True), ("--json", True), ("--colour", False)])
+def test_an_option_before_the_command_that_belongs_behind_it_is_said_to(site, option, hint):
+    result = site.run(option, "x", "status")
+    assert result.code == 2
+    assert (f"'{option}' belongs behind the command" in result.err) is hint
+
+
 def test_python_m_is_the_same_command():
     done = subprocess.run([sys.executable, "-m", "assetsync", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"assetsync {__version__}\n"
