@@ -29,6 +29,8 @@ _ATTEMPTS = 20
 _OF_A_MAPPING = ("destfolderid", "takeover")
 _NO_FILE = "no file"
 _FOLDER = "a folder: `assetsync files` lists what is below it"
+_LINK = "a symbolic link: left out, see watch.follow_symlinks"
+_OTHER = "neither a file nor a folder: left out"
 _NOTHING = (_NO_FILE, _FOLDER)
 _MEANS = {
     State.QUEUED: "it waits to be sent",
@@ -91,7 +93,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                 write(f"  {line}")
             for line in (line for row in rows for line in _version(config, ledger, row, holds)):
                 write(f"  {line}")
-            if not rows and is_sent and on_disk not in _NOTHING:
+            if not rows and is_sent and on_disk not in (*_NOTHING, _LINK, _OTHER):
                 write("  the ledger knows no such file: the next scan decides")
     if not rows and on_disk in _NOTHING:
         # What is above may help all the same: a rule or a mapping that the path would come under.
@@ -103,17 +105,21 @@ def _on_disk(config: SiteConfig, path: bytes) -> str:
     try:
         found = tree.lstat(path)
         if found is None:
-            return _FOLDER if _is_folder(tree, path) else _NO_FILE
+            return _kind(tree, path)
     except (FileUnreadable, RootMissing) as error:
         return printable(str(error))
     return f"{amount(found.size)}, written {moment(found.mtime_ns / 1e9)}"
 
 
-def _is_folder(tree: Tree, path: bytes) -> bool:
+def _kind(tree: Tree, path: bytes) -> str:
+    """Say what stands there that is no regular file."""
     try:
-        return stat.S_ISDIR(tree.look(path).st_mode)
+        mode = tree.look(path).st_mode
     except OSError:
-        return False
+        return _NO_FILE
+    if stat.S_ISDIR(mode):
+        return _FOLDER
+    return _LINK if stat.S_ISLNK(mode) else _OTHER
 
 
 def _covered(config: SiteConfig, path: bytes, *, is_folder: bool) -> tuple[str, bool]:

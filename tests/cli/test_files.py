@@ -1,6 +1,7 @@
 import base64
 import csv
 import io
+import os
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -316,6 +317,20 @@ class TestExplain:
         site.config.write_text(site.config.read_text().replace(PHOTOS, "ELSEWHERE"))
         site.run("reconcile", "--wait", "0s")
         assert "next try: once brake 1 is released" in site.run("explain", "photos/b.jpg").out
+
+    @pytest.mark.parametrize(
+        ("make", "says"),
+        [
+            (lambda path: path.symlink_to("/etc/hostname"), "on disk: a symbolic link: left out"),
+            (os.mkfifo, "on disk: neither a file nor a folder: left out"),
+        ],
+        ids=["link", "pipe"],
+    )
+    def test_what_is_no_file_is_said_to_be_left_out(self, site, make, says):
+        site.run("reconcile")
+        make(site.tree / "photos" / "odd")
+        result = site.run("explain", "photos/odd")
+        assert (result.code, says in result.out, "the next scan" in result.out) == (0, True, False)
 
     def test_what_was_sent_to_another_folder_says_which_brake_asks_about_it(self, site):
         site.write("a.jpg", b"one")
