@@ -179,13 +179,6 @@ def is_damaged(doubt: Doubt, sight: Sight) -> bool:
     return sight.prefix is not None and asset.md5 == sight.prefix
 
 
-def may_be_renamed(doubt: Doubt, sight: Sight) -> bool:
-    """Whether an asset may be the file under a name that somebody gave it since: new, of its size, and no MD5 tells."""
-    asset = sight.asset
-    untold = asset.md5 is None or doubt.md5 is None
-    return untold and asset.processed and asset.size == doubt.size and not sight.named and not sight.before
-
-
 def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, now: float) -> Verdict:
     """Decide one doubt from one answered look-up.
 
@@ -227,22 +220,21 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
         if doubt.accepted_id is not None:
             reason = f"the service accepted it as {doubt.accepted_id} but shows no such asset"
             return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=suspected)
-        renamed = [s.asset.id for s in free if not s.claimed and may_be_renamed(doubt, s)]
-        if renamed:
-            reason = (
-                f"an asset of its size came under another name, {min(renamed)}, and no MD5 tells whether it is this"
-            )
-            return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=suspected)
         return replace(_send_again(doubt, Judgement.ABSENT, None, "it did not arrive"), suspected=suspected)
     return Verdict(Judgement.WAIT, reason="looking for it in the service", suspected=suspected, counts_for_grace=True)
 
 
-def unless_moved(absent: Verdict, doubt: Doubt, elsewhere: Sequence[Sight], now: float) -> Verdict:
-    """Give the verdict on what is not in its folder by what other folders show under such a name.
+def unless_moved(
+    absent: Verdict, doubt: Doubt, here: Sequence[Sight], elsewhere: Sequence[Sight], now: float
+) -> Verdict:
+    """Give the verdict on what its folder did not show by what all folders show under such a name.
 
-    Somebody may have moved it there since it was stored: what is equal, new and nobody's is a person's matter, and what
-    is not processed yet is waited for. What was there before, or is another version's, changes nothing.
+    Somebody may have moved it since it was stored: what is equal, new and nobody's is a person's matter, and what is
+    not processed yet is waited for. What was there before, or is another version's, changes nothing. `here`: what has
+    come into its own folder since that was looked at.
     """
+    if any(is_equal(doubt, s) or _unprocessed(s) for s in here if not s.owned):
+        return replace(_WAIT_ON, reason="it has come to its folder just now", suspected=absent.suspected)
     new = [s for s in elsewhere if s.named and not s.owned and not s.before]
     equal = [s for s in new if is_equal(doubt, s)]
     mine = [s for s in equal if not s.claimed]
@@ -254,15 +246,19 @@ def unless_moved(absent: Verdict, doubt: Doubt, elsewhere: Sequence[Sight], now:
         verdict = _of_another(equal, is_over=True)
         waits = verdict.judgement is Judgement.WAIT
         return replace(verdict, suspected=absent.suspected, counts_for_grace=waits)
-    # What another upload into that folder is about to be is its own matter.
-    unprocessed = [s for s in new if _unprocessed(s) and not s.claimed]
-    if any(s.since is not None and now - s.since > UNPROCESSED_PATIENCE for s in unprocessed):
-        reason = "in another folder the service has had an asset of this name for 24 hours without processing it"
-        return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=absent.suspected)
+    unprocessed = [s for s in new if _unprocessed(s)]
+    stuck = _never_processed(doubt, unprocessed, now)
+    if stuck:
+        return Verdict(Judgement.UNDECIDABLE, reason=f"{stuck}, in another folder", suspected=absent.suspected)
     if unprocessed:
         reason = "an asset of this name in another folder is not processed yet"
         return replace(_WAIT_ON, reason=reason, suspected=absent.suspected)
     return absent
+
+
+def unanswered(absent: Verdict) -> Verdict:
+    """Give the verdict on what its folder does not show while all folders cannot be looked into."""
+    return replace(_WAIT_ON, reason="not in its folder; all folders cannot be looked into", suspected=absent.suspected)
 
 
 # What is waited for elsewhere does not begin the grace anew: its own folder has been looked at for long enough.

@@ -6,15 +6,15 @@ it is sent again. A look-up that was not answered decides nothing and leaves a g
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from itertools import groupby, islice
+from itertools import groupby
 
 import structlog
 
-from assetsync.core.doubt import SLOW_GAP, Grace, Judgement, Pace, Verdict, judge, unless_moved
+from assetsync.core.doubt import SLOW_GAP, Grace, Judgement, Pace, Verdict, judge, unanswered, unless_moved
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
+from assetsync.flow.everywhere import named
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
 from assetsync.flow.sights import Looking, Sights
@@ -27,7 +27,6 @@ from assetsync.service.query import like_pattern
 log = structlog.get_logger(__name__)
 
 _BY_NAME_AT_MOST = 20
-_ELSEWHERE_AT_MOST = 50_000
 _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round that takes more than this part of the grace is slow: at twice that, look-ups would leave nothing but gaps."""
@@ -124,6 +123,9 @@ class Resolver:
         for one in looking:
             # First of all: what is proven to be another's is no proof for one of them.
             self._sights.read_prefixes(one)
+        absent = [one for one in looking if self._verdict(one, newest)[0].judgement is Judgement.ABSENT]
+        if absent:
+            self._look_everywhere(absent)
         for one in looking:
             self._judge(one, newest)
         return len(looking)
@@ -139,7 +141,18 @@ class Resolver:
             # The first look-up of a round opens its span, the last closes it: every part of the answer lies within.
             one.span = (one.span[0] or started, ended)
 
-    def _judge(self, one: Looking, newest: int) -> None:
+    def _look_everywhere(self, absent: Sequence[Looking]) -> None:
+        """Look in all folders before anything is sent again: people move what they have just seen."""
+        try:
+            self._sights.keep_wider(absent, named(self._service, [one.doubt.attempt.sent_name for one in absent]))
+        except ServiceError as error:
+            # They wait alone: others of the folder need no look into all of them.
+            for one in absent:
+                one.wider = None
+            log.warning("cannot be looked for in all folders", doubts=len(absent), detail=str(error))
+
+    def _verdict(self, one: Looking, newest: int) -> tuple[Verdict, Grace]:
+        """Judge by what the folder shows; gives the grace as it stands after this look-up."""
         ledger, attempt = self._ledger.doubts, one.doubt.attempt
         now = self._clock.now()
         sights = self._sights.of(one, newest)
@@ -148,7 +161,12 @@ class Resolver:
         fresh = ledger.of(one.doubt.file.id)
         before = grace_of(fresh) if fresh is not None and fresh.id == attempt.id else Grace()
         grace = before.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
-        verdict = judge(one.facts, sights, grace, self._grace, now)
+        return judge(one.facts, sights, grace, self._grace, now), grace
+
+    def _judge(self, one: Looking, newest: int) -> None:
+        ledger, attempt = self._ledger.doubts, one.doubt.attempt
+        verdict, grace = self._verdict(one, newest)
+        now = self._clock.now()
         if verdict.judgement is Judgement.ABSENT:
             verdict = self._unless_moved(one, verdict, now)
         ledger.decide(one.doubt, verdict, now)
@@ -158,24 +176,15 @@ class Resolver:
         self._report(one, verdict)
 
     def _unless_moved(self, one: Looking, absent: Verdict, now: float) -> Verdict:
-        """Look in all folders before what is not in its own is sent again: people move what they have just seen."""
-        attempt = one.doubt.attempt
-        by_name = SearchRequest(searchfor=like_pattern(attempt.sent_name), dbdirect=True)
-        wider = replace(one, assets={})
-        # A name without a letter of ASCII is the pattern of every asset there is.
-        self._sights.keep([wider], islice(every(self._service.search, by_name), _ELSEWHERE_AT_MOST), None)
-        wider.assets = {
-            assetid: asset
-            for assetid, asset in wider.assets.items()
-            if asset.folder_id not in (attempt.destfolderid, "")
-        }
+        if one.wider is None:
+            return unanswered(absent)
         doubts = self._ledger.doubts
         newest = doubts.newest_attempt()
-        sights = self._sights.of(wider, newest)
-        verdict = unless_moved(absent, one.facts, sights, now)
+        here, elsewhere = self._sights.wider(one, newest)
+        verdict = unless_moved(absent, one.facts, here, elsewhere, now)
         if verdict is not absent:
             # Seen from now on: what a person says is not ours is not asked about again, and a day has its beginning.
-            doubts.sight([s.asset for s in sights if s.named and not s.owned], newest, now)
+            doubts.sight([sight.asset for sight in elsewhere if not sight.owned], newest, now)
         return verdict
 
     def _slow(self) -> float:

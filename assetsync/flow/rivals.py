@@ -20,10 +20,6 @@ def claims(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow, beginn
     if rival.refused:
         # It made nothing, and may wait for a person for ever.
         return False
-    if not asset.processed:
-        # Of what has no size and digest yet, the folder and the name say whose it is likelier to be.
-        is_there = rival.folder_id == asset.folder_id != attempt.destfolderid and rival.attempt_id <= seen_to
-        return is_there and not rival.waived and may_be(rival.sent_name, asset.filename)
     if _may_have_begun(rival, asset, seen_to, attempt, beginnings.get(asset.size or 0)):
         return True
     return not rival.waived and _may_have_made(rival, asset, seen_to, attempt)

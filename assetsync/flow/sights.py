@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from assetsync.core.doubt import Doubt, Sight, is_damaged, is_equal, may_be_renamed
+from assetsync.core.doubt import Doubt, Sight, is_damaged, is_equal
 from assetsync.core.names import printable
 from assetsync.core.naming import may_be
 from assetsync.errors import BadAnswer, TreeError
@@ -28,13 +28,15 @@ _MOST_KEPT = 2_000_000
 class Looking:
     """One doubt in a round, with what the look-ups have shown so far.
 
-    `span`: when the first of them began and the last ended, on the steady clock in seconds.
+    `span`: when the first of them began and the last ended, on the steady clock in seconds · `wider`: what all folders
+    show that may be it, None where that was not asked, or not answered.
     """
 
     doubt: OpenDoubt
     facts: Doubt
     span: tuple[float, float] = (0.0, 0.0)
     assets: dict[str, Asset] = field(default_factory=dict)
+    wider: dict[str, Asset] | None = None
     prefixes: dict[int, str] = field(default_factory=dict)
 
 
@@ -82,6 +84,32 @@ class Sights:
             if kept > _MOST_KEPT:
                 raise BadAnswer("the service shows more assets than could ever have been ours")
 
+    def keep_wider(self, looking: Sequence[Looking], assets: Iterable[Asset]) -> None:
+        """Keep what may be one of the doubts, of what all folders show: there may be millions of assets."""
+        for one in looking:
+            one.wider = {}
+        for shown in assets:
+            asset = replace(shown, columns={})
+            for one in looking:
+                may_be_equal = is_equal(one.facts, Sight(asset)) or not asset.processed
+                if may_be_equal and one.wider is not None and may_be(one.doubt.attempt.sent_name, asset.filename):
+                    one.wider[asset.id] = asset
+
+    def wider(self, one: Looking, newest: int) -> tuple[list[Sight], list[Sight]]:
+        """Give what all folders show that may be the doubt's: in its own folder, and in others.
+
+        What another upload into that folder may have made or left is not what was moved there.
+        """
+        seen = self._doubts.first_seen(list(one.wider or ()))
+        here, elsewhere = [], []
+        for sight in self.of(replace(one, assets=one.wider or {}), newest):
+            asset = sight.asset
+            if asset.folder_id in (one.doubt.attempt.destfolderid, ""):
+                here.append(sight)
+            elif not self._doubts.may_have_left(asset, seen.get(asset.id, (newest, 0.0))[0]):
+                elsewhere.append(sight)
+        return here, elsewhere
+
     def has_equal(self, one: Looking) -> bool:
         """Whether an equal asset was shown that is no other version's."""
         free = set(one.assets) - self._taken(one)
@@ -108,8 +136,7 @@ class Sights:
                 since=since,
             )
             # Asked for what a verdict may rest on alone: there may be many assets of such a name, and many rivals.
-            counts = any(rule(one.facts, sight) for rule in (is_equal, is_damaged, may_be_renamed))
-            if (counts or not asset.processed) and not sight.owned:
+            if not sight.owned and (is_equal(one.facts, sight) or is_damaged(one.facts, sight)):
                 known = self._beginnings
                 others = [r for r in rivals if claims(r, asset, seen_to, attempt, known.get(r.attempt_id, {}))]
                 sight = replace(sight, claimed=bool(others), asked=all(rival.asked for rival in others))

@@ -152,6 +152,19 @@ class Doubts:
         """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
         return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
 
+    def may_have_left(self, asset: Asset, seen_to: int) -> bool:
+        """Whether an upload into an asset's folder under its name may have made or left it.
+
+        One that is open, or was ended without its asset, and began before the asset was first seen.
+        """
+        named = "destfolderid = ?1 AND folded_name = ?2 AND id <= ?3 AND (md5 IS NULL OR ?4 IS NULL OR md5 = ?4)"
+        sql = (
+            f"SELECT EXISTS (SELECT 1 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL AND {named})"
+            " OR EXISTS (SELECT 1 FROM attempts INDEXED BY attempts_waived"
+            f"   WHERE result IN ('absent', 'resolved', 'sent_again') AND {named})"
+        )
+        return bool(self._store.rows(sql, asset.folder_id, asset.filename.casefold(), seen_to, asset.md5)[0][0])
+
     def newest_attempt(self) -> int:
         """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""
         return int(self._store.rows("SELECT COALESCE(MAX(id), 0) FROM attempts")[0][0])

@@ -17,6 +17,7 @@ from assetsync.core.doubt import (
     is_damaged,
     is_equal,
     judge,
+    unanswered,
     unless_moved,
 )
 from assetsync.model import Asset
@@ -40,7 +41,6 @@ SMALLER = Sight(asset(size=60, md5="C6"))
 UNPROCESSED = Sight(asset(size=0, md5=None))
 OLD_NEWS = replace(UNPROCESSED, since=MINE.since)
 NO_MD5 = Sight(asset(md5=None))
-RENAMED = replace(NO_MD5, named=False)
 ASKED = replace(EQUAL, claimed=True, asked=True)
 REFUSED = replace(MINE, refused_as_duplicate=True)
 
@@ -155,14 +155,6 @@ A_PERSON = (Judgement.UNDECIDABLE, None, False)
         ("5 absent the fourth time is sent again", replace(MINE, absences=MAX_ABSENCES - 2), [], OVER, ABSENT),
         ("5 absent the fifth time is a person's matter", ABSENT_BEFORE, [], OVER, A_PERSON),
         ("5 damaged the fifth time too", ABSENT_BEFORE, [PROOF], YOUNG, (Judgement.UNDECIDABLE, "1", False)),
-        ("5 one of its size and another name is a person's where no MD5 tells", MINE, [RENAMED], OVER, A_PERSON),
-        ("5 within the grace it is waited for", MINE, [RENAMED], YOUNG, COUNTS),
-        ("5 where it was there before it is not ours", MINE, [replace(RENAMED, before=True)], OVER, ABSENT),
-        ("5 where it is another's it is not ours", MINE, [replace(RENAMED, owned=True)], OVER, ABSENT),
-        ("5 where it may be another upload's it is not ours", MINE, [replace(RENAMED, claimed=True)], OVER, ABSENT),
-        ("5 one of another size is not ours", MINE, [replace(RENAMED, asset=asset(size=99, md5=None))], OVER, ABSENT),
-        ("5 one of another MD5 is not ours", MINE, [replace(OTHER, named=False)], OVER, ABSENT),
-        ("5 without our own digest it may be", UNHASHED, [replace(OTHER, named=False)], OVER, A_PERSON),
         ("7 what was accepted is never proven damaged", replace(MINE, accepted_id="9"), [PROOF], YOUNG, COUNTS),
         ("7 nor sent again for it", replace(MINE, accepted_id="9"), [PROOF], OVER, A_PERSON),
         ("7 an accepted id that is not shown is waited for", replace(MINE, accepted_id="9"), [], YOUNG, COUNTS),
@@ -345,18 +337,37 @@ WORKED_ON = Sight(asset("7", folder="G", size=0, md5=None))
             Judgement.UNDECIDABLE,
         ),
         ("one that is not processed is waited for", [WORKED_ON], Judgement.WAIT),
-        (
-            "one that another upload may be making is its own matter",
-            [replace(WORKED_ON, claimed=True)],
-            Judgement.ABSENT,
-        ),
         ("and for a day", [replace(WORKED_ON, since=1000.0)], Judgement.WAIT),
         ("and then is a person's", [replace(WORKED_ON, since=999.0)], Judgement.UNDECIDABLE),
         ("what is not processed and was there before is not ours", [replace(WORKED_ON, before=True)], Judgement.ABSENT),
     ],
 )
 def test_unless_moved(rule: str, sights: list[Sight], expected: Judgement):
-    verdict = unless_moved(NOT_THERE, MINE, sights, 1000.0 + UNPROCESSED_PATIENCE)
+    verdict = unless_moved(NOT_THERE, MINE, [], sights, 1000.0 + UNPROCESSED_PATIENCE)
     assert (verdict.judgement, verdict.suspected) == (expected, ("5",)), rule
     # It names none for the ledger: what is told of a damaged copy is not so of one that was moved.
     assert (verdict.assetid, verdict.counts_for_grace) == (None, expected is Judgement.WAIT)
+
+
+@pytest.mark.parametrize(
+    ("rule", "sight", "expected"),
+    [
+        ("an equal one that has come since is waited for", EQUAL, Judgement.WAIT),
+        ("one that is not processed yet too", UNPROCESSED, Judgement.WAIT),
+        ("another version's is not", replace(EQUAL, owned=True), Judgement.ABSENT),
+        ("nor is another content", OTHER, Judgement.ABSENT),
+    ],
+)
+def test_what_has_come_to_its_own_folder_since_it_was_looked_at(rule: str, sight: Sight, expected: Judgement):
+    assert unless_moved(NOT_THERE, MINE, [sight], [], 1000.0).judgement is expected, rule
+
+
+def test_where_one_or_another_elsewhere_is_never_processed_a_person_is_asked_after_a_day_of_looking():
+    doubt = replace(MINE, looks=100)
+    after = MINE.since + UNPROCESSED_PATIENCE + 1
+    assert unless_moved(NOT_THERE, doubt, [], [WORKED_ON], after).judgement is Judgement.UNDECIDABLE
+
+
+def test_while_all_folders_cannot_be_looked_into_nothing_is_absent_and_no_grace_begins_anew():
+    verdict = unanswered(NOT_THERE)
+    assert (verdict.judgement, verdict.counts_for_grace, verdict.suspected) == (Judgement.WAIT, True, ("5",))

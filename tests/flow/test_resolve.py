@@ -8,7 +8,7 @@ import pytest
 
 from assetsync.core.doubt import SLOW_GRACE
 from assetsync.errors import BadAnswer, ServiceUnreachable
-from assetsync.flow import resolve, sights
+from assetsync.flow import sights
 from assetsync.flow.requests import carry_out
 from assetsync.model import State
 from assetsync.service.multipart import closing
@@ -134,7 +134,7 @@ def test_look_ups_of_many_folders_between_two_of_one_do_not_hold_it_up_for_ever(
     world.service.during_search = lambda _request: clock.advance(GRACE / 2 / 10)
     began = clock.steady()
     # The last of all is the look into all folders, once for each.
-    most = 2 * GRACE + 8 * 3 * GRACE / 20 * (SLOW_GRACE + 4) + 8 * GRACE / 20
+    most = 2 * GRACE + 8 * 3 * GRACE / 20 * (SLOW_GRACE + 4) + 2 * 8 * GRACE / 20
     while len(world.service.posts) < 16:
         assert clock.steady() - began < most
         world.live(1)
@@ -337,7 +337,7 @@ def test_doubts_of_one_folder_that_come_at_different_times_do_not_hold_each_othe
     world.site.gate.answered()
     began = clock.steady()
     while len(world.service.posts) < 8:
-        assert clock.steady() - began < 2 * GRACE + 7 * 6 * (SLOW_GRACE + 4)
+        assert clock.steady() - began < 2 * GRACE + 7 * 6 * (SLOW_GRACE + 4) + 2 * 7 * 2 * 4
         world.live(1)
 
 
@@ -767,14 +767,53 @@ def test_nothing_is_sent_again_while_the_look_into_all_folders_is_not_answered(w
     assert (world.row("a.jpg").state, len(world.service.posts)) == (BLOCKED, 1)
 
 
-def test_of_a_name_that_matches_every_asset_so_many_are_looked_at_and_no_more(world, monkeypatch):
-    monkeypatch.setattr(resolve, "_ELSEWHERE_AT_MOST", 3)
-    for number in range(5):
-        world.service.put(b"%d" % number, "unlike", "F8")
-    world.ledger.contacts.made("F1")
-    lose(world, "lost_before", path="фото")
+def test_what_somebody_moved_before_it_was_processed_is_asked_about_where_that_is_shown_only_if_asked_for(world):
+    world.service.processing = 90.0
+    matches = world.service._matches
+    world.service._matches = lambda asset, request: (
+        (asset.processed_at <= world.clock.now()) == (request.available != "0") and matches(asset, request)
+    )
+    lose_and_move(world)
+    world.live(300)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (BLOCKED, 1)
+
+
+@pytest.mark.parametrize("name", ["фото.jpg", "写真"])
+def test_where_a_name_is_hardly_any_ascii_all_is_listed_once_a_round_for_all_of_them(world, name):
+    for number in range(3):
+        lose(world, "lost_before", path=f"{number}{name}", content=b"%d" % number)
+        world.site.gate.answered()
+    world.live(GRACE * 0.8)
+    world.service.searches.clear()
+    world.live(60)
+    everywhere = [request for request in world.service.searches if request.folderid is None and request.dbdirect]
+    assert [request.searchfor for request in everywhere if request.searchfor == "%"] == ["%", "%"]
+    assert set(world.states().values()) == {VERIFIED}
+
+
+def test_what_is_moved_back_between_two_look_ups_of_a_round_is_not_sent_again(world):
+    identity = lose_and_move(world)
+
+    def back(request) -> None:
+        if request.folderid is None and request.dbdirect and request.searchfor == "a.jpg":
+            world.service.assets[identity].folder = "F1"
+
+    world.service.during_search = back
     world.live(120)
-    assert (world.row("фото").state, len(world.service.posts)) == (VERIFIED, 2)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+@pytest.mark.parametrize("gives_md5", [True, False])
+def test_what_a_waived_upload_into_another_folder_may_have_left_is_not_what_was_moved_there(make_world, gives_md5):
+    world = make_world(folders=[{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    world.service.gives_md5 = gives_md5
+    lose(world, "lost_before", path="b/x.jpg")
+    world.live(60)
+    # It comes to light late, beside the second one.
+    world.service.put(b"some content", "x.jpg", "F2")
+    lose(world, "lost_before", path="a/x.jpg")
+    world.live(120)
+    assert (set(world.states().values()), len(world.service.posts)) == ({VERIFIED}, 4)
 
 
 def _fails():
@@ -937,17 +976,6 @@ def test_what_was_accepted_and_moved_before_it_was_read_back_can_be_named_by_its
     assert (world.row("a.jpg").state, world.row("a.jpg").asset_folder) == (State.STORED, "ARCHIVE")
 
 
-def test_what_was_renamed_in_the_service_while_it_was_in_doubt_is_asked_about_where_no_md5_tells(world):
-    world.service.gives_md5 = False
-    lose(world, "lost_after")
-    (asset,) = world.service.assets.values()
-    asset.name = "Harbour at dawn.jpg"
-    world.live(300)
-    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "undecidable")
-    assert asset.id in world.row("a.jpg").detail
-    assert len(world.service.posts) == 1
-
-
 def test_a_copy_of_what_a_person_is_asked_about_is_a_persons_too_and_waits_for_ever_for_nobody(world):
     world.service.processing = 1e9
     lose(world, "lost_after", path="b.jpg")
@@ -961,17 +989,3 @@ def test_a_copy_of_what_a_person_is_asked_about_is_a_persons_too_and_waits_for_e
     world.live(2 * GRACE)
     assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "refused_as_duplicate")
     assert f"{asset.id}, may belong to another upload that a person is asked about" in world.row("a.jpg").detail
-
-
-def test_where_no_md5_tells_the_asset_of_another_upload_that_a_person_is_asked_about_is_not_what_was_renamed(world):
-    world.service.gives_md5 = False
-    world.service.processing = 1e9
-    lose(world, "lost_after", content=b"0123456789", path="b.jpg")
-    world.live(25 * 3600, tick=30)
-    assert world.row("b.jpg").state is BLOCKED
-    (asset,) = world.service.assets.values()
-    asset.processed_at = world.clock.now()
-    world.service.processing = 0.0
-    lose(world, "lost_before", content=b"9876543210", path="a.jpg")
-    world.live(120)
-    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 3)

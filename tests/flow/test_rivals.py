@@ -49,26 +49,6 @@ def test_what_another_upload_may_have_left_or_made_is_claimed(why, rival, asset,
     assert claims(rival, asset, seen_to, attempt(), {}) is claimed, why
 
 
-ELSEWHERE = replace(OPEN, folder_id="G")
-WORKED_ON = Asset("X", "G", "?.txt", 0, None, "doc")
-
-
-@pytest.mark.parametrize(
-    ("why", "rival", "asset", "seen_to", "claimed"),
-    [
-        ("it is being made where the other was sent", ELSEWHERE, WORKED_ON, 5, True),
-        ("the other was sent after it had been seen", replace(ELSEWHERE, attempt_id=6), WORKED_ON, 5, False),
-        ("it lies in the own folder, where it may be ours", OPEN, replace(WORKED_ON, folder_id="F"), 5, False),
-        ("the other was sent to a third folder", replace(ELSEWHERE, folder_id="H"), WORKED_ON, 5, False),
-        ("the other is over", replace(ELSEWHERE, waived=True), WORKED_ON, 5, False),
-        ("the other was refused", replace(ELSEWHERE, refused=True), WORKED_ON, 5, False),
-        ("the other has another name", replace(ELSEWHERE, sent_name="report.pdf"), WORKED_ON, 5, False),
-    ],
-)
-def test_what_is_not_processed_in_another_folder_is_anothers_by_its_name(why, rival, asset, seen_to, claimed):
-    assert claims(rival, asset, seen_to, attempt(), {}) is claimed, why
-
-
 @pytest.mark.parametrize(("beginning", "claimed"), [(PART, True), (M2, False)])
 def test_a_beginning_that_is_known_tells_whose_it_may_be(beginning, claimed):
     assert claims(OPEN, CUT, 5, attempt(), {30: beginning}) is claimed

@@ -1,0 +1,39 @@
+"""Looks into all folders of the service, for what people may have moved."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from assetsync.model import Asset, SearchRequest, Service
+from assetsync.service.paging import every
+from assetsync.service.query import like_pattern
+
+_FEW_LETTERS = 3
+
+
+def named(service: Service, names: Iterable[str]) -> Iterator[Asset]:
+    """Yield what the database shows under such names in whatever folder (interface section 4.1); raises ServiceError.
+
+    Names of which little is ASCII would each be the pattern of nearly everything: then all is listed, once.
+    """
+    patterns = {like_pattern(name) for name in names}
+    if any(_is_broad(pattern) for pattern in patterns):
+        yield from everything(service)
+        return
+    for pattern in sorted(patterns):
+        yield from _both(service, SearchRequest(searchfor=pattern, dbdirect=True, showrenditions=False))
+
+
+def everything(service: Service) -> Iterator[Asset]:
+    """Yield every asset that the database of the service shows; raises ServiceError."""
+    return _both(service, SearchRequest(searchfor="%", dbdirect=True, showrenditions=False))
+
+
+def _both(service: Service, request: SearchRequest) -> Iterator[Asset]:
+    yield from every(service.search, request)
+    # Some releases show what is not processed yet only when it is asked for.
+    yield from every(service.search, replace(request, available="0"))
+
+
+def _is_broad(pattern: str) -> bool:
+    stem = pattern.rpartition(".")[0] or pattern
+    return "%" in pattern and sum(letter not in "%_" for letter in stem) < _FEW_LETTERS
