@@ -4,7 +4,8 @@ People move assets, the index lags behind or is being built anew, and some relea
 asset that is only not shown must not be sent a second time.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -15,12 +16,13 @@ from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.flow.audited import Audited
 from assetsync.flow.brake import Brakes
 from assetsync.flow.edges import Edges
+from assetsync.flow.everywhere import everything, named
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import Unmet
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
-from assetsync.service.query import ids_query, like_pattern
+from assetsync.service.query import ids_query
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +32,8 @@ _IDS = 100
 _BATCH = 500
 _BY_NAME_AT_MOST = 200
 """Of more the service is listed once: that is one answer, however long, in place of as many."""
+
+_ATTEMPTS = 20
 
 
 class Missing:
@@ -54,24 +58,23 @@ class Missing:
         if missing:
             self._meet_unprocessed(result.folder, began)
             missing = audits.count(here, began)
-        verified = audits.verified(result.folder, began) if missing or moved else 0
-        most = max(_FEW, verified * _SHARE)
-        if missing > most and not self._may_be(missing, verified, result):
+        known = audits.verified(here, began) + audits.verified(away, began) if missing or moved else 0
+        most = max(_FEW, known * _SHARE)
+        if missing > most and not self._may_be(missing, known, result):
             return
         lost = self._look(here, missing, began, result) + self._look(away, moved, began, result)
-        if lost <= most:
-            # Whoever resumed had put it right, or what was agreed to is done: that is no word on the next time.
-            self._brakes.missing_few(result.folder)
-        elif missing <= most and not self._may_be(lost, verified, result):
+        if lost > most and not self._may_be(lost, known, result):
             return
         for unmet in (here, away):
             while rows := audits.unmet(unmet, began, _IDS):
                 self._gone(rows, began, result)
+        # Whoever resumed had put it right, or what was agreed to is done: that is no word on the next time.
+        self._brakes.missing_few(result.folder)
 
-    def _may_be(self, missing: int, verified: int, result: Audited) -> bool:
+    def _may_be(self, missing: int, known: int, result: Audited) -> bool:
         detail = (
-            f"{missing:,} of {verified:,} assets are missing in folder {result.folder} of the service:"
-            " was it emptied, or is this another installation?"
+            f"{missing:,} of {known:,} assets are missing in folder {result.folder} of the service, or where they were"
+            " moved from it: was it emptied, or is this another installation?"
         )
         result.braked = not self._brakes.allows_missing(result.folder, detail, missing)
         return not result.braked
@@ -93,15 +96,18 @@ class Missing:
         if not count:
             # Each count goes through all files.
             return 0
-        if count > _BY_NAME_AT_MOST:
-            self._list_everything(unmet, began, result)
         after = 0
         while rows := self._ledger.audits.unmet(unmet, began, _IDS, after=after):
             after = rows[-1].id
             found = self._by_id(rows)
-            if count <= _BY_NAME_AT_MOST:
-                found |= self._by_name([row for row in rows if row.assetid not in found])
             self._note([(row, found[row.assetid]) for row in rows if row.assetid in found], began, result)
+        # The index may lag behind, or be built anew.
+        left = self._ledger.audits.unmet(unmet, began, _BY_NAME_AT_MOST + 1)
+        if len(left) > _BY_NAME_AT_MOST or (left and self._resend):
+            # By its name it may not be found: somebody may have given it another. It must not be sent twice for that.
+            self._meet(everything(self._service), unmet, began, result)
+        elif left:
+            self._meet(named(self._service, self._names_of(left)), unmet, began, result)
         return self._ledger.audits.count(unmet, began)
 
     def _by_id(self, rows: Sequence[FileRow]) -> dict[str | None, Asset]:
@@ -110,29 +116,16 @@ class Missing:
         with self._service.search(SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))) as assets:
             return {asset.id: asset for asset in assets if asset.id in ids}
 
-    def _by_name(self, rows: Sequence[FileRow]) -> dict[str | None, Asset]:
-        """Ask the database: what the index does not show may not be indexed yet, or not again."""
-        found: dict[str | None, Asset] = {}
+    def _names_of(self, rows: Sequence[FileRow]) -> Iterator[str]:
         for row in rows:
-            sent = self._ledger.doubts.attempts(row.id, 1)
             # It lies there by the name that was sent, also where the file has another by now.
-            name = sent[0].sent_name if sent else sent_name(row.path.rpartition(b"/")[2])
-            request = SearchRequest(searchfor=like_pattern(name), dbdirect=True, showrenditions=False)
-            found |= {asset.id: asset for asset in every(self._service.search, request) if asset.id == row.assetid}
-        return found
+            yield from {attempt.sent_name for attempt in self._ledger.doubts.attempts(row.id, _ATTEMPTS)}
+            yield sent_name(row.path.rpartition(b"/")[2])
 
-    def _list_everything(self, unmet: Unmet, began: float, result: Audited) -> None:
-        batch: dict[str, Asset] = {}
-        for asset in every(self._service.search, SearchRequest(searchfor="%", dbdirect=True, showrenditions=False)):
-            batch[asset.id] = asset
-            if len(batch) >= _BATCH:
-                self._meet(batch, unmet, began, result)
-                batch = {}
-        self._meet(batch, unmet, began, result)
-
-    def _meet(self, assets: dict[str, Asset], unmet: Unmet, began: float, result: Audited) -> None:
-        rows = self._ledger.audits.unmet_of(unmet, list(assets), began)
-        self._note([(row, assets[row.assetid or ""]) for row in rows], began, result)
+    def _meet(self, assets: Iterator[Asset], unmet: Unmet, began: float, result: Audited) -> None:
+        while batch := {asset.id: asset for asset in islice(assets, _BATCH)}:
+            rows = self._ledger.audits.unmet_of(unmet, list(batch), began)
+            self._note([(row, batch[row.assetid or ""]) for row in rows], began, result)
 
     def _note(self, found: Sequence[tuple[FileRow, Asset]], began: float, result: Audited) -> None:
         """Write down where assets lie that were not where they were last seen, and which are others by now."""

@@ -141,9 +141,9 @@ class Audits:
         if assetids:
             self._store.write(lambda conn: conn.executemany(sql, [(at, assetid) for assetid in assetids]))
 
-    def verified(self, folder: str, at: float) -> int:
-        """Count what the audit begun `at` should meet in the folder; what was verified since does not count."""
-        sql, values = Unmet(folder).sql("COUNT(*)")
+    def verified(self, unmet: Unmet, at: float) -> int:
+        """Count what the audit begun `at` should meet, met or not; what was verified since does not count."""
+        sql, values = unmet.sql("COUNT(*)")
         return int(self._store.rows(f"{sql} AND verified_at < ?", *values, at)[0][0])
 
     def count(self, unmet: Unmet, at: float) -> int:
@@ -162,7 +162,9 @@ class Audits:
         marks = ", ".join("?" * len(assetids))
         sql, values = unmet.sql(FILE_COLUMNS)
         # The plus keeps SQLite to the ids.
-        by_id = sql.replace("INDEXED BY files_elsewhere ", "").replace("WHERE asset_folder =", "WHERE +asset_folder =")
+        by_id = sql.replace("INDEXED BY files_elsewhere ", "")
+        for column in ("WHERE asset_folder =", "AND destfolderid ="):
+            by_id = by_id.replace(column, column.replace(" ", " +", 1))
         rows = self._store.rows(f"{by_id} AND {_BEFORE} AND assetid IN ({marks})", *values, at, at, *assetids)
         return [file_row(row) for row in rows]
 
