@@ -218,7 +218,9 @@ class FakeService:
                     asset.indexed_at = None
             if self.index_call != "noop":
                 for assetid in assetids:
-                    self.assets[assetid].indexed_at = self._clock.now()
+                    # Of unknown ids it says nothing (observed).
+                    if assetid in self.assets:
+                        self.assets[assetid].indexed_at = self._clock.now()
         return "Indexing successfully triggered"
 
     def close(self) -> None:

@@ -20,8 +20,8 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, as_
     """Let blocked files go on where they stand: the given ones, or all.
 
     A file with a known asset is read back again, one in doubt is looked up again, others are tried again; an empty one
-    stays blocked, as the service refuses it. One whose asset lay in the folder before and is gone is compared with the
-    folder again. Beside a daemon the daemon does it. PATH is relative to the root, or absolute.
+    stays blocked, as the service refuses it. One whose asset lay in the folder before and is gone takes over
+    another equal one of the folder. Beside a daemon the daemon does it. PATH is relative to the root, or absolute.
 
     \b
     Examples:

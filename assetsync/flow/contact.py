@@ -219,7 +219,9 @@ class Contact:
         self._remember(destfolderid, batch, listed)
         contacts.not_there(listed.missed)
         self._listed[destfolderid] = listed
-        contacts.made(destfolderid)
+        if not contacts.is_asked(destfolderid):
+            # Else it was asked for again while this one was on its way.
+            contacts.made(destfolderid)
 
     def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:
         doubts = self._ledger.doubts

@@ -3,11 +3,22 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from assetsync.core.names import sent_name
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, Service
 from assetsync.service.paging import every
 from assetsync.service.query import like_pattern
 
 _FEW_LETTERS = 3
+
+_ATTEMPTS = 20
+
+
+def names_of(ledger: Ledger, row: FileRow) -> set[str]:
+    """Give the names under which an asset of a version may lie: those that were sent, and that of its file."""
+    sent = {attempt.sent_name for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS)}
+    return sent | {sent_name(row.path.rpartition(b"/")[2])}
 
 
 def named(service: Service, names: Iterable[str]) -> Iterator[Asset]:

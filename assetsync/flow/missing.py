@@ -10,13 +10,13 @@ from typing import Any
 
 import structlog
 
-from assetsync.core.names import printable, sent_name
+from assetsync.core.names import printable
 from assetsync.core.states import Event
 from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.flow.audited import Audited
 from assetsync.flow.brake import Brakes
 from assetsync.flow.edges import Edges
-from assetsync.flow.everywhere import everything, named
+from assetsync.flow.everywhere import everything, named, names_of
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import Unmet
 from assetsync.ledger.rows import FileRow
@@ -32,8 +32,6 @@ _IDS = 100
 _BATCH = 500
 _BY_NAME_AT_MOST = 200
 """Of more the service is listed once: that is one answer, however long, in place of as many."""
-
-_ATTEMPTS = 20
 
 
 class Missing:
@@ -107,7 +105,8 @@ class Missing:
             # By its name it may not be found: somebody may have given it another. It must not be sent twice for that.
             self._meet(everything(self._service), unmet, began, result)
         elif left:
-            self._meet(named(self._service, self._names_of(left)), unmet, began, result)
+            names = set[str]().union(*(names_of(self._ledger, row) for row in left))
+            self._meet(named(self._service, names), unmet, began, result)
         return self._ledger.audits.count(unmet, began)
 
     def _by_id(self, rows: Sequence[FileRow]) -> dict[str | None, Asset]:
@@ -115,12 +114,6 @@ class Missing:
         # maxrows counts per kind, and an asset may come twice (observed).
         with self._service.search(SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))) as assets:
             return {asset.id: asset for asset in assets if asset.id in ids}
-
-    def _names_of(self, rows: Sequence[FileRow]) -> Iterator[str]:
-        for row in rows:
-            # It lies there by the name that was sent, also where the file has another by now.
-            yield from {attempt.sent_name for attempt in self._ledger.doubts.attempts(row.id, _ATTEMPTS)}
-            yield sent_name(row.path.rpartition(b"/")[2])
 
     def _meet(self, assets: Iterator[Asset], unmet: Unmet, began: float, result: Audited) -> None:
         while batch := {asset.id: asset for asset in islice(assets, _BATCH)}:

@@ -18,10 +18,8 @@ from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.errors import AssetsyncError, ServiceError, UnknownPath, UsageError
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.edges import Edges
-from assetsync.flow.witness import is_shown
 from assetsync.ledger.ledger import Ledger, Request
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.witnesses import Witness
 from assetsync.model import Asset, Clock, SearchRequest, Service, State
 from assetsync.service.paging import every
 from assetsync.service.query import ids_query, like_pattern
@@ -102,7 +100,7 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
     now = clock.now()
     refuse(ledger, verb, argument)
     if verb == "retry":
-        return _retry(ledger, service, _paths(argument), send_again=bool(argument.get("send_again")), now=now)
+        return _retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")), now=now)
     if verb == "resume":
         pulled = _pulled(ledger, argument)
         if any(brake.kind == "missing" and brake.id in pulled for brake in ledger.reports.brakes()):
@@ -177,49 +175,34 @@ def note_asset(ledger: Ledger, asset: Asset, now: float) -> None:
     ledger.doubts.sight([asset], ledger.doubts.newest_attempt(), now)
 
 
-def _retry(ledger: Ledger, service: Service, paths: Sequence[bytes], *, send_again: bool, now: float) -> str:
+def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: float) -> str:
     rows = [_current(ledger, path) for path in paths] if paths else ledger.reports.files(State.BLOCKED)
     if send_again:
         for row in rows:
             ledger.repair.send_again(row, now)
         return f"{len(paths):,} to be sent again"
-    said = Counter(_tried(ledger, service, row, now) for row in rows)
+    said = Counter(_tried(ledger, row, now) for row in rows)
     ledger.queue.release_folders(now)
     return "; ".join(f"{count:,} {what}" for what, count in said.items()) or "nothing is blocked"
 
 
-def _tried(ledger: Ledger, service: Service, row: FileRow, now: float) -> str:
+def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
     """Let one file go on; gives what comes of it, in words."""
     if row.state is State.BLOCKED and row.reason == EMPTY[0]:
         return "still blocked: empty, which the service refuses"
     reason = row.reason or ""
-    if _is_to_be_compared_anew(ledger, service, row):
-        # Before it is queued: a process that ends in between lists a folder for nothing, and no more.
-        ledger.contacts.again(row.destfolderid)
-        state = ledger.repair.let_go(row, now)
-    else:
-        state = ledger.repair.retry(row, now)
+    kept = _kept(ledger, row)
+    state = ledger.repair.retry(row, now) if kept is None else ledger.repair.let_go(row, kept, now)
     was_blocked = row.state is State.BLOCKED and state is State.QUEUED
     return _TRIED_AGAIN.get(reason, "to be tried again") if was_blocked else _AFTER_RETRY[state]
 
 
-def _is_to_be_compared_anew(ledger: Ledger, service: Service, row: FileRow) -> bool:
-    """Whether to look for an equal asset in place of the one that was adopted and is not there any more.
-
-    So it is where its folder seems to hold another; without one, nothing but a person's --send-again may send over a
-    known id. Somebody may have moved it: what is still shown by its name in any folder is read back, as is what cannot
-    be asked for.
-    """
-    if not ledger.repair.may_let_go(row) or row.assetid is None:
-        return False
+def _kept(ledger: Ledger, row: FileRow) -> str | None:
+    """Give an equal asset that lies in the folder of a file whose adopted one is not there any more."""
+    if not ledger.repair.may_let_go(row):
+        return None
     kept = ledger.alike.sighted(row, row.md5 or "")
-    if kept is None or ledger.alike.is_missed(kept):
-        return False
-    try:
-        return not is_shown(service, [Witness(row.path, None, row.assetid)])
-    except ServiceError as error:
-        log.info("cannot be asked for", path=printable(row.path), assetid=row.assetid, detail=str(error))
-        return False
+    return None if kept is None or ledger.alike.is_missed(kept) else kept
 
 
 def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
@@ -234,10 +217,7 @@ def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
     return "; ".join(f"{count:,} {what}" for what, count in said.items() if count)
 
 
-_ANEW = "to be compared with its folder again, and sent where that holds no equal asset"
 _TRIED_AGAIN = {
-    "unseen": _ANEW,
-    "missing": _ANEW,
     "sidecar": "to be tried again, and blocked anew while the sidecar has its mistake",
     "too_large": "to be tried again, and blocked anew while no limit was raised",
 }

@@ -16,6 +16,7 @@ from assetsync.core.states import Event
 from assetsync.core.verdict import UNSEEN_PATIENCE, Expected, Reading, compare, next_look
 from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
+from assetsync.flow.everywhere import named, names_of
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
 from assetsync.flow.witness import Witnessed
@@ -205,6 +206,8 @@ class Verifier:
         gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
         grace = kept.answered(steady, steady, self._clock.boot(), UNSEEN_PATIENCE, gap=gap)
         if grace.over(UNSEEN_PATIENCE):
+            if self._lies_elsewhere(row, now):
+                return
             was = f"the service gave the id {row.assetid} but"
             if row.id_from == "adopted":
                 was = f"the asset {row.assetid} was found in the service, which"
@@ -219,6 +222,22 @@ class Verifier:
             "due_at": due, "detail": "the service does not show it yet",
         }  # fmt: skip
         self._ledger.assets.apply_all([(row, None, columns)], now)
+
+    def _lies_elsewhere(self, row: FileRow, now: float) -> bool:
+        """Look in all folders for what its own does not show, and judge it there; True also where none can be asked."""
+        try:
+            shown = named(self._service, names_of(self._ledger, row))
+            asset = next((asset for asset in shown if asset.id == row.assetid), None)
+        except ServiceError as error:
+            log.warning("cannot be looked for in all folders", path=printable(row.path), detail=str(error))
+            later = {"due_at": now + self._longest, "detail": f"cannot be looked for in all folders: {error}"}
+            self._ledger.assets.apply_all([(row, None, later)], now)
+            return True
+        if asset is None:
+            return False
+        change = self._change(row, asset, now, findable=False, needs_index=self._needs_index())
+        self._ledger.assets.apply_all([change], now)
+        return True
 
 
 def _folder_of(row: FileRow) -> str:

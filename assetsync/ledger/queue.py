@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from assetsync.core.states import Event
 from assetsync.ledger.alike import OWNED
 from assetsync.ledger.holds import HELD, UNLISTED, hold_folder, release_folder
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, move, read_file, standing
+from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, apply, file_row, move, read_file, standing
 from assetsync.ledger.store import Store
 from assetsync.model import FileStat, State, Wanted
 
@@ -126,6 +126,7 @@ class Queue:
                 agreed_folder=current.agreed_folder if is_there else None, path=row.path, destfolderid=row.destfolderid,
                 size=row.size, mtime_ns=row.mtime_ns, ctime_ns=row.ctime_ns, inode=row.inode,
                 md5=md5, folded_name=row.folded_name, due_at=now, drift="unread",
+                **(NOT_INDEXED if _rests(old) else {}),
             )  # fmt: skip
 
         return self._store.write(work)

@@ -3,6 +3,7 @@
 import sqlite3
 
 from assetsync.core.states import Event, allowed
+from assetsync.ledger.alike import OWNED
 from assetsync.ledger.rows import FileRow, apply, hold_name, read_file
 from assetsync.ledger.store import Store
 from assetsync.model import Asset, State
@@ -27,26 +28,25 @@ class Repair:
         self._store = store
 
     def may_let_go(self, row: FileRow) -> bool:
-        """Whether a blocked file may be compared with its folder anew, in place of looking for its asset again.
+        """Whether a blocked file may have another equal asset of its folder, in place of the one it had adopted.
 
         Its asset was adopted from where it is to be sent, is not there any more, and nothing was ever sent of it.
         """
         rows = self._store.rows(_MAY_LET_GO, row.id, row.assetid)
         return bool(rows[0][0])
 
-    def let_go(self, row: FileRow, now: float) -> State:
-        """Queue a file that `may_let_go`; its folder must be listed again before anything of it is sent."""
+    def let_go(self, row: FileRow, kept: str, now: float) -> State:
+        """Let a file that `may_let_go` have another equal asset of its folder, which is read back; nothing is sent."""
 
         def work(conn: sqlite3.Connection) -> State:
-            if not conn.execute(_MAY_LET_GO, (row.id, row.assetid)).fetchone()[0]:
+            owned = conn.execute(f"SELECT {OWNED.format('?')}", (kept,)).fetchone()[0]
+            if owned or not conn.execute(_MAY_LET_GO, (row.id, row.assetid)).fetchone()[0]:
+                # Another file was quicker, or it was decided otherwise.
                 return read_file(conn, row.id).state
-            # If it is there all the same, the listing shows it.
-            conn.execute("DELETE FROM sightings WHERE assetid = ?", (row.assetid,))
+            conn.execute("DELETE FROM sightings WHERE assetid IN (?, ?)", (row.assetid, kept))
             return apply(
-                conn, row.id, Event.RETRIED, now,
-                assetid=None, id_from=None, asset_folder=None, agreed_folder=None, send_again=0, due_at=now,
-                reason=None, detail=None, failures=0, absences=0, crashes=0, unseen_boot=None,
-                uploaded_at=None, seen_at=None, findable_at=None, index_asked_at=None, verified_at=None,
+                conn, row.id, Event.RETRIED, now, due_at=now, assetid=kept,
+                index_asked_at=None, verified_at=None, **GOES_ON,
             )  # fmt: skip
 
         return self._store.write(work)

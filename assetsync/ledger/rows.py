@@ -112,6 +112,9 @@ ATTEMPT_COLUMNS = ", ".join(AttemptRow._fields)
 THEIRS = "COALESCE({0}.reason = 'different' AND ({0}.verified_at IS NOT NULL OR {0}.id_from = 'adopted'), 0)"
 """Whether an asset that was a version's file once holds a DAM user's own work, found by an audit or on reading it."""
 
+NOT_INDEXED: dict[str, Any] = {"findable_at": None, "index_asked_at": None}
+"""What is written of a version that returns from rest: the index may have dropped its asset meanwhile."""
+
 _STATE, _WANTED = FileRow._fields.index("state"), FileRow._fields.index("wanted")
 
 _ALWAYS_READ = dict.fromkeys(("id", "state", "wanted", "assetid", "rested_at"))

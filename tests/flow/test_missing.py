@@ -306,12 +306,27 @@ def test_what_was_put_back_into_another_mapped_folder_is_read_back_there(make_wo
 
 def test_what_was_accepted_and_never_shown_is_a_persons_though_an_audit_meets_it(make_world):
     world = make_world()
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    (asset,) = world.service.assets.values()
+    world.service.assets.clear()
+    world.live(1500, tick=2)
+    world.service.assets[asset.id] = asset
+    audit_again(world)
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "undecidable")
+
+
+def test_what_was_moved_before_it_was_read_back_and_is_put_back_is_read_back(make_world):
+    world = make_world()
     world.service.index_lag = None
     world.write("a.jpg", b"content A")
     world.scan_and_send()
     (asset,) = world.service.assets.values()
     asset.folder = "ARCHIVE"
     world.live(1500, tick=2)
-    asset.folder = FOLDER
-    audit_again(world)
-    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "undecidable")
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "different")
+    asset.folder, asset.indexed_at = FOLDER, world.clock.now()
+    for _ in range(2):
+        audit_again(world)
+    world.live(5)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)

@@ -972,7 +972,7 @@ def test_what_was_accepted_and_moved_before_it_was_read_back_can_be_named_by_its
     (asset,) = world.service.assets.values()
     asset.folder = "ARCHIVE"
     world.live(1500, tick=2)
-    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "undecidable")
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "different")
     carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": asset.id})
     assert (world.row("a.jpg").state, world.row("a.jpg").asset_folder) == (State.STORED, "ARCHIVE")
 

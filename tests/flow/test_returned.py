@@ -116,3 +116,35 @@ def test_a_version_that_is_the_file_again_and_whose_asset_is_there_is_verified_a
     assert one.row("b.jpg").state is State.STORED
     one.live(5)
     assert (one.row("b.jpg").state, len(one.service.posts)) == (State.VERIFIED, 2)
+
+
+@pytest.mark.parametrize("indexes", [True, False])
+def test_a_version_that_is_the_file_again_is_verified_where_its_asset_was_moved_meanwhile(make_world, indexes):
+    world = make_world(policy={"verified_when": "findable" if indexes else "stored"})
+    world.service.index_lag = 0.0 if indexes else None
+    world.write("a.jpg", CONTENT)
+    world.scan_and_send()
+    world.live(5)
+    world.write("a.jpg", b"content B!")
+    world.scan_and_send()
+    world.live(5)
+    (old,) = (asset for asset in world.service.assets.values() if asset.content == CONTENT)
+    old.folder = "ARCHIVE"
+    world.write("a.jpg", CONTENT)
+    world.scan_and_send()
+    world.live(1500, tick=5)
+    row = world.row("a.jpg")
+    assert (row.state, row.assetid, row.asset_folder) == (State.VERIFIED, old.id, "ARCHIVE")
+    assert len(world.service.posts) == 2
+
+
+def test_a_version_that_is_the_file_again_and_that_the_index_has_dropped_is_indexed_anew(one):
+    one.write("a.jpg", b"content B!")
+    one.scan_and_send()
+    one.live(5)
+    (old,) = (asset for asset in one.service.assets.values() if asset.content == CONTENT)
+    old.indexed_at = None
+    one.write("a.jpg", CONTENT)
+    one.scan_and_send()
+    one.live(1800, tick=5)
+    assert (one.row("a.jpg").state, one.row("a.jpg").assetid) == (State.VERIFIED, old.id)

@@ -236,10 +236,26 @@ def test_what_is_said_of_an_adopted_asset_that_is_not_shown_is_that_it_was_found
 def test_a_retry_takes_over_an_equal_asset_that_was_kept_where_the_adopted_one_is_gone(adopted):
     world, (_, kept) = adopted()
     unseen(world)
-    assert retry(world) == "1 to be compared with its folder again, and sent where that holds no equal asset"
+    assert retry(world) == "1 to be read back again"
     world.live(10)
     row = world.row("a.jpg")
     assert (row.state, row.assetid, world.posted()) == (VERIFIED, kept.id, ["keep.jpg"])
+
+
+def test_of_two_equal_files_one_takes_over_what_was_kept_and_nothing_is_sent_for_the_other(adopted):
+    world, (first, second) = adopted()
+    world.write("b.jpg", b"content A")
+    world.scan_and_send()
+    assert world.row("b.jpg").assetid == second.id
+    for asset in (first, second):
+        del world.service.assets[asset.id]
+    world.live(700)
+    kept = world.service.put(b"content A", "kept.jpg")
+    world.site.auditor.audit("F1")
+    carry_out(world.ledger, world.service, world.clock, "retry", {"paths": []})
+    world.live(60)
+    assert sorted(world.row(path).assetid for path in ("a.jpg", "b.jpg")) == [second.id, kept.id]
+    assert world.posted() == ["keep.jpg"]
 
 
 def test_a_retry_takes_over_an_equal_asset_that_an_audit_has_met_since(adopted):

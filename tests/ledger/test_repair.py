@@ -90,5 +90,14 @@ def test_only_what_was_adopted_where_it_is_to_be_sent_and_is_not_there_is_let_go
     row = book.row(b"a")
     goes = was == "adopted" and reason != "different"
     assert book.ledger.repair.may_let_go(row) is goes
-    assert book.ledger.repair.let_go(row, NOW) is (State.QUEUED if goes else State.BLOCKED)
-    assert book.row(b"a").assetid == (None if goes else "A")
+    assert book.ledger.repair.let_go(row, "B", NOW) is (State.STORED if goes else State.BLOCKED)
+    assert book.row(b"a").assetid == ("B" if goes else "A")
+
+
+def test_what_another_file_has_taken_meanwhile_is_not_taken_over(book):
+    row, other = book.queue(b"a"), book.queue(b"b")
+    book.ledger.queue.adopt(row, "A", M1, NOW)
+    book.ledger.queue.adopt(other, "B", M1, NOW)
+    book.ledger.assets.apply_all([(book.row(b"a"), Event.MISSING, {"reason": "unseen"})], NOW)
+    assert book.ledger.repair.let_go(book.row(b"a"), "B", NOW) is State.BLOCKED
+    assert book.row(b"a").assetid == "A"
