@@ -106,9 +106,17 @@ class Sights:
             asset = sight.asset
             if asset.folder_id in (one.doubt.attempt.destfolderid, ""):
                 here.append(sight)
-            elif not self._doubts.may_have_left(asset, seen.get(asset.id, (newest, 0.0))[0]):
+            elif not self._is_left(asset, seen.get(asset.id, (newest, 0.0))[0]):
                 elsewhere.append(sight)
         return here, elsewhere
+
+    def _is_left(self, asset: Asset, seen_to: int) -> bool:
+        """Whether another upload into an asset's folder, begun before it was first seen, may have made or left it."""
+        return any(
+            attempt <= seen_to and (None in (md5, asset.md5) or md5 == asset.md5)
+            for attempt, name, md5 in self._doubts.left_in(asset.folder_id)
+            if may_be(name, asset.filename)
+        )
 
     def has_equal(self, one: Looking) -> bool:
         """Whether an equal asset was shown that is no other version's."""

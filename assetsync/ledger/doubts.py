@@ -152,18 +152,20 @@ class Doubts:
         """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
         return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
 
-    def may_have_left(self, asset: Asset, seen_to: int) -> bool:
-        """Whether an upload into an asset's folder under its name may have made or left it.
+    def left_in(self, folder: str) -> list[tuple[int, str, str | None]]:
+        """Give the uploads into a folder that may have made or left an asset there: their numbers, names sent and MD5s.
 
-        One that is open, or was ended without its asset, and began before the asset was first seen.
+        Those that are open, and the newest that were ended without their asset.
         """
-        named = "destfolderid = ?1 AND folded_name = ?2 AND id <= ?3 AND (md5 IS NULL OR ?4 IS NULL OR md5 = ?4)"
-        sql = (
-            f"SELECT EXISTS (SELECT 1 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL AND {named})"
-            " OR EXISTS (SELECT 1 FROM attempts INDEXED BY attempts_waived"
-            f"   WHERE result IN ('absent', 'resolved', 'sent_again') AND {named})"
+        rows = self._store.rows(
+            "SELECT id, sent_name, md5 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
+            " AND destfolderid = ?1 UNION ALL SELECT * FROM (SELECT id, sent_name, md5 FROM attempts"
+            " INDEXED BY attempts_waived WHERE result IN ('absent', 'resolved', 'sent_again') AND destfolderid = ?1"
+            " ORDER BY id DESC LIMIT ?2)",
+            folder,
+            _WAIVED_AT_MOST,
         )
-        return bool(self._store.rows(sql, asset.folder_id, asset.filename.casefold(), seen_to, asset.md5)[0][0])
+        return [(row[0], row[1], row[2]) for row in rows]
 
     def newest_attempt(self) -> int:
         """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""
