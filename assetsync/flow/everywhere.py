@@ -24,13 +24,13 @@ def names_of(ledger: Ledger, row: FileRow) -> set[str]:
 def named(service: Service, names: Iterable[str]) -> Iterator[Asset]:
     """Yield what the database shows under such names in whatever folder (interface section 4.1); raises ServiceError.
 
-    Names of which little is ASCII would each be the pattern of nearly everything: then all is listed, once.
+    Where there are several that are each the pattern of nearly everything, all is listed, once.
     """
-    patterns = {like_pattern(name) for name in names}
-    if any(_is_broad(pattern) for pattern in patterns):
+    said = set(names)
+    if sum(map(is_broad, said)) > 1:
         yield from everything(service)
         return
-    for pattern in sorted(patterns):
+    for pattern in sorted(map(like_pattern, said)):
         yield from _both(service, SearchRequest(searchfor=pattern, dbdirect=True, showrenditions=False))
 
 
@@ -45,6 +45,8 @@ def _both(service: Service, request: SearchRequest) -> Iterator[Asset]:
     yield from every(service.search, replace(request, available="0"))
 
 
-def _is_broad(pattern: str) -> bool:
+def is_broad(name: str) -> bool:
+    """Whether hardly anything of a name can be asked for: what is not ASCII may have come to be anything."""
+    pattern = like_pattern(name)
     stem = pattern.rpartition(".")[0] or pattern
     return "%" in pattern and sum(letter not in "%_" for letter in stem) < _FEW_LETTERS

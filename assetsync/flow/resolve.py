@@ -14,7 +14,7 @@ from assetsync.core.doubt import SLOW_GAP, Grace, Judgement, Pace, Verdict, judg
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
-from assetsync.flow.everywhere import named
+from assetsync.flow.everywhere import is_broad, named
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
 from assetsync.flow.sights import Looking, Sights
@@ -49,6 +49,8 @@ class Resolver:
         self._failing = Failing(prober, grace=grace)
         self._witnessed = Witnessed(edges)
         self._sights = Sights(edges)
+        # Uploads for which all folders could not be looked into.
+        self._unanswered: set[int] = set()
 
     def step(self) -> int:
         """Look at every doubt that is due; gives how many were looked at with an answer.
@@ -142,14 +144,27 @@ class Resolver:
             one.span = (one.span[0] or started, ended)
 
     def _look_everywhere(self, absent: Sequence[Looking]) -> None:
-        """Look in all folders before anything is sent again: people move what they have just seen."""
-        try:
-            self._sights.keep_wider(absent, named(self._service, [one.doubt.attempt.sent_name for one in absent]))
-        except ServiceError as error:
-            # They wait alone: others of the folder need no look into all of them.
-            for one in absent:
-                one.wider = None
-            log.warning("cannot be looked for in all folders", doubts=len(absent), detail=str(error))
+        """Look in all folders before anything is sent again: people move what they have just seen.
+
+        Each by its name, and those together of whose names hardly anything can be asked for. What failed comes last the
+        next time, so that it holds up no other; after a failure no more are tried.
+        """
+        broad = [one for one in absent if is_broad(one.doubt.attempt.sent_name)]
+        groups = [[one] for one in absent if one not in broad] + [broad] * bool(broad)
+        groups.sort(key=lambda group: any(one.doubt.attempt.id in self._unanswered for one in group))
+        self._unanswered &= {attempt for attempt, _ in self._ledger.doubts.open_ones()}
+        for group in groups:
+            attempts = {one.doubt.attempt.id for one in group}
+            try:
+                self._sights.keep_wider(group, named(self._service, [one.doubt.attempt.sent_name for one in group]))
+            except ServiceError as error:
+                # They wait alone: others of the folder need no look into all of them.
+                self._unanswered |= attempts
+                for one in group:
+                    one.wider = None
+                log.warning("cannot be looked for in all folders", doubts=len(group), detail=str(error))
+                return
+            self._unanswered -= attempts
 
     def _verdict(self, one: Looking, newest: int) -> tuple[Verdict, Grace]:
         """Judge by what the folder shows; gives the grace as it stands after this look-up."""

@@ -779,6 +779,27 @@ def test_what_somebody_moved_before_it_was_processed_is_asked_about_where_that_i
     assert (world.row("a.jpg").state, len(world.service.posts)) == (BLOCKED, 1)
 
 
+@pytest.mark.parametrize("fails", ["a.jpg", "%", "%.jpg"], ids=["by its name", "all", "by its ending"])
+def test_a_look_into_all_folders_that_fails_holds_up_its_own_doubts_alone(world, fails):
+    others = {"a.jpg": ["a.jpg"], "%": ["写.jpg", "真.jpg"], "%.jpg": ["写.jpg"]}[fails]
+    for name in (*others, "b.jpg"):
+        lose(world, "lost_before", path=name, content=name.encode())
+        world.site.gate.answered()
+
+    def fail(request) -> None:
+        if request.folderid is None and request.dbdirect and request.searchfor == fails:
+            world.clock.advance(5)
+            raise ServiceUnreachable("no answer in time")
+
+    world.service.during_search = fail
+    world.live(600)
+    assert world.states() == dict.fromkeys(others, IN_DOUBT) | {"b.jpg": VERIFIED}
+    assert "all folders cannot be looked into" in world.row(others[0]).detail
+    world.service.during_search = lambda _request: None
+    world.live(300)
+    assert set(world.states().values()) == {VERIFIED}
+
+
 @pytest.mark.parametrize("name", ["фото.jpg", "写真"])
 def test_where_a_name_is_hardly_any_ascii_all_is_listed_once_a_round_for_all_of_them(world, name):
     for number in range(3):
