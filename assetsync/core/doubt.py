@@ -233,27 +233,30 @@ def unless_moved(
     not processed yet is waited for. What was there before, or is another version's, changes nothing. `here`: what has
     come into its own folder since that was looked at.
     """
+    verdict = _moved(doubt, here, elsewhere, now)
+    return absent if verdict is None else replace(verdict, suspected=absent.suspected)
+
+
+def _moved(doubt: Doubt, here: Sequence[Sight], elsewhere: Sequence[Sight], now: float) -> Verdict | None:
     if any(is_equal(doubt, s) or _unprocessed(s) for s in here if not s.owned):
-        return replace(_WAIT_ON, reason="it has come to its folder just now", suspected=absent.suspected)
+        return replace(_WAIT_ON, reason="it has come to its folder just now")
     new = [s for s in elsewhere if s.named and not s.owned and not s.before]
     equal = [s for s in new if is_equal(doubt, s)]
     mine = [s for s in equal if not s.claimed]
     if mine:
         asset = min(mine, key=lambda s: s.asset.id).asset
         reason = f"an equal asset, {asset.id}, lies in folder {asset.folder_id}: somebody may have moved it there"
-        return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=absent.suspected)
+        return Verdict(Judgement.UNDECIDABLE, reason=reason)
     if equal:
         verdict = _of_another(equal, is_over=True)
-        waits = verdict.judgement is Judgement.WAIT
-        return replace(verdict, suspected=absent.suspected, counts_for_grace=waits)
+        return replace(verdict, counts_for_grace=verdict.judgement is Judgement.WAIT)
     unprocessed = [s for s in new if _unprocessed(s)]
     stuck = _never_processed(doubt, unprocessed, now)
     if stuck:
-        return Verdict(Judgement.UNDECIDABLE, reason=f"{stuck}, in another folder", suspected=absent.suspected)
+        return Verdict(Judgement.UNDECIDABLE, reason=f"{stuck}, in another folder")
     if unprocessed:
-        reason = "an asset of this name in another folder is not processed yet"
-        return replace(_WAIT_ON, reason=reason, suspected=absent.suspected)
-    return absent
+        return replace(_WAIT_ON, reason="an asset of this name in another folder is not processed yet")
+    return None
 
 
 def unanswered(absent: Verdict) -> Verdict:

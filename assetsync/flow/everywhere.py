@@ -1,6 +1,6 @@
 """Looks into all folders of the service, for what people may have moved."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from assetsync.core.names import sent_name
@@ -8,10 +8,9 @@ from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, Service
 from assetsync.service.paging import every
-from assetsync.service.query import like_pattern
+from assetsync.service.query import ids_query, like_pattern
 
 _FEW_LETTERS = 3
-
 _ATTEMPTS = 20
 
 
@@ -19,6 +18,18 @@ def names_of(ledger: Ledger, row: FileRow) -> set[str]:
     """Give the names under which an asset of a version may lie: those that were sent, and that of its file."""
     sent = {attempt.sent_name for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS)}
     return sent | {sent_name(row.path.rpartition(b"/")[2])}
+
+
+def by_id(service: Service, ids: Sequence[str]) -> dict[str, Asset]:
+    """Give what the index shows of these ids, in whatever folder, without its columns; raises ServiceError."""
+    # maxrows counts per kind, and an asset may come twice (observed).
+    with service.search(SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))) as assets:
+        return of_ids(assets, set(ids))
+
+
+def of_ids(assets: Iterable[Asset], ids: Collection[str]) -> dict[str, Asset]:
+    """Give those of some assets that have one of the ids; of their many columns none is needed to compare them."""
+    return {asset.id: replace(asset, columns={}) for asset in assets if asset.id in ids}
 
 
 def named(service: Service, names: Iterable[str]) -> Iterator[Asset]:

@@ -16,13 +16,12 @@ from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.flow.audited import Audited
 from assetsync.flow.brake import Brakes
 from assetsync.flow.edges import Edges
-from assetsync.flow.everywhere import everything, named, names_of
+from assetsync.flow.everywhere import by_id, everything, named, names_of
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import Unmet
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
-from assetsync.service.query import ids_query
 
 log = structlog.get_logger(__name__)
 
@@ -97,7 +96,7 @@ class Missing:
         after = 0
         while rows := self._ledger.audits.unmet(unmet, began, _IDS, after=after):
             after = rows[-1].id
-            found = self._by_id(rows)
+            found = by_id(self._service, [row.assetid for row in rows if row.assetid is not None])
             self._note([(row, found[row.assetid]) for row in rows if row.assetid in found], began, result)
         # The index may lag behind, or be built anew.
         left = self._ledger.audits.unmet(unmet, began, _BY_NAME_AT_MOST + 1)
@@ -108,12 +107,6 @@ class Missing:
             names = set[str]().union(*(names_of(self._ledger, row) for row in left))
             self._meet(named(self._service, names), unmet, began, result)
         return self._ledger.audits.count(unmet, began)
-
-    def _by_id(self, rows: Sequence[FileRow]) -> dict[str | None, Asset]:
-        ids = [row.assetid for row in rows if row.assetid is not None]
-        # maxrows counts per kind, and an asset may come twice (observed).
-        with self._service.search(SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))) as assets:
-            return {asset.id: asset for asset in assets if asset.id in ids}
 
     def _meet(self, assets: Iterator[Asset], unmet: Unmet, began: float, result: Audited) -> None:
         while batch := {asset.id: asset for asset in islice(assets, _BATCH)}:

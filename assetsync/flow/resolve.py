@@ -125,7 +125,8 @@ class Resolver:
         for one in looking:
             # First of all: what is proven to be another's is no proof for one of them.
             self._sights.read_prefixes(one)
-        absent = [one for one in looking if self._verdict(one, newest)[0].judgement is Judgement.ABSENT]
+        over = [one for one in looking if self._graced(one).over(self._grace)]
+        absent = [one for one in over if self._verdict(one, newest)[0].judgement is Judgement.ABSENT]
         if absent:
             self._look_everywhere(absent)
         for one in looking:
@@ -166,16 +167,20 @@ class Resolver:
                 return
             self._unanswered -= attempts
 
+    def _graced(self, one: Looking) -> Grace:
+        """Give the grace of a doubt as it stands after this round's look-up."""
+        attempt = one.doubt.attempt
+        # Another verdict of this round may have begun it anew.
+        fresh = self._ledger.doubts.of(one.doubt.file.id)
+        before = grace_of(fresh) if fresh is not None and fresh.id == attempt.id else Grace()
+        return before.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
+
     def _verdict(self, one: Looking, newest: int) -> tuple[Verdict, Grace]:
-        """Judge by what the folder shows; gives the grace as it stands after this look-up."""
-        ledger, attempt = self._ledger.doubts, one.doubt.attempt
+        """Judge by what the folder shows; gives the grace that it was judged by, too."""
         now = self._clock.now()
         sights = self._sights.of(one, newest)
-        ledger.sight([s.asset for s in sights if not s.owned], newest, now)
-        # Another verdict of this round may have begun it anew.
-        fresh = ledger.of(one.doubt.file.id)
-        before = grace_of(fresh) if fresh is not None and fresh.id == attempt.id else Grace()
-        grace = before.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
+        self._ledger.doubts.sight([s.asset for s in sights if not s.owned], newest, now)
+        grace = self._graced(one)
         return judge(one.facts, sights, grace, self._grace, now), grace
 
     def _judge(self, one: Looking, newest: int) -> None:

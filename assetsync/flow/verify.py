@@ -4,8 +4,8 @@ A batch of ids goes through the index first, because one such call confirms a hu
 are looked up in the database, which tells whether they are stored at all. Asking for indexing is `flow.index`'s.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -16,7 +16,7 @@ from assetsync.core.states import Event
 from assetsync.core.verdict import UNSEEN_PATIENCE, Expected, Reading, compare, next_look
 from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
-from assetsync.flow.everywhere import named, names_of
+from assetsync.flow.everywhere import by_id, named, names_of, of_ids
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
 from assetsync.flow.witness import Witnessed
@@ -24,7 +24,7 @@ from assetsync.ledger.assets import Change
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
-from assetsync.service.query import ids_query, like_pattern
+from assetsync.service.query import like_pattern
 
 log = structlog.get_logger(__name__)
 
@@ -77,10 +77,10 @@ class Verifier:
         if len(rows) < max(1, least):
             return Verified(0, 0)
         needs_index = self._needs_index()
-        by_id = {row.assetid: row for row in rows if row.assetid is not None}
+        ids = [row.assetid for row in rows if row.assetid is not None]
         changes: list[Change] = []
         unseen: list[FileRow] = []
-        found = self._through_index(list(by_id)) if needs_index else {}
+        found = by_id(self._service, ids) if needs_index else {}
         stored, beside = self._in_database([row for row in rows if row.assetid not in found])
         rows += beside
         now = self._clock.now()
@@ -99,12 +99,6 @@ class Verifier:
         for row in unseen:
             self._not_shown(row, now)
         return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes))
-
-    def _through_index(self, ids: Sequence[str]) -> dict[str, Asset]:
-        # maxrows counts per kind, and an asset may come twice (observed).
-        request = SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))
-        with self._service.search(request) as assets:
-            return _wanted(assets, set(ids))
 
     def _in_database(self, rows: Sequence[FileRow]) -> tuple[dict[str, Asset], list[FileRow]]:
         """Look up ids in their folders: by name while they are few, else by listing the folder.
@@ -144,7 +138,7 @@ class Verifier:
             due = self._ledger.assets.to_verify_in(folder, self._clock.now(), _BY_LISTING_AT_MOST)
             more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
-            found.update(_wanted(self._witnessed.listing(folder), ids))
+            found.update(of_ids(self._witnessed.listing(folder), ids))
             if ids - set(found):
                 # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
                 found.update(self._look(folder, "%", ids, available="0"))
@@ -160,7 +154,7 @@ class Verifier:
 
     def _look(self, folder: str, pattern: str, ids: set[str], available: str | None = None) -> dict[str, Asset]:
         request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True, available=available)
-        return _wanted(every(self._service.search, request), ids)
+        return of_ids(every(self._service.search, request), ids)
 
     def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool, needs_index: bool) -> Change:
         expected = Expected(_folder_of(row), row.size, row.md5)
@@ -242,8 +236,3 @@ class Verifier:
 
 def _folder_of(row: FileRow) -> str:
     return row.asset_folder or row.destfolderid
-
-
-def _wanted(assets: Iterable[Asset], ids: set[str]) -> dict[str, Asset]:
-    # Of its many columns none is needed to compare it.
-    return {asset.id: replace(asset, columns={}) for asset in assets if asset.id in ids}

@@ -37,15 +37,19 @@ class Unmet:
     folder: str
     away_from: Collection[str] | None = None
 
-    def sql(self, what: str) -> tuple[str, list[str]]:
-        """Give the statement that selects `what` of these versions, to go on with AND, and its values."""
+    def sql(self, what: str, *, by_id: bool = False) -> tuple[str, list[str]]:
+        """Give the statement that selects `what` of these versions, to go on with AND, and its values.
+
+        Where it goes on with ids, the planner is kept `by_id`: there may be many more in the folder.
+        """
+        plus = "+" if by_id else ""
         if self.away_from is None:
-            return f"SELECT {what} FROM files WHERE asset_folder = ? AND {_VERIFIED}", [self.folder]
+            return f"SELECT {what} FROM files WHERE {plus}asset_folder = ? AND {_VERIFIED}", [self.folder]
         # Named, because the planner would go through all that was ever sent there.
+        index = "" if by_id else "INDEXED BY files_elsewhere "
         others = ", ".join("?" * len(self.away_from))
-        moved = "asset_folder <> destfolderid AND destfolderid = ?"
-        sql = f"SELECT {what} FROM files INDEXED BY files_elsewhere WHERE {moved} AND asset_folder NOT IN ({others})"
-        return f"{sql} AND {_VERIFIED}", [self.folder, *self.away_from]
+        moved = f"asset_folder <> destfolderid AND {plus}destfolderid = ? AND asset_folder NOT IN ({others})"
+        return f"SELECT {what} FROM files {index}WHERE {moved} AND {_VERIFIED}", [self.folder, *self.away_from]
 
 
 _VERIFIED = "state = 'verified'"
@@ -160,12 +164,8 @@ class Audits:
     def unmet_of(self, unmet: Unmet, assetids: Sequence[str], at: float) -> list[FileRow]:
         """Give those of these assets that the audit begun `at` has not met."""
         marks = ", ".join("?" * len(assetids))
-        sql, values = unmet.sql(FILE_COLUMNS)
-        # The plus keeps SQLite to the ids.
-        by_id = sql.replace("INDEXED BY files_elsewhere ", "")
-        for column in ("WHERE asset_folder =", "AND destfolderid ="):
-            by_id = by_id.replace(column, column.replace(" ", " +", 1))
-        rows = self._store.rows(f"{by_id} AND {_BEFORE} AND assetid IN ({marks})", *values, at, at, *assetids)
+        sql, values = unmet.sql(FILE_COLUMNS, by_id=True)
+        rows = self._store.rows(f"{sql} AND {_BEFORE} AND assetid IN ({marks})", *values, at, at, *assetids)
         return [file_row(row) for row in rows]
 
     def explain(self, found: Sequence[tuple[str, str, FileRow | None]]) -> None:
