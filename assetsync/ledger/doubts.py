@@ -109,7 +109,9 @@ class Doubts:
 
         Beside them, the newest into its own folder that were ended without its asset, of whatever file.
         """
-        columns = "a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate, a.parked"
+        # What was opened again beside another of its name is parked as well, and looked for.
+        asked = "a.parked AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
+        columns = f"a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate, {asked}"
         rows = self._store.rows(
             f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
             f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a WHERE a.id <> ?1 AND a.destfolderid = ?2"

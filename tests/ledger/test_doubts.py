@@ -244,6 +244,18 @@ def test_rivals_are_the_other_open_attempts_with_their_folders(book, doubt):
     assert (other.attempt_id, other.folder_id) == (elsewhere, "G")
 
 
+def test_a_person_is_asked_about_a_rival_only_while_its_file_is_blocked(book, doubt):
+    rival = book.begin(book.queue(b"b"))
+    book.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (rival,)))
+    asked = {}
+    set_state = "UPDATE files SET state = ? WHERE id = (SELECT file_id FROM attempts WHERE id = ?)"
+    for state in ("in_doubt", "blocked"):
+        book.ledger.store.write(lambda conn, state=state: conn.execute(set_state, (state, rival)))
+        (found,) = book.ledger.doubts.rivals(doubt.attempt)
+        asked[state] = found.asked
+    assert asked == {"in_doubt": False, "blocked": True}
+
+
 def test_what_was_ended_without_its_asset_into_the_same_folder_stays_a_rival(book, doubt):
     ends = {"absent": True, "resolved": True, "sent_again": True, "found": False, "damaged": False, "unsent": False}
     begun = {result: book.begin(book.queue(result.encode())) for result in ends}
