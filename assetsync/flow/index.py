@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import structlog
 
 from assetsync.flow.edges import Edges
+from assetsync.flow.everywhere import by_id
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.model import SearchRequest
 from assetsync.service.indexing import BATCH_COUNT, batches
-from assetsync.service.query import ids_query
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,4 @@ class Indexer:
         return False
 
     def _findable(self, ids: Sequence[str]) -> set[str]:
-        wanted = set(ids)
-        request = SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))
-        with self._service.search(request) as assets:
-            return {asset.id for asset in assets if asset.id in wanted}
+        return set(by_id(self._service, ids))

@@ -14,6 +14,7 @@ import structlog
 
 from assetsync.errors import KeyRefused, ServiceElsewhere, ServiceError
 from assetsync.flow.audit import AUDIT_ASKED
+from assetsync.flow.everywhere import by_id
 from assetsync.flow.index import SUSPECT
 from assetsync.flow.lever import Lever
 from assetsync.flow.witness import is_shown
@@ -21,7 +22,6 @@ from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.witnesses import Witness
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadRequest
-from assetsync.service.query import ids_query
 
 log = structlog.get_logger(__name__)
 
@@ -117,11 +117,8 @@ class Installation:
             # Of names that are not ASCII much is asked for at once, which may be too much.
             unnamed = error
         # People may have renamed them all. The index knows them still, unless it was left behind where they came from.
-        ids = [witness.assetid for witness in witnesses]
-        by_id = SearchRequest(searchfor=ids_query(ids), maxrows=2 * len(ids))
         try:
-            with self._service.search(by_id) as assets:
-                return any(asset.id in ids for asset in assets)
+            return bool(by_id(self._service, [witness.assetid for witness in witnesses]))
         except KeyRefused:
             raise
         except ServiceError as error:

@@ -6,23 +6,23 @@ and the process that holds the lock takes it from there with `take_requests`.
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain, islice
 
 import structlog
 
 from assetsync.amounts import plural
 from assetsync.core.decide import EMPTY
-from assetsync.core.names import printable, sent_name
+from assetsync.core.names import printable
 from assetsync.core.states import Event, allowed
 from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.errors import AssetsyncError, ServiceError, UnknownPath, UsageError
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.edges import Edges
+from assetsync.flow.everywhere import by_id, named, names_of
 from assetsync.ledger.ledger import Ledger, Request
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Clock, SearchRequest, Service, State
 from assetsync.service.paging import every
-from assetsync.service.query import ids_query, like_pattern
 
 log = structlog.get_logger(__name__)
 
@@ -237,7 +237,7 @@ def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None,
     row = _current(ledger, path)
     if assetid is None:
         return f"{printable(path)} is {ledger.repair.is_absent(row, now)}"
-    asset = find_asset(service, row, assetid)
+    asset = find_asset(ledger, service, row, assetid)
     reading, difference = compare(Expected(asset.folder_id, row.size, row.md5), asset)
     if reading is Reading.DIFFERENT:
         # Taken for this file it would be missed by the one that it is of, which would then be sent again.
@@ -248,18 +248,18 @@ def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None,
     return f"{printable(path)} is {ledger.repair.is_asset(row, asset, now)}"
 
 
-def find_asset(service: Service, row: FileRow, assetid: str) -> Asset:
+def find_asset(ledger: Ledger, service: Service, row: FileRow, assetid: str) -> Asset:
     """Find an asset by its id, through the index, in the file's folder, or by its name wherever it was moved.
 
     Raises UsageError when it is nowhere.
     """
-    by_id = SearchRequest(searchfor=ids_query([assetid]))
     in_folder = SearchRequest(searchfor="%", folderid=row.asset_folder or row.destfolderid, dbdirect=True)
-    by_name = SearchRequest(searchfor=like_pattern(sent_name(row.path.rpartition(b"/")[2])), dbdirect=True)
-    for request in (by_id, in_folder, by_name):
-        for asset in every(service.search, request):
-            if asset.id == assetid:
-                return asset
+    found = by_id(service, [assetid]).get(assetid)
+    if found is not None:
+        return found
+    for asset in chain(every(service.search, in_folder), named(service, names_of(ledger, row))):
+        if asset.id == assetid:
+            return asset
     raise UsageError(f"the service shows no asset {assetid}", hint="copy its id from the service")
 
 
