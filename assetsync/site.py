@@ -298,7 +298,7 @@ def build(
         # One for scans and one for single looks: they go on side by side, and meet in the ledger.
         intake=make_intake(),
         looking=make_intake(),
-        place=Place(edges, plan),
+        place=Place(edges, plan, service_address(config)),
         brakes=brakes,
         contact=contact,
         preparer=preparer,

@@ -276,7 +276,7 @@ class World:
 
     @property
     def ledger_path(self) -> Path:
-        return self.base / "ledger.db"
+        return Path(self._said.get("ledger", self.base / "ledger.db"))
 
     def config(self):
         said = {
@@ -298,8 +298,9 @@ class World:
     @property
     def site(self) -> Site:
         if self._opened is None:
-            ledger = open_ledger(self.ledger_path)
-            self._opened = build(self.config(), ledger, self.service, self.clock, random.Random(7), meter=self.meter)
+            config = self.config()
+            ledger = open_ledger(self.ledger_path, site=config.site)
+            self._opened = build(config, ledger, self.service, self.clock, random.Random(7), meter=self.meter)
         return self._opened
 
     @property

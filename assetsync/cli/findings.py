@@ -25,7 +25,9 @@ from assetsync.errors import (
 )
 from assetsync.flow.installation import SERVICE
 from assetsync.flow.probe import probe
+from assetsync.flow.twins import make_claim, twins_of
 from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.neighbours import neighbours
 from assetsync.ledger.owner import ROOT
 from assetsync.ledger.store import is_held
 from assetsync.secrecy import keep_from_dumps
@@ -83,6 +85,7 @@ def look(path: Path) -> Iterator[Finding]:
     yield from key
     yield from _tree(config)
     yield _ledger(config)
+    yield from _other_sites(config)
     yield from _brakes(config)
     if all(finding.level is not Level.ERROR for finding in key):
         yield from _service(config)
@@ -249,6 +252,25 @@ def _ledger(config: SiteConfig) -> Finding:
         return Finding("ledger", Level.WARNING, message, fix)
     holder = ", and a process sends for it now" if is_held(path) else ""
     return Finding("ledger", Level.OK, f"{path} knows {files(known)}{holder}")
+
+
+def _other_sites(config: SiteConfig) -> Iterator[Finding]:
+    """Warn of sites whose ledgers lie beside this one, and that send to the same folders of the service."""
+    folders = {mapping.path: mapping.destfolderid for mapping in mappings(config)}
+    claim = make_claim(bytes(config.root), service_address(config), folders)
+    twins = list(twins_of(claim, config.ledger, config.site))
+    for twin in twins:
+        message = f"{twin}: of the two, each would upload what the other has uploaded"
+        fix = "correct the configuration that is wrong; remove the ledger of a site that is no more"
+        yield Finding("folders", Level.WARNING, message, fix)
+    known = {(twin.neighbour.ledger, twin.destfolderid) for twin in twins}
+    for neighbour in neighbours(config.ledger, config.site):
+        theirs = neighbour.claim.folders.values() if neighbour.claim.service == claim.service else ()
+        for folder in sorted(set(theirs) & set(folders.values())):
+            if (neighbour.ledger, folder) not in known:
+                message = f"the site `{neighbour.site}` (ledger {neighbour.ledger}) sends to folder {folder}, too"
+                fix = "give each site folders of its own: an audit takes the files of the other for unknown assets"
+                yield Finding("folders", Level.WARNING, message, fix)
 
 
 def _brakes(config: SiteConfig) -> Iterator[Finding]:

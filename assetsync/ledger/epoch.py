@@ -11,6 +11,9 @@ from pathlib import Path
 
 from assetsync.errors import LedgerError, LedgerUnwritable
 
+SUFFIX = ".epoch"
+"""What stands behind the name of the ledger."""
+
 _DIGITS = 15
 OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """What the disk may answer that is full or fails."""
@@ -23,7 +26,7 @@ class Epoch:
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
-        self._path = ledger.with_name(ledger.name + ".epoch")
+        self._path = ledger.with_name(ledger.name + SUFFIX)
 
     def _give_to_owner(self, fd: int) -> None:
         """Let the file be the ledger's owner's: a command that root ran must not keep the daemon's user from it."""

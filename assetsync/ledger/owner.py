@@ -13,14 +13,15 @@ from assetsync.ledger.facts import set_fact
 ROOT = "root"
 """The fact that names the root that the ledger's files lie below."""
 
-_SITE = "site"
+SITE = "site"
+"""The fact that names the site whose ledger it is."""
 
 
 def claim(conn: sqlite3.Connection, path: Path, site: str) -> None:
     """See, in a transaction, that the ledger is the site's; one of nobody's becomes so. Raises LedgerOfAnother."""
     owner = _owner(conn)
     if owner is None:
-        set_fact(conn, _SITE, site)
+        set_fact(conn, SITE, site)
     else:
         _expect(path, owner, site)
 
@@ -33,7 +34,7 @@ def expect(conn: sqlite3.Connection, path: Path, site: str) -> None:
 
 
 def _owner(conn: sqlite3.Connection) -> str | None:
-    row = conn.execute("SELECT value FROM facts WHERE name = ?", (_SITE,)).fetchone()
+    row = conn.execute("SELECT value FROM facts WHERE name = ?", (SITE,)).fetchone()
     return None if row is None else row[0]
 
 

@@ -152,7 +152,7 @@ CREATE TABLE requests (
 -- Pauses that wait, or waited, for a person.
 CREATE TABLE brakes (
     id INTEGER PRIMARY KEY,   -- the number that `resume` takes
-    kind TEXT NOT NULL,       -- root, emptied, vanished, new_files, destfolderid, takeover, missing or service
+    kind TEXT NOT NULL,       -- root, emptied, vanished, new_files, destfolderid, takeover, missing, service or twin
     subject TEXT NOT NULL,    -- what it is about: a folder, or the site
     detail TEXT NOT NULL,     -- what was seen, for a person
     amount INTEGER NOT NULL,  -- how many files

@@ -34,7 +34,7 @@ _PAUSES = {
     "no_answer": "the service does not answer",
     "elsewhere": "the service has another address and shows nothing of what it should have",
 }
-_LIFTED = frozenset({"service", "root", "destfolderid", "takeover"})
+_LIFTED = frozenset({"service", "root", "twin", "destfolderid", "takeover"})
 _NO_ANSWER = "the service gives no usable answer"
 _WORK = (("verify", "read back"), ("index", "indexed"))
 

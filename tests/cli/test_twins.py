@@ -1,0 +1,82 @@
+"""A configuration that was copied for another site, and of which only the name and the ledger were changed."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from assetsync.cli.findings import Level
+from assetsync.ledger.ledger import open_ledger
+from assetsync.ledger.neighbours import CLAIM, read_claim
+
+
+@pytest.fixture
+def copied(site):
+    """A mirrored site `hq`; the configuration at hand is `oslo`'s, with the same tree and folder."""
+    site.write("a.jpg", b"one")
+    assert site.run("reconcile").code == 0
+    let_it_be_older(site.ledger)
+    become(site, "oslo", site.folder / "oslo.db")
+    return site
+
+
+def let_it_be_older(path) -> None:
+    """Let a site have claimed its folders a minute before it did."""
+    with closing(open_ledger(path)) as ledger:
+        claim = read_claim(ledger.reports.fact(CLAIM))
+        older = replace(claim, since={folder: since - 60 for folder, since in claim.since.items()})
+        ledger.set_fact(CLAIM, older.text())
+
+
+def become(site, name: str, ledger) -> None:
+    lines = site.config.read_text("utf-8").splitlines()
+    named = {"site:": f"site: {name}", "ledger:": f"ledger: {ledger}"}
+    said = [named.get(line.split(" ")[0], line) for line in lines]
+    site.config.write_text("\n".join(said) + "\n", "utf-8")
+
+
+def warnings(site) -> list[str]:
+    return [f["message"] for f in site.run("check", "--json").only["findings"] if f["level"] == Level.WARNING]
+
+
+def test_check_names_the_other_site_before_anything_is_sent(copied):
+    (message,) = warnings(copied)
+    assert message.startswith(f"the site `hq` (ledger {copied.ledger}) sends {copied.photos} to folder ")
+    assert not (copied.folder / "oslo.db").exists()
+
+
+def test_nothing_is_sent_and_the_exit_code_and_the_brake_say_so(copied):
+    copied.write("b.jpg", b"new")
+    said = copied.run("reconcile", "--wait", "0s")
+    assert (said.code, "the site `hq`" in said.out) == (1, True)
+    assert "lifts itself once it is put right; only if it is meant: assetsync resume 1" in said.out
+    assert [asset.filename for asset in copied.sandbox.assets()] == ["a.jpg"]
+    (brake,) = copied.run("status", "--json").only["brakes"]
+    assert brake["kind"] == "twin"
+    dry = copied.run("reconcile", "--dry-run")
+    assert (dry.code, "the site `hq`" in dry.out + dry.err) == (2, True)
+
+
+def test_the_first_site_goes_on_meanwhile(copied):
+    copied.write("b.jpg", b"new")
+    copied.run("reconcile", "--wait", "0s")
+    become(copied, "hq", copied.ledger)
+    assert copied.run("reconcile").code == 0
+    assert sorted(asset.filename for asset in copied.sandbox.assets()) == ["a.jpg", "b.jpg"]
+
+
+def test_after_resume_the_second_takes_over_what_is_there_and_goes_on(copied):
+    copied.run("reconcile", "--wait", "0s")
+    assert copied.run("resume").code == 0
+    assert copied.run("reconcile").code == 0
+    assert copied.files() == {"photos/a.jpg": "verified"}
+    assert len(copied.sandbox.assets()) == 1
+
+
+def test_check_warns_of_a_folder_that_belongs_to_another_site(copied):
+    (copied.folder / "other" / "photos").mkdir(parents=True)
+    text = copied.config.read_text("utf-8").replace(f"root: {copied.tree}\n", f"root: {copied.folder / 'other'}\n")
+    copied.config.write_text(text, "utf-8")
+    (message,) = warnings(copied)
+    assert message.startswith("the site `hq` (ledger ")
+    assert copied.run("reconcile").code == 0
