@@ -17,6 +17,7 @@ from assetsync.status.sentences import (
     counted,
     leftovers,
     missing_folders,
+    no_room,
     regular_work,
     scanned,
     trouble,
@@ -77,6 +78,7 @@ def _lines(standing: Standing) -> Iterator[str]:
     paused = trouble(standing)
     if paused is not None:
         yield paused
+    yield from no_room(standing)
     yield from missing_folders(standing.missing_folders)
     yield from unsettled(standing)
     yield from leftovers(standing)

@@ -1,10 +1,14 @@
-"""Where a ledger lies: what may stand there, and what it is called. Opening and locking it is `store`'s."""
+"""Where a ledger lies: what may stand there, what it is called, and whether there is room. Opening it is `store`'s."""
 
 import os
 import stat
 from pathlib import Path
 
+from assetsync.amounts import amount
 from assetsync.errors import LedgerError
+
+_LEAST_ROOM = 1024 * 1024
+"""Bytes: with less, the next commits may find no room."""
 
 
 def real(path: Path) -> Path:
@@ -29,3 +33,14 @@ def expect_file(path: Path) -> None:
             f"the ledger {path} has {status.st_nlink} names (hard links)",
             hint="SQLite keeps its log by name, so that two names lose data: remove the others",
         )
+
+
+def without_room(path: Path) -> str | None:
+    """Say that the disk of a ledger is full; None where there is room, or where that cannot be told."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return None
+    # What is kept for root is no room for others.
+    free = disk.f_bavail * disk.f_frsize
+    return f"the disk of {path.parent} has {amount(free)} left" if free < _LEAST_ROOM else None

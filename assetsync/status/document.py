@@ -71,6 +71,7 @@ def as_object(standing: Standing) -> dict[str, Any]:
         "drift": [_named(row) | {"detail": row.drift} for row in standing.drifted],
         "drift_count": standing.drift_count,
         "index_stopped": standing.index_stopped,
+        "without_room": standing.without_room,
         "last_scan": None
         if scan is None
         else {

@@ -45,6 +45,7 @@ def verdict(standing: Standing) -> str:
     needs = [f"{blocked:,} blocked"] * bool(blocked)
     needs += [plural(brakes, "brake")] * bool(brakes)
     needs += [not_there(standing.missing_folders)] * bool(standing.missing_folders)
+    needs += ["no room for the ledger"] * (standing.without_room is not None)
     going = [f"{standing.pending:,} pending"] * bool(standing.pending)
     going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)
     pause = standing.paused or standing.ended_by
@@ -94,6 +95,13 @@ def trouble(standing: Standing) -> str | None:
         return f"paused since {moment(pause.since)}: {printable(pause.detail)}"
     ended = "" if pause.ended is None else f", given up {moment(pause.ended)}"
     return f"the service, since {moment(pause.since)}{ended}: {printable(pause.detail)}"
+
+
+def no_room(standing: Standing) -> Iterator[str]:
+    """Say that the ledger has no room, and what helps; nothing when it has."""
+    if standing.without_room is not None:
+        yield f"ledger: {standing.without_room}: nothing is sent, and nothing can be written down"
+        yield "    make room; nothing is lost, and it goes on by itself"
 
 
 def regular_work(standing: Standing) -> str:

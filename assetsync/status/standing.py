@@ -10,6 +10,7 @@ from enum import StrEnum
 from assetsync.config import SiteConfig, mappings
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.hours import Hour
+from assetsync.ledger.place import without_room
 from assetsync.ledger.reports import Brake, Counts
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import LastScan, Pause, Run, Unsettled
@@ -37,7 +38,8 @@ class Standing:
     """All that the ledger tells of a site at one time; of the lists, the first `NAMED`.
 
     `running` says whether a process holds the ledger; `oldest` is the version under way that was queued first. Without
-    a running process, `ended_by` is the trouble that the last one ended in.
+    a running process, `ended_by` is the trouble that the last one ended in. `without_room` says that the ledger's
+    disk is full: then it does not tell what happens now.
     """
 
     site: str
@@ -59,6 +61,7 @@ class Standing:
     index_stopped: str | None
     paused: Pause | None
     ended_by: Pause | None
+    without_room: str | None = None
 
     @property
     def left(self) -> Left:
@@ -79,7 +82,7 @@ class Standing:
     @property
     def in_sync(self) -> bool:
         """Whether a complete scan found nothing that is not verified, and nothing waits for a person."""
-        return self.left.in_sync
+        return self.left.in_sync and self.without_room is None
 
     @property
     def missing_folders(self) -> tuple[str, ...]:
@@ -96,7 +99,7 @@ class Standing:
         """Sum it up."""
         trouble = self.paused or self.ended_by
         key_refused = trouble is not None and trouble.reason == "key_refused"
-        if self.counts.of(State.BLOCKED) or self.brakes or self.missing_folders or key_refused:
+        if self.counts.of(State.BLOCKED) or self.brakes or self.missing_folders or key_refused or self.without_room:
             return Level.NEEDS_YOU
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 
@@ -125,4 +128,5 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float) -> Standing:
         index_stopped=reports.fact(INDEX_STOPPED),
         paused=ledger.runs.pause_at_hand() if running else None,
         ended_by=None if running else ledger.runs.pause(),
+        without_room=without_room(ledger.store.path),
     )

@@ -41,6 +41,7 @@ KEYS = {
     "last_scan",
     "unsettled",
     "ended_by",
+    "without_room",
 }
 
 

@@ -52,6 +52,9 @@ def test_a_full_disk_under_the_ledger_is_waited_out_and_nothing_is_lost_or_doubl
     for number in range(200):
         (running.photos / f"{number}.txt").write_bytes(b"%d" % number)
     running.until(lambda: running.events("waiting for the ledger"))
+    said = _status(running)
+    assert (said["in_sync"], said["level"]) == (False, "needs_you")
+    assert "no room for the ledger" in said["verdict"]
     (running.photos / "meanwhile.txt").write_bytes(b"meanwhile")
     running.beside("rm", f"{disk}/filler")
     running.until(lambda: _states(running) == {"verified": 202}, 120)
@@ -80,5 +83,9 @@ def test_a_disk_that_is_full_when_it_starts_is_waited_for_too(make, sandbox):
 
 
 def _states(running) -> dict[str, int]:
+    return _status(running)["states"]
+
+
+def _status(running) -> dict:
     said = running.beside(sys.executable, "-m", "assetsync", "status", "--json", "--config", str(running.config))
-    return json.loads(said)["states"]
+    return json.loads(said)

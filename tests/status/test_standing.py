@@ -10,7 +10,7 @@ from assetsync.ledger.rows import apply
 from assetsync.ledger.runs import LastScan, Pause, Run, Unsettled
 from assetsync.model import State
 from assetsync.status.document import as_object
-from assetsync.status.sentences import is_command, leftovers, next_step, verdict, waiting
+from assetsync.status.sentences import is_command, leftovers, next_step, no_room, verdict, waiting
 from assetsync.status.standing import Level, stand
 
 ELSEWHERE = "the service has another address and shows nothing of what it should have"
@@ -112,6 +112,17 @@ def test_that_the_last_run_gave_up_stands_after_what_needs_a_person(shown):
     assert verdict(standing) == (
         "needs you: 1 blocked (beside 1 pending); the last run ended 5 min ago because the service cannot be reached"
     )
+
+
+def test_what_stood_before_the_ledgers_disk_was_full_is_no_reason_to_sleep(shown):
+    verified(shown.world)
+    standing = replace(shown.standing(), without_room="the disk of /var/lib/assetsync has 12 KB left")
+    assert (standing.level, standing.in_sync) == (Level.NEEDS_YOU, False)
+    assert verdict(standing) == "needs you: no room for the ledger"
+    assert [line.split(":")[0].strip() for line in no_room(standing)] == [
+        "ledger",
+        "make room; nothing is lost, and it goes on by itself",
+    ]
 
 
 def test_the_version_that_was_queued_first_waits_longest(shown):
