@@ -284,8 +284,12 @@ class Intake:
         self._ledger.drifts.remapped(remapped)
         if not batch:
             return
-        self._ledger.intake.enqueue(batch, self._clock.now())
-        for version in batch:
+        left_out = set(self._ledger.intake.enqueue(batch, self._clock.now()))
+        for version in left_out:
+            # What was current was taken over for another path since (a save that keeps the old file as a backup, two
+            # names that were swapped), and nothing else leads here again.
+            self.settling.see_anew(version.path, version.stat, self._clock.steady())
+        for version in (version for version in batch if version not in left_out):
             # Not sooner: whatever a reader sees between must be in the one or in the other.
             self.settling.queued(version.path, version.stat)
             if version.hold is not None:

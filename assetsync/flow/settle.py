@@ -45,6 +45,12 @@ class Settling:
             self._looks[path] = _Look(stat, now)
             return False
 
+    def see_anew(self, path: bytes, stat: FileStat, now: float) -> None:
+        """Count a look that could not be written down as the first one."""
+        with self._lock:
+            self._looks.pop(path, None)
+        self.see(path, stat, now)
+
     def forget(self, path: bytes) -> None:
         """Drop a path that is gone, or is as it is known."""
         with self._lock:

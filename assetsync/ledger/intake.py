@@ -91,15 +91,15 @@ class Intake:
         rows = self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE path = ? AND wanted = 'yes'", path)
         return file_row(rows[0]) if rows else None
 
-    def enqueue(self, versions: Sequence[NewVersion], now: float, *, due_at: float | None = None) -> int:
-        """Queue new versions, each replacing the current one of its path; gives how many there are now to send.
+    def enqueue(self, versions: Sequence[NewVersion], now: float, *, due_at: float | None = None) -> list[NewVersion]:
+        """Queue new versions, each replacing the current one of its path; gives those that were left out.
 
         A version that is the very one of a row put aside as unmapped revives that row instead, where its asset was
-        sent to the same folder, or was moved there. One whose path has
-        another current version by now than `replaces` says comes of a look that is out of date, and is left out.
+        sent to the same folder, or was moved there. One whose path has another current version by now than `replaces`
+        says comes of a look that is out of date, and is left out: its path is to be looked at once more.
         """
         due = now if due_at is None else due_at
-        return self._store.write(lambda conn: sum(_enqueue(conn, version, now, due) for version in versions))
+        return self._store.write(lambda conn: [v for v in versions if not _enqueue(conn, v, now, due)])
 
     def unwanted(self, rows: Iterable[tuple[int, bytes]], event: Event, now: float) -> None:
         """Record of (row, path) that the path is gone (VANISHED) or no longer mapped (UNMAPPED).
@@ -216,10 +216,11 @@ def _range(until: bytes | None) -> tuple[str, list[object]]:
     return ("", []) if until is None else (" AND path < ?", [until])
 
 
-def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> int:
+def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> bool:
+    """Queue one version; False where its path has come to stand for another meanwhile."""
     path, stat, destfolderid, folded_name, replaces, hold = version
     if _current_id(conn, path) != replaces:
-        return 0
+        return False
     if replaces is not None and not _forget_unsent(conn, replaces):
         apply(conn, replaces, Event.REPLACED, now)
     aside = conn.execute(
@@ -232,7 +233,7 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     if aside is not None:
         # What was said of it meanwhile was said of nobody's file.
         apply(conn, aside[0], Event.REVIVED, now, destfolderid=destfolderid, drift="unread")
-        return 0
+        return True
     cursor = conn.execute(
         "INSERT INTO files (path, size, mtime_ns, ctime_ns, inode, destfolderid, folded_name, state, wanted, queued_at,"
         " due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -241,7 +242,7 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     if hold is not None and cursor.lastrowid is not None:
         reason, detail = hold
         apply(conn, cursor.lastrowid, Event.HELD, now, reason=reason, detail=detail)
-    return 1
+    return True
 
 
 def _forget_unsent(conn: sqlite3.Connection, file_id: int) -> bool:

@@ -167,6 +167,33 @@ def test_an_inode_or_a_time_of_any_size_can_be_kept_and_is_found_unchanged(world
     assert facts(SimpleNamespace(**{**vars(status), "st_ino": inode - 1})) != stat
 
 
+@pytest.mark.parametrize("how", ["looked at", "scanned"])
+def test_a_new_file_whose_predecessor_is_just_being_taken_over_for_its_backup_is_not_forgotten(world, monkeypatch, how):
+    """`a.jpg` becomes `a.jpg~`, and is written anew: a worker takes the backup over between the look and its commit."""
+    world.write("a.jpg", b"old")
+    world.scan_and_send()
+    world.live(5)
+    (world.root / "a.jpg").rename(world.root / "a.jpg~")
+    world.hint("a.jpg~")
+    world.write("a.jpg", b"new content")
+    enqueue = world.ledger.intake.enqueue
+
+    def enqueue_late(*arguments):
+        monkeypatch.undo()
+        world.send()
+        return enqueue(*arguments)
+
+    monkeypatch.setattr(world.ledger.intake, "enqueue", enqueue_late)
+    if how == "looked at":
+        world.hint("a.jpg")
+    else:
+        world.scan()
+    assert world.row("a.jpg~").state is State.VERIFIED
+    world.live(5)
+    assert world.states() == {"a.jpg": State.VERIFIED, "a.jpg~": State.VERIFIED}
+    assert len(world.service.posts) == 2
+
+
 def test_a_file_that_goes_while_it_settles_is_forgotten(make_world, clock):
     world = make_world(watch={"settle": "5s"})
     path = world.write("a")
