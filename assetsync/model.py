@@ -43,10 +43,15 @@ class FileStat(NamedTuple):
     inode: int
 
 
+NOWHERE = -1
+"""The position of no mapping."""
+
+
 class Seen(NamedTuple):
     """One file as the scan met it, in byte order of whole paths.
 
-    `mapping` is the position of its mapping in the configuration; a sidecar is a file of its own kind.
+    `mapping` is the position of its mapping in the configuration, NOWHERE for the sidecar of a folder that merely leads
+    to a mapped one; a sidecar is a file of its own kind.
     """
 
     path: bytes

@@ -5,7 +5,6 @@ Beyond the limit nothing is kept, and a scan is asked for instead. A hint is nev
 
 import threading
 
-from assetsync.core.sidecar import is_sidecar_name
 from assetsync.flow.beside import look_at_sidecar
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import Intake
@@ -80,7 +79,7 @@ class Looker:
         queued = 0
         files: list[bytes] = []
         for path in self._hints.take(patience):
-            if self._is_sidecar(path):
+            if self._plan.is_sidecar(path):
                 self._sidecar_seen = True
                 queued += look_at_sidecar(self._edges, self._sidecars, path)
             else:
@@ -91,7 +90,3 @@ class Looker:
         """Tell once whether a sidecar was looked at since it was asked last."""
         was, self._sidecar_seen = self._sidecar_seen, False
         return was
-
-    def _is_sidecar(self, path: bytes) -> bool:
-        mapping = self._plan.covers(path)
-        return mapping is not None and self._plan.sidecars_on(mapping) and is_sidecar_name(path)

@@ -210,7 +210,7 @@ class Intake:
 
     def _mark(self) -> str:
         """Name by what rules the tree is looked at."""
-        return f"2 {self._plan.mark} {self._tree.follow_symlinks}"
+        return f"3 {self._plan.mark} {self._tree.follow_symlinks}"
 
     def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
         stat = FileStat(*seen[1:5])

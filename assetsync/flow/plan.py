@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from assetsync.core.ignore import BUILT_IN
 from assetsync.core.mapping import IgnoreRules, Mappings
+from assetsync.core.sidecar import FOLDER_SIDECAR, SUFFIX, is_sidecar_name
 
 
 class Plan:
@@ -36,6 +37,17 @@ class Plan:
     def sidecars_on(self, mapping: int) -> bool:
         """Tell whether `*.yaml` there are sidecars."""
         return self.mappings.all[mapping].sidecars
+
+    def is_sidecar(self, path: bytes) -> bool:
+        """Tell whether a scan would take what lies at `path` for a sidecar."""
+        folder, _, name = path.rpartition(b"/")
+        mapping = self.mapping_of(folder)
+        if mapping is None:
+            return name == FOLDER_SIDECAR and self.descend(folder)
+        if not is_sidecar_name(name) or not self.sidecars_on(mapping):
+            return False
+        spoken_of, is_dir = (folder, True) if name == FOLDER_SIDECAR else (path.removesuffix(SUFFIX), False)
+        return not self._rules.ignored(spoken_of, is_dir)
 
     def covers(self, path: bytes) -> int | None:
         """Give the mapping under which a file at `path` would be sent, None where it would not be."""

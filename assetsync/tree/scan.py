@@ -9,9 +9,11 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
 from typing import Protocol
 
-from assetsync.model import Seen
+from assetsync.core.sidecar import FOLDER_SIDECAR
+from assetsync.model import NOWHERE, Seen
 from assetsync.tree.columns import Looks, look_facts
 from assetsync.tree.frame import Frame, close, identity_of
 from assetsync.tree.listing import NOTHING, Kind, Lister, Spool
@@ -58,7 +60,7 @@ def scan(
     spill_above: int = SPILL_ABOVE,
     spill_folder: str | None = None,
 ) -> Iterator[Seen]:
-    """Yield every file under a mapped folder, sidecars included, and fill `report` on the way.
+    """Yield every file under a mapped folder, with the sidecars there and of the folders above, and fill `report`.
 
     With `notes`, the files of folders that are as they were are counted and not yielded, and the notes are told.
     `stop` is asked at every folder; when it says so, the scan ends and the report stays unfinished, as it does when the
@@ -127,8 +129,10 @@ class _Walk:
     def _files_of(self, frame: Frame) -> Iterator[Seen]:  # noqa: C901, PLR0912, PLR0915 - a million times over
         """Yield files until the folder ends or one below it was entered."""
         prefix, fd, mapping, last = self._path, frame.fd, frame.mapping, frame.last
-        sidecars = mapping is not None and self._plan.sidecars_on(mapping)
+        # Of a folder that is mapped nowhere itself its sidecar alone is listed.
+        sidecars = mapping is None or self._plan.sidecars_on(mapping)
         ignored, look, new = self._plan.ignored, os.stat, tuple.__new__
+        position = NOWHERE if mapping is None else mapping
         signature = frame.signature
         files = beside = left_out = 0
         try:
@@ -144,6 +148,9 @@ class _Walk:
                     continue
                 path = prefix + name
                 is_ignored = ignored(path, False, mapping)
+                if is_ignored and sidecars and name[-5:] == SIDECAR:
+                    # What is said of a file that is sent is read, whatever rule its own name comes under.
+                    is_ignored = name != FOLDER_SIDECAR and ignored(path[:-5], False, mapping)
                 if is_ignored:
                     left_out += 1
                     if signature is None:
@@ -170,9 +177,9 @@ class _Walk:
                 else:
                     files += 1
                 mtime, inode = status.st_mtime_ns, status.st_ino
-                said = (path, status.st_size, mtime, status.st_ctime_ns, inode, mapping, is_sidecar)
+                said = (path, status.st_size, mtime, status.st_ctime_ns, inode, position, is_sidecar)
                 if inode > LARGEST or not -LARGEST <= mtime <= LARGEST:
-                    said = (path, *facts(status), mapping, is_sidecar)
+                    said = (path, *facts(status), position, is_sidecar)
                 # Calling Seen itself costs twice as much.
                 yield new(Seen, said)
         except OSError as exc:
@@ -261,8 +268,10 @@ class _Walk:
         frame.listing = self._lister.names_of(frame.fd, want_files=frame.mapping is not None, kind_of_link=follow)
         if frame.mapping is not None:
             report.special += frame.listing.special
-        elif not frame.hidden:
-            report.unmapped_files += frame.listing.files
+        else:
+            report.unmapped_files += 0 if frame.hidden else frame.listing.files
+            # What it says holds for the mapped folders below, too.
+            frame.listing = frame.listing._replace(names=merge(frame.listing.names, (FOLDER_SIDECAR,)))
         if frame.listing.error is not None:
             report.mark_unreadable(self._path[:-1], reason(frame.listing.error))
         if self._notes is not None and frame.mapping is not None and frame.listing.whole is not None:

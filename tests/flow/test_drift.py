@@ -65,6 +65,44 @@ def test_a_folders_sidecar_concerns_the_files_below_it_only(make_world):
     assert set(drift(world)) == {b"a/1", b"a/b/2"}
 
 
+@pytest.mark.parametrize(
+    ("ignore", "sidecar"),
+    [
+        ([], "clients/_folder.yaml"),
+        ([], "_folder.yaml"),
+        (["_*"], "clients/a/_folder.yaml"),
+        (["*.yaml"], "clients/a/i.jpg.yaml"),
+    ],
+)
+def test_a_sidecar_above_the_mapped_folders_or_under_a_rule_is_heard_of_when_it_changes(make_world, ignore, sidecar):
+    world = make_world(folders=[{"path": "clients/a", "destfolderid": "F1", "ignore": ignore}])
+    world.write("clients/a/i.jpg")
+    world.write("clients/Z.jpg", b"mapped nowhere")
+    world.write(sidecar, b"description: one")
+    world.scan_and_send()
+    world.live(5)
+    assert world.service.posts[0].meta == (("img_description", "one"),)
+    assert world.scan().unchanged == 1
+    assert drift(world) == {}
+    world.write(sidecar, b"description: another")
+    world.scan()
+    assert drift(world).keys() == {b"clients/a/i.jpg"}
+    (world.root / sidecar).unlink()
+    world.write(sidecar, b"description: one")
+    world.hint(sidecar)
+    assert drift(world) == {}
+    assert world.posted() == ["i.jpg"]
+
+
+def test_what_a_rule_leaves_out_has_no_sidecar_either(make_world):
+    world = make_world()
+    world.write("._a.jpg", b"what a Mac leaves")
+    world.write("._a.jpg.yaml", b"\x00\x05\x16\x07 no text")
+    result = world.scan()
+    assert (result.report.files, result.report.sidecars, result.report.ignored) == (0, 0, 2)
+    assert not world.site.plan.is_sidecar(b"._a.jpg.yaml")
+
+
 def test_a_sidecar_that_cannot_be_read_any_more_is_named(make_world):
     world = told_later(make_world(), b"descripion: wrong key")
     assert "descripion" in drift(world)[b"a.jpg"] or "key" in drift(world)[b"a.jpg"]
