@@ -11,6 +11,8 @@ from assetsync.cli.fileview import FILE_KEYS
 from assetsync.cli.output import csv_cell
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
+from .conftest import PAPERS
+
 PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
 KEYS = ["path", "state", "assetid", "destfolderid", "size", "md5", "error", "attempts", "uploaded_at", "verified_at"]
 RFC_3339_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -331,6 +333,18 @@ class TestExplain:
         make(site.tree / "photos" / "odd")
         result = site.run("explain", "photos/odd")
         assert (result.code, says in result.out, "the next scan" in result.out) == (0, True, False)
+
+    def test_what_a_brake_asks_about_one_mapping_is_not_said_of_a_file_of_another(self, site):
+        site.write("a.jpg", b"one")
+        (site.tree / "papers").mkdir()
+        (site.tree / "papers" / "b.pdf").write_bytes(b"another")
+        more = f", {{path: papers, destfolderid: {PAPERS}}}"
+        site.config.write_text(site.config.read_text().replace("}]", f"}}{more}]"))
+        site.run("reconcile")
+        site.config.write_text(site.config.read_text().replace(PHOTOS, "ELSEWHERE"))
+        site.run("reconcile", "--wait", "0s")
+        assert site.run("explain", "--json", "photos/a.jpg").only["waits_for"] is not None
+        assert site.run("explain", "--json", "papers/b.pdf").only["waits_for"] is None
 
     def test_what_was_sent_to_another_folder_says_which_brake_asks_about_it(self, site):
         site.write("a.jpg", b"one")

@@ -249,3 +249,42 @@ def test_a_file_waits_while_the_folder_cannot_be_listed_again(audited):
     world.service.during_search = lambda _request: None
     world.live(900, tick=5)
     assert world.posted() == ["keep.jpg", "0.jpg"]
+
+
+def test_an_asset_that_is_met_while_a_listing_that_does_not_show_it_ends_is_taken_over(audited):
+    world = audited()
+    asset = by_hand(world)
+    asset.processed_at = world.clock.now() + 90
+    audit(world)
+    contacts, doubts = world.ledger.contacts, world.ledger.doubts
+    missed = contacts.missed("F1", 10)
+    assert missed.keys() == {asset.id}
+    doubts.sight([world.service._shown(asset)], doubts.newest_attempt(), world.clock.now())
+    contacts.not_there(missed)
+    assert contacts.missed("F1", 10) == {}
+    put_into_the_tree(world)
+    assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
+
+
+def test_a_folder_that_is_asked_for_again_while_it_is_listed_is_listed_again_also_by_the_next_start(make_world):
+    world = make_world()
+    world.service.during_search = lambda _request: world.ledger.contacts.again("F1")
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    assert world.ledger.contacts.needed("F1")
+
+
+def test_what_an_audit_met_of_a_version_at_rest_is_not_missed_though_it_was_seen_before(make_world):
+    world = make_world()
+    world.write("a.jpg", b"content A")
+    world.write("b.jpg", b"content B")
+    world.scan_and_send()
+    world.live(5)
+    assetid = world.row("a.jpg").assetid
+    (world.root / "a.jpg").unlink()
+    world.scan()
+    shown = world.service._shown(world.service.assets[assetid])
+    world.ledger.doubts.sight([shown], world.ledger.doubts.newest_attempt(), world.clock.now())
+    audit(world)
+    assert not world.ledger.alike.is_missed(assetid)
+    assert world.ledger.contacts.missed("F1", 10) == {}

@@ -1,10 +1,13 @@
 """What an audit does not meet is looked for in every way, and called missing only where it is nowhere."""
 
+from dataclasses import replace
+
 import pytest
 
 from assetsync.flow import missing
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.requests import carry_out
+from assetsync.ledger.audits import Unmet
 from assetsync.model import State
 
 from .test_audit import FOLDER, audit, mirrored
@@ -330,3 +333,112 @@ def test_what_was_moved_before_it_was_read_back_and_is_put_back_is_read_back(mak
         audit_again(world)
     world.live(5)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+@pytest.mark.parametrize("policy", ["upload", "report"])
+def test_what_was_adopted_and_never_sent_is_looked_for_by_the_name_of_its_file(make_world, policy):
+    world = make_world(policy={"on_remote_missing": policy})
+    asset = world.service.put(b"content A", "a.jpg")
+    world.write("keep.jpg", b"other")
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    assert (world.row("a.jpg").state, world.posted()) == (VERIFIED, ["keep.jpg"])
+    asset.folder, asset.indexed_at = "ARCHIVE", world.clock.now() + 1e6
+    assert audit(world) == {"assets": 1, "fine": 1, "elsewhere": 1}
+
+
+def test_what_stands_for_a_copy_whose_upload_failed_is_looked_for_by_the_name_that_was_sent_before(mirrored):
+    world = mirrored()
+    world.write("copy", b"content 1")
+    world.service.script.append("unreachable")
+    world.scan_and_send()
+    (world.root / "1").unlink()
+    world.site.gate.answered()
+    world.live(60)
+    assert (world.row("copy").state, len(world.service.assets)) == (VERIFIED, 3)
+    world.clock.advance(60)
+    asset = asset_of(world, "copy")
+    asset.folder, asset.indexed_at = "ARCHIVE", world.clock.now() + 1e6
+    assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
+
+
+def shown_only_if_asked_for(world) -> None:
+    matches = world.service._matches
+    world.service._matches = lambda asset, request: (
+        (asset.processed_at <= world.clock.now()) == (request.available != "0") and matches(asset, request)
+    )
+
+
+@pytest.mark.parametrize("batch", [500, 2])
+def test_many_that_are_processed_anew_are_no_reason_to_ask(mirrored, monkeypatch, batch):
+    monkeypatch.setattr(missing, "_BATCH", batch)
+    world = mirrored(20)
+    shown_only_if_asked_for(world)
+    for number in range(15):
+        asset = asset_of(world, f"{number}")
+        asset.processed_at = asset.indexed_at = world.clock.now() + 600
+    world.service.searches.clear()
+    assert audit(world) == {"assets": 5, "fine": 5}
+    # All are met before any is looked for elsewhere.
+    assert [request.folderid for request in world.service.searches] == [FOLDER, FOLDER]
+
+
+@pytest.mark.parametrize(("count", "braked"), [(10, False), (11, True)])
+def test_where_more_than_a_few_were_moved_at_once_a_person_is_asked_before_they_are_looked_for(mirrored, count, braked):
+    world = mirrored(31)
+    for number in range(count):
+        asset_of(world, f"{number}").folder = "ARCHIVE"
+    left = 31 - count
+    found = {"braked": True} if braked else {"elsewhere": count}
+    world.service.searches.clear()
+    assert audit(world) == {"assets": left, "fine": left} | found
+    assert all(request.folderid for request in world.service.searches) is braked
+
+
+def test_each_id_is_asked_for_once(mirrored, monkeypatch):
+    monkeypatch.setattr(missing, "_IDS", 2)
+    world = mirrored(8)
+    gone_and_back(world, 5)
+    world.service.searches.clear()
+    assert audit(world)["missing"] == 5
+    assert len([request for request in world.service.searches if not request.dbdirect]) == 3
+
+
+def test_what_was_moved_and_replaced_is_known_by_the_folder_where_it_lies_now(mirrored):
+    world = mirrored()
+    asset = asset_of(world, "1")
+    asset.folder, asset.content = "ARCHIVE", b"their new version"
+    assert audit(world) == {"assets": 2, "fine": 2, "different": 1}
+    assert (world.row("1").reason, world.row("1").asset_folder) == ("different", "ARCHIVE")
+
+
+def test_where_the_service_does_not_say_which_folder_nothing_is_taken_for_moved(mirrored):
+    world = mirrored()
+    shown = world.service._shown
+    world.service._shown = lambda asset: replace(shown(asset), folder_id="")
+    assert audit(world) == {}
+    assert (world.row("1").state, world.row("1").asset_folder) == (VERIFIED, FOLDER)
+
+
+def test_what_was_moved_out_of_all_mapped_folders_is_looked_after_by_the_audit_of_where_it_was_sent(make_world):
+    world = make_world(folders=[{"path": "p", "destfolderid": "F1"}, {"path": "q", "destfolderid": "F2"}])
+    world.write("p/a", b"content A")
+    world.write("q/b", b"content B")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    asset = asset_of(world, "q/b")
+    asset.folder = "ARCHIVE"
+    world.site.auditor.audit("F2")
+    world.clock.advance(60)
+    del world.service.assets[asset.id]
+    assert audit(world) == {"assets": 1, "fine": 1}
+    assert world.site.auditor.audit("F2").missing == 1
+
+
+def test_what_was_verified_since_an_audit_began_is_none_of_those_that_it_should_meet(mirrored):
+    world = mirrored()
+    counted = [world.ledger.audits.verified(Unmet(FOLDER), at) for at in (0.0, world.clock.now())]
+    assert counted == [0, 3]

@@ -1011,3 +1011,53 @@ def test_a_copy_of_what_a_person_is_asked_about_is_a_persons_too_and_waits_for_e
     world.live(2 * GRACE)
     assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "refused_as_duplicate")
     assert f"{asset.id}, may belong to another upload that a person is asked about" in world.row("a.jpg").detail
+
+
+def _fail_everywhere(world, names: Collection[str]) -> list[str]:
+    """Let looks into all folders fail for these names, and for all where there are none; gives what was asked for."""
+    asked: list[str] = []
+
+    def fail(request) -> None:
+        if request.folderid is None and request.dbdirect:
+            asked.append(request.searchfor)
+            if not names or request.searchfor in names:
+                raise ServiceUnreachable("no answer in time")
+
+    world.service.during_search = fail
+    return asked
+
+
+def test_after_a_look_into_all_folders_that_fails_no_more_are_tried_in_the_round(world):
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        lose(world, "lost_before", path=name, content=name.encode())
+        world.site.gate.answered()
+    asked = _fail_everywhere(world, ())
+    world.live(GRACE * 2)
+    assert set(world.states().values()) == {IN_DOUBT}
+    asked.clear()
+    world.clock.advance(GRACE / 4)
+    assert world.site.resolver.step() == 3
+    assert len(asked) == 1
+
+
+def test_what_its_folder_shows_after_the_grace_is_looked_for_nowhere_else(world):
+    lose(world, "lost_before")
+    world.live(GRACE)
+    assert world.row("a.jpg").state is IN_DOUBT
+    world.service.put(b"some content", "a.jpg")
+    asked = _fail_everywhere(world, ())
+    world.live(GRACE / 2)
+    assert (world.row("a.jpg").state, asked) == (VERIFIED, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "index_lag"),
+    [("b.jpg", "F9", 0.0), ("b.jpg", "F1", None), ("a.jpg", "F9", None)],
+    ids=["by its id", "in its folder", "by its name"],
+)
+def test_an_asset_that_a_person_names_is_found_in_each_way_by_itself(world, clock, name, folder, index_lag):
+    lose(world, "lost_before")
+    world.service.index_lag = index_lag
+    asset = world.service.put(b"some content", name, folder)
+    carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": asset.id})
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (State.STORED, asset.id)

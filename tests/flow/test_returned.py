@@ -148,3 +148,13 @@ def test_a_version_that_is_the_file_again_and_that_the_index_has_dropped_is_inde
     one.scan_and_send()
     one.live(1800, tick=5)
     assert (one.row("a.jpg").state, one.row("a.jpg").assetid) == (State.VERIFIED, old.id)
+
+
+def test_a_renamed_file_that_is_verified_is_findable_as_before(one):
+    findable = one.row("a.jpg").findable_at
+    (one.root / "a.jpg").rename(one.root / "b.jpg")
+    # Seen where it is before it is missed where it was: it was never at rest.
+    one.hint("b.jpg")
+    one.send()
+    assert findable is not None
+    assert (one.row("b.jpg").state, one.row("b.jpg").findable_at) == (State.VERIFIED, findable)

@@ -354,3 +354,85 @@ def test_a_retry_of_what_an_audit_has_missed_looks_for_it_where_nothing_equal_is
     world.service.assets[gone.id] = gone
     world.live(60)
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid, world.posted()) == (VERIFIED, gone.id, ["keep.jpg"])
+
+
+def moved_before_it_was_read_back(make_world):
+    """Give a world whose only asset was moved before it was ever read back, and that the index does not show."""
+    world = make_world()
+    world.service.index_lag, world.service.index_call = None, "noop"
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    (asset,) = world.service.assets.values()
+    asset.folder = "ARCHIVE"
+    return world
+
+
+def test_an_id_is_not_doubted_and_seldom_asked_for_while_all_folders_cannot_be_looked_into(make_world):
+    world = moved_before_it_was_read_back(make_world)
+    asked = []
+
+    def fail(request) -> None:
+        if request.folderid is None and request.dbdirect:
+            asked.append(request.searchfor)
+            raise ServiceUnreachable("no answer in time")
+
+    world.service.during_search = fail
+    world.live(660, tick=2)
+    assert "cannot be looked for in all folders" in world.row("a.jpg").detail
+    world.live(900, tick=2)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (STORED, 1)
+    assert 1 < len(asked) < 20
+    world.service.during_search = lambda _request: None
+    world.live(900, tick=2)
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "different")
+
+
+def test_what_was_verified_and_moved_is_not_verified_again_before_the_index_shows_it(make_world):
+    world = make_world()
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    (asset,) = world.service.assets.values()
+    world.service.assets.clear()
+    world.site.auditor.audit("F1")
+    world.service.assets[asset.id] = asset
+    asset.folder, asset.indexed_at, world.service.index_call = "ARCHIVE", None, "noop"
+    retry(world)
+    world.live(1500, tick=2)
+    row = world.row("a.jpg")
+    assert (row.state, row.asset_folder, row.findable_at) == (STORED, "ARCHIVE", None)
+    asset.indexed_at = world.clock.now()
+    world.live(120, tick=2)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+def test_a_retry_does_not_take_over_a_kept_copy_that_the_audit_missed_as_well(adopted):
+    world, (first, kept) = adopted()
+    world.live(5)
+    world.clock.advance(60)
+    for asset in (first, kept):
+        del world.service.assets[asset.id]
+    world.site.auditor.audit("F1")
+    assert retry(world) == "1 to be read back again"
+    assert world.row("a.jpg").assetid == first.id
+
+
+def test_an_adopted_asset_that_was_not_shown_and_is_met_by_an_audit_is_read_back(adopted):
+    world, _ = adopted(1)
+    gone = unseen(world)
+    world.service.assets[gone.id] = gone
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    world.live(10)
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid, world.posted()) == (VERIFIED, gone.id, ["keep.jpg"])
+
+
+def test_what_was_moved_and_whose_file_was_renamed_is_looked_for_by_the_name_that_was_sent(make_world):
+    world = moved_before_it_was_read_back(make_world)
+    (world.root / "a.jpg").rename(world.root / "b.jpg")
+    world.scan_and_send()
+    world.live(1500, tick=2)
+    row = world.row("b.jpg")
+    assert (row.state, row.reason, row.asset_folder) == (BLOCKED, "different", "ARCHIVE")
+    assert len(world.service.posts) == 1

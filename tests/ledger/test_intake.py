@@ -19,3 +19,10 @@ def test_the_files_that_stand_for_a_folder_are_always_the_same_ones_and_from_all
     assert min(numbers) in range(1, 20)
     assert max(numbers) >= 40
     assert len(book.ledger.intake.sample(b"d", 100)) == 59
+
+
+def test_a_sample_is_given_beside_more_folders_than_can_be_left_out_of_it(book):
+    book.accept(book.queue(b"a"), "A")
+    assert [row.path for row in book.ledger.intake.sample(b"", 10, but=[b"%d" % number for number in range(1200)])] == [
+        b"a"
+    ]

@@ -101,3 +101,26 @@ def test_what_another_file_has_taken_meanwhile_is_not_taken_over(book):
     book.ledger.assets.apply_all([(book.row(b"a"), Event.MISSING, {"reason": "unseen"})], NOW)
     assert book.ledger.repair.let_go(book.row(b"a"), "B", NOW) is State.BLOCKED
     assert book.row(b"a").assetid == "A"
+
+
+def test_of_an_asset_that_takes_anothers_place_nothing_of_the_other_is_taken_for_granted(book):
+    row = book.queue(b"a")
+    book.ledger.queue.adopt(row, "A", M1, NOW)
+    known = {"verified_at": NOW, "findable_at": NOW, "index_asked_at": NOW, "reason": "missing"}
+    book.ledger.assets.apply_all([(book.row(b"a"), Event.MISSING, known)], NOW)
+    shown = [Asset(assetid, "F", "a", 10, M1, "doc") for assetid in ("A", "B")]
+    book.ledger.doubts.sight(shown, 0, NOW)
+    assert book.ledger.repair.let_go(book.row(b"a"), "B", NOW) is State.STORED
+    row = book.row(b"a")
+    assert (row.assetid, row.verified_at, row.findable_at, row.index_asked_at) == ("B", None, None, None)
+    assert book.ledger.doubts.first_seen(["A", "B"]) == {}
+
+
+def test_what_was_sent_and_found_by_a_look_up_is_not_let_go(book):
+    book.lose(book.queue(b"a"))
+    (doubt,) = book.ledger.doubts.due(NOW)
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.FOUND, "A", "F"), NOW)
+    row = book.row(b"a")
+    assert (row.id_from, row.asset_folder) == ("adopted", row.destfolderid)
+    book.ledger.assets.apply_all([(row, Event.MISSING, {"reason": "missing"})], NOW)
+    assert not book.ledger.repair.may_let_go(book.row(b"a"))
