@@ -50,7 +50,7 @@ class Resolver:
         self._witnessed = Witnessed(edges)
         self._sights = Sights(edges)
         # Uploads for which all folders could not be looked into.
-        self._unanswered: set[int] = set()
+        self._unanswered: dict[int, None] = {}
 
     def step(self) -> int:
         """Look at every doubt that is due; gives how many were looked at with an answer.
@@ -152,20 +152,26 @@ class Resolver:
         """
         broad = [one for one in absent if is_broad(one.doubt.attempt.sent_name)]
         groups = [[one] for one in absent if one not in broad] + [broad] * bool(broad)
-        groups.sort(key=lambda group: any(one.doubt.attempt.id in self._unanswered for one in group))
-        self._unanswered &= {attempt for attempt, _ in self._ledger.doubts.open_ones()}
+        still = {attempt for attempt, _ in self._ledger.doubts.open_ones()}
+        self._unanswered = {attempt: None for attempt in self._unanswered if attempt in still}
+        failed = {attempt: number for number, attempt in enumerate(self._unanswered)}
+        groups.sort(key=lambda group: max(failed.get(one.doubt.attempt.id, -1) for one in group))
         for group in groups:
             attempts = {one.doubt.attempt.id for one in group}
             try:
                 self._sights.keep_wider(group, named(self._service, [one.doubt.attempt.sent_name for one in group]))
             except ServiceError as error:
                 # They wait alone: others of the folder need no look into all of them.
-                self._unanswered |= attempts
+                for attempt in attempts:
+                    # To the end: what failed longest ago is tried before what failed just now.
+                    self._unanswered.pop(attempt, None)
+                    self._unanswered[attempt] = None
                 for one in group:
                     one.wider = None
                 log.warning("cannot be looked for in all folders", doubts=len(group), detail=str(error))
                 return
-            self._unanswered -= attempts
+            for attempt in attempts:
+                self._unanswered.pop(attempt, None)
 
     def _graced(self, one: Looking) -> Grace:
         """Give the grace of a doubt as it stands after this round's look-up."""

@@ -1061,3 +1061,14 @@ def test_an_asset_that_a_person_names_is_found_in_each_way_by_itself(world, cloc
     asset = world.service.put(b"some content", name, folder)
     carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": asset.id})
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (State.STORED, asset.id)
+
+
+def test_a_look_into_all_folders_that_goes_on_failing_holds_up_no_other_that_failed_once(world):
+    for name in ("a.jpg", "b.jpg"):
+        lose(world, "lost_before", path=name, content=name.encode())
+        world.site.gate.answered()
+    _fail_everywhere(world, ())
+    world.live(GRACE * 4)
+    _fail_everywhere(world, ("a.jpg",))
+    world.live(600)
+    assert world.states() == {"a.jpg": IN_DOUBT, "b.jpg": VERIFIED}
