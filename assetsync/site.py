@@ -40,9 +40,11 @@ from assetsync.flow.send import Sender
 from assetsync.flow.settle import Settling
 from assetsync.flow.told import Sidecars
 from assetsync.flow.trouble import describe
+from assetsync.flow.twins import Twins, make_claim
 from assetsync.flow.unmetered import Unmetered
 from assetsync.flow.verify import Verifier
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.neighbours import Claim
 from assetsync.ledger.runs import LastScan
 from assetsync.model import Clock, Meter, Seen, Service
 from assetsync.service.client import HttpService, ServiceSettings
@@ -211,6 +213,12 @@ def service_address(config: SiteConfig) -> str:
     return config.service.base_url.rstrip("/")
 
 
+def claim_of(config: SiteConfig) -> Claim:
+    """Give what a configuration says the site mirrors."""
+    folders = {mapping.path: mapping.destfolderid for mapping in mappings(config)}
+    return make_claim(bytes(config.root), service_address(config), folders)
+
+
 def make_tree(config: SiteConfig) -> Tree:
     """Make the tree of a configuration; the root need not be there."""
     return Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
@@ -298,7 +306,7 @@ def build(
         # One for scans and one for single looks: they go on side by side, and meet in the ledger.
         intake=make_intake(),
         looking=make_intake(),
-        place=Place(edges, plan, service_address(config)),
+        place=Place(edges, plan, Twins(ledger, clock, config.ledger, config.site, claim_of(config))),
         brakes=brakes,
         contact=contact,
         preparer=preparer,

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -25,14 +25,14 @@ from assetsync.errors import (
 )
 from assetsync.flow.installation import SERVICE
 from assetsync.flow.probe import probe
-from assetsync.flow.twins import make_claim, twins_of
+from assetsync.flow.twins import AGREED, agreed_twins, is_same_service, twins_of
 from assetsync.ledger.ledger import read_ledger
-from assetsync.ledger.neighbours import neighbours
+from assetsync.ledger.neighbours import CLAIM, neighbours, read_claim
 from assetsync.ledger.owner import ROOT
 from assetsync.ledger.store import is_held
 from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
-from assetsync.site import make_plan, make_tree, service_address
+from assetsync.site import claim_of, make_plan, make_tree, service_address
 from assetsync.status.sentences import released_by
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import network_mounts
@@ -256,21 +256,29 @@ def _ledger(config: SiteConfig) -> Finding:
 
 def _other_sites(config: SiteConfig) -> Iterator[Finding]:
     """Warn of sites whose ledgers lie beside this one, and that send to the same folders of the service."""
-    folders = {mapping.path: mapping.destfolderid for mapping in mappings(config)}
-    claim = make_claim(bytes(config.root), service_address(config), folders)
-    twins = list(twins_of(claim, config.ledger, config.site))
-    for twin in twins:
+    claim = claim_of(config)
+    agreed: list[str] = []
+    try:
+        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+            own = read_claim(ledger.reports.fact(CLAIM))
+            agreed = agreed_twins(ledger.reports.fact(AGREED))
+    except LedgerError:
+        # There is none yet, or what is wrong with it was said.
+        own = None
+    claim = replace(claim, ledger="" if own is None else own.ledger)
+    twins = {twin.subject: twin for twin in twins_of(claim, config.ledger, config.site)}
+    for twin in (twin for subject, twin in twins.items() if subject not in agreed):
         message = f"{twin}: of the two, each would upload what the other has uploaded"
-        fix = "correct the configuration that is wrong; remove the ledger of a site that is no more"
+        fix = "correct the configuration that is wrong; remove the ledger of a site that is no more, and its .epoch"
         yield Finding("folders", Level.WARNING, message, fix)
-    known = {(twin.neighbour.ledger, twin.destfolderid) for twin in twins}
     for neighbour in neighbours(config.ledger, config.site):
-        theirs = neighbour.claim.folders.values() if neighbour.claim.service == claim.service else ()
-        for folder in sorted(set(theirs) & set(folders.values())):
-            if (neighbour.ledger, folder) not in known:
-                message = f"the site `{neighbour.site}` (ledger {neighbour.ledger}) sends to folder {folder}, too"
-                fix = "give each site folders of its own: an audit takes the files of the other for unknown assets"
-                yield Finding("folders", Level.WARNING, message, fix)
+        theirs = neighbour.claim
+        is_other = is_same_service(theirs.service, claim.service) and theirs.ledger != (claim.ledger or None)
+        shared = sorted({*theirs.folders.values()} & {*claim.folders.values()}) if is_other else []
+        for folder in shared if str(neighbour.ledger) not in twins else ():
+            message = f"the site `{neighbour.site}` (ledger {neighbour.ledger}) sends to folder {folder}, too"
+            fix = "give each site folders of its own: an audit takes the files of the other for unknown assets"
+            yield Finding("folders", Level.WARNING, message, fix)
 
 
 def _brakes(config: SiteConfig) -> Iterator[Finding]:

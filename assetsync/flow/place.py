@@ -13,7 +13,7 @@ from assetsync.errors import FileUnreadable, RootElsewhere, RootMissing
 from assetsync.flow.edges import Edges
 from assetsync.flow.lever import Lever
 from assetsync.flow.plan import Plan
-from assetsync.flow.twins import TWIN, Twins
+from assetsync.flow.twins import Twins
 from assetsync.ledger.owner import ROOT
 from assetsync.model import Mapping
 from assetsync.tree.place import file_system
@@ -27,20 +27,17 @@ _COARSE = 2 * 10**9
 
 
 class _Problem(NamedTuple):
-    """What is another than before: the subject of its brake, the sentence, and the kind."""
+    """What is another than before: the subject of its brake, and the sentence."""
 
     subject: str
     detail: str
-    kind: str = _KIND
 
 
 class Place:
     """Looks before the tree is looked at; used by one thread at a time."""
 
-    def __init__(self, edges: Edges, plan: Plan, service: str) -> None:
-        """Take the address of the service from the configuration."""
-        folders = {mapping.path: mapping.destfolderid for mapping in plan.mappings.all}
-        self._twins = Twins(edges.ledger, edges.clock, edges.tree.root, service, folders)
+    def __init__(self, edges: Edges, plan: Plan, twins: Twins) -> None:
+        self._twins = twins
         self._ledger = edges.ledger
         self._tree = edges.tree
         self._plan = plan
@@ -53,28 +50,26 @@ class Place:
 
         The first root that a ledger is used with is its own; another spelling of the same folder is no other root.
         """
-        problem = self._another_tree()
-        if problem is None:
-            # First of all: of two sites that begin at the same moment, one at least sees the other.
-            self._twins.claim()
-            problem = self._twin()
-        self.elsewhere = problem is not None
+        problem = self._problem()
+        self.elsewhere = True
         if problem is not None:
-            self._lever.pull(problem.kind, problem.subject, problem.detail, 1)
+            self._lever.pull(_KIND, problem.subject, problem.detail, 1)
             raise RootElsewhere(problem.detail)
         self._remember()
-        for kind in (_KIND, TWIN):
-            # What was agreed to is what it knows by now.
-            self._lever.withdraw_others(kind, ())
+        # What was agreed to is what it knows by now.
+        self._lever.withdraw_others(_KIND, ())
         for brake in self._ledger.reports.brakes():
-            if brake.kind in (_KIND, TWIN) and brake.subject != _MISSING:
-                self._lever.lift(brake, "the tree is the ledger's again, and no other site's")
+            if brake.kind == _KIND and brake.subject != _MISSING:
+                self._lever.lift(brake, "the tree is the ledger's again")
+        self._twins.check()
+        self.elsewhere = False
 
     def expect(self) -> None:
         """Raise RootElsewhere as `check` does; nothing is pulled or written down."""
-        problem = self._another_tree() or self._twin()
+        problem = self._problem()
         if problem is not None:
             raise RootElsewhere(problem.detail)
+        self._twins.expect()
 
     def missing(self, problem: str) -> None:
         """Pull the brake because the root of a known site is not there; `problem` says how."""
@@ -86,11 +81,7 @@ class Place:
             if brake.kind == _KIND and brake.subject == _MISSING:
                 self._lever.lift(brake, "the root is there again, and its files")
 
-    def _twin(self) -> _Problem | None:
-        found = self._twins.problem()
-        return None if found is None else _Problem(*found, kind=TWIN)
-
-    def _another_tree(self) -> _Problem | None:
+    def _problem(self) -> _Problem | None:
         if self._is_another_root():
             known, here = printable(self._ledger.reports.fact(ROOT) or ""), self._here()
             detail = (
@@ -160,7 +151,6 @@ class Place:
             os.close(fd)
 
     def _remember(self) -> None:
-        self._twins.agreed()
         disks = {_disk_of(mapping): self._file_system(mapping) for mapping in self._plan.mappings.all}
         for name, value in {ROOT: self._here(), **disks}.items():
             if value is not None and value != self._ledger.reports.fact(name):

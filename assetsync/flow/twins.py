@@ -1,145 +1,228 @@
 """Other sites on this machine that send the same files to the same folder of the service.
 
 A configuration that was copied for another site, and not changed in all places, makes such a twin: neither ledger knows
-what the other has sent, and each file would be uploaded twice. The site that claimed them first goes on; the other one
-waits for a person, and nothing of its tree is looked at.
+what the other has sent, and each file would be uploaded twice. Whoever claims the same files later waits for a person,
+and nothing of its tree is looked at. Who has once passed goes on, and looks around again only when its configuration
+says something else: nothing that another site does stops it. What a waiting site claims counts for nobody.
 """
 
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import structlog
 
 from assetsync.core.names import printable
+from assetsync.errors import RootElsewhere
 from assetsync.flow.lever import Lever
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.neighbours import CLAIM, Claim, Neighbour, neighbours, read_claim
-from assetsync.ledger.owner import SITE
+from assetsync.ledger.neighbours import CLAIM, Claim, Neighbour, Standing, neighbours, read_claim
+from assetsync.ledger.reports import Brake
 from assetsync.model import Clock
+
+log = structlog.get_logger(__name__)
 
 TWIN = "twin"
 """The kind of the brake."""
 
-_AGREED = "twins"
-_AT_ONCE = 10.0
-"""Seconds: of two sites that claim the same within these, neither is the first."""
+AGREED = "twins"
+"""The fact that names the ledgers that a person has agreed to."""
+
+_NAMED = 3
+_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """Another site, the `folder` on disk that both mirror, and the folder of the service that both send it to."""
+    """Another site, and the folders on disk that both mirror, each with the folder of the service it is sent to."""
 
     neighbour: Neighbour
-    folder: bytes
-    destfolderid: str
-    is_first: bool
+    shared: Mapping[bytes, str]
 
     def __str__(self) -> str:
         """Name it in a sentence."""
-        return f"the site `{self.neighbour.site}` (ledger {self.neighbour.ledger}) sends {self._what}, too"
+        named = [f"{printable(place)} to folder {folder}" for place, folder in list(self.shared.items())[:_NAMED]]
+        more = len(self.shared) - len(named)
+        what = ", ".join(named) + (f" and {more:,} more" if more else "")
+        return f"the site `{self.neighbour.site}` (ledger {self.neighbour.ledger}) sends {what}, too"
 
     @property
     def subject(self) -> str:
         """What its brake is about."""
-        return f"{self.neighbour.ledger}: {self._what}"
-
-    @property
-    def _what(self) -> str:
-        return f"{printable(self.folder)} to folder {self.destfolderid}"
+        return str(self.neighbour.ledger)
 
 
 class Twins:
     """Looks at the ledgers beside this one; used by one thread at a time."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, root: bytes, service: str, folders: Mapping[bytes, str]) -> None:
-        """Take the root, the address of the service, and where each mapped folder goes, from the configuration."""
+    def __init__(self, ledger: Ledger, clock: Clock, path: Path, site: str, claim: Claim) -> None:
+        """Take from the configuration where the ledger lies, the name of the site, and what it claims."""
         self._ledger = ledger
-        self._clock = clock
         self._lever = Lever(ledger, clock)
-        self._root, self._service, self._folders = root, service, folders
-        self._subjects: list[str] = []
+        self._path, self._site, self._said = path, site, claim
 
-    def claim(self) -> None:
-        """Write down what this site mirrors; what it claimed before keeps its time."""
+    def check(self) -> None:
+        """Return where nobody else sends the same, or a person has agreed to it; else pull brakes, raise RootElsewhere.
+
+        A brake holds until a person has looked or this site's own configuration was changed: what the other one does
+        meanwhile, a restart, a repair of its ledger, another address, is no reason to begin.
+        """
+        before, pulled = self._claimed(), self._pulled()
+        claim = self._claim(before)
+        if before is not None and before.is_same(claim):
+            if before.standing is Standing.ACTIVE:
+                self._write(replace(claim, standing=Standing.ACTIVE), before)
+                return
+            if pulled:
+                raise RootElsewhere(pulled[0].detail)
+        # Written before the others are looked at: of two that begin at the same moment, one at least sees the other.
+        claim = replace(claim, standing=Standing.ASKING)
+        self._write(claim, before)
+        twins = self._found(claim)
+        for brake in pulled:
+            if brake.subject not in {twin.subject for twin in twins}:
+                self._lever.lift(brake, "this configuration no longer says the same as the other site's")
+        self._write(replace(claim, standing=Standing.WAITING if twins else Standing.ACTIVE), claim)
+        for twin in twins:
+            self._lever.pull(TWIN, twin.subject, _sentence(twin), 1)
+        if twins:
+            raise RootElsewhere(_sentence(twins[0]))
+        # Who released a brake of what was put right has agreed to no later mistake.
+        self._lever.withdraw_others(TWIN, ())
+
+    def expect(self) -> None:
+        """Raise RootElsewhere as `check` does; nothing is pulled or written down."""
         before = self._claimed()
-        claim = make_claim(self._root, self._service, self._folders, before, self._clock.now())
-        if claim != before:
-            self._ledger.set_fact(CLAIM, claim.text())
+        claim = self._claim(before)
+        if before is not None and before.is_same(claim) and before.standing is Standing.ACTIVE:
+            return
+        for twin in self._found(claim):
+            raise RootElsewhere(_sentence(twin))
 
-    def problem(self) -> tuple[str, str] | None:
-        """Name the twins that were first, if any that nobody has agreed to: the subject of a brake and the sentence."""
-        claim = make_claim(self._root, self._service, self._folders, self._claimed(), self._clock.now())
-        first = [
-            twin for twin in twins_of(claim, self._ledger.store.path, self._ledger.reports.fact(SITE)) if twin.is_first
-        ]
-        self._subjects = [twin.subject for twin in first]
-        agreed = self._agreed()
-        twins = [twin for twin in first if twin.subject not in agreed]
-        subject = "; ".join(twin.subject for twin in twins)
-        if not twins or self._lever.allowed(TWIN, subject, 1):
-            return None
-        detail = (
-            f"{'; '.join(map(str, twins))}: each would upload what the other has uploaded. Correct the configuration"
-            " that is wrong; remove the ledger of a site that is no more"
-        )
-        return subject, detail
+    def _found(self, claim: Claim) -> list[Twin]:
+        """Give the twins that nobody has agreed to; whom a person has agreed to just now is remembered."""
+        agreed = agreed_twins(self._ledger.reports.fact(AGREED))
+        twins = [twin for twin in twins_of(claim, self._path, self._site) if twin.subject not in agreed]
+        allowed = [twin.subject for twin in twins if self._lever.allowed(TWIN, twin.subject, 1)]
+        if allowed and self._ledger.store.holds_lock:
+            self._ledger.set_fact(AGREED, json.dumps(sorted({*agreed, *allowed})))
+        return [twin for twin in twins if twin.subject not in allowed]
 
-    def agreed(self) -> None:
-        """Remember those that were found last, because a person has agreed to them; one that is gone is forgotten."""
-        if self._subjects != self._agreed():
-            self._ledger.set_fact(_AGREED, json.dumps(self._subjects))
+    def _claim(self, before: Claim | None) -> Claim:
+        claim = make_claim(self._said.root, self._said.service, self._said.folders)
+        if before is None:
+            return replace(claim, ledger=secrets.token_hex(8))
+        # A folder that is not there at the moment lies where it lay.
+        places = {**before.places, **claim.places} if before.is_same(claim) else claim.places
+        return replace(claim, ledger=before.ledger, places=places)
 
     def _claimed(self) -> Claim | None:
         return read_claim(self._ledger.reports.fact(CLAIM))
 
-    def _agreed(self) -> list[str]:
-        subjects: list[str] = json.loads(self._ledger.reports.fact(_AGREED) or "[]")
-        return subjects
+    def _write(self, claim: Claim, before: Claim | None) -> None:
+        if claim != before:
+            self._ledger.set_fact(CLAIM, claim.text())
+
+    def _pulled(self) -> list[Brake]:
+        return [brake for brake in self._ledger.reports.brakes() if brake.kind == TWIN]
 
 
-def make_claim(
-    root: bytes, service: str, folders: Mapping[bytes, str], before: Claim | None = None, now: float = float("inf")
-) -> Claim:
-    """Make the claim of a site; what it claimed `before` it has since then, and all else since `now`."""
-    root = os.path.realpath(root)
-    known: dict[tuple[bytes, str], float] = {}
-    if before is not None and (before.root, before.service) == (root, service):
-        known = {(path, folder): before.since[path] for path, folder in before.folders.items()}
-    return Claim(root, service, folders, {path: known.get((path, folder), now) for path, folder in folders.items()})
+def make_claim(root: bytes, service: str, folders: Mapping[bytes, str]) -> Claim:
+    """Make the claim of a site, with where its mapped folders lie now."""
+    places = {}
+    for path in folders:
+        named = Path(os.fsdecode(root), os.fsdecode(path))
+        try:
+            status = named.stat()
+        except OSError:
+            continue
+        places[path] = (os.fsencode(os.path.realpath(named)), status.st_dev, status.st_ino)
+    return Claim(root, service, dict(folders), places)
 
 
-def twins_of(claim: Claim, ledger: Path, site: str | None) -> Iterator[Twin]:
+def agreed_twins(text: str | None) -> list[str]:
+    """Read the fact AGREED: the ledgers that a person has agreed to."""
+    agreed: list[str] = json.loads(text or "[]")
+    return agreed
+
+
+def twins_of(claim: Claim, ledger: Path, site: str) -> Iterator[Twin]:
     """Yield the sites whose ledgers lie beside this `site`'s and that send some of its files to the same folder."""
-    ours = _on_disk(claim)
+    ours = _Placed(claim)
     for neighbour in neighbours(ledger, site):
-        theirs = _on_disk(neighbour.claim) if neighbour.claim.service == claim.service else {}
-        for folder, (destfolderid, since) in ours.items():
-            for other, (other_id, other_since) in theirs.items():
-                if other_id != destfolderid or not (_is_in(folder, other) or _is_in(other, folder)):
-                    continue
-                # Of two folders of which one lies in the other, both mirror the inner one, if nothing else maps it.
-                both = max(folder, other, key=len)
-                if _goes_to(ours, both) == _goes_to(theirs, both) == destfolderid:
-                    yield Twin(neighbour, both, destfolderid, is_first=other_since < since + _AT_ONCE)
+        theirs = neighbour.claim
+        is_copy = bool(theirs.ledger) and theirs.ledger == claim.ledger
+        if is_copy or theirs.standing is Standing.WAITING or not is_same_service(theirs.service, claim.service):
+            continue
+        shared = dict(_shared(ours, _Placed(theirs)))
+        if shared:
+            yield Twin(neighbour, shared)
 
 
-_Placed = dict[bytes, tuple[str, float]]
-"""Mapped folders by their whole paths: where they go, and since when that is claimed."""
+def is_same_service(one: str, other: str) -> bool:
+    """Whether two addresses, as people write them, are one."""
+    return _address(one) == _address(other)
 
 
-def _on_disk(claim: Claim) -> _Placed:
-    return {
-        (claim.root.rstrip(b"/") + b"/" + path).rstrip(b"/") or b"/": (folder, claim.since.get(path, 0.0))
-        for path, folder in claim.folders.items()
-    }
+def _address(url: str) -> object:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme.lower())
+    except ValueError:
+        return url
+    return (parts.hostname or "").lower(), port, os.path.normpath("/" + parts.path.strip("/"))
 
 
-def _is_in(inner: bytes, outer: bytes) -> bool:
-    return inner == outer or inner.startswith(outer.rstrip(b"/") + b"/")
+class _Placed:
+    """The mapped folders of a claim where they lie on disk."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.folders: dict[bytes, str] = {}
+        self.nodes: dict[tuple[int, int], bytes] = {}
+        self.by_folder: dict[str, list[bytes]] = {}
+        for path, folder in claim.folders.items():
+            named = (claim.root.rstrip(b"/") + b"/" + path).rstrip(b"/") or b"/"
+            found = claim.places.get(path)
+            place = os.path.realpath(named) if found is None else found[0]
+            self.folders[place] = folder
+            self.by_folder.setdefault(folder, []).append(place)
+            if found is not None:
+                self.nodes[found[1:]] = place
+
+    def goes_to(self, place: bytes) -> str | None:
+        """Give where a folder goes by the longest mapping that holds it."""
+        while place not in self.folders:
+            above = os.path.dirname(place)  # noqa: PTH120 - bytes
+            if above == place:
+                return None
+            place = above
+        return self.folders[place]
 
 
-def _goes_to(placed: _Placed, folder: bytes) -> str | None:
-    """Give where a folder goes by the longest mapping that holds it."""
-    holding = [mapped for mapped in placed if _is_in(folder, mapped)]
-    return placed[max(holding, key=len)][0] if holding else None
+def _shared(ours: _Placed, theirs: _Placed) -> Iterator[tuple[bytes, str]]:
+    """Yield the folders that both send to the same one; of two of which one lies in the other, the inner one."""
+    for place, folder in ours.folders.items():
+        if folder not in theirs.by_folder:
+            continue
+        # It goes where its parents go, unless it has a mapping of its own.
+        if theirs.goes_to(place) == folder:
+            yield place, folder
+    for place, folder in theirs.folders.items():
+        if folder in ours.by_folder and place not in ours.folders and ours.goes_to(place) == folder:
+            yield place, folder
+    for node, place in ours.nodes.items():
+        # The same folder by another path: mounted twice.
+        other = theirs.nodes.get(node)
+        if other not in (None, place) and ours.folders[place] == theirs.folders[other]:
+            yield place, ours.folders[place]
+
+
+def _sentence(twin: Twin) -> str:
+    return (
+        f"{twin}: each would upload what the other has uploaded. Correct the configuration that is wrong; where that is"
+        " the other one, or that site is no more, release this brake afterwards"
+    )

@@ -6,37 +6,65 @@ that is for `flow.twins` to say.
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from assetsync.errors import LedgerError
 from assetsync.ledger.epoch import SUFFIX
 from assetsync.ledger.facts import fact
-from assetsync.ledger.owner import SITE
+from assetsync.ledger.owner import ROOT, SITE
 from assetsync.ledger.place import real
 from assetsync.ledger.store import Store, is_held
 
 CLAIM = "claim"
 """The fact that holds the claim of a ledger's site."""
 
+_LAYOUTS = ("mappings_listed", "mappings")
+_SERVICE = "service"
+
+
+class Standing(StrEnum):
+    """How a claim stands: it was made and not looked around yet, it holds, or its site waits for a person."""
+
+    ASKING = "asking"
+    ACTIVE = "active"
+    WAITING = "waiting"
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What a site mirrors: `folders` gives for each mapped path below the `root` the folder of the `service`.
 
-    `since` tells when each of them was claimed first, in seconds since the epoch. The root is a path without links.
+    `places` gives where each mapped folder really lies, with its device and inode, as far as it was there. `ledger` is
+    a word that only copies of the ledger share.
     """
 
     root: bytes
     service: str
     folders: Mapping[bytes, str]
-    since: Mapping[bytes, float] = field(default_factory=dict)
+    places: Mapping[bytes, tuple[bytes, int, int]] = field(default_factory=dict)
+    ledger: str = ""
+    standing: Standing = Standing.ACTIVE
+
+    def is_same(self, other: "Claim") -> bool:
+        """Whether the same configuration made both."""
+        return (self.root, self.service, self.folders) == (other.root, other.service, other.folders)
 
     def text(self) -> str:
         """Give it as it stands in the fact."""
-        folders = {path.hex(): [folder, self.since.get(path, 0.0)] for path, folder in self.folders.items()}
-        return json.dumps({"root": self.root.hex(), "service": self.service, "folders": folders})
+        return json.dumps(
+            {
+                "root": self.root.hex(),
+                "service": self.service,
+                "folders": {path.hex(): folder for path, folder in self.folders.items()},
+                "places": {path.hex(): [place.hex(), *of] for path, (place, *of) in self.places.items()},
+                "ledger": self.ledger,
+                "standing": self.standing,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,46 +80,65 @@ def read_claim(text: str | None) -> Claim | None:
     """Read what `Claim.text` gave; None where there is none, or what stands there is none."""
     try:
         said = json.loads(text or "")
-        folders = {bytes.fromhex(path): entry for path, entry in said["folders"].items()}
         return Claim(
             bytes.fromhex(said["root"]),
             str(said["service"]),
-            {path: str(folder) for path, (folder, _since) in folders.items()},
-            {path: float(since) for path, (_folder, since) in folders.items()},
+            {bytes.fromhex(path): str(folder) for path, folder in said["folders"].items()},
+            {
+                bytes.fromhex(path): (bytes.fromhex(place), int(device), int(inode))
+                for path, (place, device, inode) in said["places"].items()
+            },
+            str(said["ledger"]),
+            Standing(said["standing"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def neighbours(ledger: Path, site: str | None) -> Iterator[Neighbour]:
-    """Yield the other ledgers in the folder of this one, by name; it need not exist itself.
+def neighbours(ledger: Path, site: str) -> Iterator[Neighbour]:
+    """Yield the other ledgers in the folder of this `site`'s, by name; it need not exist itself.
 
-    One without a claim is left out, and what cannot be read: it may be another program's. So is one of the same `site`
-    that no process holds: somebody keeps a copy there.
+    One without a claim is left out, and what cannot be read: it may be another program's. Where the ledger is named
+    through a link, those beside the link and those beside the file are meant.
     """
-    ledger = real(ledger)
-    for number in sorted(ledger.parent.glob(f"*{SUFFIX}")):
-        other = number.with_name(number.name.removesuffix(SUFFIX))
-        found = None if other == ledger or not other.is_file() else _look(other)
-        if found is not None and (found.site != site or _is_held(other)):
-            yield found
+    seen = {real(ledger)}
+    for folder in dict.fromkeys((ledger.parent, real(ledger).parent)):
+        for number in sorted(folder.glob(f"*{SUFFIX}")):
+            other = real(number.with_name(number.name.removesuffix(SUFFIX)))
+            if other not in seen:
+                seen.add(other)
+                found = _look(other, site)
+                if found is not None:
+                    yield found
 
 
-def _is_held(ledger: Path) -> bool:
+def _look(ledger: Path, site: str) -> Neighbour | None:
     try:
-        return is_held(ledger)
-    except LedgerError:
-        # Of two that may send, one is to wait.
-        return True
-
-
-def _look(ledger: Path) -> Neighbour | None:
-    # Of whatever release it is: the facts have always been there.
-    store = Store(ledger, read_only=True)
-    try:
-        site, claim = fact(store, SITE), read_claim(fact(store, CLAIM))
-    except LedgerError:
+        if not ledger.is_file():
+            return None
+        # Of whatever release it is: the facts have always been there.
+        store = Store(ledger, read_only=True)
+        try:
+            named = fact(store, SITE) or ""
+            claim = read_claim(fact(store, CLAIM)) or _earlier(store)
+        finally:
+            store.close()
+        # Of an earlier release it cannot be told otherwise whether somebody keeps a copy there.
+        if claim is None or (named == site and not claim.ledger and not is_held(ledger)):
+            return None
+    except (LedgerError, OSError):
         return None
-    finally:
-        store.close()
-    return None if claim is None else Neighbour(ledger, site or "", claim)
+    return Neighbour(ledger, named, claim)
+
+
+def _earlier(store: Store) -> Claim | None:
+    """Make the claim of a site whose release made none, from what it wrote down."""
+    root, service = fact(store, ROOT), fact(store, _SERVICE)
+    layout = next((found for name in _LAYOUTS if (found := fact(store, name))), None)
+    if root is None or service is None or layout is None:
+        return None
+    try:
+        folders = {bytes.fromhex(path): str(folder) for path, folder in json.loads(layout).items()}
+    except (ValueError, AttributeError):
+        return None
+    return Claim(os.fsencode(root), service, folders)

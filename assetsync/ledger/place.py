@@ -41,6 +41,9 @@ def without_room(path: Path) -> str | None:
         disk = os.statvfs(path.parent)
     except OSError:
         return None
+    if not disk.f_blocks or disk.f_flag & os.ST_RDONLY:
+        # It counts none, or is only looked at from here.
+        return None
     # What is kept for root is no room for others.
     free = disk.f_bavail * disk.f_frsize
     return f"the disk of {path.parent} has {amount(free)} left" if free < _LEAST_ROOM else None

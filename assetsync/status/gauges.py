@@ -54,6 +54,7 @@ class Gauges(Collector):
             "metadata_drift", "Files of which the tree says what the service does not.", standing.drift_count
         )
         yield self._gauge("brakes", "Brakes that wait for a person.", len(standing.brakes))
+        yield self._gauge("ledger_full", "Whether the ledger's disk is full.", standing.without_room is not None)
         yield self._gauge("folders_held", "Folders of the service that are held back.", len(standing.holds))
         yield self._gauge(
             "index_stopped", "Whether searchIndex is not called any more.", standing.index_stopped is not None

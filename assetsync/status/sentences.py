@@ -34,7 +34,7 @@ _PAUSES = {
     "no_answer": "the service does not answer",
     "elsewhere": "the service has another address and shows nothing of what it should have",
 }
-_LIFTED = frozenset({"service", "root", "twin", "destfolderid", "takeover"})
+_LIFTED = frozenset({"service", "root", "destfolderid", "takeover"})
 _NO_ANSWER = "the service gives no usable answer"
 _WORK = (("verify", "read back"), ("index", "indexed"))
 
@@ -100,7 +100,7 @@ def trouble(standing: Standing) -> str | None:
 def no_room(standing: Standing) -> Iterator[str]:
     """Say that the ledger has no room, and what helps; nothing when it has."""
     if standing.without_room is not None:
-        yield f"ledger: {standing.without_room}: nothing is sent, and nothing can be written down"
+        yield f"ledger: {standing.without_room}: what cannot be written down is not sent"
         yield "    make room; nothing is lost, and it goes on by itself"
 
 

@@ -1,15 +1,17 @@
-"""Two sites that would send the same files to the same folder of the service: the second waits for a person."""
+"""Two sites that would send the same files to the same folder of the service: the later one waits for a person."""
 
+import os
 import shutil
+import subprocess
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from assetsync.errors import RootElsewhere
-from assetsync.flow.twins import make_claim, twins_of
+from assetsync.flow.twins import is_same_service, make_claim, twins_of
 from assetsync.ledger.ledger import open_ledger
-from assetsync.ledger.neighbours import CLAIM, Claim, neighbours, read_claim
+from assetsync.ledger.neighbours import CLAIM, Claim, Standing, neighbours, read_claim
 from assetsync.model import State
 
 ADDRESS = "http://127.0.0.1:1/dam"
@@ -21,9 +23,7 @@ def first(make_world):
     """A site that has mirrored its one file."""
     world = make_world(site="hq")
     world.write("a.jpg")
-    world.scan()
-    world.live(5)
-    world.clock.advance(100)
+    go_on(world)
     return world
 
 
@@ -31,8 +31,8 @@ def first(make_world):
 def make_second(make_world, first):
     """Make the site of a configuration that was copied from the first one's, with its own name and ledger alone."""
 
-    def make(**said):
-        second = make_world(first.base, site="oslo", ledger=str(first.base / "oslo.db"), **said)
+    def make(name: str = "oslo", **said):
+        second = make_world(first.base, site=name, ledger=str(first.base / f"{name}.db"), **said)
         second.service = first.service
         return second
 
@@ -43,128 +43,18 @@ def brakes(world) -> list[str]:
     return [brake.kind for brake in world.ledger.reports.brakes()]
 
 
-def go_on(world) -> None:
+def resume(world) -> None:
+    world.ledger.resume(None, world.clock.now())
+
+
+def go_on(world) -> bool:
     try:
         world.scan()
     except RootElsewhere:
-        return
-    world.live(5)
-
-
-def test_the_second_looks_at_nothing_and_says_whose_the_files_are(first, make_second):
-    second = make_second()
-    with pytest.raises(RootElsewhere, match=r"the site `hq` \(ledger .*ledger.db\) sends .*/root to folder F1, too"):
-        second.scan()
-    assert brakes(second) == ["twin"]
-    assert second.states() == {}
-
-
-def test_the_first_goes_on(first, make_second):
-    go_on(make_second())
-    first.write("b.jpg", b"more")
-    go_on(first)
-    assert brakes(first) == []
-    assert first.posted() == ["a.jpg", "b.jpg"]
-
-
-def test_a_configuration_that_is_put_right_goes_on_by_itself(first, make_second, tmp_path):
-    second = make_second()
-    go_on(second)
-    (tmp_path / "oslo").mkdir()
-    (tmp_path / "oslo" / "c.jpg").write_bytes(b"of oslo")
-    second.restart(root=str(tmp_path / "oslo"), folders=[{"path": ".", "destfolderid": "F2"}])
-    go_on(second)
-    assert brakes(second) == []
-    assert second.states() == {"c.jpg": State.VERIFIED}
-
-
-def test_what_a_person_has_agreed_to_is_not_asked_again(first, make_second):
-    second = make_second()
-    go_on(second)
-    second.ledger.resume(None, second.clock.now())
-    for _ in range(2):
-        go_on(second)
-        second.clock.advance(2 * WEEK)
-    assert brakes(second) == []
-    assert second.states() == {"a.jpg": State.VERIFIED}
-
-
-def test_a_word_on_one_twin_does_not_hold_for_the_next(first, make_second, make_world):
-    second = make_second()
-    go_on(second)
-    second.ledger.resume(None, second.clock.now())
-    go_on(second)
-    third = make_world(first.base, site="bergen", ledger=str(first.base / "bergen.db"))
-    third.ledger.set_fact(CLAIM, claim_of(first).text())
-    go_on(second)
-    assert brakes(second) == ["twin"]
-
-
-def test_a_twin_that_was_agreed_to_is_asked_about_when_it_comes_back(first, make_second):
-    second = make_second()
-    go_on(second)
-    second.ledger.resume(None, second.clock.now())
-    go_on(second)
-    claim = claim_of(first)
-    first.ledger.set_fact(CLAIM, None)
-    go_on(second)
-    first.ledger.set_fact(CLAIM, claim.text())
-    go_on(second)
-    assert brakes(second) == ["twin"]
-
-
-def test_a_site_whose_ledger_was_removed_is_no_more(first, make_second):
-    second = make_second()
-    go_on(second)
-    first.close()
-    for path in first.base.glob("ledger.db*"):
-        path.unlink()
-    go_on(second)
-    assert brakes(second) == []
-    assert second.states() == {"a.jpg": State.VERIFIED}
-
-
-def test_who_maps_a_folder_later_is_the_second_however_old_its_ledger_is(first, make_second):
-    second = make_second(folders=[{"path": "photos", "destfolderid": "F2"}])
-    second.write("photos/p.jpg", b"a picture")
-    go_on(second)
-    first.clock.advance(100)
-    first.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "photos", "destfolderid": "F2"}])
-    go_on(first)
-    assert brakes(first) == ["twin"]
-    go_on(second)
-    assert brakes(second) == []
-
-
-def test_of_two_that_begin_at_the_same_moment_neither_sends(make_world):
-    one = make_world(site="hq")
-    one.write("a.jpg")
-    other = make_world(one.base, site="oslo", ledger=str(one.base / "oslo.db"))
-    one.site.place.check()
-    for world in (other, one):
-        with pytest.raises(RootElsewhere):
-            world.site.place.check()
-
-
-def test_a_mistaken_root_of_one_site_does_not_stop_the_other(first, make_second, tmp_path):
-    (tmp_path / "oslo").mkdir()
-    (tmp_path / "oslo" / "c.jpg").write_bytes(b"of oslo")
-    second = make_second(root=str(tmp_path / "oslo"))
-    go_on(second)
-    first.clock.advance(100)
-    first.restart(root=str(tmp_path / "oslo"))
-    go_on(first)
-    assert brakes(first) == ["root"]
-    go_on(second)
-    assert brakes(second) == []
-
-
-def test_a_look_alone_writes_nothing(first, make_second):
-    second = make_second()
-    with pytest.raises(RootElsewhere):
-        second.site.place.expect()
-    assert brakes(second) == []
-    assert second.ledger.reports.fact(CLAIM) is None
+        return False
+    if not world.site.brakes.pulled():
+        world.live(5)
+    return True
 
 
 def claim_of(world) -> Claim:
@@ -173,19 +63,206 @@ def claim_of(world) -> Claim:
     return claim
 
 
-def test_a_claim_keeps_its_time_and_what_is_claimed_anew_has_its_own(first):
-    before = claim_of(first)
-    first.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
-    first.scan()
-    after = claim_of(first)
-    assert (after.since[b""], after.since[b"b"]) == (before.since[b""], first.clock.now())
-    first.restart(folders=[{"path": ".", "destfolderid": "F3"}])
-    first.scan()
-    assert claim_of(first).since == {b"": first.clock.now()}
+def set_claim(world, **changes) -> None:
+    world.ledger.set_fact(CLAIM, replace(claim_of(world), **changes).text())
+
+
+def test_the_second_looks_at_nothing_and_says_whose_the_files_are(first, make_second):
+    second = make_second()
+    with pytest.raises(RootElsewhere, match=r"the site `hq` \(ledger .*ledger.db\) sends .*/root to folder F1, too"):
+        second.scan()
+    assert brakes(second) == ["twin"]
+    assert second.states() == {}
+    assert second.site.place.elsewhere
+
+
+def test_the_first_goes_on_whatever_the_second_does(first, make_second):
+    second = make_second()
+    for name in "bc":
+        assert not go_on(second)
+        first.write(f"{name}.jpg", name.encode())
+        first.restart()
+        assert go_on(first)
+    assert brakes(first) == []
+    assert first.posted() == ["a.jpg", "b.jpg", "c.jpg"]
+
+
+def test_a_configuration_that_is_put_right_goes_on_by_itself(first, make_second, tmp_path):
+    second = make_second()
+    go_on(second)
+    (tmp_path / "oslo").mkdir()
+    (tmp_path / "oslo" / "c.jpg").write_bytes(b"of oslo")
+    second.restart(root=str(tmp_path / "oslo"), folders=[{"path": ".", "destfolderid": "F2"}])
+    assert go_on(second)
+    assert brakes(second) == []
+    assert second.states() == {"c.jpg": State.VERIFIED}
+
+
+def be_stopped(first) -> None:
+    first.close()
+
+
+def be_away(first) -> None:
+    first.close()
+    first.ledger_path.rename(first.base / "elsewhere")
+
+
+def be_linked(first) -> None:
+    os.link(first.ledger_path, first.base / "snapshot")
+
+
+def be_damaged(first) -> None:
+    first.close()
+    first.ledger_path.write_bytes(b"no database any more" * 500)
+
+
+def be_at_another_address(first) -> None:
+    set_claim(first, service="http://localhost:1/dam")
+
+
+def map_something_else(first) -> None:
+    set_claim(first, folders={b"": "F9"})
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "both"),
+    "happens", [be_stopped, be_away, be_linked, be_damaged, be_at_another_address, map_something_else]
+)
+def test_what_the_first_does_meanwhile_is_no_reason_for_the_second_to_begin(first, make_second, happens):
+    second = make_second()
+    go_on(second)
+    happens(first)
+    for _ in range(2):
+        second.restart()
+        assert not go_on(second)
+    assert brakes(second) == ["twin"]
+
+
+def test_once_the_other_configuration_was_put_right_a_person_says_so(first, make_second):
+    second = make_second()
+    go_on(second)
+    set_claim(first, folders={b"": "F9"})
+    resume(second)
+    assert go_on(second)
+    assert second.states() == {"a.jpg": State.VERIFIED}
+    # That was no word on the same mistake, made once more.
+    second.restart(folders=[{"path": ".", "destfolderid": "F3"}])
+    second.site.place.check()
+    set_claim(first, folders={b"": "F1"})
+    second.restart(folders=[{"path": ".", "destfolderid": "F1"}])
+    assert not go_on(second)
+
+
+def test_what_a_person_has_agreed_to_is_not_asked_again(first, make_second):
+    second = make_second()
+    go_on(second)
+    resume(second)
+    for _ in range(2):
+        assert go_on(second)
+        second.clock.advance(2 * WEEK)
+        second.restart()
+    second.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    assert go_on(second)
+    assert brakes(second) == []
+    assert second.states() == {"a.jpg": State.VERIFIED}
+
+
+def test_each_of_several_is_agreed_to_by_itself(first, make_second):
+    make_second("bergen").ledger.set_fact(CLAIM, replace(claim_of(first), ledger="bergen").text())
+    second = make_second()
+    assert not go_on(second)
+    assert brakes(second) == ["twin", "twin"]
+    second.ledger.resume(second.ledger.reports.brakes()[0].id, second.clock.now())
+    assert not go_on(second)
+    assert [brake.subject for brake in second.ledger.reports.brakes()] == [str(first.ledger_path)]
+    resume(second)
+    assert go_on(second)
+
+
+def test_a_site_that_maps_a_folder_later_is_the_second_however_old_its_ledger_is(first, make_second):
+    second = make_second(folders=[{"path": "photos", "destfolderid": "F2"}])
+    second.write("photos/p.jpg", b"a picture")
+    go_on(second)
+    first.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "photos", "destfolderid": "F2"}])
+    assert not go_on(first)
+    assert brakes(first) == ["twin"]
+    assert go_on(second)
+
+
+def test_of_two_that_begin_at_the_same_moment_one_at_least_waits(first, make_second):
+    second = make_second()
+    set_claim(first, standing=Standing.ASKING)
+    assert not go_on(second)
+    set_claim(second, standing=Standing.ASKING)
+    assert not go_on(first)
+
+
+def test_it_claims_before_it_looks_at_the_others(first, make_second, monkeypatch):
+    second = make_second()
+    claimed = []
+
+    def look(claim, ledger, site):
+        claimed.append(claim_of(second).standing)
+        return twins_of(claim, ledger, site)
+
+    monkeypatch.setattr("assetsync.flow.twins.twins_of", look)
+    go_on(second)
+    assert claimed == [Standing.ASKING]
+    assert claim_of(second).standing is Standing.WAITING
+
+
+def test_a_process_that_ends_between_its_claim_and_its_look_looks_again(first, make_second):
+    second = make_second()
+    go_on(second)
+    resume(second)
+    go_on(second)
+    second.ledger.set_fact("twins", None)
+    set_claim(second, standing=Standing.ASKING)
+    second.restart()
+    assert not go_on(second)
+
+
+def test_a_ledger_that_is_made_anew_is_not_stopped_by_a_site_that_waits(first, make_second):
+    go_on(make_second())
+    first.close()
+    for path in first.base.glob("ledger.db*"):
+        path.unlink()
+    assert go_on(first)
+    assert first.states() == {"a.jpg": State.VERIFIED}
+
+
+def test_a_root_that_is_not_there_for_a_while_changes_nothing(first, make_second):
+    second = make_second()
+    go_on(second)
+    away = first.root.rename(first.base / "away")
+    first.site.place.check()
+    away.rename(first.root)
+    assert go_on(first)
+    assert not go_on(second)
+
+
+def test_a_mistaken_root_of_one_site_does_not_stop_the_other(first, make_second, tmp_path):
+    (tmp_path / "oslo").mkdir()
+    (tmp_path / "oslo" / "c.jpg").write_bytes(b"of oslo")
+    second = make_second(root=str(tmp_path / "oslo"))
+    go_on(second)
+    first.restart(root=str(tmp_path / "oslo"))
+    assert not go_on(first)
+    assert brakes(first) == ["root"]
+    second.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    assert go_on(second)
+
+
+def test_a_look_alone_writes_nothing(first, make_second):
+    second = make_second()
+    with pytest.raises(RootElsewhere):
+        second.site.place.expect()
+    assert brakes(second) == []
+    assert second.ledger.reports.fact(CLAIM) is None
+    first.site.place.expect()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "shared"),
     [
         ({b"": "F"}, {b"": "F"}, [b""]),
         ({b"": "F"}, {b"": "G"}, []),
@@ -198,58 +275,118 @@ def test_a_claim_keeps_its_time_and_what_is_claimed_anew_has_its_own(first):
         ({b"a": "F", b"b": "F"}, {b"a": "F", b"b": "F"}, [b"a", b"b"]),
     ],
 )
-def test_what_both_send_to_one_folder_is_found(first, make_second, ours, theirs, both):
-    first.ledger.set_fact(CLAIM, make_claim(b"/srv/media", ADDRESS, theirs, now=1.0).text())
-    claim = make_claim(b"/srv/media", ADDRESS, ours, now=1000.0)
-    second = make_second().ledger_path
-    found = [twin.folder for twin in twins_of(claim, second, "oslo")]
-    assert found == [b"/srv/media/" + folder if folder else b"/srv/media" for folder in both]
+def test_what_both_send_to_one_folder_is_found(first, make_second, ours, theirs, shared):
+    set_claim(first, root=b"/srv/media", service=ADDRESS, folders=theirs, places={})
+    claim = make_claim(b"/srv/media", ADDRESS, ours)
+    found = [place for twin in twins_of(claim, make_second().ledger_path, "oslo") for place in twin.shared]
+    assert found == [b"/srv/media/" + path if path else b"/srv/media" for path in shared]
 
 
 @pytest.mark.parametrize(
-    ("theirs", "is_twin"),
+    ("root", "folders", "is_twin"),
     [
-        (Claim(b"/srv/media", ADDRESS, {b"photos": "F"}), True),
-        (Claim(b"/srv", ADDRESS, {b"media/photos": "F"}), True),
-        (Claim(b"/", ADDRESS, {b"": "F"}), True),
-        (Claim(b"/srv/media", ADDRESS + "2", {b"photos": "F"}), False),
-        (Claim(b"/srv/other", ADDRESS, {b"photos": "F"}), False),
+        (b"/srv/media", {b"photos": "F"}, True),
+        (b"/srv/media/", {b"photos": "F"}, True),
+        (b"/srv", {b"media/photos": "F"}, True),
+        (b"/", {b"": "F"}, True),
+        (b"/srv/other", {b"photos": "F"}, False),
     ],
 )
-def test_it_is_the_same_files_at_the_same_service_that_count(first, make_second, theirs, is_twin):
-    first.ledger.set_fact(CLAIM, theirs.text())
-    claim = make_claim(b"/srv/media", ADDRESS, {b"photos": "F"}, now=1000.0)
+def test_the_same_files_are_known_below_another_root(first, make_second, root, folders, is_twin):
+    set_claim(first, root=root, service=ADDRESS, folders=folders, places={})
+    claim = make_claim(b"/srv/media", ADDRESS, {b"photos": "F"})
     assert bool(list(twins_of(claim, make_second().ledger_path, "oslo"))) is is_twin
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("http://dam/razuna", "https://dam:80/razuna", True),
+        ("https://DAM.example.com/razuna/", "https://dam.example.com:443//razuna", True),
+        ("https://dam/razuna", "https://dam/razuna2", False),
+        ("https://dam/razuna", "https://dam:8443/razuna", False),
+        ("https://dam/razuna", "https://staging/razuna", False),
+        ("https://dam:nine/", "https://dam:nine/", True),
+    ],
+)
+def test_an_address_is_the_same_however_it_is_written(one, other, same):
+    assert is_same_service(one, other) is same
+
+
+def test_another_service_has_folders_of_its_own(first, make_second):
+    second = make_second(service={"base_url": "http://127.0.0.1:2/dam"})
+    assert go_on(second)
 
 
 def test_a_root_that_is_named_through_a_link_is_the_same(first, make_second, tmp_path):
     (tmp_path / "link").symlink_to(first.root)
-    second = make_second(root=str(tmp_path / "link"))
-    go_on(second)
-    assert brakes(second) == ["twin"]
+    assert not go_on(make_second(root=str(tmp_path / "link")))
 
 
-@pytest.mark.parametrize("claim", [None, "", "[]", "no json", '{"root": "zz"}', '{"root": "", "folders": {}}'])
+def test_a_mapped_folder_that_is_a_link_to_another_sites_is_the_same(first, make_second, tmp_path):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "linked").symlink_to(first.root)
+    second = make_second(
+        root=str(tmp_path / "tree"),
+        folders=[{"path": "linked", "destfolderid": "F1"}],
+        watch={"follow_symlinks": True},
+    )
+    assert not go_on(second)
+
+
+def test_a_folder_that_is_mounted_twice_is_the_same(first, make_second, tmp_path):
+    other = tmp_path / "mounted"
+    other.mkdir()
+    if subprocess.run(["mount", "--bind", first.root, other], capture_output=True, check=False).returncode:
+        pytest.skip("nothing may be mounted here")
+    try:
+        assert not go_on(make_second(root=str(other)))
+    finally:
+        subprocess.run(["umount", other], check=True)
+
+
+def test_a_ledger_that_is_a_link_has_neighbours_in_both_folders(first, make_second, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (first.base / "oslo.db").symlink_to(disk / "oslo.db")
+    assert not go_on(make_second())
+
+
+def test_a_ledger_of_an_earlier_release_is_known_by_what_it_wrote_down(first, make_second):
+    first.ledger.set_fact(CLAIM, None)
+    assert not go_on(make_second())
+
+
+@pytest.mark.parametrize("claim", ["", "[]", "no json", '{"root": "zz"}', '{"root": "", "folders": {}}'])
 def test_a_ledger_without_a_sound_claim_is_nobodys_twin(first, make_second, claim):
     first.ledger.set_fact(CLAIM, claim)
-    second = make_second()
-    go_on(second)
-    assert brakes(second) == []
+    first.ledger.set_fact("root", None)
+    assert go_on(make_second())
 
 
-def test_a_copy_of_a_ledger_is_no_other_site_unless_a_process_sends_for_it(first):
-    copy = first.base / "copy.db"
+def copy_ledger(first) -> None:
     first.close()
     for suffix in ("", ".epoch"):
-        shutil.copyfile(f"{first.ledger_path}{suffix}", f"{copy}{suffix}")
-    go_on(first)
-    assert brakes(first) == []
-    with closing(open_ledger(copy)):
-        go_on(first)
-    assert brakes(first) == ["twin"]
+        shutil.copyfile(f"{first.ledger_path}{suffix}", f"{first.base / 'copy.db'}{suffix}")
 
 
-def test_what_is_no_ledger_is_left_out(first, make_second):
+def test_a_copy_of_a_ledger_is_no_other_site(first):
+    copy_ledger(first)
+    first.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    assert go_on(first)
+
+
+def test_a_copy_that_an_earlier_release_made_is_another_site_only_while_a_process_sends_for_it(first):
+    first.ledger.set_fact(CLAIM, None)
+    copy_ledger(first)
+    with closing(open_ledger(first.base / "copy.db")):
+        assert not go_on(first)
+    first.ledger.set_fact(CLAIM, None)
+    resume(first)
+    assert go_on(first)
+
+
+def test_what_is_no_ledger_is_left_out(first, make_second, tmp_path):
     for name, content in (("text.db", b"no ledger"), ("empty.db", b"")):
         (first.base / name).write_bytes(content)
         (first.base / f"{name}.epoch").write_text("1")
@@ -258,5 +395,14 @@ def test_what_is_no_ledger_is_left_out(first, make_second):
     (first.base / "folder.db.epoch").write_text("1")
     found = list(neighbours(make_second().ledger_path, "oslo"))
     assert [(neighbour.ledger.name, neighbour.site) for neighbour in found] == [("ledger.db", "hq")]
-    assert found[0].claim == replace(claim_of(first), root=str(first.root).encode())
+    assert found[0].claim == claim_of(first)
     assert sorted(path.name for path in first.base.glob("*.db-*")) == ["ledger.db-shm", "ledger.db-wal"]
+
+
+def test_many_shared_folders_are_named_in_a_short_sentence(first, make_second):
+    many = {b"%d" % number: f"{number}" for number in range(2000)}
+    set_claim(first, folders=many)
+    claim = make_claim(bytes(first.root), ADDRESS, many)
+    (twin,) = twins_of(claim, make_second().ledger_path, "oslo")
+    assert len(twin.shared) == 2000
+    assert "and 1,997 more" in str(twin)

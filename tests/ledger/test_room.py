@@ -1,10 +1,12 @@
-"""A ledger whose log has filled its disk."""
+"""A ledger whose log has filled its disk, and what is told of the room there is."""
 
 import sqlite3
+from pathlib import Path
 
 import pytest
 
 from assetsync.errors import LedgerError
+from assetsync.ledger.place import without_room
 
 from .conftest import NOW
 
@@ -25,3 +27,12 @@ def test_a_log_that_fills_the_disk_is_moved_into_the_ledger_and_does_not_stay_in
     # It begins anew: nothing was appended.
     assert log.stat().st_size == size
     assert len(book.ledger.queue.due(NOW, 100)) == 60
+
+
+@pytest.mark.parametrize("place", ["/proc", "/not/there"])
+def test_a_disk_that_counts_no_room_is_not_called_full(place):
+    assert without_room(Path(place) / "ledger.db") is None
+
+
+def test_a_disk_with_room_is_not_full(tmp_path):
+    assert without_room(tmp_path / "ledger.db") is None

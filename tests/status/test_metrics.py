@@ -100,7 +100,7 @@ def test_how_the_site_stands_is_measured(shown):
         ("last_scan_complete",): 1, ("last_scan_unreadable",): 0, ("loops_late",): 0,
         ("watch_folders",): 2, ("watch_folders_watched",): 3, ("watch_limit",): 8192, ("watch_overflows_total",): 1,
         ("watch_mode", "inotify"): 1, ("watch_polling",): 0, ("job_next_timestamp_seconds", "rescan"): 4e9,
-        ("build_info", "9.8.7"): 1, ("adopted_total",): 0, ("folders_held",): 0,
+        ("build_info", "9.8.7"): 1, ("adopted_total",): 0, ("folders_held",): 0, ("ledger_full",): 0,
     }  # fmt: skip
     assert {key: found.get(key) for key in expected} == expected
     assert found["oldest_waiting_seconds",] == pytest.approx(90, abs=1)
