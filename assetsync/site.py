@@ -270,6 +270,7 @@ def build(
             sidecar_wait=config.watch.sidecar_wait,
             max_file_size=config.upload.max_file_size,
             resend_changed=config.policy.on_change == "upload",
+            resend_moved=config.policy.on_move == "upload",
         ),
     )
 

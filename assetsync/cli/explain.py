@@ -27,6 +27,7 @@ from assetsync.tree.opening import Tree
 
 _ATTEMPTS = 20
 _OF_A_MAPPING = ("destfolderid", "takeover")
+_OF_THE_TREE = ("root", "twin")
 _NO_FILE = "no file"
 _FOLDER = "a folder: `assetsync files` lists what is below it"
 _LINK = "a symbolic link: left out, see watch.follow_symlinks"
@@ -94,7 +95,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
             for line in (line for row in rows for line in _version(config, ledger, row, holds)):
                 write(f"  {line}")
             if not rows and is_sent and on_disk not in (*_NOTHING, _LINK, _OTHER):
-                write("  the ledger knows no such file: the next scan decides")
+                write(f"  {_unknown(config, ledger)}")
     if not rows and on_disk in _NOTHING:
         # What is above may help all the same: a rule or a mapping that the path would come under.
         raise UnknownPath(printable(wanted))
@@ -148,6 +149,17 @@ def _asked(config: SiteConfig, ledger: Ledger, path: bytes) -> str | None:
     asking = (brake for brake in ledger.reports.brakes() if brake.kind in _OF_A_MAPPING and brake.subject == subject)
     brake = next(asking, None)
     return None if brake is None else f"brake {brake.id} is pulled: {printable(brake.detail)}"
+
+
+def _unknown(config: SiteConfig, ledger: Ledger) -> str:
+    """Say when a file that the ledger does not know will be met."""
+    brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_THE_TREE), None)
+    if brake is not None:
+        return f"the ledger does not know it: nothing is looked at before brake {brake.id} is released"
+    if not is_held(ledger.store.path):
+        return "the ledger does not know it yet: the next run meets it"
+    settle = f"{config.watch.settle:g} s"
+    return f"the ledger does not know it yet: it is queued once it was unchanged for {settle}, or when a scan meets it"
 
 
 def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[str]:

@@ -91,8 +91,9 @@ def look_at_sidecar(edges: Edges, said: Sidecars, path: bytes) -> int:
         log.warning("cannot be looked at", path=printable(path), why=str(error))
         return 0
     now = edges.clock.now()
-    # Two changes within one tick of the clock that stamps files look alike: one so young is taken for another.
-    if edges.ledger.intake.sidecar(path) == stat and (stat is None or is_settled(stat, now, _TICK)):
+    # Two changes within one tick of the clock that stamps files look alike: one so young is taken for another. And
+    # where nothing regular is, or was, there may be a link, or have been one, which blocks its file as well.
+    if stat is not None and edges.ledger.intake.sidecar(path) == stat and is_settled(stat, now, _TICK):
         return 0
     said.forget()
     return edges.ledger.intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], now)

@@ -1,7 +1,7 @@
 """Everything between being due and being sent: open, compare, read what is said of the file, look for its equal.
 
-Most files leave here as `Ready`. Some never have to be sent: an equal version that lost its path, or an equal asset
-that lay in the folder, is taken over. The POST and what becomes of it are `flow.send`'s.
+Most files leave here as `Ready`. Some never have to be sent, because something stands for them already
+(`flow.standin`). The POST and what becomes of it are `flow.send`'s.
 """
 
 import os
@@ -10,17 +10,19 @@ from dataclasses import dataclass
 
 import structlog
 
-from assetsync.core.decide import EMPTY
+from assetsync.core.decide import EMPTY, is_settled
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
+from assetsync.core.sidecar import sidecar_for
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootMissing, SidecarError
 from assetsync.flow.contact import Contact
 from assetsync.flow.edges import Edges
+from assetsync.flow.standin import StandIn
 from assetsync.flow.told import Sidecars, Told
 from assetsync.ledger.intake import NewVersion
 from assetsync.ledger.queue import LONGEST_BACKOFF, Intent
 from assetsync.ledger.rows import FileRow
-from assetsync.model import FileStat, Mapping, UploadRequest, Wanted
+from assetsync.model import FileStat, Mapping, UploadRequest
 from assetsync.tree.body import FileBody, difference, digest
 from assetsync.tree.opening import OpenFile
 
@@ -28,6 +30,9 @@ log = structlog.get_logger(__name__)
 
 _LATER = 60.0
 """Seconds until a file is tried again whose place the next scan has to tell."""
+
+_WRITTEN_PATIENCE = 60.0
+"""Seconds for which a file waits at most until its sidecar rests."""
 
 _SOON = 5.0
 """Seconds at least until a file is tried again that waits for another's upload to be decided."""
@@ -60,6 +65,7 @@ class Rules:
     sidecar_wait: float = 0.0
     max_file_size: int | None = None
     resend_changed: bool = True
+    resend_moved: bool = True
 
 
 class Preparer:
@@ -81,8 +87,13 @@ class Preparer:
         self._sidecars = sidecars
         self._contact = contact
         self._rules = rules
-        self.adopt_alike = False
-        """Whether a person has said that assets of the same name and size are the files (`reconcile --adopt`)."""
+        self.standin = StandIn(
+            edges,
+            contact,
+            [mapping.destfolderid for mapping in mappings.all],
+            resend_changed=rules.resend_changed,
+            resend_moved=rules.resend_moved,
+        )
 
     @property
     def being_listed(self) -> Collection[str]:
@@ -136,7 +147,7 @@ class Preparer:
         except FileUnreadable as error:
             self._hold(row, "unreadable", str(error))
             return None
-        if not row.send_again and self._need_not_be_sent(row, md5):
+        if not row.send_again and self.standin.stands_for(row, md5):
             return None
         told_at = self._sidecars.changes
         told = self._told(row, mapping)
@@ -156,10 +167,27 @@ class Preparer:
         try:
             told = self._sidecars.told(row.path, mapping)
         except SidecarError as error:
-            self._hold(row, "sidecar", str(error))
+            if not self._is_being_written(row):
+                self._hold(row, "sidecar", str(error))
             return None
-        waits = mapping.sidecars and not told.has_own and self._waits_for_sidecar(row)
+        waits = self._is_being_written(row) if told.has_own else mapping.sidecars and self._waits_for_sidecar(row)
         return None if waits else told
+
+    def _is_being_written(self, row: FileRow) -> bool:
+        """Put a file off whose sidecar may not be whole yet: what was sent without it cannot be said afterwards."""
+        settle, now = self._rules.settle, self._clock.now()
+        if not settle or not 0 <= now - row.queued_at < settle + _WRITTEN_PATIENCE:
+            return False
+        try:
+            found = self._tree.lstat(sidecar_for(row.path))
+        except (FileUnreadable, RootMissing):
+            return False
+        if found is None or is_settled(found, now, settle):
+            return False
+        rests_at = max(found.mtime_ns, found.ctime_ns) / 1e9 + settle
+        due_at = min(max(rests_at, now), now + settle)
+        self._ledger.queue.postpone(row.id, due_at, "waits until its sidecar has settled (watch.settle)")
+        return True
 
     def _waits_for_sidecar(self, row: FileRow) -> bool:
         """Put a file off whose sidecar may still come; when it comes, the file is due at once."""
@@ -178,7 +206,7 @@ class Preparer:
         Raises _PutOff where that is not known yet, ReadStopped, FileChanged and FileUnreadable.
         """
         md5 = body.load()
-        if md5 is None and not row.send_again and self._ledger.alike.has_size(row.id, row.destfolderid, row.size):
+        if md5 is None and not row.send_again and self.standin.may_know_its_like(row):
             self._wait_for_its_like(row)
             md5 = digest(file, row.stat, stop=self._edges.tick, tap=self._edges.tally.hashed)
             # That takes as long as it takes.
@@ -193,7 +221,7 @@ class Preparer:
         """
         now = self._clock.now()
         for other in self._ledger.alike.unread(row):
-            if not self._still_holds(other):
+            if not self.standin.still_holds(other):
                 detail = (
                     f"may be what was being uploaded as {printable(other.path)}: waits until that is decided"
                     " (`assetsync doubt list`)"
@@ -214,90 +242,6 @@ class Preparer:
             self._hold(row, "too_large", detail)
             return False
         return True
-
-    def _need_not_be_sent(self, row: FileRow, md5: str | None) -> bool:
-        if md5 is not None and self._stands_already(row, md5):
-            return True
-        return not self._rules.resend_changed and self._replaces_an_asset(row)
-
-    def _stands_already(self, row: FileRow, md5: str) -> bool:
-        """Take over an equal version whose path is no longer its own, or an equal asset that nobody owns."""
-        now = self._clock.now()
-        hints = self._ledger.alike.hints(row, md5)
-        for old in self._ledger.alike.equals(row, md5) if hints.version else ():
-            # Of its own path an older version is the past, whatever it says of itself (unmapped, then touched).
-            elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
-            if elsewhere and self._still_holds(old):
-                continue
-            state = self._ledger.queue.take_over(row, old, md5, now)
-            if state is not None:
-                self._edges.tally.adopted()
-                was = printable(old.path)
-                log.info("taken over", path=printable(row.path), was=was, assetid=old.assetid, state=state)
-            # None: something changed while it was looked at, and what is still queued is looked at again.
-            return True
-        if not hints.asset:
-            return False
-        assetid = self._ledger.alike.sighted(row, md5)
-        if assetid is None:
-            return self._resembles(row, md5, now)
-        if self._is_looked_for(row, assetid, now):
-            return True
-        if self._ledger.queue.adopt(row, assetid, md5, now):
-            self._edges.tally.adopted()
-            log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
-        return True
-
-    def _resembles(self, row: FileRow, md5: str, now: float) -> bool:
-        """Ask a person about an asset of the same name and size that may be this file, where the service has no MD5."""
-        name = sent_name(row.path.rpartition(b"/")[2])
-        assetid = self._ledger.alike.resembling(row, name)
-        if assetid is None:
-            return False
-        if self._is_looked_for(row, assetid, now):
-            return True
-        if self.adopt_alike and self._ledger.queue.adopt(row, assetid, md5, now):
-            self._edges.tally.adopted()
-            log.info("adopted by name and size", path=printable(row.path), assetid=assetid)
-            return True
-        detail = (
-            f"the folder holds {assetid} of the same name and size, and the service gives no MD5 to tell whether it is"
-            " this file: `assetsync reconcile --adopt` takes such assets over, `assetsync retry --send-again PATH`"
-            " uploads"
-        )
-        self._hold(row, "resembles", detail)
-        return True
-
-    def _is_looked_for(self, row: FileRow, assetid: str, now: float) -> bool:
-        """Have the folder listed once more where its newest audit did not show an asset that was seen there before.
-
-        Somebody may have deleted it: taken over, it would never be found. The file is looked at again after that.
-        """
-        if not self._ledger.alike.is_missed(assetid) or not self._contact.list_after_audit(row.destfolderid):
-            return False
-        detail = f"its folder was listed again: the last audit did not show {assetid}, which seemed to be this file"
-        self._ledger.queue.postpone(row.id, now, detail)
-        return True
-
-    def _replaces_an_asset(self, row: FileRow) -> bool:
-        """Block a changed file where the policy wants changes reported and not sent."""
-        older = [old for old in self._ledger.reports.of_path(row.path) if old.id != row.id and old.assetid is not None]
-        if older:
-            detail = (
-                f"it changed since it was uploaded as {older[0].assetid}, and policy.on_change is report:"
-                " `assetsync retry --send-again PATH` uploads it as a new asset"
-            )
-            self._hold(row, "changed", detail)
-        return bool(older)
-
-    def _still_holds(self, old: FileRow) -> bool:
-        """Whether the older version's path still holds it: then it is a copy or a hard link, a file of its own."""
-        try:
-            found = self._tree.lstat(old.path)
-        except (FileUnreadable, RootMissing):
-            # What cannot be told is no reason to take an asset away from a path.
-            return True
-        return found is not None and not difference(old.stat, found)
 
     def _not_there(self, row: FileRow, mapping: Mapping, error: FileUnreadable | NotRegular | RootMissing) -> None:
         vanished = isinstance(error, FileUnreadable) and error.vanished

@@ -60,8 +60,7 @@ class Sidecars:
         Its fields are named for the `kind` that the service took it for; before it is sent, that is guessed.
         """
         levels = [sidecar.expand(mapping.metadata, path)]
-        own: Metadata | None = None
-        together = 0
+        own_size = together = 0
         if mapping.sidecars:
             for folder_sidecar in sidecar.folder_sidecars(path):
                 level, size = self._folder(folder_sidecar, mapping)
@@ -72,11 +71,12 @@ class Sidecars:
                     raise SidecarError(printable(path), problem, hint="say less in them")
                 if level is not None:
                     levels.append(level)
-            own, _size = self.read(sidecar.sidecar_for(path), mapping)
+            own, own_size = self.read(sidecar.sidecar_for(path), mapping)
             if own is not None:
                 levels.append(own)
         named = kind if kind in self._fields_table else guess_kind(path)
-        told = self._said(tuple(levels), named, mapping.upload, own is not None)
+        # One that was opened and not written to yet has not come.
+        told = self._said(tuple(levels), named, mapping.upload, bool(own_size))
         if told.fields:
             sidecar.check_together(told.fields, printable(path))
         return told

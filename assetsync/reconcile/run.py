@@ -78,7 +78,7 @@ class Reconciler:
         self._progress.phase("scan", self._ledger.intake.size() or None)
         result = self._scan()
         if self._adopt and not self._stopped():
-            self._site.preparer.adopt_alike = True
+            self._site.preparer.standin.adopt_alike = True
             self._ledger.queue.retry_blocked("resembles", now)
             self._site.contact.list_anew()
         with self._workers():

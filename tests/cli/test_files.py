@@ -378,7 +378,7 @@ class TestExplain:
     def test_only_of_a_file_that_is_uploaded_the_next_scan_is_named(self, site, name, says):
         site.run("reconcile")
         (site.tree / name).write_bytes(b"new")
-        assert ("the next scan decides" in site.run("explain", name).out) is says
+        assert ("the ledger does not know it yet" in site.run("explain", name).out) is says
 
     def test_the_sidecars_that_speak_of_a_file_and_what_they_say_are_told(self, site):
         site.write("2026/a.jpg")

@@ -13,8 +13,8 @@ from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
 from assetsync.flow import rivals
 from assetsync.flow.feed import Feed
-from assetsync.flow.prepare import Preparer
 from assetsync.flow.resolve import Resolver
+from assetsync.flow.standin import StandIn
 from assetsync.ledger import doubts, schema
 from assetsync.ledger.alike import Alike
 from assetsync.ledger.store import Store
@@ -141,7 +141,7 @@ def no_exclusive_names(patch: Patch) -> None:
 
 def no_look_at_the_old_path(patch: Patch) -> None:
     """Take an equal version over although its path still holds it."""
-    patch.setattr(Preparer, "_still_holds", lambda _self, _old: False)
+    patch.setattr(StandIn, "still_holds", lambda _self, _old: False)
 
 
 def the_intent_comes_late(patch: Patch) -> None:

@@ -563,4 +563,4 @@ def test_empty_files_are_held_with_the_commit_that_queues_them(world):
     before = world.ledger.store.commits
     world.scan()
     assert world.send() == 0
-    assert world.ledger.store.commits - before < 10
+    assert world.ledger.store.commits - before < 15

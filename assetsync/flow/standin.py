@@ -1,0 +1,150 @@
+"""What stands for a file already, so that it need not be sent: an equal version that lost its path, or an equal asset.
+
+What there may be is found by `ledger.alike`; here it is taken over, adopted, or put before a person.
+"""
+
+from collections.abc import Iterable
+
+import structlog
+
+from assetsync.core.names import printable, sent_name
+from assetsync.errors import FileUnreadable, RootMissing
+from assetsync.flow.contact import Contact
+from assetsync.flow.edges import Edges
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Wanted
+from assetsync.tree.body import difference
+
+log = structlog.get_logger(__name__)
+
+
+class StandIn:
+    """Asked of each file before it is sent; shared by all workers."""
+
+    def __init__(
+        self, edges: Edges, contact: Contact, folders: Iterable[str], *, resend_changed: bool, resend_moved: bool
+    ) -> None:
+        """Take the mapped folders of the service, and whether what was changed or moved is sent again."""
+        self._edges = edges
+        self._ledger = edges.ledger
+        self._clock = edges.clock
+        self._contact = contact
+        self._folders = list(dict.fromkeys(folders))
+        self._resend_changed = resend_changed
+        self._resend_moved = resend_moved
+        self.adopt_alike = False
+        """Whether a person has said that assets of the same name and size are the files (`reconcile --adopt`)."""
+
+    def stands_for(self, row: FileRow, md5: str | None) -> bool:
+        """Deal with a file that need not be sent, and give whether it is one. Raises as `Contact.ensure` does."""
+        if md5 is not None and self._stands_already(row, md5):
+            return True
+        if md5 is not None and not self._resend_moved and self._was_moved_here(row, md5):
+            return True
+        return not self._resend_changed and self._replaces_an_asset(row)
+
+    def may_know_its_like(self, row: FileRow) -> bool:
+        """Whether something of its size is known that may stand for it, so that hashing a large file pays."""
+        folders = (row.destfolderid, *(() if self._resend_moved else self._folders))
+        return any(self._ledger.alike.has_size(row.id, folder, row.size) for folder in folders)
+
+    def _stands_already(self, row: FileRow, md5: str) -> bool:
+        """Take over an equal version whose path is no longer its own, or an equal asset that nobody owns."""
+        now = self._clock.now()
+        hints = self._ledger.alike.hints(row, md5)
+        for old in self._ledger.alike.equals(row, md5) if hints.version else ():
+            # Of its own path an older version is the past, whatever it says of itself (unmapped, then touched).
+            elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
+            if elsewhere and self.still_holds(old):
+                continue
+            state = self._ledger.queue.take_over(row, old, md5, now)
+            if state is not None:
+                self._edges.tally.adopted()
+                was = printable(old.path)
+                log.info("taken over", path=printable(row.path), was=was, assetid=old.assetid, state=state)
+            # None: something changed while it was looked at, and what is still queued is looked at again.
+            return True
+        if not hints.asset:
+            return False
+        assetid = self._ledger.alike.sighted(row, md5)
+        if assetid is None:
+            return self._resembles(row, md5, now)
+        if self._is_looked_for(row, assetid, now):
+            return True
+        if self._ledger.queue.adopt(row, assetid, md5, now):
+            self._edges.tally.adopted()
+            log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
+        return True
+
+    def _was_moved_here(self, row: FileRow, md5: str) -> bool:
+        """Let a file keep the asset in the folder of the service that it was moved away from: that is to be reported.
+
+        The drift that this is tells of it.
+        """
+        now = self._clock.now()
+        for folder in (folder for folder in self._folders if folder != row.destfolderid):
+            for old in self._ledger.alike.equals(row._replace(destfolderid=folder), md5):
+                elsewhere = old.wanted in (Wanted.YES, Wanted.UNMAPPED) and self.still_holds(old)
+                if old.assetid is None or old.path == row.path or elsewhere:
+                    continue
+                if self._ledger.queue.take_over(row, old, md5, now) is not None:
+                    self._edges.tally.adopted()
+                    bound = log.bind(path=printable(row.path), was=printable(old.path), assetid=old.assetid)
+                    bound.warning("moved to another folder, and not sent", lies_in=folder, mapped_to=row.destfolderid)
+                return True
+        return False
+
+    def _resembles(self, row: FileRow, md5: str, now: float) -> bool:
+        """Ask a person about an asset of the same name and size that may be this file, where the service has no MD5."""
+        name = sent_name(row.path.rpartition(b"/")[2])
+        assetid = self._ledger.alike.resembling(row, name)
+        if assetid is None:
+            return False
+        if self._is_looked_for(row, assetid, now):
+            return True
+        if self.adopt_alike and self._ledger.queue.adopt(row, assetid, md5, now):
+            self._edges.tally.adopted()
+            log.info("adopted by name and size", path=printable(row.path), assetid=assetid)
+            return True
+        detail = (
+            f"the folder holds {assetid} of the same name and size, and the service gives no MD5 to tell whether it is"
+            " this file: `assetsync reconcile --adopt` takes such assets over, `assetsync retry --send-again PATH`"
+            " uploads"
+        )
+        self._hold(row, "resembles", detail, now)
+        return True
+
+    def _is_looked_for(self, row: FileRow, assetid: str, now: float) -> bool:
+        """Have the folder listed once more where its newest audit did not show an asset that was seen there before.
+
+        Somebody may have deleted it: taken over, it would never be found. The file is looked at again after that.
+        """
+        if not self._ledger.alike.is_missed(assetid) or not self._contact.list_after_audit(row.destfolderid):
+            return False
+        detail = f"its folder was listed again: the last audit did not show {assetid}, which seemed to be this file"
+        self._ledger.queue.postpone(row.id, now, detail)
+        return True
+
+    def _replaces_an_asset(self, row: FileRow) -> bool:
+        """Block a changed file where the policy wants changes reported and not sent."""
+        older = [old for old in self._ledger.reports.of_path(row.path) if old.id != row.id and old.assetid is not None]
+        if older:
+            detail = (
+                f"it changed since it was uploaded as {older[0].assetid}, and policy.on_change is report:"
+                " `assetsync retry --send-again PATH` uploads it as a new asset"
+            )
+            self._hold(row, "changed", detail, self._clock.now())
+        return bool(older)
+
+    def still_holds(self, old: FileRow) -> bool:
+        """Whether the older version's path still holds it: then it is a copy or a hard link, a file of its own."""
+        try:
+            found = self._edges.tree.lstat(old.path)
+        except (FileUnreadable, RootMissing):
+            # What cannot be told is no reason to take an asset away from a path.
+            return True
+        return found is not None and not difference(old.stat, found)
+
+    def _hold(self, row: FileRow, reason: str, detail: str, now: float) -> None:
+        self._ledger.queue.hold(row.id, reason, detail, now)
+        log.warning("blocked", path=printable(row.path), reason=reason, detail=detail)

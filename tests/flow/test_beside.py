@@ -1,0 +1,80 @@
+"""A sidecar that is still being written, one that has not come, and what stands where one should be."""
+
+import os
+import time
+
+import pytest
+
+from assetsync.model import State
+
+from .test_drift import drift
+
+
+@pytest.fixture
+def settling(make_world, clock):
+    """A site with a file that is due now, and whose sidecar would be as young."""
+    world = make_world(watch={"settle": "60s"})
+    clock.set_now(time.time())
+    world.write("a.jpg")
+    world.scan()
+    clock.advance(60)
+    clock.set_now(time.time() + 1)
+    assert world.site.intake.look_again() == 1
+    return world
+
+
+@pytest.mark.parametrize("half", [b"description: The old har", b'description: "The old'])
+def test_a_sidecar_that_is_half_written_is_waited_for(settling, clock, half):
+    settling.write("a.jpg.yaml", half)
+    assert settling.send() == 1
+    assert settling.posted() == []
+    assert settling.row("a.jpg").state is State.QUEUED
+    assert "has settled" in settling.row("a.jpg").detail
+    settling.write("a.jpg.yaml", b"description: The old harbour")
+    clock.advance(62)
+    settling.send()
+    assert settling.service.posts[0].meta == (("img_description", "The old harbour"),)
+
+
+def test_a_sidecar_that_never_rests_is_waited_for_two_minutes(settling, clock):
+    future = clock.now() + 1e6
+    os.utime(settling.write("a.jpg.yaml", b"description: from tomorrow"), (future, future))
+    for _ in range(3):
+        settling.send()
+        clock.advance(59)
+    assert settling.posted() == []
+    clock.advance(2)
+    settling.send()
+    assert settling.posted() == ["a.jpg"]
+
+
+def test_an_empty_sidecar_has_not_come(make_world):
+    world = make_world(watch={"sidecar_wait": "600s"})
+    world.write("a.jpg")
+    world.write("a.jpg.yaml", b"")
+    world.scan_and_send()
+    assert world.posted() == []
+    world.write("a.jpg.yaml", b"description: now it has")
+    world.hint("a.jpg.yaml")
+    world.send()
+    assert world.service.posts[0].meta == (("img_description", "now it has"),)
+
+
+def test_a_file_is_released_once_the_link_in_the_place_of_its_sidecar_is_gone(world):
+    world.write("a.jpg")
+    (world.root / "a.jpg.yaml").symlink_to("somewhere")
+    world.scan_and_send()
+    assert world.row("a.jpg").reason == "sidecar"
+    (world.root / "a.jpg.yaml").unlink()
+    world.hint("a.jpg.yaml")
+    world.send()
+    assert world.posted() == ["a.jpg"]
+
+
+def test_a_link_that_comes_into_the_place_of_a_sidecar_is_drift(world):
+    world.write("a.jpg")
+    world.scan_and_send()
+    world.live(5)
+    (world.root / "a.jpg.yaml").symlink_to("somewhere")
+    world.hint("a.jpg.yaml")
+    assert "no regular file" in drift(world)[b"a.jpg"]
