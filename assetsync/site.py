@@ -16,6 +16,7 @@ from assetsync.config.schedule import Interval
 from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable
+from assetsync.core.sidecar import SUFFIX
 from assetsync.errors import RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
 from assetsync.flow.audit import Auditor
 from assetsync.flow.brake import Brakes, Limits
@@ -66,6 +67,7 @@ RESTORED = "the ledger is older than its last start: a restored backup? every fo
 
 _NETWORK_SETTLE = 60.0
 _MISSING_KEPT = 10_000
+_MOST_STRAYS = 100
 # What is due later than in 15 minutes is taken for the work of a clock that has since been set back.
 _LONGEST_VERIFY = 850.0
 
@@ -147,7 +149,8 @@ class Site:
             self.intake.decide_missing(result)
             if report.complete and not result.missing_count:
                 self.place.is_there()
-        self._scanned(report, clock.steady() - began)
+        quiet = result.unchanged == result.scanned and not result.missing_count and not result.sidecars_changed
+        self._scanned(report, clock.steady() - began, quiet=quiet)
         return result
 
     def _heed_place(self) -> None:
@@ -161,12 +164,28 @@ class Site:
         """Name the mapped folders that a scan did not find."""
         return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
 
-    def _scanned(self, report: ScanReport, seconds: float) -> None:
+    def _strays(self, before: LastScan | None, *, quiet: bool) -> tuple[int, str]:
+        """Count the sidecars that speak of no file, and name the first; none yet where a scan found nothing new."""
+        if quiet and before is not None and not before.stray:
+            return 0, ""
+        # Of a file that is not at rest yet the ledger does not know.
+        absent = self.edges.tree.is_absent
+        strays = [path for path in self.edges.ledger.intake.strays(_MOST_STRAYS) if absent(path.removesuffix(SUFFIX))]
+        first = printable(strays[0]) if strays else ""
+        if strays and (before is None or before.first_stray != first):
+            fix = "`assetsync check` names them; name each after its file"
+            log.warning("sidecars speak of no file", sidecars=len(strays), first=first, fix=fix)
+        return len(strays), first
+
+    def _scanned(self, report: ScanReport, seconds: float, *, quiet: bool) -> None:
         runs, missing = self.edges.ledger.runs, self.missing_folders(report)
         before = runs.last_scan()
+        stray, first = self._strays(before, quiet=quiet)
         if missing and (before is None or before.missing != missing):
             log.warning("mapped folders are not there", folders=missing, fix="correct `path`, or create them")
-        runs.scanned(LastScan(self.edges.clock.now(), report.complete, report.unreadable_count, missing), seconds)
+        at = self.edges.clock.now()
+        scan = LastScan(at, report.complete, report.unreadable_count, missing, stray, first)
+        runs.scanned(scan, seconds)
         self.edges.meter.ran("rescan", seconds)
 
     def ran(self, job: str, began: float) -> None:

@@ -20,6 +20,7 @@ from assetsync.status.sentences import (
     no_room,
     regular_work,
     scanned,
+    strays,
     trouble,
     unsettled,
     uploaded,
@@ -80,6 +81,7 @@ def _lines(standing: Standing) -> Iterator[str]:
         yield paused
     yield from no_room(standing)
     yield from missing_folders(standing.missing_folders)
+    yield from strays(standing)
     yield from unsettled(standing)
     yield from leftovers(standing)
     if not standing.running:

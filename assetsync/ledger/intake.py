@@ -4,12 +4,14 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from assetsync.core.sidecar import FOLDER_SIDECAR, SUFFIX
 from assetsync.core.states import Event
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import FileStat, State, Wanted
 
 _PAGE = 5000
+_OF_A_FOLDER = b"/" + FOLDER_SIDECAR
 _FIRST_PAGE = 100
 # No path is longer than the kernel's 4,096 bytes, and none begins so.
 _FOLDERS_LEFT_OUT = 100
@@ -135,6 +137,19 @@ class Intake:
             if len(page) < _PAGE:
                 return
             after = page[-1][0]
+
+    def strays(self, limit: int) -> list[bytes]:
+        """Give the first known sidecars that speak of no file that the ledger knows; takes a look at each of them."""
+        rows = self._store.rows(
+            f"SELECT path FROM sidecars s WHERE path <> ?1 AND substr(path, -{len(_OF_A_FOLDER)}) <> ?2"
+            " AND NOT EXISTS (SELECT 1 FROM files"
+            f"   WHERE path = substr(s.path, 1, length(s.path) - {len(SUFFIX)}) AND wanted = 'yes')"
+            " ORDER BY path LIMIT ?3",
+            FOLDER_SIDECAR,
+            _OF_A_FOLDER,
+            limit,
+        )
+        return [row[0] for row in rows]
 
     def sidecar(self, path: bytes) -> FileStat | None:
         """Give one sidecar as it is known."""

@@ -24,13 +24,16 @@ _UNSETTLED = "unsettled"
 class LastScan(NamedTuple):
     """When the tree was last looked at as a whole, whether all of it was there to be read, and what was not.
 
-    `missing` names the mapped folders that were not there.
+    `missing` names the mapped folders that were not there. So many sidecars were `stray`, which speak of no file, a
+    hundred at most; `first_stray` is one of them.
     """
 
     at: float
     complete: bool
     unreadable: int
     missing: tuple[str, ...] = ()
+    stray: int = 0
+    first_stray: str = ""
 
 
 class Run(NamedTuple):
@@ -75,6 +78,7 @@ class Runs:
                 "complete": scan.complete,
                 "unreadable": scan.unreadable,
                 **missing,
+                **({"stray": scan.stray, "first_stray": scan.first_stray} if scan.stray else {}),
             },
         )
 
@@ -88,7 +92,8 @@ class Runs:
         if said is None:
             return None
         missing = tuple(map(str, said.get("missing", ())))
-        return LastScan(float(said["at"]), bool(said["complete"]), int(said["unreadable"]), missing)
+        stray = int(said.get("stray", 0)), str(said.get("first_stray", ""))
+        return LastScan(float(said["at"]), bool(said["complete"]), int(said["unreadable"]), missing, *stray)
 
     def not_scanned(self) -> None:
         """Let the last scan count as incomplete: since then the tree could not be looked at."""

@@ -79,6 +79,7 @@ def as_object(standing: Standing) -> dict[str, Any]:
             "complete": scan.complete,
             "unreadable": scan.unreadable,
             "missing": list(scan.missing),
+            "stray_sidecars": scan.stray,
         },
         "last_runs": {
             job: {"at": moment(run.at), "seconds": run.seconds}

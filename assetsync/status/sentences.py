@@ -150,6 +150,14 @@ def scanned(standing: Standing) -> str:
     return f"last scan: {moment(scan.at)}{', complete' if scan.complete else ', not complete'}{blind}"
 
 
+def strays(standing: Standing) -> Iterator[str]:
+    """Say that sidecars speak of no file; nothing where each does."""
+    scan = standing.last_scan
+    if scan is not None and scan.stray:
+        others = f" and {scan.stray - 1:,} more" if scan.stray > 1 else ""
+        yield f"sidecars that speak of no file: {scan.first_stray}{others}: assetsync check names them"
+
+
 def counted(standing: Standing) -> str:
     """Say how many files stand in each state."""
     counts = standing.counts

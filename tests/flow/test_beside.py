@@ -78,3 +78,39 @@ def test_a_link_that_comes_into_the_place_of_a_sidecar_is_drift(world):
     (world.root / "a.jpg.yaml").symlink_to("somewhere")
     world.hint("a.jpg.yaml")
     assert "no regular file" in drift(world)[b"a.jpg"]
+
+
+def strays(world) -> tuple[int, str]:
+    scan = world.ledger.runs.last_scan()
+    return scan.stray, scan.first_stray
+
+
+def test_sidecars_that_speak_of_no_file_are_told_until_they_do(world):
+    for name in ("d.JPG", "e.jpg", "sub/f.jpg"):
+        world.write(name)
+    for name in ("d.jpg.yaml", "e.jpg.yaml", "sub/g.yaml", "_folder.yaml", "sub/_folder.yaml"):
+        world.write(name, b"description: words")
+    world.scan()
+    assert strays(world) == (2, "d.jpg.yaml")
+    world.scan()
+    assert strays(world) == (2, "d.jpg.yaml")
+    (world.root / "d.JPG").rename(world.root / "d.jpg")
+    world.hint("d.jpg")
+    world.send()
+    world.scan()
+    assert strays(world) == (1, "sub/g.yaml")
+    (world.root / "sub/g.yaml").unlink()
+    world.scan()
+    assert strays(world) == (0, "")
+    (world.root / "e.jpg").unlink()
+    world.scan()
+    assert strays(world) == (1, "e.jpg.yaml")
+
+
+def test_a_sidecar_whose_file_is_not_at_rest_yet_is_no_stray(make_world, clock):
+    world = make_world(watch={"settle": "60s"})
+    clock.set_now(time.time())
+    world.write("a.jpg")
+    world.write("a.jpg.yaml", b"description: words")
+    world.scan()
+    assert strays(world) == (0, "")
