@@ -142,7 +142,7 @@ CREATE TABLE sidecars (
 -- What commands beside a running process ask of it.
 CREATE TABLE requests (
     id INTEGER PRIMARY KEY,
-    verb TEXT NOT NULL,       -- retry, resume, doubt or sighted
+    verb TEXT NOT NULL,       -- retry, resume, doubt, drift, audit or sighted
     argument TEXT NOT NULL,   -- JSON
     asked_at REAL NOT NULL,   -- when it was left
     done_at REAL,             -- when it was carried out or refused
