@@ -75,10 +75,11 @@ def command(*, keep: bool, directory: Path | None, quiet: bool) -> int:
         else:
             write("The folder is removed now: with --keep it stays a while, with the service and its page of pictures.")
         if keep:
-            write(f"the pictures   {stage.address}")
-            sys.stdout.flush()
-            note("Ctrl-C ends it")
+            # From the first word on: whoever reads the address may press Ctrl-C at once.
             with suppress(KeyboardInterrupt):
+                write(f"the pictures   {stage.address}")
+                sys.stdout.flush()
+                note("Ctrl-C ends it")
                 threading.Event().wait()
     return OK if fine else NOT_IN_SYNC
 
