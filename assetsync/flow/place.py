@@ -50,8 +50,15 @@ class Place:
 
         The first root that a ledger is used with is its own; another spelling of the same folder is no other root.
         """
+        try:
+            self._check()
+        except RootElsewhere:
+            self.elsewhere = True
+            raise
+        self.elsewhere = False
+
+    def _check(self) -> None:
         problem = self._problem()
-        self.elsewhere = True
         if problem is not None:
             self._lever.pull(_KIND, problem.subject, problem.detail, 1)
             raise RootElsewhere(problem.detail)
@@ -62,7 +69,6 @@ class Place:
             if brake.kind == _KIND and brake.subject != _MISSING:
                 self._lever.lift(brake, "the tree is the ledger's again")
         self._twins.check()
-        self.elsewhere = False
 
     def expect(self) -> None:
         """Raise RootElsewhere as `check` does; nothing is pulled or written down."""

@@ -20,7 +20,7 @@ from assetsync.core.names import printable
 from assetsync.errors import RootElsewhere
 from assetsync.flow.lever import Lever
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.neighbours import CLAIM, Claim, Neighbour, Standing, neighbours, read_claim
+from assetsync.ledger.neighbours import CLAIM, Claim, ClaimState, Neighbour, neighbours, read_claim
 from assetsync.ledger.reports import Brake
 from assetsync.model import Clock
 
@@ -74,19 +74,19 @@ class Twins:
         before, pulled = self._claimed(), self._pulled()
         claim = self._claim(before)
         if before is not None and before.is_same(claim):
-            if before.standing is Standing.ACTIVE:
-                self._write(replace(claim, standing=Standing.ACTIVE), before)
+            if before.state is ClaimState.ACTIVE:
+                self._write(replace(claim, state=ClaimState.ACTIVE), before)
                 return
             if pulled:
                 raise RootElsewhere(pulled[0].detail)
         # Written before the others are looked at: of two that begin at the same moment, one at least sees the other.
-        claim = replace(claim, standing=Standing.ASKING)
+        claim = replace(claim, state=ClaimState.ASKING)
         self._write(claim, before)
         twins = self._found(claim)
         for brake in pulled:
             if brake.subject not in {twin.subject for twin in twins}:
                 self._lever.lift(brake, "this configuration no longer says the same as the other site's")
-        self._write(replace(claim, standing=Standing.WAITING if twins else Standing.ACTIVE), claim)
+        self._write(replace(claim, state=ClaimState.WAITING if twins else ClaimState.ACTIVE), claim)
         for twin in twins:
             self._lever.pull(TWIN, twin.subject, _sentence(twin), 1)
         if twins:
@@ -98,7 +98,7 @@ class Twins:
         """Raise RootElsewhere as `check` does; nothing is pulled or written down."""
         before = self._claimed()
         claim = self._claim(before)
-        if before is not None and before.is_same(claim) and before.standing is Standing.ACTIVE:
+        if before is not None and before.is_same(claim) and before.state is ClaimState.ACTIVE:
             return
         for twin in self._found(claim):
             raise RootElsewhere(_sentence(twin))
@@ -156,7 +156,7 @@ def twins_of(claim: Claim, ledger: Path, site: str) -> Iterator[Twin]:
     for neighbour in neighbours(ledger, site):
         theirs = neighbour.claim
         is_copy = bool(theirs.ledger) and theirs.ledger == claim.ledger
-        if is_copy or theirs.standing is Standing.WAITING or not is_same_service(theirs.service, claim.service):
+        if is_copy or theirs.state is ClaimState.WAITING or not is_same_service(theirs.service, claim.service):
             continue
         shared = dict(_shared(ours, _Placed(theirs)))
         if shared:

@@ -26,7 +26,7 @@ _LAYOUTS = ("mappings_listed", "mappings")
 _SERVICE = "service"
 
 
-class Standing(StrEnum):
+class ClaimState(StrEnum):
     """How a claim stands: it was made and not looked around yet, it holds, or its site waits for a person."""
 
     ASKING = "asking"
@@ -47,7 +47,7 @@ class Claim:
     folders: Mapping[bytes, str]
     places: Mapping[bytes, tuple[bytes, int, int]] = field(default_factory=dict)
     ledger: str = ""
-    standing: Standing = Standing.ACTIVE
+    state: ClaimState = ClaimState.ACTIVE
 
     def is_same(self, other: "Claim") -> bool:
         """Whether the same configuration made both."""
@@ -62,7 +62,7 @@ class Claim:
                 "folders": {path.hex(): folder for path, folder in self.folders.items()},
                 "places": {path.hex(): [place.hex(), *of] for path, (place, *of) in self.places.items()},
                 "ledger": self.ledger,
-                "standing": self.standing,
+                "state": self.state,
             }
         )
 
@@ -89,7 +89,7 @@ def read_claim(text: str | None) -> Claim | None:
                 for path, (place, device, inode) in said["places"].items()
             },
             str(said["ledger"]),
-            Standing(said["standing"]),
+            ClaimState(said["state"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -11,7 +11,7 @@ import pytest
 from assetsync.errors import RootElsewhere
 from assetsync.flow.twins import is_same_service, make_claim, twins_of
 from assetsync.ledger.ledger import open_ledger
-from assetsync.ledger.neighbours import CLAIM, Claim, Standing, neighbours, read_claim
+from assetsync.ledger.neighbours import CLAIM, Claim, ClaimState, neighbours, read_claim
 from assetsync.model import State
 
 ADDRESS = "http://127.0.0.1:1/dam"
@@ -190,9 +190,9 @@ def test_a_site_that_maps_a_folder_later_is_the_second_however_old_its_ledger_is
 
 def test_of_two_that_begin_at_the_same_moment_one_at_least_waits(first, make_second):
     second = make_second()
-    set_claim(first, standing=Standing.ASKING)
+    set_claim(first, state=ClaimState.ASKING)
     assert not go_on(second)
-    set_claim(second, standing=Standing.ASKING)
+    set_claim(second, state=ClaimState.ASKING)
     assert not go_on(first)
 
 
@@ -201,13 +201,13 @@ def test_it_claims_before_it_looks_at_the_others(first, make_second, monkeypatch
     claimed = []
 
     def look(claim, ledger, site):
-        claimed.append(claim_of(second).standing)
+        claimed.append(claim_of(second).state)
         return twins_of(claim, ledger, site)
 
     monkeypatch.setattr("assetsync.flow.twins.twins_of", look)
     go_on(second)
-    assert claimed == [Standing.ASKING]
-    assert claim_of(second).standing is Standing.WAITING
+    assert claimed == [ClaimState.ASKING]
+    assert claim_of(second).state is ClaimState.WAITING
 
 
 def test_a_process_that_ends_between_its_claim_and_its_look_looks_again(first, make_second):
@@ -216,7 +216,7 @@ def test_a_process_that_ends_between_its_claim_and_its_look_looks_again(first, m
     resume(second)
     go_on(second)
     second.ledger.set_fact("twins", None)
-    set_claim(second, standing=Standing.ASKING)
+    set_claim(second, state=ClaimState.ASKING)
     second.restart()
     assert not go_on(second)
 
