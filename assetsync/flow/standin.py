@@ -17,6 +17,8 @@ from assetsync.tree.body import difference
 
 log = structlog.get_logger(__name__)
 
+_MOVED_WITHIN = 24 * 3600.0
+
 
 class StandIn:
     """Asked of each file before it is sent; shared by all workers."""
@@ -84,8 +86,7 @@ class StandIn:
         now = self._clock.now()
         for folder in (folder for folder in self._folders if folder != row.destfolderid):
             for old in self._ledger.alike.equals(row._replace(destfolderid=folder), md5):
-                elsewhere = old.wanted in (Wanted.YES, Wanted.UNMAPPED) and self.still_holds(old)
-                if old.assetid is None or old.path == row.path or elsewhere:
+                if old.assetid is None or old.path == row.path or not self._has_just_left(old, now):
                     continue
                 if self._ledger.queue.take_over(row, old, md5, now) is not None:
                     self._edges.tally.adopted()
@@ -93,6 +94,12 @@ class StandIn:
                     bound.warning("moved to another folder, and not sent", lies_in=folder, mapped_to=row.destfolderid)
                 return True
         return False
+
+    def _has_just_left(self, old: FileRow, now: float) -> bool:
+        """Whether a version's file was taken from its path within a day: one that is like what was there is another."""
+        if old.wanted is Wanted.GONE:
+            return old.rested_at is None or 0 <= now - old.rested_at < _MOVED_WITHIN
+        return old.wanted in (Wanted.YES, Wanted.UNMAPPED) and not self.still_holds(old)
 
     def _resembles(self, row: FileRow, md5: str, now: float) -> bool:
         """Ask a person about an asset of the same name and size that may be this file, where the service has no MD5."""

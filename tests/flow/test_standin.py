@@ -58,3 +58,18 @@ def test_a_copy_in_another_mapping_is_a_file_of_its_own(sorted_by_hand):
     world.write("q/a.jpg", b"content")
     world.scan_and_send()
     assert [request.destfolderid for request in world.service.posts] == ["F1", "F1", "F2"]
+
+
+@pytest.mark.parametrize("how", ["deleted long ago", "replaced"])
+def test_what_is_like_an_earlier_file_of_another_mapping_was_not_moved_from_there(sorted_by_hand, how):
+    world = sorted_by_hand()
+    if how == "replaced":
+        world.write("p/a.jpg", b"a newer version")
+        world.scan_and_send()
+    else:
+        (world.root / "p/a.jpg").unlink()
+        world.site.intake.decide_missing(world.scan())
+        world.clock.advance(2 * 24 * 3600)
+    world.write("q/a.jpg", b"content")
+    world.scan_and_send()
+    assert [request.destfolderid for request in world.service.posts][-1] == "F2"
