@@ -67,7 +67,7 @@ RESTORED = "the ledger is older than its last start: a restored backup? every fo
 
 _NETWORK_SETTLE = 60.0
 _MISSING_KEPT = 10_000
-_MOST_STRAYS = 100
+_MOST_STRAYS = 1000
 # What is due later than in 15 minutes is taken for the work of a clock that has since been set back.
 _LONGEST_VERIFY = 850.0
 
@@ -149,8 +149,7 @@ class Site:
             self.intake.decide_missing(result)
             if report.complete and not result.missing_count:
                 self.place.is_there()
-        quiet = result.unchanged == result.scanned and not result.missing_count and not result.sidecars_changed
-        self._scanned(report, clock.steady() - began, quiet=quiet)
+        self._scanned(report, clock.steady() - began)
         return result
 
     def _heed_place(self) -> None:
@@ -164,10 +163,8 @@ class Site:
         """Name the mapped folders that a scan did not find."""
         return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
 
-    def _strays(self, before: LastScan | None, *, quiet: bool) -> tuple[int, str]:
-        """Count the sidecars that speak of no file, and name the first; none yet where a scan found nothing new."""
-        if quiet and before is not None and not before.stray:
-            return 0, ""
+    def _strays(self, before: LastScan | None) -> tuple[int, str]:
+        """Count the sidecars that speak of no file, and name the first."""
         # Of a file that is not at rest yet the ledger does not know.
         absent = self.edges.tree.is_absent
         strays = [path for path in self.edges.ledger.intake.strays(_MOST_STRAYS) if absent(path.removesuffix(SUFFIX))]
@@ -177,10 +174,10 @@ class Site:
             log.warning("sidecars speak of no file", sidecars=len(strays), first=first, fix=fix)
         return len(strays), first
 
-    def _scanned(self, report: ScanReport, seconds: float, *, quiet: bool) -> None:
+    def _scanned(self, report: ScanReport, seconds: float) -> None:
         runs, missing = self.edges.ledger.runs, self.missing_folders(report)
         before = runs.last_scan()
-        stray, first = self._strays(before, quiet=quiet)
+        stray, first = self._strays(before)
         if missing and (before is None or before.missing != missing):
             log.warning("mapped folders are not there", folders=missing, fix="correct `path`, or create them")
         at = self.edges.clock.now()
@@ -235,7 +232,7 @@ def service_address(config: SiteConfig) -> str:
 def claim_of(config: SiteConfig) -> Claim:
     """Give what a configuration says the site mirrors."""
     folders = {mapping.path: mapping.destfolderid for mapping in mappings(config)}
-    return make_claim(bytes(config.root), service_address(config), folders)
+    return make_claim(bytes(config.root), service_address(config), folders, config.ledger)
 
 
 def make_tree(config: SiteConfig) -> Tree:
@@ -289,7 +286,6 @@ def build(
             sidecar_wait=config.watch.sidecar_wait,
             max_file_size=config.upload.max_file_size,
             resend_changed=config.policy.on_change == "upload",
-            resend_moved=config.policy.on_move == "upload",
         ),
     )
 
@@ -326,7 +322,7 @@ def build(
         # One for scans and one for single looks: they go on side by side, and meet in the ledger.
         intake=make_intake(),
         looking=make_intake(),
-        place=Place(edges, plan, Twins(ledger, clock, config.ledger, config.site, claim_of(config))),
+        place=Place(edges, plan, Twins(ledger, clock, config.ledger, claim_of(config))),
         brakes=brakes,
         contact=contact,
         preparer=preparer,

@@ -25,9 +25,9 @@ from assetsync.errors import (
 )
 from assetsync.flow.installation import SERVICE
 from assetsync.flow.probe import probe
-from assetsync.flow.twins import AGREED, agreed_twins, is_same_service, twins_of
+from assetsync.flow.twins import is_same_service, twins_of
 from assetsync.ledger.ledger import read_ledger
-from assetsync.ledger.neighbours import CLAIM, neighbours, read_claim
+from assetsync.ledger.neighbours import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
 from assetsync.ledger.owner import ROOT
 from assetsync.ledger.store import is_held
 from assetsync.secrecy import keep_from_dumps
@@ -257,22 +257,27 @@ def _ledger(config: SiteConfig) -> Finding:
 def _other_sites(config: SiteConfig) -> Iterator[Finding]:
     """Warn of sites whose ledgers lie beside this one, and that send to the same folders of the service."""
     claim = claim_of(config)
-    agreed: list[str] = []
+    agreed: tuple[str, ...] = ()
     try:
         with closing(read_ledger(config.ledger, site=config.site)) as ledger:
             own = read_claim(ledger.reports.fact(CLAIM))
-            agreed = agreed_twins(ledger.reports.fact(AGREED))
+            agreed = agreed_ledgers(ledger.reports.fact(AGREED))
     except LedgerError:
         # There is none yet, or what is wrong with it was said.
         own = None
     claim = replace(claim, ledger="" if own is None else own.ledger)
-    twins = {twin.subject: twin for twin in twins_of(claim, config.ledger, config.site)}
+    twins = {twin.subject: twin for twin in twins_of(claim, config.ledger)}
     for twin in (twin for subject, twin in twins.items() if subject not in agreed):
         message = f"{twin}: of the two, each would upload what the other has uploaded"
         fix = "correct the configuration that is wrong; remove the ledger of a site that is no more, and its .epoch"
         yield Finding("folders", Level.WARNING, message, fix)
-    for neighbour in neighbours(config.ledger, config.site):
+    for neighbour in neighbours(config.ledger):
         theirs = neighbour.claim
+        if theirs is None:
+            message = f"the ledger {neighbour.ledger} beside this one cannot be read"
+            fix = "mend it, or remove it with its .epoch: whether its site sends the same files cannot be told"
+            yield Finding("ledger", Level.WARNING, message, fix)
+            continue
         is_other = is_same_service(theirs.service, claim.service) and theirs.ledger != (claim.ledger or None)
         shared = sorted({*theirs.folders.values()} & {*claim.folders.values()}) if is_other else []
         for folder in shared if str(neighbour.ledger) not in twins else ():

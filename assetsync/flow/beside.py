@@ -37,7 +37,6 @@ class SidecarMerge:
         self._next = next(self._known, None)
         self._changes: list[SidecarChange] = []
         self._gone: list[bytes] = []
-        self.changed = 0
         self.spoil: Callable[[bytes], None] = lambda _path: None
         """Hears of each sidecar that is not as it was known, or was known and is not there."""
 
@@ -72,7 +71,6 @@ class SidecarMerge:
     def flush(self, *, dry_run: bool) -> None:
         """Write the changes so far down, or forget them."""
         changes, self._changes = self._changes, []
-        self.changed += len(changes)
         if changes and not dry_run:
             # What is sent from here on is to be told what is recorded as seen.
             self._forget()

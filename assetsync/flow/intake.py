@@ -45,7 +45,6 @@ class Missing:
 class ScanResult:
     """What one scan found; `to_send` counts what was queued by it (in a dry run: what would be).
 
-    `sidecars_changed` counts those that came, changed or went.
     `taken_over` counts, by mapping, files that were mapped nowhere for a while and were sent to another folder before.
     """
 
@@ -60,7 +59,6 @@ class ScanResult:
     missing_count: int = 0
     unmapped: int = 0
     moved: int = 0
-    sidecars_changed: int = 0
     taken_over: Counter[int] = field(default_factory=Counter)
 
 
@@ -140,7 +138,6 @@ class Intake:
             merge.close()
         self._flush()
         beside.flush(dry_run=dry_run)
-        result.sidecars_changed = beside.changed
         result.scanned += merge.left_out
         result.unchanged += merge.left_out
         return result
@@ -191,7 +188,7 @@ class Intake:
 
     def _look(self, path: bytes, result: ScanResult) -> None:
         mapping = self._plan.covers(path)
-        if mapping is None:
+        if mapping is None or self._plan.is_sidecar(path):
             self.settling.forget(path)
             return
         try:

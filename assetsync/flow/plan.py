@@ -46,8 +46,10 @@ class Plan:
             return name == FOLDER_SIDECAR and self.descend(folder)
         if not is_sidecar_name(name) or not self.sidecars_on(mapping):
             return False
-        spoken_of, is_dir = (folder, True) if name == FOLDER_SIDECAR else (path.removesuffix(SUFFIX), False)
-        return not self._rules.ignored(spoken_of, is_dir)
+        if name == FOLDER_SIDECAR:
+            return not self._rules.ignored(folder, is_dir=True)
+        ignored = self._rules.ignored
+        return not (ignored(path, is_dir=False) and ignored(path.removesuffix(SUFFIX), is_dir=False))
 
     def covers(self, path: bytes) -> int | None:
         """Give the mapping under which a file at `path` would be sent, None where it would not be."""

@@ -34,6 +34,8 @@ _LATER = 60.0
 _WRITTEN_PATIENCE = 60.0
 """Seconds for which a file waits at most until its sidecar rests."""
 
+_MOST_WRITTEN = 10_000
+
 _SOON = 5.0
 """Seconds at least until a file is tried again that waits for another's upload to be decided."""
 
@@ -65,7 +67,6 @@ class Rules:
     sidecar_wait: float = 0.0
     max_file_size: int | None = None
     resend_changed: bool = True
-    resend_moved: bool = True
 
 
 class Preparer:
@@ -87,13 +88,9 @@ class Preparer:
         self._sidecars = sidecars
         self._contact = contact
         self._rules = rules
-        self.standin = StandIn(
-            edges,
-            contact,
-            [mapping.destfolderid for mapping in mappings.all],
-            resend_changed=rules.resend_changed,
-            resend_moved=rules.resend_moved,
-        )
+        # Since when (steady seconds) the sidecar of a file is waited for.
+        self._written_since: dict[int, float] = {}
+        self.standin = StandIn(edges, contact, resend_changed=rules.resend_changed)
 
     @property
     def being_listed(self) -> Collection[str]:
@@ -170,19 +167,27 @@ class Preparer:
             if not self._is_being_written(row):
                 self._hold(row, "sidecar", str(error))
             return None
-        waits = self._is_being_written(row) if told.has_own else mapping.sidecars and self._waits_for_sidecar(row)
+        if told.has_own and self._is_being_written(row):
+            return None
+        # One that was opened and never written to has not come.
+        has_come = told.has_own and not told.own_is_empty
+        waits = mapping.sidecars and not has_come and self._waits_for_sidecar(row)
         return None if waits else told
 
     def _is_being_written(self, row: FileRow) -> bool:
         """Put a file off whose sidecar may not be whole yet: what was sent without it cannot be said afterwards."""
-        settle, now = self._rules.settle, self._clock.now()
-        if not settle or not 0 <= now - row.queued_at < settle + _WRITTEN_PATIENCE:
-            return False
+        settle, now, steady = self._rules.settle, self._clock.now(), self._clock.steady()
         try:
             found = self._tree.lstat(sidecar_for(row.path))
         except (FileUnreadable, RootMissing):
             return False
         if found is None or is_settled(found, now, settle):
+            self._written_since.pop(row.id, None)
+            return False
+        if len(self._written_since) > _MOST_WRITTEN:
+            self._written_since.clear()
+        since = self._written_since.setdefault(row.id, steady)
+        if steady - since >= settle + _WRITTEN_PATIENCE:
             return False
         rests_at = max(found.mtime_ns, found.ctime_ns) / 1e9 + settle
         due_at = min(max(rests_at, now), now + settle)
@@ -206,7 +211,7 @@ class Preparer:
         Raises _PutOff where that is not known yet, ReadStopped, FileChanged and FileUnreadable.
         """
         md5 = body.load()
-        if md5 is None and not row.send_again and self.standin.may_know_its_like(row):
+        if md5 is None and not row.send_again and self._ledger.alike.has_size(row.id, row.destfolderid, row.size):
             self._wait_for_its_like(row)
             md5 = digest(file, row.stat, stop=self._edges.tick, tap=self._edges.tally.hashed)
             # That takes as long as it takes.

@@ -3,8 +3,6 @@
 What there may be is found by `ledger.alike`; here it is taken over, adopted, or put before a person.
 """
 
-from collections.abc import Iterable
-
 import structlog
 
 from assetsync.core.names import printable, sent_name
@@ -17,23 +15,17 @@ from assetsync.tree.body import difference
 
 log = structlog.get_logger(__name__)
 
-_MOVED_WITHIN = 24 * 3600.0
-
 
 class StandIn:
     """Asked of each file before it is sent; shared by all workers."""
 
-    def __init__(
-        self, edges: Edges, contact: Contact, folders: Iterable[str], *, resend_changed: bool, resend_moved: bool
-    ) -> None:
-        """Take the mapped folders of the service, and whether what was changed or moved is sent again."""
+    def __init__(self, edges: Edges, contact: Contact, *, resend_changed: bool) -> None:
+        """Say whether what was changed is sent again."""
         self._edges = edges
         self._ledger = edges.ledger
         self._clock = edges.clock
         self._contact = contact
-        self._folders = list(dict.fromkeys(folders))
         self._resend_changed = resend_changed
-        self._resend_moved = resend_moved
         self.adopt_alike = False
         """Whether a person has said that assets of the same name and size are the files (`reconcile --adopt`)."""
 
@@ -41,14 +33,7 @@ class StandIn:
         """Deal with a file that need not be sent, and give whether it is one. Raises as `Contact.ensure` does."""
         if md5 is not None and self._stands_already(row, md5):
             return True
-        if md5 is not None and not self._resend_moved and self._was_moved_here(row, md5):
-            return True
         return not self._resend_changed and self._replaces_an_asset(row)
-
-    def may_know_its_like(self, row: FileRow) -> bool:
-        """Whether something of its size is known that may stand for it, so that hashing a large file pays."""
-        folders = (row.destfolderid, *(() if self._resend_moved else self._folders))
-        return any(self._ledger.alike.has_size(row.id, folder, row.size) for folder in folders)
 
     def _stands_already(self, row: FileRow, md5: str) -> bool:
         """Take over an equal version whose path is no longer its own, or an equal asset that nobody owns."""
@@ -77,29 +62,6 @@ class StandIn:
             self._edges.tally.adopted()
             log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
         return True
-
-    def _was_moved_here(self, row: FileRow, md5: str) -> bool:
-        """Let a file keep the asset in the folder of the service that it was moved away from: that is to be reported.
-
-        The drift that this is tells of it.
-        """
-        now = self._clock.now()
-        for folder in (folder for folder in self._folders if folder != row.destfolderid):
-            for old in self._ledger.alike.equals(row._replace(destfolderid=folder), md5):
-                if old.assetid is None or old.path == row.path or not self._has_just_left(old, now):
-                    continue
-                if self._ledger.queue.take_over(row, old, md5, now) is not None:
-                    self._edges.tally.adopted()
-                    bound = log.bind(path=printable(row.path), was=printable(old.path), assetid=old.assetid)
-                    bound.warning("moved to another folder, and not sent", lies_in=folder, mapped_to=row.destfolderid)
-                return True
-        return False
-
-    def _has_just_left(self, old: FileRow, now: float) -> bool:
-        """Whether a version's file was taken from its path within a day: one that is like what was there is another."""
-        if old.wanted is Wanted.GONE:
-            return old.rested_at is None or 0 <= now - old.rested_at < _MOVED_WITHIN
-        return old.wanted in (Wanted.YES, Wanted.UNMAPPED) and not self.still_holds(old)
 
     def _resembles(self, row: FileRow, md5: str, now: float) -> bool:
         """Ask a person about an asset of the same name and size that may be this file, where the service has no MD5."""

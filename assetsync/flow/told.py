@@ -33,6 +33,7 @@ class Told:
     options: UploadOptions
     digest: str
     has_own: bool
+    own_is_empty: bool = False
 
 
 class Sidecars:
@@ -60,6 +61,7 @@ class Sidecars:
         Its fields are named for the `kind` that the service took it for; before it is sent, that is guessed.
         """
         levels = [sidecar.expand(mapping.metadata, path)]
+        own: Metadata | None = None
         own_size = together = 0
         if mapping.sidecars:
             for folder_sidecar in sidecar.folder_sidecars(path):
@@ -75,18 +77,19 @@ class Sidecars:
             if own is not None:
                 levels.append(own)
         named = kind if kind in self._fields_table else guess_kind(path)
-        # One that was opened and not written to yet has not come.
-        told = self._said(tuple(levels), named, mapping.upload, bool(own_size))
+        told = self._said(tuple(levels), named, mapping.upload, own is not None, own is not None and not own_size)
         if told.fields:
             sidecar.check_together(told.fields, printable(path))
         return told
 
-    def _merged(self, levels: tuple[Metadata, ...], kind: str, allowed: UploadOptions, has_own: bool) -> Told:
+    def _merged(
+        self, levels: tuple[Metadata, ...], kind: str, allowed: UploadOptions, has_own: bool, is_empty: bool
+    ) -> Told:
         merged = sidecar.merge(levels)
         fields = sidecar.form_fields(merged, kind, self._fields_table)
         options = sidecar.upload_options(merged, allowed)
         language = sidecar.language_of(merged)
-        return Told(fields, language, options, sidecar.digest(fields, options, language), has_own)
+        return Told(fields, language, options, sidecar.digest(fields, options, language), has_own, is_empty)
 
     def forget(self) -> None:
         """Read every folder's sidecar anew from here on."""

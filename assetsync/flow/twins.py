@@ -20,7 +20,17 @@ from assetsync.core.names import printable
 from assetsync.errors import RootElsewhere
 from assetsync.flow.lever import Lever
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.neighbours import CLAIM, Claim, ClaimState, Neighbour, neighbours, read_claim
+from assetsync.ledger.neighbours import (
+    AGREED,
+    CLAIM,
+    Claim,
+    ClaimState,
+    Neighbour,
+    agreed_ledgers,
+    neighbours,
+    read_claim,
+)
+from assetsync.ledger.place import real
 from assetsync.ledger.reports import Brake
 from assetsync.model import Clock
 
@@ -28,9 +38,6 @@ log = structlog.get_logger(__name__)
 
 TWIN = "twin"
 """The kind of the brake."""
-
-AGREED = "twins"
-"""The fact that names the ledgers that a person has agreed to."""
 
 _NAMED = 3
 _PORTS = {"http": 80, "https": 443}
@@ -59,11 +66,12 @@ class Twin:
 class Twins:
     """Looks at the ledgers beside this one; used by one thread at a time."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, path: Path, site: str, claim: Claim) -> None:
-        """Take from the configuration where the ledger lies, the name of the site, and what it claims."""
+    def __init__(self, ledger: Ledger, clock: Clock, path: Path, claim: Claim) -> None:
+        """Take from the configuration where the ledger lies, and what the site claims."""
         self._ledger = ledger
         self._lever = Lever(ledger, clock)
-        self._path, self._site, self._said = path, site, claim
+        self._path, self._said = path, claim
+        self._warned = False
 
     def check(self) -> None:
         """Return where nobody else sends the same, or a person has agreed to it; else pull brakes, raise RootElsewhere.
@@ -86,7 +94,9 @@ class Twins:
         for brake in pulled:
             if brake.subject not in {twin.subject for twin in twins}:
                 self._lever.lift(brake, "this configuration no longer says the same as the other site's")
-        self._write(replace(claim, state=ClaimState.WAITING if twins else ClaimState.ACTIVE), claim)
+        # While one cannot be read, it is looked at again by the next check.
+        passed = ClaimState.ASKING if self._is_blind() else ClaimState.ACTIVE
+        self._write(replace(claim, state=ClaimState.WAITING if twins else passed), claim)
         for twin in twins:
             self._lever.pull(TWIN, twin.subject, _sentence(twin), 1)
         if twins:
@@ -105,15 +115,23 @@ class Twins:
 
     def _found(self, claim: Claim) -> list[Twin]:
         """Give the twins that nobody has agreed to; whom a person has agreed to just now is remembered."""
-        agreed = agreed_twins(self._ledger.reports.fact(AGREED))
-        twins = [twin for twin in twins_of(claim, self._path, self._site) if twin.subject not in agreed]
+        agreed = agreed_ledgers(self._ledger.reports.fact(AGREED))
+        twins = [twin for twin in twins_of(claim, self._path) if twin.subject not in agreed]
         allowed = [twin.subject for twin in twins if self._lever.allowed(TWIN, twin.subject, 1)]
         if allowed and self._ledger.store.holds_lock:
             self._ledger.set_fact(AGREED, json.dumps(sorted({*agreed, *allowed})))
         return [twin for twin in twins if twin.subject not in allowed]
 
+    def _is_blind(self) -> bool:
+        unreadable = [str(neighbour.ledger) for neighbour in neighbours(self._path) if neighbour.claim is None]
+        if unreadable and not self._warned:
+            fix = "mend it, or remove it with its .epoch: whether its site sends the same files cannot be told"
+            log.warning("a ledger beside this one cannot be read", ledgers=unreadable, fix=fix)
+        self._warned = bool(unreadable)
+        return bool(unreadable)
+
     def _claim(self, before: Claim | None) -> Claim:
-        claim = make_claim(self._said.root, self._said.service, self._said.folders)
+        claim = replace(self._said, places=places_of(self._said.root, self._said.folders))
         if before is None:
             return replace(claim, ledger=secrets.token_hex(8))
         # A folder that is not there at the moment lies where it lay.
@@ -131,8 +149,13 @@ class Twins:
         return [brake for brake in self._ledger.reports.brakes() if brake.kind == TWIN]
 
 
-def make_claim(root: bytes, service: str, folders: Mapping[bytes, str]) -> Claim:
+def make_claim(root: bytes, service: str, folders: Mapping[bytes, str], ledger: Path) -> Claim:
     """Make the claim of a site, with where its mapped folders lie now."""
+    return Claim(root, service, dict(folders), places_of(root, folders), path=str(real(ledger)))
+
+
+def places_of(root: bytes, folders: Mapping[bytes, str]) -> dict[bytes, tuple[bytes, int, int]]:
+    """Find out where mapped folders really lie, those that are there."""
     places = {}
     for path in folders:
         named = Path(os.fsdecode(root), os.fsdecode(path))
@@ -141,26 +164,29 @@ def make_claim(root: bytes, service: str, folders: Mapping[bytes, str]) -> Claim
         except OSError:
             continue
         places[path] = (os.fsencode(os.path.realpath(named)), status.st_dev, status.st_ino)
-    return Claim(root, service, dict(folders), places)
+    return places
 
 
-def agreed_twins(text: str | None) -> list[str]:
-    """Read the fact AGREED: the ledgers that a person has agreed to."""
-    agreed: list[str] = json.loads(text or "[]")
-    return agreed
-
-
-def twins_of(claim: Claim, ledger: Path, site: str) -> Iterator[Twin]:
-    """Yield the sites whose ledgers lie beside this `site`'s and that send some of its files to the same folder."""
+def twins_of(claim: Claim, ledger: Path) -> Iterator[Twin]:
+    """Yield the sites whose ledgers lie beside this one and that send some of its files to the same folder."""
     ours = _Placed(claim)
-    for neighbour in neighbours(ledger, site):
+    for neighbour in neighbours(ledger):
         theirs = neighbour.claim
-        is_copy = bool(theirs.ledger) and theirs.ledger == claim.ledger
-        if is_copy or theirs.state is ClaimState.WAITING or not is_same_service(theirs.service, claim.service):
+        if theirs is None or not _counts(neighbour, theirs, claim):
+            continue
+        if not is_same_service(theirs.service, claim.service):
             continue
         shared = dict(_shared(ours, _Placed(theirs)))
         if shared:
             yield Twin(neighbour, shared)
+
+
+def _counts(neighbour: Neighbour, theirs: Claim, ours: Claim) -> bool:
+    """Whether a neighbour may send: not a copy that somebody keeps, nor a site that waits, or was agreed to there."""
+    is_copy = bool(theirs.ledger) and theirs.ledger == ours.ledger
+    if (is_copy or theirs.state is ClaimState.ASKING) and not neighbour.is_held:
+        return False
+    return theirs.state is not ClaimState.WAITING and ours.path not in neighbour.agreed
 
 
 def is_same_service(one: str, other: str) -> bool:

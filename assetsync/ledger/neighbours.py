@@ -22,6 +22,9 @@ from assetsync.ledger.store import Store, is_held
 CLAIM = "claim"
 """The fact that holds the claim of a ledger's site."""
 
+AGREED = "twins"
+"""The fact that names the ledgers that a person has agreed to."""
+
 _LAYOUTS = ("mappings_listed", "mappings")
 _SERVICE = "service"
 
@@ -39,7 +42,7 @@ class Claim:
     """What a site mirrors: `folders` gives for each mapped path below the `root` the folder of the `service`.
 
     `places` gives where each mapped folder really lies, with its device and inode, as far as it was there. `ledger` is
-    a word that only copies of the ledger share.
+    a word that only copies of the ledger share, and `path` where the one lies that the claim was made for.
     """
 
     root: bytes
@@ -47,11 +50,13 @@ class Claim:
     folders: Mapping[bytes, str]
     places: Mapping[bytes, tuple[bytes, int, int]] = field(default_factory=dict)
     ledger: str = ""
+    path: str = ""
     state: ClaimState = ClaimState.ACTIVE
 
     def is_same(self, other: "Claim") -> bool:
-        """Whether the same configuration made both."""
-        return (self.root, self.service, self.folders) == (other.root, other.service, other.folders)
+        """Whether the same configuration made both, for the ledger at the same path."""
+        ours, theirs = ((c.root, c.service, c.folders, c.path) for c in (self, other))
+        return ours == theirs
 
     def text(self) -> str:
         """Give it as it stands in the fact."""
@@ -62,6 +67,7 @@ class Claim:
                 "folders": {path.hex(): folder for path, folder in self.folders.items()},
                 "places": {path.hex(): [place.hex(), *of] for path, (place, *of) in self.places.items()},
                 "ledger": self.ledger,
+                "path": self.path,
                 "state": self.state,
             }
         )
@@ -69,11 +75,16 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another ledger with the claim of its site."""
+    """Another ledger with the claim of its site, None where it cannot be read; a process may send for it (`is_held`).
+
+    `agreed` names the ledgers that a person has agreed to there.
+    """
 
     ledger: Path
     site: str
-    claim: Claim
+    claim: Claim | None
+    is_held: bool = False
+    agreed: tuple[str, ...] = ()
 
 
 def read_claim(text: str | None) -> Claim | None:
@@ -89,16 +100,17 @@ def read_claim(text: str | None) -> Claim | None:
                 for path, (place, device, inode) in said["places"].items()
             },
             str(said["ledger"]),
+            str(said["path"]),
             ClaimState(said["state"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def neighbours(ledger: Path, site: str) -> Iterator[Neighbour]:
-    """Yield the other ledgers in the folder of this `site`'s, by name; it need not exist itself.
+def neighbours(ledger: Path) -> Iterator[Neighbour]:
+    """Yield the other ledgers in the folder of this one, by name; it need not exist itself.
 
-    One without a claim is left out, and what cannot be read: it may be another program's. Where the ledger is named
+    One without a claim is left out, and of an earlier release one that no process holds. Where the ledger is named
     through a link, those beside the link and those beside the file are meant.
     """
     seen = {real(ledger)}
@@ -107,28 +119,36 @@ def neighbours(ledger: Path, site: str) -> Iterator[Neighbour]:
             other = real(number.with_name(number.name.removesuffix(SUFFIX)))
             if other not in seen:
                 seen.add(other)
-                found = _look(other, site)
+                found = _look(other)
                 if found is not None:
                     yield found
 
 
-def _look(ledger: Path, site: str) -> Neighbour | None:
+def _look(ledger: Path) -> Neighbour | None:
     try:
         if not ledger.is_file():
             return None
         # Of whatever release it is: the facts have always been there.
         store = Store(ledger, read_only=True)
         try:
-            named = fact(store, SITE) or ""
+            site, agreed = fact(store, SITE) or "", agreed_ledgers(fact(store, AGREED))
             claim = read_claim(fact(store, CLAIM)) or _earlier(store)
         finally:
             store.close()
-        # Of an earlier release it cannot be told otherwise whether somebody keeps a copy there.
-        if claim is None or (named == site and not claim.ledger and not is_held(ledger)):
-            return None
+        held = is_held(ledger)
     except (LedgerError, OSError):
+        return Neighbour(ledger, "", None)
+    if claim is None or not (claim.ledger or held):
         return None
-    return Neighbour(ledger, named, claim)
+    return Neighbour(ledger, site, claim, held, agreed)
+
+
+def agreed_ledgers(text: str | None) -> tuple[str, ...]:
+    """Read the fact AGREED."""
+    try:
+        return tuple(map(str, json.loads(text or "[]")))
+    except (ValueError, TypeError):
+        return ()
 
 
 def _earlier(store: Store) -> Claim | None:

@@ -25,7 +25,7 @@ class LastScan(NamedTuple):
     """When the tree was last looked at as a whole, whether all of it was there to be read, and what was not.
 
     `missing` names the mapped folders that were not there. So many sidecars were `stray`, which speak of no file, a
-    hundred at most; `first_stray` is one of them.
+    thousand at most; `first_stray` is one of them.
     """
 
     at: float

@@ -60,6 +60,24 @@ def test_an_empty_sidecar_has_not_come(make_world):
     assert world.service.posts[0].meta == (("img_description", "now it has"),)
 
 
+def test_an_empty_sidecar_that_was_just_opened_is_waited_for(settling, clock):
+    settling.write("a.jpg.yaml", b"")
+    settling.send()
+    assert settling.posted() == []
+    clock.advance(62)
+    settling.send()
+    assert settling.service.posts[0].meta == ()
+
+
+def test_a_sidecar_that_is_begun_long_after_its_file_was_queued_is_waited_for_as_well(settling, clock):
+    # As after an outage, or within sidecar_wait.
+    book = settling.ledger.store
+    book.write(lambda conn: conn.execute("UPDATE files SET queued_at = queued_at - 3600"))
+    settling.write("a.jpg.yaml", b"description: The old har")
+    settling.send()
+    assert settling.posted() == []
+
+
 def test_a_file_is_released_once_the_link_in_the_place_of_its_sidecar_is_gone(world):
     world.write("a.jpg")
     (world.root / "a.jpg.yaml").symlink_to("somewhere")
@@ -105,6 +123,15 @@ def test_sidecars_that_speak_of_no_file_are_told_until_they_do(world):
     (world.root / "e.jpg").unlink()
     world.scan()
     assert strays(world) == (1, "e.jpg.yaml")
+
+
+def test_what_hints_found_is_told_by_the_next_scan(world):
+    world.scan()
+    for name in ("d.JPG", "d.jpg.yaml"):
+        world.write(name)
+        world.hint(name)
+    assert world.scan().unchanged == 1
+    assert strays(world) == (1, "d.jpg.yaml")
 
 
 def test_a_sidecar_whose_file_is_not_at_rest_yet_is_no_stray(make_world, clock):

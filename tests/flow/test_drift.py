@@ -94,6 +94,20 @@ def test_a_sidecar_above_the_mapped_folders_or_under_a_rule_is_heard_of_when_it_
     assert world.posted() == ["i.jpg"]
 
 
+@pytest.mark.parametrize("ignore", [[], ["*.psd"], ["*.yaml"], ["d*"], ["/sub/"], ["_*"]])
+def test_a_hint_takes_the_same_for_a_sidecar_as_a_scan(make_world, ignore):
+    world = make_world(ignore=ignore)
+    names = ("d.psd", "d.psd.yaml", "e.jpg.yaml", "_folder.yaml", "sub/d.psd.yaml", "sub/_folder.yaml", "x._a.yaml")
+    for name in names:
+        world.write(name, b"description: words")
+        world.hint(name)
+    world.send()
+    assert not [name for name in world.posted() if name.endswith(".yaml")]
+    known = {path for path, _stat in world.ledger.intake.sidecars()}
+    assert world.scan().missing_count == 0
+    assert {path for path, _stat in world.ledger.intake.sidecars()} == known
+
+
 def test_what_a_rule_leaves_out_has_no_sidecar_either(make_world):
     world = make_world()
     world.write("._a.jpg", b"what a Mac leaves")

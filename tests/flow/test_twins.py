@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from assetsync.ledger.neighbours import CLAIM, Claim, ClaimState, neighbours, re
 from assetsync.model import State
 
 ADDRESS = "http://127.0.0.1:1/dam"
+OURS = Path("/var/lib/assetsync/oslo.db")
 WEEK = 7 * 24 * 3600.0
 
 
@@ -31,8 +33,8 @@ def first(make_world):
 def make_second(make_world, first):
     """Make the site of a configuration that was copied from the first one's, with its own name and ledger alone."""
 
-    def make(name: str = "oslo", **said):
-        second = make_world(first.base, site=name, ledger=str(first.base / f"{name}.db"), **said)
+    def make(name: str = "oslo", site: str | None = None, **said):
+        second = make_world(first.base, site=site or name, ledger=str(first.base / f"{name}.db"), **said)
         second.service = first.service
         return second
 
@@ -200,9 +202,9 @@ def test_it_claims_before_it_looks_at_the_others(first, make_second, monkeypatch
     second = make_second()
     claimed = []
 
-    def look(claim, ledger, site):
+    def look(claim, ledger):
         claimed.append(claim_of(second).state)
-        return twins_of(claim, ledger, site)
+        return twins_of(claim, ledger)
 
     monkeypatch.setattr("assetsync.flow.twins.twins_of", look)
     go_on(second)
@@ -277,8 +279,8 @@ def test_a_look_alone_writes_nothing(first, make_second):
 )
 def test_what_both_send_to_one_folder_is_found(first, make_second, ours, theirs, shared):
     set_claim(first, root=b"/srv/media", service=ADDRESS, folders=theirs, places={})
-    claim = make_claim(b"/srv/media", ADDRESS, ours)
-    found = [place for twin in twins_of(claim, make_second().ledger_path, "oslo") for place in twin.shared]
+    claim = make_claim(b"/srv/media", ADDRESS, ours, OURS)
+    found = [place for twin in twins_of(claim, make_second().ledger_path) for place in twin.shared]
     assert found == [b"/srv/media/" + path if path else b"/srv/media" for path in shared]
 
 
@@ -294,8 +296,8 @@ def test_what_both_send_to_one_folder_is_found(first, make_second, ours, theirs,
 )
 def test_the_same_files_are_known_below_another_root(first, make_second, root, folders, is_twin):
     set_claim(first, root=root, service=ADDRESS, folders=folders, places={})
-    claim = make_claim(b"/srv/media", ADDRESS, {b"photos": "F"})
-    assert bool(list(twins_of(claim, make_second().ledger_path, "oslo"))) is is_twin
+    claim = make_claim(b"/srv/media", ADDRESS, {b"photos": "F"}, OURS)
+    assert bool(list(twins_of(claim, make_second().ledger_path))) is is_twin
 
 
 @pytest.mark.parametrize(
@@ -370,39 +372,71 @@ def copy_ledger(first) -> None:
         shutil.copyfile(f"{first.ledger_path}{suffix}", f"{first.base / 'copy.db'}{suffix}")
 
 
-def test_a_copy_of_a_ledger_is_no_other_site(first):
+def test_a_copy_of_a_ledger_is_another_site_only_while_a_process_sends_for_it(first):
     copy_ledger(first)
+    first.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    assert go_on(first)
+    with closing(open_ledger(first.base / "copy.db")):
+        first.restart(folders=[{"path": ".", "destfolderid": "F1"}])
+        assert not go_on(first)
+
+
+def test_who_runs_on_a_copy_of_a_ledger_looks_around(first, make_second):
+    copy_ledger(first)
+    go_on(first)
+    second = make_second("copy", site="hq")
+    assert not go_on(second)
+    assert brakes(second) == ["twin"]
+
+
+def test_a_ledger_of_an_earlier_release_that_nobody_uses_stops_nobody(first, make_second):
+    first.ledger.set_fact(CLAIM, None)
+    first.close()
+    assert go_on(make_second())
+
+
+def test_a_site_that_died_before_it_had_looked_stops_nobody(first, make_second):
+    set_claim(first, state=ClaimState.ASKING)
+    first.close()
+    assert go_on(make_second())
+
+
+def test_what_was_agreed_to_on_one_side_holds_on_both(first, make_second):
+    second = make_second()
+    go_on(second)
+    resume(second)
+    go_on(second)
     first.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
     assert go_on(first)
 
 
-def test_a_copy_that_an_earlier_release_made_is_another_site_only_while_a_process_sends_for_it(first):
-    first.ledger.set_fact(CLAIM, None)
-    copy_ledger(first)
-    with closing(open_ledger(first.base / "copy.db")):
-        assert not go_on(first)
-    first.ledger.set_fact(CLAIM, None)
-    resume(first)
-    assert go_on(first)
+def test_while_a_neighbour_cannot_be_read_it_is_looked_at_again_by_each_scan(first, make_second):
+    first.close()
+    whole = first.ledger_path.read_bytes()
+    first.ledger_path.write_bytes(b"no database for a moment" * 400)
+    second = make_second()
+    assert go_on(second)
+    assert claim_of(second).state is ClaimState.ASKING
+    first.ledger_path.write_bytes(whole)
+    assert not go_on(second)
 
 
-def test_what_is_no_ledger_is_left_out(first, make_second, tmp_path):
+def test_what_is_no_ledger_has_no_claim(first, make_second):
     for name, content in (("text.db", b"no ledger"), ("empty.db", b"")):
         (first.base / name).write_bytes(content)
         (first.base / f"{name}.epoch").write_text("1")
     (first.base / "gone.db.epoch").write_text("1")
     (first.base / "folder.db").mkdir()
     (first.base / "folder.db.epoch").write_text("1")
-    found = list(neighbours(make_second().ledger_path, "oslo"))
-    assert [(neighbour.ledger.name, neighbour.site) for neighbour in found] == [("ledger.db", "hq")]
-    assert found[0].claim == claim_of(first)
+    found = {neighbour.ledger.name: neighbour.claim for neighbour in neighbours(make_second().ledger_path)}
+    assert found == {"empty.db": None, "ledger.db": claim_of(first), "text.db": None}
     assert sorted(path.name for path in first.base.glob("*.db-*")) == ["ledger.db-shm", "ledger.db-wal"]
 
 
 def test_many_shared_folders_are_named_in_a_short_sentence(first, make_second):
     many = {b"%d" % number: f"{number}" for number in range(2000)}
     set_claim(first, folders=many)
-    claim = make_claim(bytes(first.root), ADDRESS, many)
-    (twin,) = twins_of(claim, make_second().ledger_path, "oslo")
+    claim = make_claim(bytes(first.root), ADDRESS, many, OURS)
+    (twin,) = twins_of(claim, make_second().ledger_path)
     assert len(twin.shared) == 2000
     assert "and 1,997 more" in str(twin)
