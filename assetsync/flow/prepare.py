@@ -35,6 +35,7 @@ _WRITTEN_PATIENCE = 60.0
 """Seconds for which a file waits at most until its sidecar rests."""
 
 _MOST_WRITTEN = 10_000
+_AGAIN = 1.0
 
 _SOON = 5.0
 """Seconds at least until a file is tried again that waits for another's upload to be decided."""
@@ -177,6 +178,8 @@ class Preparer:
     def _is_being_written(self, row: FileRow) -> bool:
         """Put a file off whose sidecar may not be whole yet: what was sent without it cannot be said afterwards."""
         settle, now, steady = self._rules.settle, self._clock.now(), self._clock.steady()
+        if not settle:
+            return False
         try:
             found = self._tree.lstat(sidecar_for(row.path))
         except (FileUnreadable, RootMissing):
@@ -189,8 +192,9 @@ class Preparer:
         since = self._written_since.setdefault(row.id, steady)
         if steady - since >= settle + _WRITTEN_PATIENCE:
             return False
-        rests_at = max(found.mtime_ns, found.ctime_ns) / 1e9 + settle
-        due_at = min(max(rests_at, now), now + settle)
+        # Dated before 1970 or tomorrow it never rests: not at once again, in any case.
+        left = max(found.mtime_ns, found.ctime_ns) / 1e9 + settle - now
+        due_at = now + max(_AGAIN, min(left, settle))
         self._ledger.queue.postpone(row.id, due_at, "waits until its sidecar has settled (watch.settle)")
         return True
 

@@ -36,16 +36,25 @@ def test_a_sidecar_that_is_half_written_is_waited_for(settling, clock, half):
     assert settling.service.posts[0].meta == (("img_description", "The old harbour"),)
 
 
-def test_a_sidecar_that_never_rests_is_waited_for_two_minutes(settling, clock):
-    future = clock.now() + 1e6
-    os.utime(settling.write("a.jpg.yaml", b"description: from tomorrow"), (future, future))
+@pytest.mark.parametrize("when", [1e6, -1e10], ids=["tomorrow", "before 1970"])
+def test_a_sidecar_that_never_rests_is_waited_for_two_minutes(settling, clock, when):
+    dated = clock.now() + when
+    os.utime(settling.write("a.jpg.yaml", b"description: of another day"), (dated, dated))
     for _ in range(3):
-        settling.send()
+        assert settling.send() <= 1
         clock.advance(59)
     assert settling.posted() == []
     clock.advance(2)
     settling.send()
     assert settling.posted() == ["a.jpg"]
+
+
+def test_with_no_time_to_settle_nothing_is_waited_for(world):
+    world.write("a.jpg")
+    future = world.clock.now() + 1e6
+    os.utime(world.write("a.jpg.yaml", b"description: from tomorrow"), (future, future))
+    world.scan_and_send()
+    assert world.posted() == ["a.jpg"]
 
 
 def test_an_empty_sidecar_has_not_come(make_world):
