@@ -30,9 +30,16 @@ class Plan:
         """Tell whether a mapped folder is here or below."""
         return self.mappings.has_at_or_below(folder)
 
-    def ignored(self, path: bytes, is_dir: bool, mapping: int | None) -> bool:  # noqa: ARG002 - the rules know it
-        """Tell whether the rules leave the entry out."""
-        return self._rules.ignored(path, is_dir)
+    def ignored(self, path: bytes, is_dir: bool, mapping: int | None) -> bool:
+        """Tell whether the rules leave the entry out; a sidecar only together with what it speaks of."""
+        ignored = self._rules.ignored
+        if not ignored(path, is_dir):
+            return False
+        if is_dir or mapping is None or not is_sidecar_name(path) or not self.sidecars_on(mapping):
+            return True
+        # What is said of a file that is sent is read, whatever rule its own name comes under.
+        folder, _, name = path.rpartition(b"/")
+        return ignored(folder, is_dir=True) if name == FOLDER_SIDECAR else ignored(path.removesuffix(SUFFIX), False)
 
     def sidecars_on(self, mapping: int) -> bool:
         """Tell whether `*.yaml` there are sidecars."""
@@ -44,12 +51,7 @@ class Plan:
         mapping = self.mapping_of(folder)
         if mapping is None:
             return name == FOLDER_SIDECAR and self.descend(folder)
-        if not is_sidecar_name(name) or not self.sidecars_on(mapping):
-            return False
-        if name == FOLDER_SIDECAR:
-            return not self._rules.ignored(folder, is_dir=True)
-        ignored = self._rules.ignored
-        return not (ignored(path, is_dir=False) and ignored(path.removesuffix(SUFFIX), is_dir=False))
+        return is_sidecar_name(name) and self.sidecars_on(mapping) and not self.ignored(path, False, mapping)
 
     def covers(self, path: bytes) -> int | None:
         """Give the mapping under which a file at `path` would be sent, None where it would not be."""

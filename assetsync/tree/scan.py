@@ -44,7 +44,7 @@ class ScanPlan(Protocol):
         """Tell whether the folder of a mapping lies at or below this one."""
 
     def ignored(self, path: bytes, is_dir: bool, mapping: int | None) -> bool:
-        """Tell whether the rules leave the entry out."""
+        """Tell whether the rules leave the entry out; a sidecar only together with what it speaks of."""
 
     def sidecars_on(self, mapping: int) -> bool:
         """Tell whether `*.yaml` under the mapping are sidecars."""
@@ -147,11 +147,7 @@ class _Walk:
                         return
                     continue
                 path = prefix + name
-                is_ignored = ignored(path, False, mapping)
-                if is_ignored and sidecars and name[-5:] == SIDECAR:
-                    # What is said of a file that is sent is read, whatever rule its own name comes under.
-                    is_ignored = name != FOLDER_SIDECAR and ignored(path[:-5], False, mapping)
-                if is_ignored:
+                if is_ignored := ignored(path, False, mapping):
                     left_out += 1
                     if signature is None:
                         continue
