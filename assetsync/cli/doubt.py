@@ -7,7 +7,7 @@ import click
 
 from assetsync.amounts import plural
 from assetsync.cli.acting import act
-from assetsync.cli.given import site_path, with_config, with_json
+from assetsync.cli.given import known_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
@@ -106,5 +106,5 @@ def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool,
         raise UsageError(
             "doubt resolve needs either --asset ID or --absent", hint="look in the service, then say which"
         )
-    wanted = site_path(config, path)
+    wanted = known_path(config, path)
     act(config, "doubt", {"path": wanted.hex(), "asset": assetid}).show(as_json=as_json)

@@ -9,14 +9,14 @@ import click
 
 from assetsync.cli.course import attempt_line, attempt_object, next_try, said_of
 from assetsync.cli.fileview import as_object, drift_of, error_of
-from assetsync.cli.given import site_path, with_config, with_json
+from assetsync.cli.given import known_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import IgnoreRules, Mappings
-from assetsync.core.sidecar import is_sidecar_name
 from assetsync.errors import FileUnreadable, RootMissing, UnknownPath
 from assetsync.flow.lever import subject_of
+from assetsync.flow.plan import Plan
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.store import is_held
@@ -52,8 +52,8 @@ _MEANS = {
 def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     """Tell why a file is where it is: its mapping and rules, its sidecars, its versions, every attempt, what helps.
 
-    PATH is relative to the root, or absolute; one that neither the ledger nor the tree knows is exit 2. With --json,
-    `next_try` is when something happens by itself.
+    PATH is relative to the root, or absolute, an odd name as `files` shows it; one that neither the ledger nor the tree
+    knows is exit 2. With --json, `next_try` is when something happens by itself.
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
       assetsync explain --config hq.yaml /srv/media/photos/harbour.jpg
       assetsync explain --config hq.yaml photos/harbour.jpg --json | jq '.versions[0].history'
     """
-    wanted = site_path(config, path)
+    wanted = known_path(config, path)
     on_disk = _on_disk(config, wanted)
     covered, is_sent = _covered(config, wanted, is_folder=on_disk == _FOLDER)
     said = list(said_of(config, wanted))
@@ -127,15 +127,18 @@ def _covered(config: SiteConfig, path: bytes, *, is_folder: bool) -> tuple[str, 
     """Say what the configuration means for a path, and whether it is uploaded."""
     known = Mappings(mappings(config))
     position = known.for_directory(path if is_folder else path.rpartition(b"/")[0])
+    is_sidecar = not is_folder and Plan(known, config.ignore).is_sidecar(path)
     if position is None:
+        if is_sidecar:
+            return "no entry of `folders` covers it: it is read for the mapped folders below, not uploaded", False
         return "no entry of `folders` covers it, so it is not uploaded", False
     mapping = known.all[position]
     shown = printable(mapping.path) or "."
+    if is_sidecar:
+        return f"{shown}, where *.yaml are sidecars: it is read, not uploaded", False
     ignored = IgnoreRules(known, config.ignore).why(path)
     if ignored is not None:
         return f"{shown}, but it is left out: {ignored}", False
-    if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
-        return f"{shown}, where *.yaml are sidecars: it is read, not uploaded", False
     return f"{shown} → folder {mapping.destfolderid}", True
 
 

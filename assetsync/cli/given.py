@@ -4,17 +4,22 @@ Reading and checking the configuration is left to `config`.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 
 from assetsync.config import SiteConfig, duration, load_config
-from assetsync.errors import UsageError
+from assetsync.errors import LedgerMissing, UsageError
+from assetsync.ledger.view import view_ledger
 from assetsync.shown import printable
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+# What `printable` puts in the place of what cannot stand in a terminal.
+_SHOWN_ODDLY = re.compile(r"[\\\ufffd]")
 
 
 def _load(_ctx: click.Context, _param: click.Parameter, value: Path) -> SiteConfig:
@@ -62,6 +67,30 @@ def site_path(config: SiteConfig, given: str) -> bytes:
             hint="give a path relative to the root, or an absolute one",
         )
     return path
+
+
+def known_path(config: SiteConfig, given: str) -> bytes:
+    """Give a path as `site_path` does, or else the one of the ledger that `files`, the page and the log show so.
+
+    A name that holds other bytes or control characters cannot be typed. Raises UsageError where several look alike.
+    """
+    wanted = site_path(config, given)
+    shown = os.fsdecode(wanted)
+    odd = _SHOWN_ODDLY.search(shown)
+    if odd is None:
+        return wanted
+    above = os.fsencode(shown[: odd.start()].rpartition("/")[0])
+    try:
+        with closing(view_ledger(config.ledger, site=config.site)) as ledger:
+            if ledger.reports.of_path(wanted):
+                return wanted
+            rows = ledger.reports.files(history=True, under=above or None)
+            alike = {row.path for row in rows if printable(row.path) == shown}
+    except LedgerMissing:
+        return wanted
+    if len(alike) > 1:
+        raise UsageError(f"{len(alike)} files are shown as {shown}", hint="rename them on disk so that they differ")
+    return alike.pop() if alike else wanted
 
 
 def site_folder(config: SiteConfig, given: str) -> bytes:

@@ -255,9 +255,12 @@ class TestExplain:
             ("photos/a.tmp", "left out"),
             ("elsewhere/a.jpg", "no entry of `folders` covers it"),
             ("photos/a.jpg.yaml", "sidecars"),
+            ("photos/b.jpg.yaml", "sidecars: it is read, not uploaded"),
+            ("_folder.yaml", "it is read for the mapped folders below"),
         ],
     )
     def test_a_file_that_is_not_uploaded_is_explained(self, site, name, why):
+        site.configure(more='ignore: ["b.jpg.yaml", "_*"]')
         (site.tree / name).parent.mkdir(exist_ok=True)
         (site.tree / name).write_text("language: 1\n")
         site.run("reconcile")
@@ -285,6 +288,24 @@ class TestExplain:
         site.write(b"bad \xff.jpg")
         site.run("reconcile")
         assert "verified" in site.run("explain", "photos/bad \udcff.jpg").out
+
+    @pytest.mark.parametrize("name", [b"bad \xff.jpg", b"two\nlines.jpg", "turned \u202egpj.exe".encode()])
+    def test_an_odd_name_is_found_as_it_is_shown(self, site, name):
+        site.write(name)
+        site.run("reconcile")
+        (line,) = [line for line in site.run("files").out.splitlines() if "photos/" in line]
+        shown = "photos/" + re.split(r"\s{2,}", line.partition("photos/")[2])[0].strip()
+        result = site.run("explain", shown)
+        assert (result.code, result.out.splitlines()[0]) == (0, shown)
+        assert "verified: " in result.out
+        assert "1 verified already" in site.run("retry", shown).out
+
+    def test_of_odd_names_that_are_shown_alike_none_is_guessed(self, site):
+        for name in (b"bad \xff.jpg", b"bad \xfe.jpg"):
+            site.write(name)
+        site.run("reconcile")
+        result = site.run("explain", "photos/bad \ufffd.jpg")
+        assert (result.code, "2 files are shown as" in result.err) == (2, True)
 
     def test_every_attempt_is_told_and_what_comes_next(self, site):
         site.write("a.jpg", b"the content")
