@@ -23,12 +23,11 @@ from assetsync.errors import (
     ServiceError,
     SidecarError,
 )
-from assetsync.flow.installation import SERVICE
 from assetsync.flow.probe import probe
-from assetsync.flow.twins import is_same_service, twins_of
+from assetsync.flow.twins import UNREADABLE_FIX, is_same_service, placed, twins_of
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.neighbours import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
-from assetsync.ledger.owner import ROOT
+from assetsync.ledger.owner import ROOT, SERVICE
 from assetsync.ledger.store import is_held
 from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
@@ -256,7 +255,7 @@ def _ledger(config: SiteConfig) -> Finding:
 
 def _other_sites(config: SiteConfig) -> Iterator[Finding]:
     """Warn of sites whose ledgers lie beside this one, and that send to the same folders of the service."""
-    claim = claim_of(config)
+    claim = placed(claim_of(config))
     agreed: tuple[str, ...] = ()
     try:
         with closing(read_ledger(config.ledger, site=config.site)) as ledger:
@@ -266,17 +265,17 @@ def _other_sites(config: SiteConfig) -> Iterator[Finding]:
         # There is none yet, or what is wrong with it was said.
         own = None
     claim = replace(claim, ledger="" if own is None else own.ledger)
-    twins = {twin.subject: twin for twin in twins_of(claim, config.ledger)}
+    beside = list(neighbours(config.ledger))
+    twins = {twin.subject: twin for twin in twins_of(claim, beside)}
     for twin in (twin for subject, twin in twins.items() if subject not in agreed):
         message = f"{twin}: of the two, each would upload what the other has uploaded"
         fix = "correct the configuration that is wrong; remove the ledger of a site that is no more, and its .epoch"
         yield Finding("folders", Level.WARNING, message, fix)
-    for neighbour in neighbours(config.ledger):
+    for neighbour in beside:
         theirs = neighbour.claim
         if theirs is None:
             message = f"the ledger {neighbour.ledger} beside this one cannot be read"
-            fix = "mend it, or remove it with its .epoch: whether its site sends the same files cannot be told"
-            yield Finding("ledger", Level.WARNING, message, fix)
+            yield Finding("ledger", Level.WARNING, message, UNREADABLE_FIX)
             continue
         is_other = is_same_service(theirs.service, claim.service) and theirs.ledger != (claim.ledger or None)
         shared = sorted({*theirs.folders.values()} & {*claim.folders.values()}) if is_other else []

@@ -15,13 +15,12 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.lever import Lever, subject_of
 from assetsync.flow.plan import Plan
+from assetsync.ledger.owner import LAYOUT, LISTED
 
 _SAMPLED = 1000
 _HOUR = 3600.0
 _MINUTE = 60.0
 _SENT_AGAIN = "its files would all be sent again, but those that were moved there in the service"
-_LAYOUT = "mappings"
-_LISTED = "mappings_listed"
 _QUEUE_WAS_EMPTY = "queue_was_empty"
 
 
@@ -98,7 +97,7 @@ class Brakes:
         """Have the folders listed to which a mapping points that did not before, or not of late; and drift read."""
         layout, fact = self._layout(), self._ledger.reports.fact
         # Older releases kept the other alone.
-        before = fact(_LISTED) or fact(_LAYOUT)
+        before = fact(LISTED) or fact(LAYOUT)
         if layout == before:
             return
         if before is not None:
@@ -107,13 +106,13 @@ class Brakes:
                 if known.get(path) != folder:
                     self._list_again(folder)
             self._ledger.drifts.read_anew()
-        self._ledger.set_fact(_LISTED, layout)
+        self._ledger.set_fact(LISTED, layout)
 
     def _check_takeover(self, frozen: set[int]) -> set[int]:
         """Where the mappings are others than before, see whether one takes over files that lie elsewhere by now."""
         layout = self._layout()
         self._taking = set()
-        if not self._limits.resend_moved or self._ledger.reports.fact(_LAYOUT) == layout:
+        if not self._limits.resend_moved or self._ledger.reports.fact(LAYOUT) == layout:
             return set()
         taken = Counter(position for position in self._taken_over() if position not in frozen)
         for position, count in sorted(taken.items()):
@@ -121,7 +120,7 @@ class Brakes:
                 self._pull_takeover(position, count)
                 self._taking.add(position)
         if not self._taking and not frozen:
-            self._ledger.set_fact(_LAYOUT, layout)
+            self._ledger.set_fact(LAYOUT, layout)
         return self._taking
 
     def _taken_over(self) -> Iterator[int]:

@@ -20,14 +20,13 @@ from assetsync.flow.lever import Lever
 from assetsync.flow.witness import is_shown
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.owner import SERVICE
 from assetsync.ledger.witnesses import Witness
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadRequest
 
 log = structlog.get_logger(__name__)
 
-SERVICE = "service"
-"""The fact that holds the address of the service that the ledger tells of, and the kind of the brake."""
-
+_KIND = "service"
 _WITNESSES = 10
 _ASK_AGAIN = 600.0
 
@@ -88,7 +87,7 @@ class Installation:
 
     def _ask(self, before: str) -> None:
         """Return where the service at the address may be taken for the one before; else pull the brake and raise."""
-        if self._lever.allowed(SERVICE, self._address, 1):
+        if self._lever.allowed(_KIND, self._address, 1):
             return
         if self._refused is not None and self._clock.steady() - self._refused[0] < _ASK_AGAIN:
             raise ServiceElsewhere(self._refused[1])
@@ -102,7 +101,7 @@ class Installation:
             f"the service was at {before} and is at {self._address} now, {shows}: is this another installation? Nothing"
             " is sent there and nothing concluded before you agree that it holds what was sent"
         )
-        self._lever.pull(SERVICE, self._address, detail, 1)
+        self._lever.pull(_KIND, self._address, detail, 1)
         self._refused = self._clock.steady(), detail
         raise ServiceElsewhere(detail)
 
@@ -141,8 +140,8 @@ class Installation:
         if self._ledger.reports.fact(SERVICE) != self._address:
             self._ledger.set_fact(SERVICE, self._address)
         # Who agreed to another address has come back from it.
-        self._lever.withdraw_others(SERVICE, [self._address])
+        self._lever.withdraw_others(_KIND, [self._address])
         for brake in self._ledger.reports.brakes():
-            if brake.kind == SERVICE:
+            if brake.kind == _KIND:
                 self._lever.lift(brake, "the service is the ledger's")
         self.is_known = True

@@ -9,7 +9,7 @@ says something else: nothing that another site does stops it. What a waiting sit
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -38,6 +38,9 @@ log = structlog.get_logger(__name__)
 
 TWIN = "twin"
 """The kind of the brake."""
+
+UNREADABLE_FIX = "mend it, or remove it with its .epoch: whether its site sends the same files cannot be told"
+"""What mends that a ledger beside this one cannot be read."""
 
 _NAMED = 3
 _PORTS = {"http": 80, "https": 443}
@@ -81,21 +84,21 @@ class Twins:
         """
         before, pulled = self._claimed(), self._pulled()
         claim = self._claim(before)
-        if before is not None and before.is_same(claim):
-            if before.state is ClaimState.ACTIVE:
-                self._write(replace(claim, state=ClaimState.ACTIVE), before)
-                return
-            if pulled:
-                raise RootElsewhere(pulled[0].detail)
+        if _passed(before, claim):
+            self._write(replace(claim, state=ClaimState.ACTIVE), before)
+            return
+        if pulled and before is not None and before.is_same(claim):
+            raise RootElsewhere(pulled[0].detail)
         # Written before the others are looked at: of two that begin at the same moment, one at least sees the other.
         claim = replace(claim, state=ClaimState.ASKING)
         self._write(claim, before)
-        twins = self._found(claim)
+        beside = list(neighbours(self._path))
+        twins = self._found(claim, beside)
         for brake in pulled:
             if brake.subject not in {twin.subject for twin in twins}:
                 self._lever.lift(brake, "this configuration no longer says the same as the other site's")
         # While one cannot be read, it is looked at again by the next check.
-        passed = ClaimState.ASKING if self._is_blind() else ClaimState.ACTIVE
+        passed = ClaimState.ASKING if self._is_blind(beside) else ClaimState.ACTIVE
         self._write(replace(claim, state=ClaimState.WAITING if twins else passed), claim)
         for twin in twins:
             self._lever.pull(TWIN, twin.subject, _sentence(twin), 1)
@@ -108,30 +111,29 @@ class Twins:
         """Raise RootElsewhere as `check` does; nothing is pulled or written down."""
         before = self._claimed()
         claim = self._claim(before)
-        if before is not None and before.is_same(claim) and before.state is ClaimState.ACTIVE:
+        if _passed(before, claim):
             return
-        for twin in self._found(claim):
+        for twin in self._found(claim, neighbours(self._path)):
             raise RootElsewhere(_sentence(twin))
 
-    def _found(self, claim: Claim) -> list[Twin]:
+    def _found(self, claim: Claim, beside: Iterable[Neighbour]) -> list[Twin]:
         """Give the twins that nobody has agreed to; whom a person has agreed to just now is remembered."""
         agreed = agreed_ledgers(self._ledger.reports.fact(AGREED))
-        twins = [twin for twin in twins_of(claim, self._path) if twin.subject not in agreed]
+        twins = [twin for twin in twins_of(claim, beside) if twin.subject not in agreed]
         allowed = [twin.subject for twin in twins if self._lever.allowed(TWIN, twin.subject, 1)]
         if allowed and self._ledger.store.holds_lock:
             self._ledger.set_fact(AGREED, json.dumps(sorted({*agreed, *allowed})))
         return [twin for twin in twins if twin.subject not in allowed]
 
-    def _is_blind(self) -> bool:
-        unreadable = [str(neighbour.ledger) for neighbour in neighbours(self._path) if neighbour.claim is None]
+    def _is_blind(self, beside: Iterable[Neighbour]) -> bool:
+        unreadable = [str(neighbour.ledger) for neighbour in beside if neighbour.claim is None]
         if unreadable and not self._warned:
-            fix = "mend it, or remove it with its .epoch: whether its site sends the same files cannot be told"
-            log.warning("a ledger beside this one cannot be read", ledgers=unreadable, fix=fix)
+            log.warning("a ledger beside this one cannot be read", ledgers=unreadable, fix=UNREADABLE_FIX)
         self._warned = bool(unreadable)
         return bool(unreadable)
 
     def _claim(self, before: Claim | None) -> Claim:
-        claim = replace(self._said, places=places_of(self._said.root, self._said.folders))
+        claim = placed(self._said)
         if before is None:
             return replace(claim, ledger=secrets.token_hex(8))
         # A folder that is not there at the moment lies where it lay.
@@ -150,27 +152,27 @@ class Twins:
 
 
 def make_claim(root: bytes, service: str, folders: Mapping[bytes, str], ledger: Path) -> Claim:
-    """Make the claim of a site, with where its mapped folders lie now."""
-    return Claim(root, service, dict(folders), places_of(root, folders), path=str(real(ledger)))
+    """Make the claim of a site from its configuration; where its folders lie is left open."""
+    return Claim(root, service, dict(folders), path=str(real(ledger)))
 
 
-def places_of(root: bytes, folders: Mapping[bytes, str]) -> dict[bytes, tuple[bytes, int, int]]:
-    """Find out where mapped folders really lie, those that are there."""
+def placed(claim: Claim) -> Claim:
+    """Add where the mapped folders really lie now, those that are there."""
     places = {}
-    for path in folders:
-        named = Path(os.fsdecode(root), os.fsdecode(path))
+    for path in claim.folders:
+        named = Path(os.fsdecode(claim.root), os.fsdecode(path))
         try:
             status = named.stat()
         except OSError:
             continue
         places[path] = (os.fsencode(os.path.realpath(named)), status.st_dev, status.st_ino)
-    return places
+    return replace(claim, places=places)
 
 
-def twins_of(claim: Claim, ledger: Path) -> Iterator[Twin]:
-    """Yield the sites whose ledgers lie beside this one and that send some of its files to the same folder."""
+def twins_of(claim: Claim, beside: Iterable[Neighbour]) -> Iterator[Twin]:
+    """Yield the sites, of those whose ledgers lie beside this one, that send some of its files to the same folder."""
     ours = _Placed(claim)
-    for neighbour in neighbours(ledger):
+    for neighbour in beside:
         theirs = neighbour.claim
         if theirs is None or not _counts(neighbour, theirs, claim):
             continue
@@ -179,6 +181,11 @@ def twins_of(claim: Claim, ledger: Path) -> Iterator[Twin]:
         shared = dict(_shared(ours, _Placed(theirs)))
         if shared:
             yield Twin(neighbour, shared)
+
+
+def _passed(before: Claim | None, claim: Claim) -> bool:
+    """Whether a claim of the same configuration has passed before."""
+    return before is not None and before.is_same(claim) and before.state is ClaimState.ACTIVE
 
 
 def _counts(neighbour: Neighbour, theirs: Claim, ours: Claim) -> bool:
@@ -209,13 +216,11 @@ class _Placed:
     def __init__(self, claim: Claim) -> None:
         self.folders: dict[bytes, str] = {}
         self.nodes: dict[tuple[int, int], bytes] = {}
-        self.by_folder: dict[str, list[bytes]] = {}
         for path, folder in claim.folders.items():
             named = (claim.root.rstrip(b"/") + b"/" + path).rstrip(b"/") or b"/"
             found = claim.places.get(path)
             place = os.path.realpath(named) if found is None else found[0]
             self.folders[place] = folder
-            self.by_folder.setdefault(folder, []).append(place)
             if found is not None:
                 self.nodes[found[1:]] = place
 
@@ -232,13 +237,11 @@ class _Placed:
 def _shared(ours: _Placed, theirs: _Placed) -> Iterator[tuple[bytes, str]]:
     """Yield the folders that both send to the same one; of two of which one lies in the other, the inner one."""
     for place, folder in ours.folders.items():
-        if folder not in theirs.by_folder:
-            continue
         # It goes where its parents go, unless it has a mapping of its own.
         if theirs.goes_to(place) == folder:
             yield place, folder
     for place, folder in theirs.folders.items():
-        if folder in ours.by_folder and place not in ours.folders and ours.goes_to(place) == folder:
+        if place not in ours.folders and ours.goes_to(place) == folder:
             yield place, folder
     for node, place in ours.nodes.items():
         # The same folder by another path: mounted twice.

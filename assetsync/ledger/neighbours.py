@@ -15,7 +15,7 @@ from pathlib import Path
 from assetsync.errors import LedgerError
 from assetsync.ledger.epoch import SUFFIX
 from assetsync.ledger.facts import fact
-from assetsync.ledger.owner import ROOT, SITE
+from assetsync.ledger.owner import LAYOUT, LISTED, ROOT, SERVICE, SITE
 from assetsync.ledger.place import real
 from assetsync.ledger.store import Store, is_held
 
@@ -24,9 +24,6 @@ CLAIM = "claim"
 
 AGREED = "twins"
 """The fact that names the ledgers that a person has agreed to."""
-
-_LAYOUTS = ("mappings_listed", "mappings")
-_SERVICE = "service"
 
 
 class ClaimState(StrEnum):
@@ -153,8 +150,9 @@ def agreed_ledgers(text: str | None) -> tuple[str, ...]:
 
 def _earlier(store: Store) -> Claim | None:
     """Make the claim of a site whose release made none, from what it wrote down."""
-    root, service = fact(store, ROOT), fact(store, _SERVICE)
-    layout = next((found for name in _LAYOUTS if (found := fact(store, name))), None)
+    root, service = fact(store, ROOT), fact(store, SERVICE)
+    # Older releases kept the other alone.
+    layout = fact(store, LISTED) or fact(store, LAYOUT)
     if root is None or service is None or layout is None:
         return None
     try:

@@ -16,6 +16,15 @@ ROOT = "root"
 SITE = "site"
 """The fact that names the site whose ledger it is."""
 
+SERVICE = "service"
+"""The fact that names the address of the service that was sent to."""
+
+LAYOUT = "mappings"
+"""The fact that says where the files go: the mapped folders, each with the folder of the service."""
+
+LISTED = "mappings_listed"
+"""The fact that says the same of the configuration, before its files followed it."""
+
 
 def claim(conn: sqlite3.Connection, path: Path, site: str) -> None:
     """See, in a transaction, that the ledger is the site's; one of nobody's becomes so. Raises LedgerOfAnother."""

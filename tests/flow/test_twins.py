@@ -202,11 +202,11 @@ def test_it_claims_before_it_looks_at_the_others(first, make_second, monkeypatch
     second = make_second()
     claimed = []
 
-    def look(claim, ledger):
+    def look(ledger):
         claimed.append(claim_of(second).state)
-        return twins_of(claim, ledger)
+        return neighbours(ledger)
 
-    monkeypatch.setattr("assetsync.flow.twins.twins_of", look)
+    monkeypatch.setattr("assetsync.flow.twins.neighbours", look)
     go_on(second)
     assert claimed == [ClaimState.ASKING]
     assert claim_of(second).state is ClaimState.WAITING
@@ -280,7 +280,7 @@ def test_a_look_alone_writes_nothing(first, make_second):
 def test_what_both_send_to_one_folder_is_found(first, make_second, ours, theirs, shared):
     set_claim(first, root=b"/srv/media", service=ADDRESS, folders=theirs, places={})
     claim = make_claim(b"/srv/media", ADDRESS, ours, OURS)
-    found = [place for twin in twins_of(claim, make_second().ledger_path) for place in twin.shared]
+    found = [place for twin in twins_of(claim, neighbours(make_second().ledger_path)) for place in twin.shared]
     assert found == [b"/srv/media/" + path if path else b"/srv/media" for path in shared]
 
 
@@ -297,7 +297,7 @@ def test_what_both_send_to_one_folder_is_found(first, make_second, ours, theirs,
 def test_the_same_files_are_known_below_another_root(first, make_second, root, folders, is_twin):
     set_claim(first, root=root, service=ADDRESS, folders=folders, places={})
     claim = make_claim(b"/srv/media", ADDRESS, {b"photos": "F"}, OURS)
-    assert bool(list(twins_of(claim, make_second().ledger_path))) is is_twin
+    assert bool(list(twins_of(claim, neighbours(make_second().ledger_path)))) is is_twin
 
 
 @pytest.mark.parametrize(
@@ -437,6 +437,6 @@ def test_many_shared_folders_are_named_in_a_short_sentence(first, make_second):
     many = {b"%d" % number: f"{number}" for number in range(2000)}
     set_claim(first, folders=many)
     claim = make_claim(bytes(first.root), ADDRESS, many, OURS)
-    (twin,) = twins_of(claim, make_second().ledger_path)
+    (twin,) = twins_of(claim, neighbours(make_second().ledger_path))
     assert len(twin.shared) == 2000
     assert "and 1,997 more" in str(twin)
