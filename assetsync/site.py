@@ -4,7 +4,7 @@ Who drives them, in which order and for how long, is left to `reconcile`, the da
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -15,9 +15,7 @@ from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Interval
 from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import Mappings
-from assetsync.core.names import printable
-from assetsync.core.sidecar import SUFFIX
-from assetsync.errors import RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
+from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.flow.audit import Auditor
 from assetsync.flow.brake import Brakes, Limits
 from assetsync.flow.contact import Contact
@@ -27,7 +25,7 @@ from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
 from assetsync.flow.index import Indexer
 from assetsync.flow.installation import Installation
-from assetsync.flow.intake import Intake, ScanResult
+from assetsync.flow.intake import Intake
 from assetsync.flow.members import Members
 from assetsync.flow.missing import Missing
 from assetsync.flow.noting import Noting
@@ -36,6 +34,7 @@ from assetsync.flow.place import Place
 from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
 from assetsync.flow.probe import Probe
+from assetsync.flow.rescan import Rescan
 from assetsync.flow.resolve import Resolver
 from assetsync.flow.send import Sender
 from assetsync.flow.settle import Settling
@@ -46,14 +45,10 @@ from assetsync.flow.unmetered import Unmetered
 from assetsync.flow.verify import Verifier
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.neighbours import Claim
-from assetsync.ledger.runs import LastScan
-from assetsync.model import Clock, Meter, Seen, Service
+from assetsync.model import Clock, Meter, Service
 from assetsync.service.client import HttpService, ServiceSettings
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import is_network_filesystem, network_mounts
-from assetsync.tree.quiet import Notes
-from assetsync.tree.report import ScanReport
-from assetsync.tree.scan import scan
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +62,6 @@ RESTORED = "the ledger is older than its last start: a restored backup? every fo
 
 _NETWORK_SETTLE = 60.0
 _MISSING_KEPT = 10_000
-_MOST_STRAYS = 1000
 # What is due later than in 15 minutes is taken for the work of a clock that has since been set back.
 _LONGEST_VERIFY = 850.0
 
@@ -97,93 +91,13 @@ class Site:
     auditor: Auditor
     drift: Drift
     noting: Noting
+    rescan: Rescan
     sidecars: Sidecars = field(repr=False)
 
     def try_again(self, *, only_due: bool = False) -> None:
         """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now."""
         for reason in _TRIED_AGAIN:
             self.edges.ledger.queue.retry_blocked(reason, self.edges.clock.now(), only_due=only_due)
-
-    def heed_mappings(self) -> None:
-        """Let files stay what they are whose mapping has come to point elsewhere, until a person has looked."""
-        self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
-
-    def scan(self, *, dry_run: bool = False, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
-        """Look at the whole tree once and write down what it says; a brake may keep what is missing undecided.
-
-        `seen` is told, folder by folder, how many files there were so far.
-        Raises RootMissing, and RootElsewhere after a brake was pulled for that.
-        """
-        if dry_run:
-            self.place.expect()
-        else:
-            self._heed_place()
-            self.heed_mappings()
-        report = ScanReport()
-        clock = self.edges.clock
-        began = clock.steady()
-        # Beside the ledger and not where temporary files go: that may be in memory, or in the tree.
-        beside = str(self.config.ledger.parent) if self.config.ledger.parent.is_dir() else None
-        tick = self.edges.tick
-
-        def look(notes: Notes | None) -> Iterator[Seen]:
-            def stop() -> bool:
-                seen(report.files)
-                return tick() or clock.wait(0)
-
-            return scan(self.edges.tree, self.plan, report, notes=notes, stop=stop, spill_folder=beside)
-
-        if dry_run:
-            return self.intake.scan(look, report, dry_run=True)
-        self.noting.begin_scan()
-        try:
-            result = self.intake.scan(look, report)
-        except RootMissing:
-            self.edges.ledger.runs.not_scanned()
-            raise
-        finally:
-            self.noting.end_scan(finished=report.finished)
-        self.brakes.check_back(result)
-        self.brakes.check_new(result)
-        if report.finished and self.brakes.allows_vanished(result):
-            self.intake.decide_missing(result)
-            if report.complete and not result.missing_count:
-                self.place.is_there()
-        self._scanned(report, clock.steady() - began)
-        return result
-
-    def _heed_place(self) -> None:
-        try:
-            self.place.check()
-        except RootElsewhere:
-            self.edges.ledger.runs.not_scanned()
-            raise
-
-    def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
-        """Name the mapped folders that a scan did not find."""
-        return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
-
-    def _strays(self, before: LastScan | None) -> tuple[int, str]:
-        """Count the sidecars that speak of no file, and name the first."""
-        # Of a file that is not at rest yet the ledger does not know.
-        absent = self.edges.tree.is_absent
-        strays = [path for path in self.edges.ledger.intake.strays(_MOST_STRAYS) if absent(path.removesuffix(SUFFIX))]
-        first = printable(strays[0]) if strays else ""
-        if strays and (before is None or before.first_stray != first):
-            fix = "`assetsync check` names them; name each after its file"
-            log.warning("sidecars speak of no file", sidecars=len(strays), first=first, fix=fix)
-        return len(strays), first
-
-    def _scanned(self, report: ScanReport, seconds: float) -> None:
-        runs, missing = self.edges.ledger.runs, self.missing_folders(report)
-        before = runs.last_scan()
-        stray, first = self._strays(before)
-        if missing and (before is None or before.missing != missing):
-            log.warning("mapped folders are not there", folders=missing, fix="correct `path`, or create them")
-        at = self.edges.clock.now()
-        scan = LastScan(at, report.complete, report.unreadable_count, missing, stray, first)
-        runs.scanned(scan, seconds)
-        self.edges.meter.ran("rescan", seconds)
 
     def ran(self, job: str, began: float) -> None:
         """Write down that regular work which `began` then (steady seconds) came to its end: index, verify or audit."""
@@ -313,16 +227,19 @@ def build(
     window = config.upload.window
     # A cron line says when the daemon's job runs; what is due by then has waited a minute at least.
     indexer = Indexer(edges, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
+    # One for scans and one for single looks: they go on side by side, and meet in the ledger.
+    intake, looking = make_intake(), make_intake()
+    place = Place(edges, plan, Twins(ledger, clock, config.ledger, claim_of(config)))
+    noting = Noting(edges, gate, settling)
     return Site(
         config=config,
         edges=edges,
         installation=installation,
         plan=plan,
         settling=settling,
-        # One for scans and one for single looks: they go on side by side, and meet in the ledger.
-        intake=make_intake(),
-        looking=make_intake(),
-        place=Place(edges, plan, Twins(ledger, clock, config.ledger, claim_of(config))),
+        intake=intake,
+        looking=looking,
+        place=place,
         brakes=brakes,
         contact=contact,
         preparer=preparer,
@@ -358,6 +275,7 @@ def build(
             ),
         ),
         drift=Drift(edges, plan, sidecars, resend_moved=resend_moved),
-        noting=Noting(edges, gate, settling),
+        noting=noting,
+        rescan=Rescan(edges, plan, intake, looking, place, brakes, noting, config.ledger.parent),
         sidecars=sidecars,
     )

@@ -60,6 +60,6 @@ def test_a_probe_that_is_answered_ends_a_pause_and_one_that_is_not_prolongs_it(w
 
 def test_a_dry_run_of_a_site_changes_nothing(world):
     world.write("a")
-    assert world.site.scan(dry_run=True).to_send == 1
+    assert world.site.rescan.run(dry_run=True).to_send == 1
     assert world.site.sender.step() is Step.IDLE
     assert world.ledger.reports.fact("last_scan") is None

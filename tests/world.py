@@ -349,7 +349,7 @@ class World:
         return asked
 
     def scan(self):
-        return self.site.scan()
+        return self.site.rescan.run()
 
     def hint(self, path: str | bytes) -> int:
         """Look at a path as the daemon does when its watcher saw something there; gives how many files may be due."""

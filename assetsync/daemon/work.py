@@ -64,7 +64,7 @@ class Work:
         self._site.try_again()
         with contextlib.suppress(RootElsewhere):
             self._site.place.check()
-            self._site.heed_mappings()
+            self._site.rescan.heed_mappings()
         self.watching.start()
         self._scan_wanted.set()
 
@@ -177,7 +177,7 @@ class Work:
         started = self._clock.steady()
         self._site.try_again(only_due=True)
         try:
-            result = self._site.scan()
+            result = self._site.rescan.run()
         except RootElsewhere:
             self._next_scan = self._clock.steady() + _POLL
             return

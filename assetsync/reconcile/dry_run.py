@@ -22,7 +22,7 @@ def dry_run(site: Site) -> Report:
     started = edges.clock.steady()
     would_brake = None
     try:
-        result = site.scan(dry_run=True)
+        result = site.rescan.run(dry_run=True)
     except (RootElsewhere, RootMissing) as error:
         if edges.ledger.intake.size() == 0:
             raise

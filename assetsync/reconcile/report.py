@@ -81,7 +81,7 @@ def report_of(
         blocked=left.blocked,
         in_sync=left.in_sync,
         unreadable=scan.unreadable_count if scan else 0,
-        missing=site.missing_folders(scan) if scan else (),
+        missing=site.rescan.missing_folders(scan) if scan else (),
         finished=scan is not None and scan.finished,
         braked=left.braked,
         trouble=None if pause is None else pause.detail,

@@ -92,7 +92,7 @@ class Reconciler:
 
     def _scan(self) -> ScanResult | None:
         try:
-            return self._site.scan(seen=self._progress.at)
+            return self._site.rescan.run(seen=self._progress.at)
         except RootElsewhere:
             return None
         except RootMissing as error:

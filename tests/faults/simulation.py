@@ -274,7 +274,7 @@ class Simulation:
 
     def scan(self) -> None:
         self.site.try_again()
-        self.site.scan()
+        self.site.rescan.run()
         while self.site.drift.step():
             pass
 

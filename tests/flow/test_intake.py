@@ -443,7 +443,7 @@ def test_what_a_scan_misses_is_gone_only_after_a_second_look(world):
     world.scan()
     (world.root / "a").unlink()
     (world.root / "b").rename(world.base / "b")
-    result = world.site.scan(dry_run=True)
+    result = world.site.rescan.run(dry_run=True)
     assert [missing.path for missing in result.missing] == [b"a", b"b"]
     (world.base / "b").rename(world.root / "b")
     assert world.site.intake.decide_missing(result) == 1
@@ -456,7 +456,7 @@ def test_nothing_is_decided_below_a_folder_that_cannot_be_read(world):
     world.scan()
     shutil.rmtree(world.root / "a")
     shutil.rmtree(world.root / "b")
-    result = world.site.scan(dry_run=True)
+    result = world.site.rescan.run(dry_run=True)
     result.report.mark_unreadable(b"b", "Permission denied")
     world.site.intake.decide_missing(result)
     assert world.states() == {"b/1": State.QUEUED}
@@ -485,7 +485,7 @@ def test_a_row_that_was_moved_to_another_path_since_the_scan_is_not_gone(world):
     old = world.write("a")
     world.scan_and_send()
     old.rename(world.root / "b")
-    result = world.site.scan(dry_run=True)
+    result = world.site.rescan.run(dry_run=True)
     world.site.intake.look(b"b")
     world.send()
     assert world.states() == {"b": State.STORED}
@@ -531,7 +531,7 @@ def test_a_dry_run_counts_and_writes_nothing(world):
     world.write("new", b"12345")
     world.write("new.yaml", b"description: x\n")
     changes = world.ledger.store._writer.total_changes
-    result = world.site.scan(dry_run=True)
+    result = world.site.rescan.run(dry_run=True)
     assert (result.scanned, result.unchanged, result.to_send, result.bytes_to_send) == (2, 1, 1, 5)
     assert [missing.path for missing in result.missing] == [b"gone"]
     assert world.ledger.store._writer.total_changes == changes

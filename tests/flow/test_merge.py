@@ -37,7 +37,7 @@ def look_at_all(world, monkeypatch) -> tuple[object, ...]:
     """What a scan finds that compares every file; it changes nothing."""
     with monkeypatch.context() as patch:
         patch.setattr(world.ledger.quiet, "recorded", lambda: iter(()))
-        return found(world.site.scan(dry_run=True))
+        return found(world.site.rescan.run(dry_run=True))
 
 
 def looked_at(world, monkeypatch) -> list[bytes]:

@@ -400,7 +400,7 @@ def test_a_file_that_comes_back_at_a_hint_waits_for_the_scan_that_asks(moved):
     world.restart(ignore=["0", "1"])
     live(world)
     world.restart(folders=[P_TO_F3, Q], ignore=[])
-    world.site.heed_mappings()
+    world.site.rescan.heed_mappings()
     assert world.hint("p/0") == 0
     assert "p/0" not in world.states()
     live(world)
@@ -615,7 +615,7 @@ def test_hints_on_files_that_come_back_use_up_no_word_on_fewer_of_them(moved):
     live(world, resumed=True)
     assert sorted(world.posted()) == ["0", "0", "1", "2", "3"]
     world.restart(ignore=[])
-    world.site.heed_mappings()
+    world.site.rescan.heed_mappings()
     assert [world.hint("p/1"), world.hint("p/3")] == [0, 0]
     live(world)
     assert [(brake.kind, brake.amount) for brake in world.ledger.reports.brakes()] == [("takeover", 2)]

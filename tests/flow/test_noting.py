@@ -52,7 +52,7 @@ def test_that_none_is_left_is_noted_at_once(settling):
 
 def test_a_scan_writes_down_what_settles_and_a_dry_run_does_not(settling):
     settling.write("a")
-    settling.site.scan(dry_run=True)
+    settling.site.rescan.run(dry_run=True)
     assert noted(settling) == Unsettled()
     settling.scan()
     assert noted(settling) == Unsettled(1)
@@ -97,7 +97,7 @@ def test_a_file_that_a_scan_found_at_rest_is_pending_until_the_queue_has_it(sett
         settling.site.noting.looked()
         said.append(noted(settling).count + len(settling.states()))
 
-    settling.site.scan(seen=between_folders)
+    settling.site.rescan.run(seen=between_folders)
     assert set(said) == {2}
     assert (noted(settling), len(settling.states())) == (Unsettled(), 2)
 
@@ -106,10 +106,10 @@ def test_what_found_no_room_is_said_while_a_scan_begins_and_after_one_that_did_n
     settling.site.settling.overflowed = True
     settling.site.noting.note()
     clock.stopped = True
-    settling.site.scan(seen=lambda _files: settling.site.noting.note())
+    settling.site.rescan.run(seen=lambda _files: settling.site.noting.note())
     assert noted(settling) == Unsettled(0, overflowed=True)
     clock.stopped = False
-    settling.site.scan(seen=lambda _files: settling.site.noting.note())
+    settling.site.rescan.run(seen=lambda _files: settling.site.noting.note())
     assert noted(settling) == Unsettled()
 
 

@@ -155,7 +155,7 @@ def test_a_dry_run_says_so_and_pulls_nothing(mounted):
     (theirs / "photos" / "stranger").write_bytes(b"theirs")
     mount(theirs)
     with pytest.raises(RootElsewhere):
-        world.site.scan(dry_run=True)
+        world.site.rescan.run(dry_run=True)
     assert not world.site.brakes.pulled()
 
 

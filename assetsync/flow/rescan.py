@@ -1,0 +1,126 @@
+"""A look at the whole tree: whether it is the right one, the scan, what the brakes say of it, and what is written down.
+
+When it is due is left to `reconcile` and the daemon; what a scan finds means what `flow.intake` makes of it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from assetsync.core.names import printable
+from assetsync.core.sidecar import SUFFIX
+from assetsync.errors import RootElsewhere, RootMissing
+from assetsync.flow.brake import Brakes
+from assetsync.flow.edges import Edges
+from assetsync.flow.intake import Intake, ScanResult
+from assetsync.flow.noting import Noting
+from assetsync.flow.place import Place
+from assetsync.flow.plan import Plan
+from assetsync.ledger.runs import LastScan
+from assetsync.model import Seen
+from assetsync.tree.quiet import Notes
+from assetsync.tree.report import ScanReport
+from assetsync.tree.scan import scan
+
+log = structlog.get_logger(__name__)
+
+_MOST_STRAYS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Rescan:
+    """Scans one site; used by one thread at a time.
+
+    `looking` is the intake of single looks, beside the scan's own. What is too much for memory lies in `spill_folder`
+    for a while: where temporary files go may be in memory, or in the tree.
+    """
+
+    edges: Edges
+    plan: Plan
+    intake: Intake
+    looking: Intake
+    place: Place
+    brakes: Brakes
+    noting: Noting
+    spill_folder: Path
+
+    def run(self, *, dry_run: bool = False, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
+        """Look at the whole tree once and write down what it says; a brake may keep what is missing undecided.
+
+        `seen` is told, folder by folder, how many files there were so far.
+        Raises RootMissing, and RootElsewhere after a brake was pulled for that.
+        """
+        report, clock = ScanReport(), self.edges.clock
+        if dry_run:
+            self.place.expect()
+            return self.intake.scan(self._look(report, seen), report, dry_run=True)
+        self._heed_place()
+        self.heed_mappings()
+        began = clock.steady()
+        self.noting.begin_scan()
+        try:
+            result = self.intake.scan(self._look(report, seen), report)
+        except RootMissing:
+            self.edges.ledger.runs.not_scanned()
+            raise
+        finally:
+            self.noting.end_scan(finished=report.finished)
+        self.brakes.check_back(result)
+        self.brakes.check_new(result)
+        if report.finished and self.brakes.allows_vanished(result):
+            self.intake.decide_missing(result)
+            if report.complete and not result.missing_count:
+                self.place.is_there()
+        self._scanned(report, clock.steady() - began)
+        return result
+
+    def heed_mappings(self) -> None:
+        """Let files stay what they are whose mapping has come to point elsewhere, until a person has looked."""
+        self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
+
+    def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
+        """Name the mapped folders that a scan did not find."""
+        return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
+
+    def _heed_place(self) -> None:
+        try:
+            self.place.check()
+        except RootElsewhere:
+            self.edges.ledger.runs.not_scanned()
+            raise
+
+    def _look(self, report: ScanReport, seen: Callable[[int], None]) -> Callable[[Notes | None], Iterator[Seen]]:
+        spill_folder = str(self.spill_folder) if self.spill_folder.is_dir() else None
+
+        def stop() -> bool:
+            seen(report.files)
+            return self.edges.tick() or self.edges.clock.wait(0)
+
+        def look(notes: Notes | None) -> Iterator[Seen]:
+            return scan(self.edges.tree, self.plan, report, notes=notes, stop=stop, spill_folder=spill_folder)
+
+        return look
+
+    def _scanned(self, report: ScanReport, seconds: float) -> None:
+        runs, missing = self.edges.ledger.runs, self.missing_folders(report)
+        before = runs.last_scan()
+        stray, first = self._strays(before)
+        if missing and (before is None or before.missing != missing):
+            log.warning("mapped folders are not there", folders=missing, fix="correct `path`, or create them")
+        at = self.edges.clock.now()
+        last = LastScan(at, report.complete, report.unreadable_count, missing, stray, first)
+        runs.scanned(last, seconds)
+        self.edges.meter.ran("rescan", seconds)
+
+    def _strays(self, before: LastScan | None) -> tuple[int, str]:
+        """Count the sidecars that speak of no file, and name the first."""
+        # Of a file that is not at rest yet the ledger does not know.
+        absent = self.edges.tree.is_absent
+        strays = [path for path in self.edges.ledger.intake.strays(_MOST_STRAYS) if absent(path.removesuffix(SUFFIX))]
+        first = printable(strays[0]) if strays else ""
+        if strays and (before is None or before.first_stray != first):
+            fix = "`assetsync check` names them; name each after its file"
+            log.warning("sidecars speak of no file", sidecars=len(strays), first=first, fix=fix)
+        return len(strays), first
