@@ -5,7 +5,7 @@ Most files leave here as `Ready`. Some never have to be sent, because something 
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -13,7 +13,7 @@ import structlog
 from assetsync.core.decide import EMPTY, is_settled
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
-from assetsync.core.sidecar import sidecar_for
+from assetsync.core.sidecar import folder_sidecars, sidecar_for
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootMissing, SidecarError
 from assetsync.flow.contact import Contact
 from assetsync.flow.edges import Edges
@@ -32,7 +32,7 @@ _LATER = 60.0
 """Seconds until a file is tried again whose place the next scan has to tell."""
 
 _WRITTEN_PATIENCE = 60.0
-"""Seconds for which a file waits at most until its sidecar rests."""
+"""Seconds beyond `settle` for which a sidecar is waited for at most until it rests."""
 
 _MOST_WRITTEN = 10_000
 _AGAIN = 1.0
@@ -89,8 +89,8 @@ class Preparer:
         self._sidecars = sidecars
         self._contact = contact
         self._rules = rules
-        # Since when (steady seconds) the sidecar of a file is waited for.
-        self._written_since: dict[int, float] = {}
+        # Since when (steady seconds) a sidecar is waited for.
+        self._written_since: dict[bytes, float] = {}
         self.standin = StandIn(edges, contact, resend_changed=rules.resend_changed)
 
     @property
@@ -165,38 +165,49 @@ class Preparer:
         try:
             told = self._sidecars.told(row.path, mapping)
         except SidecarError as error:
-            if not self._is_being_written(row):
+            if not self._is_being_written(row, [sidecar_for(row.path), *folder_sidecars(row.path)]):
                 self._hold(row, "sidecar", str(error))
             return None
-        if told.has_own and self._is_being_written(row):
+        written = [sidecar_for(row.path)] if told.has_own else []
+        # One that is dated tomorrow is not being written for it: each file there would wait.
+        if abs(self._clock.now() - told.folders_written) < self._rules.settle:
+            written += folder_sidecars(row.path)
+        if written and self._is_being_written(row, written):
             return None
         # One that was opened and never written to has not come.
         has_come = told.has_own and not told.own_is_empty
         waits = mapping.sidecars and not has_come and self._waits_for_sidecar(row)
         return None if waits else told
 
-    def _is_being_written(self, row: FileRow) -> bool:
-        """Put a file off whose sidecar may not be whole yet: what was sent without it cannot be said afterwards."""
-        settle, now, steady = self._rules.settle, self._clock.now(), self._clock.steady()
-        if not settle:
+    def _is_being_written(self, row: FileRow, sidecars: Sequence[bytes]) -> bool:
+        """Put a file off one of whose sidecars may not be whole: what is sent without it cannot be said afterwards."""
+        rests_in = max(map(self._rests_in, sidecars))
+        if not rests_in:
             return False
-        try:
-            found = self._tree.lstat(sidecar_for(row.path))
-        except (FileUnreadable, RootMissing):
-            return False
-        if found is None or is_settled(found, now, settle):
-            self._written_since.pop(row.id, None)
-            return False
-        if len(self._written_since) > _MOST_WRITTEN:
-            self._written_since.clear()
-        since = self._written_since.setdefault(row.id, steady)
-        if steady - since >= settle + _WRITTEN_PATIENCE:
-            return False
-        # Dated before 1970 or tomorrow it never rests: not at once again, in any case.
-        left = max(found.mtime_ns, found.ctime_ns) / 1e9 + settle - now
-        due_at = now + max(_AGAIN, min(left, settle))
+        due_at = self._clock.now() + rests_in
         self._ledger.queue.postpone(row.id, due_at, "waits until its sidecar has settled (watch.settle)")
         return True
+
+    def _rests_in(self, sidecar: bytes) -> float:
+        """Give the seconds after which a sidecar may rest, 0 where it does, or has not for longer than is waited."""
+        settle, now, steady = self._rules.settle, self._clock.now(), self._clock.steady()
+        if not settle:
+            return 0.0
+        try:
+            found = self._tree.lstat(sidecar)
+        except (FileUnreadable, RootMissing):
+            return 0.0
+        if found is None or is_settled(found, now, settle):
+            self._written_since.pop(sidecar, None)
+            return 0.0
+        if len(self._written_since) > _MOST_WRITTEN:
+            self._written_since.clear()
+        since = self._written_since.setdefault(sidecar, steady)
+        if steady - since >= settle + _WRITTEN_PATIENCE:
+            return 0.0
+        # Dated before 1970 or tomorrow it never rests: not at once again, in any case.
+        left = max(found.mtime_ns, found.ctime_ns) / 1e9 + settle - now
+        return max(_AGAIN, min(left, settle))
 
     def _waits_for_sidecar(self, row: FileRow) -> bool:
         """Put a file off whose sidecar may still come; when it comes, the file is due at once."""

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from assetsync.core import sidecar
 from assetsync.core.kinds import guess_kind
@@ -26,7 +27,10 @@ _MOST_READ = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The form fields of one file; `digest` changes when any of it does."""
+    """The form fields of one file; `digest` changes when any of it does.
+
+    `folders_written` is when the youngest sidecar of its folders was written (seconds since the epoch), 0 without one.
+    """
 
     fields: tuple[tuple[str, str], ...]
     language: str
@@ -34,6 +38,15 @@ class Told:
     digest: str
     has_own: bool
     own_is_empty: bool = False
+    folders_written: float = 0.0
+
+
+class _Kept(NamedTuple):
+    """What a folder's sidecar says, None without one, its bytes, and when it was written (seconds since the epoch)."""
+
+    level: Metadata | None
+    size: int
+    written: float
 
 
 class Sidecars:
@@ -44,7 +57,7 @@ class Sidecars:
         self._clock = clock
         self._fields_table = fields_table
         self._lock = threading.Lock()
-        self._folders: OrderedDict[bytes, tuple[float, Metadata | None, int]] = OrderedDict()
+        self._folders: OrderedDict[bytes, tuple[float, _Kept]] = OrderedDict()
         self._fields = 0
         self.changes = 0
         """Goes up before each change that is recorded: what was told at another count may be out of date."""
@@ -63,9 +76,10 @@ class Sidecars:
         levels = [sidecar.expand(mapping.metadata, path)]
         own: Metadata | None = None
         own_size = together = 0
+        folders_written = 0.0
         if mapping.sidecars:
             for folder_sidecar in sidecar.folder_sidecars(path):
-                level, size = self._folder(folder_sidecar, mapping)
+                level, size, written = self._folder(folder_sidecar, mapping)
                 together += size
                 if together > _MOST_READ:
                     # Each is small enough, but a tree may be deep, and every file in it would read them all.
@@ -73,23 +87,35 @@ class Sidecars:
                     raise SidecarError(printable(path), problem, hint="say less in them")
                 if level is not None:
                     levels.append(level)
+                    folders_written = max(folders_written, written)
             own, own_size = self.read(sidecar.sidecar_for(path), mapping)
             if own is not None:
                 levels.append(own)
         named = kind if kind in self._fields_table else guess_kind(path)
-        told = self._said(tuple(levels), named, mapping.upload, own is not None, own is not None and not own_size)
+        has_own = own is not None
+        told = self._said(
+            tuple(levels), named, mapping.upload, has_own, has_own and not own_size, folders_written=folders_written
+        )
         if told.fields:
             sidecar.check_together(told.fields, printable(path))
         return told
 
     def _merged(
-        self, levels: tuple[Metadata, ...], kind: str, allowed: UploadOptions, has_own: bool, is_empty: bool
+        self,
+        levels: tuple[Metadata, ...],
+        kind: str,
+        allowed: UploadOptions,
+        has_own: bool,
+        is_empty: bool,
+        *,
+        folders_written: float,
     ) -> Told:
         merged = sidecar.merge(levels)
         fields = sidecar.form_fields(merged, kind, self._fields_table)
         options = sidecar.upload_options(merged, allowed)
         language = sidecar.language_of(merged)
-        return Told(fields, language, options, sidecar.digest(fields, options, language), has_own, is_empty)
+        digest = sidecar.digest(fields, options, language)
+        return Told(fields, language, options, digest, has_own, is_empty, folders_written)
 
     def forget(self) -> None:
         """Read every folder's sidecar anew from here on."""
@@ -114,22 +140,25 @@ class Sidecars:
         sidecar.check_skip_event(level, mapping.upload, printable(path))
         return level, len(data)
 
-    def _folder(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
-        """Give what a folder's sidecar says, None without one, and how many bytes it has."""
+    def _folder(self, path: bytes, mapping: Mapping) -> _Kept:
         now = self._clock.steady()
         with self._lock:
             kept = self._folders.get(path)
         if kept is not None and now - kept[0] < _KEPT_SECONDS:
-            return kept[1], kept[2]
+            return kept[1]
         level, size = self.read(path, mapping)
+        # Looked at after it was read: what is written meanwhile shows.
+        found = None if level is None else self._tree.lstat(path)
+        written = 0.0 if found is None else max(found.mtime_ns, found.ctime_ns) / 1e9
+        kept_now = _Kept(level, size, written)
         with self._lock:
             before = self._folders.pop(path, None)
-            self._fields -= 0 if before is None else _weight(before[1])
-            self._folders[path] = (now, level, size)
+            self._fields -= 0 if before is None else _weight(before[1].level)
+            self._folders[path] = (now, kept_now)
             self._fields += _weight(level)
             while len(self._folders) > _KEPT_FOLDERS or self._fields > _KEPT_FIELDS:
-                self._fields -= _weight(self._folders.popitem(last=False)[1][1])
-        return level, size
+                self._fields -= _weight(self._folders.popitem(last=False)[1][1].level)
+        return kept_now
 
 
 def _weight(level: Metadata | None) -> int:

@@ -36,6 +36,56 @@ def test_a_sidecar_that_is_half_written_is_waited_for(settling, clock, half):
     assert settling.service.posts[0].meta == (("img_description", "The old harbour"),)
 
 
+@pytest.mark.parametrize("name", ["_folder.yaml", "sub/_folder.yaml"])
+@pytest.mark.parametrize("half", [b"description: The old har", b'description: "The old'])
+def test_a_folders_sidecar_that_is_half_written_is_waited_for(make_world, clock, name, half):
+    world = make_world(watch={"settle": "60s"})
+    clock.set_now(time.time())
+    for path in ("sub/a.jpg", "sub/b.jpg"):
+        world.write(path, path.encode())
+    world.scan()
+    clock.advance(60)
+    clock.set_now(time.time() + 1)
+    assert world.site.intake.look_again() == 2
+    world.write(name, half)
+    world.send()
+    assert world.posted() == []
+    assert "has settled" in world.row("sub/a.jpg").detail
+    world.write(name, b"description: The old harbour")
+    clock.advance(62)
+    world.send()
+    assert [post.meta for post in world.service.posts] == [(("img_description", "The old harbour"),)] * 2
+
+
+def test_a_folders_sidecar_that_never_rests_keeps_its_files_two_minutes_together(settling, clock):
+    def write():
+        settling.write("_folder.yaml", b"description: by a tool that never ends")
+        os.utime(settling.root / "_folder.yaml", (clock.now(), clock.now()))
+
+    for _ in range(3):
+        write()
+        assert settling.send() <= 1
+        clock.advance(59)
+    write()
+    assert settling.posted() == []
+    clock.advance(2)
+    write()
+    settling.send()
+    assert settling.posted() == ["a.jpg"]
+    settling.write("b.jpg", b"queued in the meantime")
+    write()
+    settling.scan()
+    settling.send()
+    assert settling.posted() == ["a.jpg", "b.jpg"]
+
+
+def test_a_folders_sidecar_that_is_dated_tomorrow_is_not_waited_for(settling, clock):
+    dated = clock.now() + 1e6
+    os.utime(settling.write("_folder.yaml", b"description: of another day"), (dated, dated))
+    settling.send()
+    assert settling.posted() == ["a.jpg"]
+
+
 @pytest.mark.parametrize("when", [1e6, -1e10], ids=["tomorrow", "before 1970"])
 def test_a_sidecar_that_never_rests_is_waited_for_two_minutes(settling, clock, when):
     dated = clock.now() + when
