@@ -55,9 +55,9 @@ class Members:
                 self._names.setdefault(size, []).append(name)
 
     def _members(self, path: bytes) -> Iterator[tuple[str, int]]:
-        if not self._is_unpacked(path):
-            return
         try:
+            if not self._is_unpacked(path):
+                return
             with self._tree.open(path) as file:
                 for name, size in top_members(file):
                     yield sent_name(name.encode("utf-8", "replace")), size

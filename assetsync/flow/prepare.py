@@ -119,13 +119,15 @@ class Preparer:
         except (FileUnreadable, NotRegular, RootMissing) as error:
             self._not_there(row, mapping, error)
             return None
+        ready = None
         try:
             ready = self._prepare_open(row, file, mapping)
-        except BaseException:
-            file.close()
-            raise
-        if ready is None:
-            file.close()
+        except RootMissing as error:
+            # It was there when the file was opened, and is gone before its sidecars are looked at.
+            self._not_there(row, mapping, error)
+        finally:
+            if ready is None:
+                file.close()
         return ready
 
     def _prepare_open(self, row: FileRow, file: OpenFile, mapping: Mapping) -> Ready | None:

@@ -148,8 +148,7 @@ class Sidecars:
             return kept[1]
         level, size = self.read(path, mapping)
         # Looked at after it was read: what is written meanwhile shows.
-        found = None if level is None else self._tree.lstat(path)
-        written = 0.0 if found is None else max(found.mtime_ns, found.ctime_ns) / 1e9
+        written = 0.0 if level is None else self._written(path)
         kept_now = _Kept(level, size, written)
         with self._lock:
             before = self._folders.pop(path, None)
@@ -159,6 +158,13 @@ class Sidecars:
             while len(self._folders) > _KEPT_FOLDERS or self._fields > _KEPT_FIELDS:
                 self._fields -= _weight(self._folders.popitem(last=False)[1][1].level)
         return kept_now
+
+    def _written(self, path: bytes) -> float:
+        try:
+            found = self._tree.lstat(path)
+        except FileUnreadable as error:
+            raise SidecarError(printable(path), "it cannot be looked at", hint=error.hint or error.message) from error
+        return 0.0 if found is None else max(found.mtime_ns, found.ctime_ns) / 1e9
 
 
 def _weight(level: Metadata | None) -> int:

@@ -210,6 +210,19 @@ def test_the_members_of_an_archive_that_the_service_takes_apart_are_not_unknown(
     assert len(why(world)) == unknown
 
 
+def test_archives_of_a_root_that_is_not_there_end_no_audit(mirrored):
+    # As of a disk that is not mounted in the night of the audit.
+    folders = [{"path": ".", "destfolderid": FOLDER, "upload": {"zip_extract": "true"}}]
+    world = mirrored(1, folders=folders)
+    world.write("all.zip", zipped(("top.txt", b"top")))
+    world.scan_and_send()
+    world.live(5)
+    world.service.put(b"top", "top.txt")
+    world.root.rename(world.root.with_name("away"))
+    world.clock.advance(60)
+    assert audit(world)["unknown"] == 1
+
+
 def test_what_somebody_has_taken_away_is_listed_no_longer(mirrored):
     world = mirrored()
     world.write("0", b"changed")

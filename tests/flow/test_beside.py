@@ -200,3 +200,23 @@ def test_a_sidecar_whose_file_is_not_at_rest_yet_is_no_stray(make_world, clock):
     world.write("a.jpg.yaml", b"description: words")
     world.scan()
     assert strays(world) == (0, "")
+
+
+def test_a_root_that_goes_between_a_file_and_its_sidecar_is_no_end_of_sending(world, monkeypatch):
+    world.write("a.jpg")
+    world.scan()
+    away = world.root.with_name("away")
+
+    def stands_for(_row, _md5):
+        world.root.rename(away)
+        return False
+
+    monkeypatch.setattr(world.site.preparer.standin, "stands_for", stands_for)
+    assert world.send() == 1
+    assert (world.posted(), world.row("a.jpg").state) == ([], State.QUEUED)
+    assert "nor is anything else" in world.row("a.jpg").detail
+    away.rename(world.root)
+    monkeypatch.undo()
+    world.clock.advance(61)
+    world.send()
+    assert world.posted() == ["a.jpg"]
