@@ -243,7 +243,7 @@ class Preparer:
         """
         now = self._clock.now()
         for other in self._ledger.alike.unread(row):
-            if not self.standin.still_holds(other):
+            if not self._still_holds(other):
                 detail = (
                     f"may be what was being uploaded as {printable(other.path)}: waits until that is decided"
                     " (`assetsync doubt list`)"
@@ -251,6 +251,13 @@ class Preparer:
                 pause = min(_LATER, max(_SOON, (now - row.queued_at) / 4))
                 self._ledger.queue.postpone_behind(row, other, now, pause, detail)
                 raise _PutOff
+
+    def _still_holds(self, other: FileRow) -> bool:
+        try:
+            return self.standin.still_holds(other)
+        except FileUnreadable:
+            # It may have been moved here: what cannot be told is waited for as well.
+            return False
 
     def _may_be_sent(self, row: FileRow) -> bool:
         if row.size == 0:

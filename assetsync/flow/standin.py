@@ -6,7 +6,7 @@ What there may be is found by `ledger.alike`; here it is taken over, adopted, or
 import structlog
 
 from assetsync.core.names import printable, sent_name
-from assetsync.errors import FileUnreadable, RootMissing
+from assetsync.errors import FileUnreadable
 from assetsync.flow.contact import Contact
 from assetsync.flow.edges import Edges
 from assetsync.ledger.rows import FileRow
@@ -30,7 +30,10 @@ class StandIn:
         """Whether a person has said that assets of the same name and size are the files (`reconcile --adopt`)."""
 
     def stands_for(self, row: FileRow, md5: str | None) -> bool:
-        """Deal with a file that need not be sent, and give whether it is one. Raises as `Contact.ensure` does."""
+        """Deal with a file that need not be sent, and give whether it is one.
+
+        Raises as `Contact.ensure` does, and RootMissing.
+        """
         if md5 is not None and self._stands_already(row, md5):
             return True
         return not self._resend_changed and self._replaces_an_asset(row)
@@ -42,8 +45,17 @@ class StandIn:
         for old in self._ledger.alike.equals(row, md5) if hints.version else ():
             # Of its own path an older version is the past, whatever it says of itself (unmapped, then touched).
             elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
-            if elsewhere and self.still_holds(old):
-                continue
+            try:
+                if elsewhere and self.still_holds(old):
+                    continue
+            except FileUnreadable as error:
+                # No reason to take an asset away from a path, and none to send the same once more.
+                detail = (
+                    f"{error}; what was uploaded from there may have been moved here:"
+                    " `assetsync retry --send-again PATH` uploads it in any case"
+                )
+                self._hold(row, "unreadable", detail, now)
+                return True
             state = self._ledger.queue.take_over(row, old, md5, now)
             if state is not None:
                 self._edges.tally.adopted()
@@ -106,12 +118,11 @@ class StandIn:
         return bool(older)
 
     def still_holds(self, old: FileRow) -> bool:
-        """Whether the older version's path still holds it: then it is a copy or a hard link, a file of its own."""
-        try:
-            found = self._edges.tree.lstat(old.path)
-        except (FileUnreadable, RootMissing):
-            # What cannot be told is no reason to take an asset away from a path.
-            return True
+        """Whether the older version's path still holds it: then it is a copy or a hard link, a file of its own.
+
+        Raises FileUnreadable and RootMissing where that cannot be told.
+        """
+        found = self._edges.tree.lstat(old.path)
         return found is not None and not difference(old.stat, found)
 
     def _hold(self, row: FileRow, reason: str, detail: str, now: float) -> None:

@@ -1,0 +1,69 @@
+"""What stands for a file already, where the tree cannot tell whether the other path still holds it."""
+
+import pytest
+
+from assetsync.errors import FileUnreadable, RootMissing
+from assetsync.flow.requests import take_requests
+from assetsync.model import State
+from assetsync.tree.opening import Tree
+
+
+@pytest.fixture
+def moved(make_world, monkeypatch):
+    """A site with a file that was moved after it was sent; after `break_old` its old path cannot be looked at."""
+    world = make_world()
+    world.write("old/a.jpg", b"the only one of its kind")
+    world.write("keeps.jpg")
+    world.scan_and_send()
+    world.live(5)
+    (world.root / "new").mkdir()
+    (world.root / "old/a.jpg").rename(world.root / "new/a.jpg")
+    world.hint("new/a.jpg")
+    lstat = Tree.lstat
+
+    def break_old(error):
+        def look(tree, path):
+            if path.startswith(b"old/"):
+                raise error
+            return lstat(tree, path)
+
+        monkeypatch.setattr(Tree, "lstat", look)
+
+    world.break_old = break_old
+    world.mend = lambda: monkeypatch.setattr(Tree, "lstat", lstat)
+    return world
+
+
+def test_a_moved_file_is_neither_sent_nor_taken_over_while_its_old_path_cannot_be_looked_at(moved):
+    moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
+    moved.send()
+    row = moved.row("new/a.jpg")
+    assert (row.state, row.reason) == (State.BLOCKED, "unreadable")
+    assert "may have been moved here" in row.detail
+    assert len(moved.posted()) == 2
+    moved.mend()
+    moved.site.try_again()
+    moved.scan_and_send()
+    assert moved.row("new/a.jpg").assetid == "A0000000000000000000000000000002"
+    assert len(moved.posted()) == 2
+
+
+def test_it_waits_for_a_root_that_went_at_that_moment(moved):
+    moved.break_old(RootMissing("the root is not there"))
+    moved.send()
+    assert moved.row("new/a.jpg").state is State.QUEUED
+    assert len(moved.posted()) == 2
+    moved.mend()
+    moved.clock.advance(61)
+    moved.send()
+    assert moved.row("new/a.jpg").assetid == "A0000000000000000000000000000002"
+    assert len(moved.posted()) == 2
+
+
+def test_a_person_may_have_it_sent_in_any_case(moved):
+    moved.break_old(FileUnreadable("old/a.jpg cannot be read: Stale file handle"))
+    moved.send()
+    moved.ledger.ask("retry", {"paths": [b"new/a.jpg".hex()], "send_again": True}, moved.clock.now())
+    take_requests(moved.site.edges)
+    moved.send()
+    assert len(moved.posted()) == 3
