@@ -9,6 +9,7 @@ from .sim_actions import Actions
 from .sim_checks import Violation
 from .sim_end import judge, quiet
 from .sim_schedule import Action, Schedule, schedule_of
+from .sim_unsteady import unsteady_tree
 from .simulation import Simulation, heard, simulated_bodies
 
 _MEMORY = Path("/dev/shm")
@@ -21,13 +22,18 @@ def in_memory() -> str | None:
 
 def run(schedule: Schedule) -> list[str]:
     """Run a schedule and give its trace; raises Violation, with the trace as a note."""
-    with tempfile.TemporaryDirectory(prefix="assetsync-sim-", dir=in_memory()) as folder, simulated_bodies():
+    with (
+        tempfile.TemporaryDirectory(prefix="assetsync-sim-", dir=in_memory()) as folder,
+        simulated_bodies(),
+        unsteady_tree(schedule.variant.unsteady, repr(schedule.variant)) as unsteady,
+    ):
         simulation = Simulation(Path(folder) / "site", schedule.variant)
         try:
             with heard(simulation):
                 actions = Actions(simulation)
                 for action in schedule.actions:
                     actions.do(action)
+                unsteady.mend()
                 quiet(simulation)
                 judge(simulation)
         except Violation as error:

@@ -36,6 +36,8 @@ class Variant:
     pages: bool = False
     look_takes: float = 0.0
     limit: int = 0
+    unsteady: float = 0.0
+    """The share of looks into the tree for which its root is not there, or an error."""
 
     def habits(self) -> Habits:
         return Habits(

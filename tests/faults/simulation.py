@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from assetsync.config import SiteConfig, load_config
-from assetsync.errors import AssetsyncError, IllegalTransition, LedgerError, ServiceError, UsageError
+from assetsync.errors import AssetsyncError, IllegalTransition, LedgerError, RootMissing, ServiceError, UsageError
 from assetsync.flow.hints import Hints, Looker
 from assetsync.flow.requests import carry_out
 from assetsync.flow.send import Step
@@ -274,7 +274,11 @@ class Simulation:
 
     def scan(self) -> None:
         self.site.try_again()
-        self.site.rescan.run()
+        try:
+            self.site.rescan.run()
+        except RootMissing:
+            # A daemon scans again, and so does each run.
+            self.note("  no root to scan")
         while self.site.drift.step():
             pass
 

@@ -26,6 +26,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ DEFAULT = 20261121
 FIRST = int(os.environ.get("ASSETSYNC_SEED", DEFAULT))
 SHORT, LONG = 300, 10_000
 SHORT_ALIKE, LONG_ALIKE = 30, 3000
+SHORT_UNSTEADY, LONG_UNSTEADY = 60, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -87,6 +89,21 @@ def test_no_schedule_loses_a_file_or_sends_one_twice(request: pytest.FixtureRequ
     print(f"{count:,} schedules in {time.monotonic() - started:.0f} s; of these, with")
     for said, number in met.most_common():
         print(f"  {number:6,}  {said}")
+
+
+@pytest.mark.parametrize("share", [0.03, 0.1])
+def test_no_schedule_sends_a_file_twice_while_the_tree_fails_now_and_then(share, request: pytest.FixtureRequest):
+    count = LONG_UNSTEADY if request.config.getoption("--long") else SHORT_UNSTEADY
+    print(f"seeds {FIRST} to {FIRST + count - 1}, {share:.0%} of the looks fail")
+    for seed in range(FIRST, FIRST + count):
+        schedule = _unsteady(seed, share)
+        if failure(schedule) is not None:
+            pytest.fail(explained(seed, schedule))
+
+
+def _unsteady(seed: int, share: float) -> Schedule:
+    schedule = schedule_of(seed)
+    return Schedule(replace(schedule.variant, unsteady=share), schedule.actions)
 
 
 def test_a_seed_is_the_same_schedule_with_the_same_trace_in_every_process():
