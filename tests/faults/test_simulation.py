@@ -92,7 +92,7 @@ def test_no_schedule_loses_a_file_or_sends_one_twice(request: pytest.FixtureRequ
 
 
 @pytest.mark.parametrize("share", [0.03, 0.1])
-def test_no_schedule_sends_a_file_twice_while_the_tree_fails_now_and_then(share, request: pytest.FixtureRequest):
+def test_a_tree_that_fails_now_and_then_loses_and_doubles_nothing(share, request: pytest.FixtureRequest):
     count = LONG_UNSTEADY if request.config.getoption("--long") else SHORT_UNSTEADY
     print(f"seeds {FIRST} to {FIRST + count - 1}, {share:.0%} of the looks fail")
     for seed in range(FIRST, FIRST + count):
