@@ -455,6 +455,14 @@ def test_a_dry_run_counts_what_would_be_uploaded_and_does_nothing(world):
     assert list(world.states()) == ["a"]
 
 
+def test_a_dry_run_counts_the_bytes_of_what_is_queued_already(world):
+    world.write("a", b"four")
+    world.scan()
+    world.write("b", b"seven77")
+    report = dry_run(world.site)
+    assert (report.uploaded, report.bytes_uploaded) == (2, 11)
+
+
 def test_a_run_tells_its_phases_in_order(world):
     told = Told()
     world.write("a")

@@ -188,8 +188,8 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
     if report.unreadable:
         write(f"unreadable, files and folders: {report.unreadable:,}; nothing is concluded about them")
         write("    assetsync check names them")
-    if report.would_brake is not None:
-        write(f"a run would pull the brake: {printable(report.would_brake)}")
+    for reason in report.would_brake:
+        write(f"a run would pull the brake, and send nothing: {printable(reason)}")
     for line in missing_folders(report.missing):
         write(line)
     for line in leftovers(stand(site.config, site.edges.ledger, site.edges.clock.now())):

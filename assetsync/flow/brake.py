@@ -8,6 +8,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from assetsync.amounts import files
 from assetsync.core.names import printable
@@ -16,12 +17,18 @@ from assetsync.flow.intake import ScanResult
 from assetsync.flow.lever import Lever, subject_of
 from assetsync.flow.plan import Plan
 from assetsync.ledger.owner import LAYOUT, LISTED
+from assetsync.model import Mapping
 
 _SAMPLED = 1000
 _HOUR = 3600.0
 _MINUTE = 60.0
 _SENT_AGAIN = "its files would all be sent again, but those that were moved there in the service"
 _QUEUE_WAS_EMPTY = "queue_was_empty"
+
+
+def _mapping_fact(mapping: Mapping) -> str:
+    """Name the fact that says where a mapping pointed."""
+    return "mapping:" + mapping.path.hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,15 @@ class Limits:
     max_new_files: int
     max_vanished: int
     resend_moved: bool = True
+
+
+class _Reason(NamedTuple):
+    """What a brake is pulled for: its kind and subject, the sentence, and how much it is."""
+
+    kind: str
+    subject: str
+    detail: str
+    amount: int
 
 
 class Brakes:
@@ -67,20 +83,13 @@ class Brakes:
         self._heed_changes()
         frozen, subjects = set(), set()
         for position, mapping in enumerate(self._plan.mappings.all):
-            name = "mapping:" + mapping.path.hex()
-            before = self._ledger.reports.fact(name)
-            to, subject = mapping.destfolderid, self._subject(position)
-            if before not in (None, to) and self._ledger.intake.has_assets(mapping.path, before, apart_from=to):
-                then = _SENT_AGAIN if self._limits.resend_moved else "what is new would be sent there"
-                shown = printable(mapping.path) or "."
-                detail = f"the mapping {shown} pointed to folder {before} of the service and points to {to} now: {then}"
-                if not self._lever.allowed("destfolderid", subject, 1):
-                    self._lever.pull("destfolderid", subject, detail, 1)
-                    subjects.add(subject)
-                    frozen.add(position)
-                    continue
-            if before != to:
-                self._ledger.set_fact(name, to)
+            reason = self._repointed(position)
+            if reason is not None:
+                self._lever.pull(*reason)
+                subjects.add(reason.subject)
+                frozen.add(position)
+            elif self._pointed_to(mapping) != mapping.destfolderid:
+                self._ledger.set_fact(_mapping_fact(mapping), mapping.destfolderid)
         for brake in self._ledger.reports.brakes():
             if brake.kind == "destfolderid" and brake.subject not in subjects:
                 # A resume instead would agree to the mistake that was just put right.
@@ -89,6 +98,22 @@ class Brakes:
             # Once a mapping points elsewhere again, by a mistake that was agreed to, it is asked for anew.
             self._lever.withdraw_others(kind, [self._subject(at) for at in range(len(self._plan.mappings.all))])
         return frozenset(frozen | self._check_takeover(frozen))
+
+    def _pointed_to(self, mapping: Mapping) -> str | None:
+        return self._ledger.reports.fact(_mapping_fact(mapping))
+
+    def _repointed(self, position: int) -> _Reason | None:
+        """Tell whether a mapping that has assets points to another folder than before, to which nobody has agreed."""
+        mapping, subject = self._plan.mappings.all[position], self._subject(position)
+        before, to = self._pointed_to(mapping), mapping.destfolderid
+        if before in (None, to) or not self._ledger.intake.has_assets(mapping.path, before, apart_from=to):
+            return None
+        if self._lever.allowed("destfolderid", subject, 1):
+            return None
+        then = _SENT_AGAIN if self._limits.resend_moved else "what is new would be sent there"
+        shown = printable(mapping.path) or "."
+        detail = f"the mapping {shown} pointed to folder {before} of the service and points to {to} now: {then}"
+        return _Reason("destfolderid", subject, detail, 1)
 
     def _layout(self) -> str:
         return json.dumps({mapping.path.hex(): mapping.destfolderid for mapping in self._plan.mappings.all})
@@ -110,18 +135,32 @@ class Brakes:
 
     def _check_takeover(self, frozen: set[int]) -> set[int]:
         """Where the mappings are others than before, see whether one takes over files that lie elsewhere by now."""
-        layout = self._layout()
-        self._taking = set()
-        if not self._limits.resend_moved or self._ledger.reports.fact(LAYOUT) == layout:
+        if not self._may_take_over():
+            self._taking = set()
             return set()
-        taken = Counter(position for position in self._taken_over() if position not in frozen)
-        for position, count in sorted(taken.items()):
-            if not self.allows_takeover(position, count):
-                self._pull_takeover(position, count)
-                self._taking.add(position)
+        reasons = self._takeovers(Counter(position for position in self._taken_over() if position not in frozen))
+        for reason in reasons.values():
+            self._lever.pull(*reason)
+        self._taking = set(reasons)
         if not self._taking and not frozen:
-            self._ledger.set_fact(LAYOUT, layout)
+            self._ledger.set_fact(LAYOUT, self._layout())
         return self._taking
+
+    def _may_take_over(self) -> bool:
+        return self._limits.resend_moved and self._ledger.reports.fact(LAYOUT) != self._layout()
+
+    def _takeovers(self, counts: Counter[int]) -> dict[int, _Reason]:
+        """Tell, by mapping, which take over files sent elsewhere, to which nobody has agreed."""
+        found = {}
+        for position, count in sorted(counts.items()):
+            if not self.allows_takeover(position, count):
+                mapping = self._plan.mappings.all[position]
+                detail = (
+                    f"the mapping {printable(mapping.path) or '.'} takes over {files(count)} sent to another folder of"
+                    f" the service than {mapping.destfolderid}: {_SENT_AGAIN}"
+                )
+                found[position] = _Reason("takeover", self._subject(position), detail, count)
+        return found
 
     def _taken_over(self) -> Iterator[int]:
         """Give, for each version whose asset lies in another folder than its mapping points to, the mapping."""
@@ -141,9 +180,8 @@ class Brakes:
 
     def check_back(self, result: ScanResult) -> None:
         """After a scan: files that were mapped nowhere for a while, and whose mapping points to another folder now."""
-        for position, count in sorted(result.taken_over.items()):
-            if not self.allows_takeover(position, count):
-                self._pull_takeover(position, count)
+        for reason in self._takeovers(result.taken_over).values():
+            self._lever.pull(*reason)
         wanted = {self._subject(position) for position in (*result.taken_over, *self._taking)}
         for brake in self._ledger.reports.brakes():
             if brake.kind == "takeover" and result.report.complete and brake.subject not in wanted:
@@ -151,14 +189,6 @@ class Brakes:
 
     def _subject(self, position: int) -> str:
         return subject_of(self._plan.mappings.all[position])
-
-    def _pull_takeover(self, position: int, count: int) -> None:
-        mapping = self._plan.mappings.all[position]
-        detail = (
-            f"the mapping {printable(mapping.path) or '.'} takes over {files(count)} sent to another folder of the"
-            f" service than {mapping.destfolderid}: {_SENT_AGAIN}"
-        )
-        self._lever.pull("takeover", self._subject(position), detail, count)
 
     def allows_missing(self, folder: str, detail: str, amount: int) -> bool:
         """During an audit: whether so many assets may be taken for missing in a folder of the service."""
@@ -182,22 +212,25 @@ class Brakes:
             if result.report.complete:
                 self._lever.withdraw("vanished", "site")
             return True
-        before = self._ledger.intake.size()
-        fine = True
+        reasons = list(self._vanished(result))
+        for reason in reasons:
+            self._lever.pull(*reason)
+        return not reasons
+
+    def _vanished(self, result: ScanResult) -> Iterator[_Reason]:
+        """Tell what is missing that nobody has agreed to: all of a mapped folder, or too much of the site."""
+        missing = Counter(m.mapping for m in result.missing if m.mapping is not None)
         for position, count in missing.items():
-            mapping = self._plan.mappings.all[position]
-            subject = printable(mapping.path) or "."
+            subject = printable(self._plan.mappings.all[position].path) or "."
             if result.report.per_mapping[position] == 0 and not self._lever.allowed("emptied", subject, count):
                 state = "missing" if position in result.report.missing_mappings else "empty"
                 detail = f"the mapped folder {subject} held {files(count)} and is {state} now: is its disk mounted?"
-                self._lever.pull("emptied", subject, detail, count)
-                fine = False
-        count = result.missing_count
+                yield _Reason("emptied", subject, detail, count)
+        count, before = result.missing_count, self._ledger.intake.size()
         too_many = count > self._limits.max_vanished or (before >= _SAMPLED and count * 2 > before)
         if too_many and not self._lever.allowed("vanished", "site", count):
-            self._lever.pull("vanished", "site", f"{count:,} of {before:,} known files are gone: is that meant?", count)
-            fine = False
-        return fine
+            detail = f"{count:,} of {before:,} known files are gone: is that meant?"
+            yield _Reason("vanished", "site", detail, count)
 
     def queue_is_empty(self) -> None:
         """Note that a first import has ended: from now on, many new files at once are a matter for a person."""
@@ -205,12 +238,29 @@ class Brakes:
 
     def check_new(self, result: ScanResult) -> None:
         """After a scan: more new files than anyone saves in an hour, once the queue had been empty before."""
+        for reason in self._too_new(result):
+            self._lever.pull(*reason)
+
+    def _too_new(self, result: ScanResult) -> Iterator[_Reason]:
         count = result.new_versions
         if count <= self._limits.max_new_files or self._ledger.reports.fact(_QUEUE_WAS_EMPTY) is None:
             return
         if not self._lever.allowed("new_files", "site", count):
             detail = f"{count:,} files are new or changed since the last scan: shall they all be sent?"
-            self._lever.pull("new_files", "site", detail, count)
+            yield _Reason("new_files", "site", detail, count)
+
+    def foreseen(self, result: ScanResult) -> list[str]:
+        """After a dry scan: for what a run would pull brakes that are not pulled yet. Writes nothing."""
+        positions = range(len(self._plan.mappings.all))
+        reasons = [reason for position in positions if (reason := self._repointed(position)) is not None]
+        taken = result.taken_over | (Counter(self._taken_over()) if self._may_take_over() else Counter())
+        repointed = {reason.subject for reason in reasons}
+        reasons += [reason for reason in self._takeovers(taken).values() if reason.subject not in repointed]
+        reasons += self._too_new(result)
+        if result.report.finished:
+            reasons += self._vanished(result)
+        pulled = {(brake.kind, brake.subject) for brake in self._ledger.reports.brakes()}
+        return [reason.detail for reason in reasons if (reason.kind, reason.subject) not in pulled]
 
     def check_hour(self, new_versions: int) -> None:
         """Between scans: as `check_new`, for what single looks found new; `new_versions` counts since the start."""

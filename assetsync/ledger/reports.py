@@ -67,6 +67,7 @@ class Counts:
     held: int = 0
     unresolved_history: int = 0
     folders: dict[str, dict[State, int]] = field(default_factory=dict)
+    bytes_queued: int = 0
 
     def of(self, *states: State) -> int:
         """Add up some states."""
@@ -117,13 +118,14 @@ class Reports:
         """Count the current files by state; how many there are does not matter."""
         states: Counter[State] = Counter()
         folders: dict[str, dict[State, int]] = {}
-        bytes_verified = unresolved_history = 0
+        sizes: Counter[State] = Counter()
+        unresolved_history = 0
         sql = "SELECT destfolderid, wanted, state, files, bytes FROM counted WHERE files > 0"
         for folder, wanted, state, count, size in self._store.rows(sql):
             if wanted == Wanted.YES:
                 states[State(state)] += count
                 folders.setdefault(folder, {})[State(state)] = count
-                bytes_verified += size if state == State.VERIFIED else 0
+                sizes[State(state)] += size
             elif wanted != Wanted.UNMAPPED:
                 # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
                 states[State.BLOCKED] += count if state == State.BLOCKED else 0
@@ -132,7 +134,7 @@ class Reports:
         sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason <> ?2"
         held = sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in self._store.rows(sql, now, UNLISTED))
         found = {state: count for state, count in states.items() if count}
-        return Counts(found, bytes_verified, held, unresolved_history, folders)
+        return Counts(found, sizes[State.VERIFIED], held, unresolved_history, folders, sizes[State.QUEUED])
 
     def files(
         self, state: State | None = None, *, history: bool = False, under: bytes | None = None

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from assetsync.amounts import files
 from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.tally import Counted
@@ -20,27 +19,24 @@ def dry_run(site: Site) -> Report:
     """
     edges = site.edges
     started = edges.clock.steady()
-    would_brake = None
+    elsewhere = None
     try:
         result = site.rescan.run(dry_run=True)
     except (RootElsewhere, RootMissing) as error:
         if edges.ledger.intake.size() == 0:
             raise
         # Nothing is known of the tree, and nothing would be sent.
-        result, would_brake = ScanResult(ScanReport()), str(error)
+        result, elsewhere = ScanResult(ScanReport()), str(error)
     counts = edges.ledger.reports.counts(edges.clock.now())
     would = result.to_send + result.unsettled + counts.of(State.QUEUED)
     report = report_of(
         site,
         result,
         counts,
-        Counted(uploaded=would, bytes_uploaded=result.bytes_to_send),
+        Counted(uploaded=would, bytes_uploaded=result.bytes_to_send + counts.bytes_queued),
         unsettled=Unsettled(result.unsettled, site.settling.overflowed),
         seconds=edges.clock.steady() - started,
         coming=result.to_send,
     )
-    back = sum(count for at, count in result.taken_over.items() if not site.brakes.allows_takeover(at, count))
-    if back and would_brake is None:
-        would_brake = f"{files(back)} sent to another folder of the service before, where their mapping points no more"
-        report = replace(report, in_sync=False)
-    return replace(report, would_brake=would_brake)
+    would_brake = tuple(site.brakes.foreseen(result)) if elsewhere is None else (elsewhere,)
+    return replace(report, would_brake=would_brake, in_sync=report.in_sync and not would_brake)

@@ -19,7 +19,7 @@ class Report:
     """The outcome of a run.
 
     `missing` names the mapped folders that are not there; `finished` says that the tree was looked at to its end;
-    `would_brake` is for what a dry run found that the next run would stop.
+    `would_brake` is for what a dry run found that the next run would stop for.
     """
 
     site: str
@@ -40,7 +40,7 @@ class Report:
     braked: int = 0
     trouble: str | None = None
     interrupted: bool = False
-    would_brake: str | None = None
+    would_brake: tuple[str, ...] = ()
 
 
 def report_of(

@@ -13,6 +13,7 @@ import pytest
 from assetsync.daemon.work import Work
 from assetsync.errors import RootMissing
 from assetsync.model import State
+from assetsync.reconcile import dry_run
 
 NOBODY = 65534
 
@@ -106,6 +107,28 @@ def test_a_mistake_pulls_its_brake_which_waits_for_a_person_and_then_lets_it_pas
     assert not case.refused(world)
     check(world)
     assert world.ledger.reports.brakes() == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_dry_run_says_which_brake_a_run_would_pull_and_pulls_none(make_world, clock, name):
+    case = CASES[name]
+    folders = [{"path": "photos", "destfolderid": "F1"}, {"path": "rest", "destfolderid": "F1"}]
+    world = make_world(brake=case.brake, folders=folders)
+    (world.root / "rest").mkdir()
+    sent(world, 10)
+    assert (dry_run(world.site).would_brake, dry_run(world.site).in_sync) == ((), True)
+    if case.wrong is _repoint:
+        world.restart(folders=[{"path": "photos", "destfolderid": "F9"}, folders[1]])
+    else:
+        case.wrong(world)
+    foreseen = dry_run(world.site)
+    assert not foreseen.in_sync
+    assert not world.site.brakes.pulled()
+    check(world)
+    assert [brake.detail for brake in world.ledger.reports.brakes()] == list(foreseen.would_brake)
+    assert dry_run(world.site).would_brake == ()
+    world.ledger.resume(None, clock.now())
+    assert dry_run(world.site).would_brake == ()
 
 
 @pytest.mark.parametrize("name", ["emptied", "vanished"])
