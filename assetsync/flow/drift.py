@@ -14,6 +14,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Mapping
 
 _CHANGED = "its metadata changed after the upload: set it in the service by hand"
+_CHANGED_SINCE = "its metadata changed after its asset was taken over: set it in the service by hand"
 _MISNAMED = (
     "the service took it for another kind of file ({}) than its name says, and its description and keywords came under"
     " names of that one: set them in the service by hand"
@@ -69,14 +70,23 @@ class Drift:
 
     def _said(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
         """Compare the metadata, and give the digest of what is said now; raises SidecarError and RootMissing."""
-        # What was adopted was not sent by us: nothing is known of its metadata.
-        if row.meta_digest is None:
+        if row.assetid is None and row.meta_digest is None:
             return None, None
+        if row.uploaded_at is None:
+            return self._said_since(row, mapping)
         told = self._sidecars.told(row.path, mapping, row.filetype)
         if told.digest == row.meta_digest:
             return None, told.digest
         as_sent = self._sidecars.told(row.path, mapping).digest == row.meta_digest
         return _MISNAMED.format(row.filetype) if as_sent else _CHANGED, told.digest
+
+    def _said_since(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
+        """Compare the metadata of what was not sent by us: with what was said of it when it was taken over.
+
+        What the service says of it by then nobody knows.
+        """
+        digest = self._sidecars.told(row.path, mapping).digest
+        return None if row.meta_digest in (None, digest) else _CHANGED_SINCE, digest
 
     def _where(self, row: FileRow, mapping: Mapping) -> Iterator[str]:
         """Tell of an asset that does not lie where the configuration has it."""

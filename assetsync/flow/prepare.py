@@ -91,7 +91,7 @@ class Preparer:
         self._rules = rules
         # Since when (steady seconds) a sidecar is waited for.
         self._written_since: dict[bytes, float] = {}
-        self.standin = StandIn(edges, contact, resend_changed=rules.resend_changed)
+        self.standin = StandIn(edges, contact, self._said, resend_changed=rules.resend_changed)
 
     @property
     def being_listed(self) -> Collection[str]:
@@ -180,6 +180,15 @@ class Preparer:
         has_come = told.has_own and not told.own_is_empty
         waits = mapping.sidecars and not has_come and self._waits_for_sidecar(row)
         return None if waits else told
+
+    def _said(self, row: FileRow) -> str:
+        """Give the digest of what is said of a file that need not be sent, "" where that cannot be read."""
+        position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
+        try:
+            return "" if position is None else self._sidecars.told(row.path, self._mappings.all[position]).digest
+        except SidecarError as error:
+            log.warning("what is said of it cannot be read", path=printable(row.path), detail=str(error))
+            return ""
 
     def _is_being_written(self, row: FileRow, sidecars: Sequence[bytes]) -> bool:
         """Put a file off one of whose sidecars may not be whole: what is sent without it cannot be said afterwards."""

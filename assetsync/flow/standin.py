@@ -3,6 +3,8 @@
 What there may be is found by `ledger.alike`; here it is taken over, adopted, or put before a person.
 """
 
+from collections.abc import Callable
+
 import structlog
 
 from assetsync.core.names import printable, sent_name
@@ -19,12 +21,13 @@ log = structlog.get_logger(__name__)
 class StandIn:
     """Asked of each file before it is sent; shared by all workers."""
 
-    def __init__(self, edges: Edges, contact: Contact, *, resend_changed: bool) -> None:
-        """Say whether what was changed is sent again."""
+    def __init__(self, edges: Edges, contact: Contact, said: Callable[[FileRow], str], *, resend_changed: bool) -> None:
+        """Say whether what was changed is sent again; `said` gives the digest of what is said of a file, or ""."""
         self._edges = edges
         self._ledger = edges.ledger
         self._clock = edges.clock
         self._contact = contact
+        self._said = said
         self._resend_changed = resend_changed
         self.adopt_alike = False
         """Whether a person has said that assets of the same name and size are the files (`reconcile --adopt`)."""
@@ -70,7 +73,7 @@ class StandIn:
             return self._resembles(row, md5, now)
         if self._is_looked_for(row, assetid, now):
             return True
-        if self._ledger.queue.adopt(row, assetid, md5, now):
+        if self._ledger.queue.adopt(row, assetid, md5, self._said(row), now):
             self._edges.tally.adopted()
             log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
         return True
@@ -83,7 +86,7 @@ class StandIn:
             return False
         if self._is_looked_for(row, assetid, now):
             return True
-        if self.adopt_alike and self._ledger.queue.adopt(row, assetid, md5, now):
+        if self.adopt_alike and self._ledger.queue.adopt(row, assetid, md5, self._said(row), now):
             self._edges.tally.adopted()
             log.info("adopted by name and size", path=printable(row.path), assetid=assetid)
             return True

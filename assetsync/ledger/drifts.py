@@ -58,12 +58,20 @@ class Drifts:
         Nothing is noted where it is not `still` so; nor of a file that was moved, or of which something else was noted,
         meanwhile, here or in the service: it is read once more.
         """
-        values = [(drift, digest, row.id, *(getattr(row, name) for name in _READ_BY)) for drift, digest, row in found]
+        values = [
+            (drift, digest, digest or "", row.id, *(getattr(row, name) for name in _READ_BY))
+            for drift, digest, row in found
+        ]
 
         def work(conn: sqlite3.Connection) -> None:
             if still():
                 same = " AND ".join(f"{name} IS ?" for name in _READ_BY)
-                sql = f"UPDATE files SET drift = ?, said_digest = ? WHERE id = ? AND drift = 'unread' AND {same}"
+                # Of what was taken over by an earlier release: from here on.
+                since = "CASE WHEN assetid IS NULL THEN meta_digest ELSE COALESCE(meta_digest, ?) END"
+                sql = (
+                    f"UPDATE files SET drift = ?, said_digest = ?, meta_digest = {since}"
+                    f" WHERE id = ? AND drift = 'unread' AND {same}"
+                )
                 conn.executemany(sql, values)
 
         self._store.write(work)

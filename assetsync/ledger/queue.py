@@ -131,9 +131,10 @@ class Queue:
 
         return self._store.write(work)
 
-    def adopt(self, row: FileRow, assetid: str, md5: str, now: float) -> bool:
+    def adopt(self, row: FileRow, assetid: str, md5: str, meta_digest: str, now: float) -> bool:
         """Record an asset of equal content that was in the folder before anything was sent.
 
+        `meta_digest` is of what is said of the file by now, "" where that cannot be read: a change of it is told.
         False, and nothing is changed, when another file was quicker or the version is no longer queued.
         """
 
@@ -143,7 +144,8 @@ class Queue:
             apply(
                 conn, row.id, Event.ADOPTED, now,
                 assetid=assetid, id_from="adopted", asset_folder=row.destfolderid, md5=md5, due_at=now,
-                reason=None, detail=None, uploaded_at=None,
+                reason=None, detail=None, uploaded_at=None, meta_digest=meta_digest,
+                drift=None if meta_digest else "unread",
             )  # fmt: skip
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
             return True

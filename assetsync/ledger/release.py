@@ -19,6 +19,7 @@ MIGRATIONS = frozenset(
         "m006_settled",
         "m007_waived",
         "m008_elsewhere",
+        "m009_said_since",
     }
 )
 """The names of all migrations in `schema`."""

@@ -31,7 +31,7 @@ CREATE TABLE files (
     id_from TEXT,             -- answer (of the upload) or adopted (found by a look-up)
     asset_folder TEXT,        -- where the service holds the asset
     filetype TEXT,            -- the kind of asset that the service named
-    meta_digest TEXT,         -- of the metadata that was sent
+    meta_digest TEXT,         -- of the metadata that was sent; that was said when the asset was taken over
     drift TEXT,               -- what the sidecar says now and the service does not
     failures INTEGER NOT NULL DEFAULT 0,  -- in a row, for the pause before the next try
     attempts INTEGER NOT NULL DEFAULT 0,  -- uploads that were begun
@@ -295,6 +295,12 @@ def m008_elsewhere(db: sqlite_utils.Database) -> None:
     """Find the assets that were moved into a folder of the service."""
     for statement in statements(_ELSEWHERE):
         db.execute(statement)
+
+
+@migrations()
+def m009_said_since(db: sqlite_utils.Database) -> None:
+    """Have read what is said of files whose assets were taken over, so that a change of it can be told."""
+    db.execute("UPDATE files SET drift = 'unread' WHERE meta_digest IS NULL AND assetid IS NOT NULL AND wanted = 'yes'")
 
 
 def statements(script: str) -> list[str]:

@@ -385,3 +385,53 @@ def test_a_file_that_is_blocked_lies_nowhere(make_world):
     world.site.auditor.audit("F1")
     assert world.row("a.jpg").state is State.BLOCKED
     assert not world.ledger.drifts.lies_in(row.id, "F1")
+
+
+@pytest.fixture
+def taken_over(make_world):
+    """A site that begins with files whose assets are there already, and sidecars of which one is wrong."""
+    world = make_world()
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        world.write(name, name.encode())
+        world.service.put(name.encode(), name)
+    world.write("a.jpg.yaml", b"description: first")
+    world.write("b.jpg.yaml", b"descripion: wrong key")
+    world.scan_and_send()
+    world.live(5)
+    assert world.posted() == []
+    assert {row.uploaded_at for row in world.ledger.reports.files()} == {None}
+    return world
+
+
+def test_of_what_was_taken_over_a_later_change_is_told_and_a_sidecar_that_cannot_be_read(taken_over):
+    (told,) = drift(taken_over).items()
+    assert told[0] == b"b.jpg"
+    assert "cannot be read" in told[1]
+    taken_over.write("a.jpg.yaml", b"description: second")
+    taken_over.write("b.jpg.yaml", b"description: put right")
+    taken_over.write("c.jpg.yaml", b"description: the first word on it")
+    taken_over.scan()
+    assert drift(taken_over) == dict.fromkeys(
+        (b"a.jpg", b"b.jpg", b"c.jpg"),
+        "its metadata changed after its asset was taken over: set it in the service by hand",
+    )
+    taken_over.write("a.jpg.yaml", b"description: first")
+    taken_over.scan()
+    assert set(drift(taken_over)) == {b"b.jpg", b"c.jpg"}
+
+
+def test_what_an_earlier_release_took_over_is_read_once_and_told_of_from_then_on(taken_over):
+    book = taken_over.ledger.store
+    book.write(lambda conn: conn.execute("UPDATE files SET meta_digest = NULL, drift = 'unread'"))
+    assert set(drift(taken_over)) == {b"b.jpg"}
+    taken_over.write("a.jpg.yaml", b"description: second")
+    taken_over.scan()
+    assert set(drift(taken_over)) == {b"a.jpg", b"b.jpg"}
+
+
+def test_a_kind_that_the_service_sees_otherwise_is_no_drift_of_what_was_taken_over(taken_over):
+    book = taken_over.ledger.store
+    book.write(
+        lambda conn: conn.execute("UPDATE files SET filetype = 'vid', drift = 'unread' WHERE path = ?", (b"a.jpg",))
+    )
+    assert set(drift(taken_over)) == {b"b.jpg"}

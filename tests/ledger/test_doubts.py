@@ -111,7 +111,7 @@ def test_a_doubt_that_was_decided_while_the_service_answered_is_left_as_it_is(bo
 
 
 def test_an_asset_that_another_file_took_meanwhile_is_not_given_twice(book, doubt):
-    book.ledger.queue.adopt(book.queue(b"quicker"), "A", M1, NOW)
+    book.ledger.queue.adopt(book.queue(b"quicker"), "A", M1, "said", NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.FOUND, "A", "F"), NOW)
     assert book.row(b"a").state is State.IN_DOUBT
     assert book.ledger.doubts.of(doubt.file.id).closed_at is None
@@ -171,7 +171,7 @@ def test_an_asset_that_a_live_row_owns_is_no_orphan(book, owned_by):
     sight_unknown(book, asset("D"))
     row = book.queue(b"a")
     if owned_by == "adopting":
-        book.ledger.queue.adopt(row, "D", M1, NOW)
+        book.ledger.queue.adopt(row, "D", M1, "said", NOW)
     else:
         book.accept(row, "D")
     assert orphans(book) == {}

@@ -75,7 +75,7 @@ def test_an_id_that_an_answer_names_belongs_to_it_and_its_adopter_is_in_doubt_ag
 
 def test_an_adopter_that_never_sent_anything_is_queued_again_when_its_id_is_another_answers(book):
     adopter = book.queue(b"adopter")
-    book.ledger.queue.adopt(adopter, "A", M1, NOW)
+    book.ledger.queue.adopt(adopter, "A", M1, "said", NOW)
     book.accept(book.queue(b"mine"), "A")
     again = book.row(b"adopter")
     assert (again.state, again.assetid) == (State.QUEUED, None)

@@ -137,7 +137,7 @@ def test_a_version_that_was_replaced_while_it_was_prepared_is_not_begun_held_or_
         book.begin(stale)
     book.ledger.queue.hold(stale.id, "sidecar", "", NOW)
     book.ledger.queue.vanished(stale.id, NOW)
-    assert book.ledger.queue.adopt(stale, "A", M1, NOW) is False
+    assert book.ledger.queue.adopt(stale, "A", M1, "said", NOW) is False
     assert book.by_id(stale) is None
     assert book.row(b"a") == fresh
     assert book.ledger.doubts.newest_attempt() == 0
@@ -217,7 +217,7 @@ def test_a_version_at_rest_whose_asset_has_another_owner_by_now_is_no_equal(book
     resting = book.accept(book.queue(b"a"), "A")
     book.ledger.intake.unwanted([(resting.id, b"a")], Event.VANISHED, NOW)
     owner = book.queue(b"b")
-    assert book.ledger.queue.adopt(owner, "A", M1, NOW) is True
+    assert book.ledger.queue.adopt(owner, "A", M1, "said", NOW) is True
     new = book.queue(b"c")
     assert [row.id for row in looked_for(book, new, M1)] == [owner.id]
     assert book.ledger.queue.take_over(new, book.by_id(resting), M1, NOW) is None
@@ -284,8 +284,8 @@ def test_of_two_that_take_over_the_same_version_the_second_gets_nothing_and_stay
 
 def test_of_two_that_adopt_the_same_asset_the_second_gets_nothing_and_stays_queued(book):
     first, second = book.queue(b"a"), book.queue(b"b")
-    assert book.ledger.queue.adopt(first, "A", M1, NOW) is True
-    assert book.ledger.queue.adopt(second, "A", M1, NOW) is False
+    assert book.ledger.queue.adopt(first, "A", M1, "said", NOW) is True
+    assert book.ledger.queue.adopt(second, "A", M1, "said", NOW) is False
     assert [book.row(path).state for path in (b"a", b"b")] == [State.STORED, State.QUEUED]
 
 

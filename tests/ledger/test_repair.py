@@ -83,7 +83,7 @@ def test_only_what_was_adopted_where_it_is_to_be_sent_and_is_not_there_is_let_go
     if was == "sent":
         book.accept(row, "A")
     else:
-        book.ledger.queue.adopt(row, "A", M1, NOW)
+        book.ledger.queue.adopt(row, "A", M1, "said", NOW)
     row = book.row(b"a")
     moved = {"asset_folder": "G"} if was == "moved" else {}
     book.ledger.assets.apply_all([(row, Event.MISSING, {"reason": reason} | moved)], NOW)
@@ -96,8 +96,8 @@ def test_only_what_was_adopted_where_it_is_to_be_sent_and_is_not_there_is_let_go
 
 def test_what_another_file_has_taken_meanwhile_is_not_taken_over(book):
     row, other = book.queue(b"a"), book.queue(b"b")
-    book.ledger.queue.adopt(row, "A", M1, NOW)
-    book.ledger.queue.adopt(other, "B", M1, NOW)
+    book.ledger.queue.adopt(row, "A", M1, "said", NOW)
+    book.ledger.queue.adopt(other, "B", M1, "said", NOW)
     book.ledger.assets.apply_all([(book.row(b"a"), Event.MISSING, {"reason": "unseen"})], NOW)
     assert book.ledger.repair.let_go(book.row(b"a"), "B", NOW) is State.BLOCKED
     assert book.row(b"a").assetid == "A"
@@ -105,7 +105,7 @@ def test_what_another_file_has_taken_meanwhile_is_not_taken_over(book):
 
 def test_of_an_asset_that_takes_anothers_place_nothing_of_the_other_is_taken_for_granted(book):
     row = book.queue(b"a")
-    book.ledger.queue.adopt(row, "A", M1, NOW)
+    book.ledger.queue.adopt(row, "A", M1, "said", NOW)
     known = {"verified_at": NOW, "findable_at": NOW, "index_asked_at": NOW, "reason": "missing"}
     book.ledger.assets.apply_all([(book.row(b"a"), Event.MISSING, known)], NOW)
     shown = [Asset(assetid, "F", "a", 10, M1, "doc") for assetid in ("A", "B")]
