@@ -6,7 +6,6 @@ Who drives them, in which order and for how long, is left to `reconcile`, the da
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 
 import structlog
 from pydantic import SecretStr
@@ -223,7 +222,6 @@ def build(
 
     index, verify = config.schedule.index, config.schedule.verify
     indexes = index is not None and config.policy.verified_when == "findable"
-    # The hours of a window are the server's own, as its administrator reads them off the wall.
     window = config.upload.window
     # A cron line says when the daemon's job runs; what is due by then has waited a minute at least.
     indexer = Indexer(edges, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
@@ -252,7 +250,7 @@ def build(
             feed,
             most_doubts=MostDoubts.of(config.upload.workers, len(folders)),
             throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock),
-            may_send=lambda: window is None or window.holds(datetime.fromtimestamp(clock.now()).time()),  # noqa: DTZ006
+            may_send=lambda: window is None or window.opens(clock.now()) is None,
         ),
         prober=prober,
         resolver=Resolver(edges, prober, grace=config.upload.doubt_grace),

@@ -200,6 +200,22 @@ def test_the_window_is_open_from_its_begin_to_its_end(make_config, text, inside,
     assert [window.holds(at) for at in outside] == [False] * len(outside)
 
 
+@pytest.mark.parametrize(
+    ("text", "now", "opens"),
+    [
+        ("19:00-07:00", "2026-03-05 12:30:00", "2026-03-05 19:00:00"),
+        ("07:30-19:00", "2026-03-05 19:00:00", "2026-03-06 07:30:00"),
+        ("07:30-19:00", "2026-12-31 06:59:59", "2026-12-31 07:30:00"),
+        ("07:30-19:00", "2026-12-31 23:59:00", "2027-01-01 07:30:00"),
+        ("19:00-07:00", "2026-03-05 06:59:00", None),
+    ],
+)
+def test_when_the_window_opens_next(make_config, text, now, opens):
+    window = make_config(f'upload: {{window: "{text}"}}\n').upload.window
+    at, then = (text and datetime.fromisoformat(text).timestamp() for text in (now, opens))
+    assert window.opens(at) == then
+
+
 def test_an_unquoted_window_is_the_same_window(make_config):
     assert make_config("upload:\n  window: 19:00-07:00\n").upload.window == Window(time(19), time(7))
 

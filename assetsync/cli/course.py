@@ -1,5 +1,6 @@
 """What is said of a file by its sidecars, and the course of its uploads: the parts of `explain`."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -93,14 +94,18 @@ def attempt_object(attempt: AttemptRow) -> dict[str, object]:
     }
 
 
-def next_try(ledger: Ledger, row: FileRow, times: Schedule) -> float | None:
+def next_try(ledger: Ledger, row: FileRow, config: SiteConfig) -> float | None:
     """Give when something happens to a version by itself (seconds since the epoch); None when nothing will."""
     if row.state is State.IN_DOUBT:
         attempt = ledger.doubts.of(row.id)
         return None if attempt is None else attempt.look_at
     if row.wanted is not Wanted.YES or row.state not in (State.QUEUED, State.STORED):
         return None
-    return row.due_at if row.state is State.QUEUED else _read_back_at(ledger, row, times)
+    if row.state is State.STORED:
+        return _read_back_at(ledger, row, config.schedule)
+    window, now = config.upload.window, time.time()
+    opens = None if window is None else window.opens(max(now, row.due_at))
+    return row.due_at if opens is None else opens
 
 
 def _read_back_at(ledger: Ledger, row: FileRow, times: Schedule) -> float | None:

@@ -81,7 +81,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                     as_object(row, holds)
                     | {
                         "wanted": str(row.wanted),
-                        "next_try": moment(next_try(ledger, row, config.schedule)),
+                        "next_try": moment(next_try(ledger, row, config)),
                         "history": [attempt_object(attempt) for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS)],
                     }
                     for row in rows
@@ -184,9 +184,9 @@ def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, 
         yield f"    metadata: {printable(drift)}"
     for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS):
         yield f"    {attempt_line(attempt)}"
-    due = next_try(ledger, row, config.schedule)
+    due = next_try(ledger, row, config)
     if due is not None:
-        yield f"    next try: {_holds_up(config, ledger, row) or _at(due)}"
+        yield f"    next try: {_holds_up(config, ledger, row) or _at(config, row, due)}"
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield f"    what helps: {next_step(row)}"
 
@@ -210,5 +210,7 @@ def _holds_up(config: SiteConfig, ledger: Ledger, row: FileRow) -> str | None:
     return None
 
 
-def _at(due: float) -> str:
+def _at(config: SiteConfig, row: FileRow, due: float) -> str:
+    if row.state is State.QUEUED and config.upload.window is not None and due > max(time.time(), row.due_at):
+        return f"{moment(due)}, when upload.window opens"
     return f"{moment(due) if due > time.time() else 'now'}, where a process runs"

@@ -17,7 +17,7 @@ from assetsync.amounts import plural
 from assetsync.cli.acting import open_service
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK
 from assetsync.cli.given import seconds, with_config, with_json
-from assetsync.cli.output import amount, files, warn, write, write_json
+from assetsync.cli.output import amount, files, moment, warn, write, write_json
 from assetsync.cli.progress import Events, Silent
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file_warning
@@ -192,10 +192,12 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
         write(f"a run would pull the brake, and send nothing: {printable(reason)}")
     for line in missing_folders(report.missing):
         write(line)
-    for line in leftovers(stand(site.config, site.edges.ledger, site.edges.clock.now())):
+    standing = stand(site.config, site.edges.ledger, site.edges.clock.now())
+    for line in leftovers(standing):
         write(line)
     if report.pending and not only_look and not report.interrupted:
-        write(f"pending: {files(report.pending)}; another run goes on with them")
+        after = "" if standing.sends_from is None else f", from {moment(standing.sends_from)} on (upload.window)"
+        write(f"pending: {files(report.pending)}; another run goes on with them{after}")
 
 
 def _verdict(report: Report, *, only_look: bool) -> str:

@@ -6,7 +6,7 @@ the fix. Durations become seconds (float), sizes and rates bytes (int).
 
 import re
 from dataclasses import dataclass
-from datetime import time
+from datetime import datetime, time, timedelta
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator
@@ -99,6 +99,17 @@ class Window:
         if self.start < self.end:
             return self.start <= at < self.end
         return at >= self.start or at < self.end
+
+    def opens(self, now: float) -> float | None:
+        """Give when it opens next (seconds since the epoch, as `now`); None while it is open.
+
+        The hours are the server's own, as its administrator reads them off the wall.
+        """
+        here = datetime.fromtimestamp(now)  # noqa: DTZ006
+        if self.holds(here.time()):
+            return None
+        today = datetime.combine(here.date(), self.start)
+        return (today if today > here else today + timedelta(days=1)).timestamp()
 
 
 def window(value: object) -> Window:

@@ -46,7 +46,8 @@ def verdict(standing: Standing) -> str:
     needs += [plural(brakes, "brake")] * bool(brakes)
     needs += [not_there(standing.missing_folders)] * bool(standing.missing_folders)
     needs += ["no room for the ledger"] * (standing.without_room is not None)
-    going = [f"{standing.pending:,} pending"] * bool(standing.pending)
+    waits = "" if standing.sends_from is None else f", sent from {moment(standing.sends_from)} on (upload.window)"
+    going = [f"{standing.pending:,} pending{waits}"] * bool(standing.pending)
     going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)
     pause = standing.paused or standing.ended_by
     ended = ""

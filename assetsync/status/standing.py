@@ -39,7 +39,8 @@ class Standing:
 
     `running` says whether a process holds the ledger; `oldest` is the version under way that was queued first. Without
     a running process, `ended_by` is the trouble that the last one ended in. `without_room` says that the ledger's
-    disk is full: then it does not tell what happens now.
+    disk is full: then it does not tell what happens now. `sends_from` is when `upload.window` opens, while it is shut
+    and something is queued.
     """
 
     site: str
@@ -62,6 +63,7 @@ class Standing:
     paused: Pause | None
     ended_by: Pause | None
     without_room: str | None = None
+    sends_from: float | None = None
 
     @property
     def left(self) -> Left:
@@ -108,12 +110,13 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float) -> Standing:
     """Read how the site stands at `now` (seconds since the epoch). Raises LedgerError."""
     reports = ledger.reports
     running = ledger.store.holds_lock or is_held(ledger.store.path)
+    counts, window = reports.counts(now), config.upload.window
     return Standing(
         site=config.site,
         at=now,
         running=running,
         mappings=mappings(config),
-        counts=reports.counts(now),
+        counts=counts,
         brakes=tuple(reports.brakes()),
         holds=reports.holds(now),
         blocked=tuple(reports.blocked(NAMED)),
@@ -129,4 +132,5 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float) -> Standing:
         paused=ledger.runs.pause_at_hand() if running else None,
         ended_by=None if running else ledger.runs.pause(),
         without_room=without_room(ledger.store.path),
+        sends_from=None if window is None or not counts.of(State.QUEUED) else window.opens(now),
     )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import termios
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -42,7 +43,24 @@ KEYS = {
     "unsettled",
     "ended_by",
     "without_room",
+    "sends_from",
 }
+
+
+def test_outside_the_window_everything_that_shows_a_file_says_when_it_is_sent(site):
+    opens = (datetime.now().astimezone() + timedelta(hours=2)).replace(second=0, microsecond=0)
+    site.configure(more=f'upload: {{window: "{opens:%H:%M}-{opens + timedelta(hours=1):%H:%M}"}}\n')
+    site.write("a.jpg")
+    at = f"{opens.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
+    assert f"another run goes on with them, from {at} on (upload.window)" in site.run("reconcile", "--wait", "0s").out
+    assert site.run("status").out.startswith(f"hq: on its way: 1 pending, sent from {at} on (upload.window)\n")
+    assert site.run("status", "--json").only["sends_from"] == at
+    assert f"next try: {at}, when upload.window opens" in site.run("explain", "photos/a.jpg").out
+    (version,) = site.run("explain", "--json", "photos/a.jpg").only["versions"]
+    assert version["next_try"] == at
+    site.configure()
+    assert site.run("status", "--json").only["sends_from"] is None
+    assert "upload.window" not in site.run("explain", "photos/a.jpg").out
 
 
 def test_of_a_site_in_sync_says_so_first(site):
