@@ -95,7 +95,9 @@ class Site:
 
     def try_again(self, *, only_due: bool = False) -> None:
         """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now."""
-        for reason in _TRIED_AGAIN:
+        # What was only reported by the policy that was, another sends.
+        changed = ("changed",) if self.config.policy.on_change == "upload" else ()
+        for reason in (*_TRIED_AGAIN, *changed):
             self.edges.ledger.queue.retry_blocked(reason, self.edges.clock.now(), only_due=only_due)
 
     def ran(self, job: str, began: float) -> None:

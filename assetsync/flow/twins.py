@@ -39,7 +39,10 @@ log = structlog.get_logger(__name__)
 TWIN = "twin"
 """The kind of the brake."""
 
-UNREADABLE_FIX = "mend it, or remove it with its .epoch: whether its site sends the same files cannot be told"
+UNREADABLE_FIX = (
+    "let assetsync's user read it: whether its site sends the same files cannot be told; only where that site is no"
+    " more, remove it with its .epoch"
+)
 """What mends that a ledger beside this one cannot be read."""
 
 _NAMED = 3

@@ -53,6 +53,22 @@ def test_changed_content_is_a_new_version_and_a_new_asset(one):
     assert [(o.assetid, o.why) for o in one.orphans()] == [(first, "replaced")]
 
 
+def test_what_was_only_reported_is_sent_once_the_policy_is_upload(make_world):
+    world = make_world(policy={"on_change": "report"})
+    world.write("a.jpg", b"first")
+    world.scan_and_send()
+    world.live(5)
+    world.write("a.jpg", b"second")
+    world.scan_and_send()
+    world.site.try_again()
+    world.send()
+    assert (world.row("a.jpg").reason, world.posted()) == ("changed", ["a.jpg"])
+    world.restart(policy={"on_change": "upload"})
+    world.site.try_again()
+    world.send()
+    assert world.posted() == ["a.jpg", "a.jpg"]
+
+
 def test_with_on_change_report_a_changed_file_is_blocked_and_not_sent(make_world):
     world = make_world(policy={"on_change": "report"})
     world.write("a", b"1")
