@@ -1,6 +1,7 @@
 import csv
 import io
 import os
+import pty
 import subprocess
 import sys
 
@@ -156,11 +157,24 @@ class TestIndex:
         assert result.code == 0
         assert result.only == {"responsecode": "0", "message": "Indexing successfully triggered"}
 
-    def test_all_wants_a_yes_after_a_warning_of_its_cost(self, filled):
-        process = filled.start("index", "all")
-        out, err = process.communicate(timeout=20)
-        assert (process.returncode, out) == (2, "")
-        assert "rebuilds the whole index" in err
+    def test_all_is_done_in_a_script_with_a_warning_of_its_cost(self, filled):
+        index = [sys.executable, "-m", "assetsync", "index", "all", "--config", str(filled.config)]
+        done = subprocess.run(index, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+        assert (done.returncode, done.stdout) == (0, "Indexing successfully triggered\n")
+        assert "rebuilds the whole index" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("answer", "code", "out"), [(b"n\n", 130, ""), (b"y\n", 0, "Indexing successfully triggered\n")]
+    )
+    def test_all_wants_a_yes_on_a_terminal(self, filled, answer, code, out):
+        index = [sys.executable, "-m", "assetsync", "index", "all", "--config", str(filled.config)]
+        person, terminal = pty.openpty()
+        os.write(person, answer)
+        done = subprocess.run(index, check=False, stdin=terminal, capture_output=True, text=True, timeout=20)
+        os.close(person)
+        os.close(terminal)
+        assert (done.returncode, done.stdout) == (code, out)
+        assert "Go on? [y/N]" in done.stderr
         assert filled.run("index", "all", "--yes").code == 0
 
     @pytest.mark.parametrize("ids", [(), ("not an id",), ("all", "A1")])
