@@ -32,13 +32,13 @@ class Plan:
 
     def ignored(self, path: bytes, is_dir: bool, mapping: int | None) -> bool:
         """Tell whether the rules leave the entry out; a sidecar only together with what it speaks of."""
-        ignored = self._rules.ignored
-        if not ignored(path, is_dir):
+        if not self._rules.ignored(path, is_dir):
             return False
         if is_dir or mapping is None or not is_sidecar_name(path) or not self.sidecars_on(mapping):
             return True
         # What is said of a file that is sent is read, whatever rule its own name comes under.
         folder, _, name = path.rpartition(b"/")
+        ignored = self._rules.ignored
         return ignored(folder, is_dir=True) if name == FOLDER_SIDECAR else ignored(path.removesuffix(SUFFIX), False)
 
     def sidecars_on(self, mapping: int) -> bool:
