@@ -9,7 +9,7 @@ import structlog
 from pydantic import SecretStr
 
 from assetsync.cli.acting import read_key
-from assetsync.cli.entry import OK
+from assetsync.cli.entry import INTERRUPTED, OK
 from assetsync.cli.given import CONFIG_HELP
 from assetsync.cli.output import warn
 from assetsync.config import SiteConfig, key_file_warning, load_config
@@ -31,7 +31,7 @@ _FIXED = "`{}` says which site this is: a change of it takes a restart"
     "--config", "-c", "path", required=True, metavar="FILE", type=click.Path(path_type=Path), help=CONFIG_HELP
 )
 def command(path: Path) -> int:
-    """Mirror the site from now on, until SIGTERM.
+    """Mirror the site from now on, until SIGTERM (exit code 0) or Ctrl-C (130).
 
     Watches the tree, uploads what is new, has it indexed, verifies it, and scans the whole tree as often as
     schedule.rescan says. SIGHUP reads the configuration again; one with mistakes is refused and the old one stays.
@@ -51,9 +51,10 @@ def command(path: Path) -> int:
     while True:
         config, key = following[-1]
         daemon = Daemon(config, key, notifier, signals, lambda: _read_again(path, following))
-        if daemon.run() is Ended.STOPPED:
+        ended = daemon.run()
+        if ended is not Ended.RELOADED:
             log.info("stopped")
-            return OK
+            return INTERRUPTED if ended is Ended.INTERRUPTED else OK
         _log_as(following[-1][0])
         log.info("configuration read again")
 

@@ -6,6 +6,7 @@ what is due is in the ledger. An error that nobody foresaw ends the process: a r
 
 import os
 import random
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ class Ended(StrEnum):
     """Why a daemon came to its end."""
 
     STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
     RELOADED = "reloaded"
 
 
@@ -75,6 +77,7 @@ class Daemon:
         self._reread = reread
         self.clock = SystemClock()
         self._reloaded = False
+        self._interrupted = False
         self._failure = _Failure()
         limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
         self._pulse = Pulse(self.clock, limit)
@@ -108,7 +111,9 @@ class Daemon:
         return self._ended()
 
     def _ended(self) -> Ended:
-        return Ended.RELOADED if self._reloaded else Ended.STOPPED
+        if self._reloaded:
+            return Ended.RELOADED
+        return Ended.INTERRUPTED if self._interrupted else Ended.STOPPED
 
     def _ledger(self, outlet: Outlet) -> Ledger | None:
         """Open the ledger, and wait for a disk that is full or fails, as the loops do; None if told to stop meanwhile.
@@ -214,6 +219,7 @@ class Daemon:
 
     def _heed(self, signals: frozenset[int]) -> None:
         if signals & STOP:
+            self._interrupted = signal.SIGINT in signals
             self.clock.stop.set()
         elif signals & RELOAD and self._reread():
             self._reloaded = True

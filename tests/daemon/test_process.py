@@ -79,6 +79,26 @@ def test_a_signal_ends_it_at_a_safe_point(make, sandbox):
     assert not {"sending", "in_doubt"} & set(running.states().values())
 
 
+def test_ctrl_c_ends_it_at_a_safe_point_too_and_says_that_it_was_interrupted(make, sandbox):
+    sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=Operation.UPLOAD, seconds=1.0))
+    running = make().start()
+    for number in range(8):
+        (running.photos / f"{number}.bin").write_bytes(bytes([number]) * 1000)
+    running.until(lambda: State.SENDING in running.states().values())
+    running.signal(signal.SIGINT)
+    assert running.process.wait(20) == 130
+    assert running.events("stopped")
+    assert not {"sending", "in_doubt"} & set(running.states().values())
+
+
+def test_ctrl_c_after_the_configuration_was_read_again_is_told_as_one(make):
+    running = make().start()
+    running.signal(signal.SIGHUP)
+    running.until(lambda: len(running.events("running")) == 2)
+    running.signal(signal.SIGINT)
+    assert running.process.wait(20) == 130
+
+
 def test_the_configuration_is_read_again_and_a_bad_one_is_refused(make, sandbox):
     running = make().start()
     running.config.write_text(running.config.read_text() + "\nsettle: wrong\n")
