@@ -2,14 +2,11 @@
 
 import os
 import random
-import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -19,6 +16,7 @@ from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK
 from assetsync.cli.given import seconds, with_config, with_json
 from assetsync.cli.output import amount, files, moment, warn, write, write_json
 from assetsync.cli.progress import Events, Silent
+from assetsync.cli.stopping import stopping
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file_warning
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
@@ -86,7 +84,7 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
     with ExitStack() as stack:
         clock = SystemClock()
         ends: list[Callable[[], None]] = []
-        stack.enter_context(_stopping(clock, ends))
+        stack.enter_context(stopping(clock.stop, ends, patience=_PATIENCE))
         service = stack.enter_context(open_service(config))
         ends.append(service.close)
         ledger = stack.enter_context(_looked_at(config) if only_look else _held(config))
@@ -143,32 +141,6 @@ def _looked_at(config: SiteConfig) -> Iterator[Ledger]:
         closing(open_ledger(Path(folder) / "empty.db")) as ledger,
     ):
         yield ledger
-
-
-@contextmanager
-def _stopping(clock: SystemClock, ends: Sequence[Callable[[], None]]) -> Iterator[None]:
-    """End the run at a safe point when a signal comes, and at once when a second one does.
-
-    What the run may be waiting for is ended by `ends` after a while: a service that hangs must not hold it up.
-    """
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        if clock.stop.is_set():
-            os._exit(INTERRUPTED)
-        clock.stop.set()
-        for end in ends:
-            timer = threading.Timer(_PATIENCE, end)
-            timer.daemon = True
-            timer.start()
-
-    # A terminal that is closed; whoever began it with nohup has said that it shall go on.
-    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, *hang_up)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _code(report: Report) -> int:

@@ -6,7 +6,9 @@ takes it over where the same file lies in the tree.
 
 import os
 import random
+import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,20 +17,24 @@ import click
 from pydantic import ValidationError
 
 from assetsync.cli.acting import open_service
-from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK, USAGE
+from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, USAGE
 from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import complain, note, warn, write, write_json
+from assetsync.cli.stopping import stopping
 from assetsync.cli.unsent import show_upload, with_explain
 from assetsync.config import SiteConfig
 from assetsync.config.models import FolderUpload
 from assetsync.core.names import sent_name
+from assetsync.core.outcome import read_silence
 from assetsync.errors import LedgerBusy, LedgerError, UsageError
 from assetsync.flow.requests import note_asset, sighted
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import Answer, Asset, Fault, Sent, UploadOptions, UploadRequest
 from assetsync.shown import printable
 from assetsync.tree.body import FileBody
-from assetsync.tree.opening import Tree
+from assetsync.tree.opening import OpenFile, Tree
+
+_UNANSWERED = ("no_answer", "unsent")
 
 _LOOK = (
     "the service may have stored the file: before it is sent again, look with"
@@ -88,7 +94,8 @@ def command(
     """Upload one file by hand (interface section 4.3); needs no ledger.
 
     Exit 0 when the service accepted it, 1 when it refused, 3 when nothing or nothing sound was answered: then look in
-    the service before sending again, because an upload sent twice is two assets.
+    the service before sending again, because an upload sent twice is two assets. Interrupted, it says whether anything
+    had left, and exits with 130.
 
     \b
     Examples:
@@ -104,12 +111,33 @@ def command(
             return OK
         if request.options.debug or request.options.emailto:
             warn("debug and emailto let the service mail what was passed, the API key included")
-        with open_service(config) as service:
-            sent = service.upload(request, FileBody(opened, opened.stat))
-    if sent.outcome.answer is Answer.ACCEPTED:
-        _remember(config, request, sent, opened.stat.size)
-    _tell(sent, as_json=as_json)
-    return _code(sent, folder)
+        stop = threading.Event()
+        ends: list[Callable[[], None]] = []
+        with stopping(stop, ends, patience=0.0):
+            sent = _send(config, request, opened, stop, ends)
+            if sent.outcome.answer is Answer.ACCEPTED:
+                _remember(config, request, sent, opened.stat.size)
+            _tell(sent, as_json=as_json)
+            code = _code(sent, folder)
+    return INTERRUPTED if stop.is_set() else code
+
+
+def _send(
+    config: SiteConfig,
+    request: UploadRequest,
+    opened: OpenFile,
+    stop: threading.Event,
+    ends: list[Callable[[], None]],
+) -> Sent:
+    """Post the file; a signal cuts the connection, and what had left until then is told as it is of a lost answer."""
+    with open_service(config) as service:
+        ends.append(service.close)
+        if stop.is_set():
+            service.close()
+        sent = service.upload(request, FileBody(opened, opened.stat))
+    if stop.is_set() and sent.outcome.reason in _UNANSWERED:
+        return sent._replace(outcome=read_silence(sent.left, "interrupted"))
+    return sent
 
 
 def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:

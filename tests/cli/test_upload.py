@@ -1,3 +1,6 @@
+import json
+import signal
+import socket
 from contextlib import closing
 
 import pytest
@@ -63,6 +66,61 @@ def test_a_lost_answer_is_exit_3_and_says_to_look_first(site, file):
     result = site.run("upload", "--folder", PHOTOS, "--json", str(file))
     assert (result.code, result.only["assetid"]) == (3, None)
     assert "look with `assetsync search" in result.err
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(15)
+        yield listening
+
+
+NOTHING_ANSWERED = dict.fromkeys(KEYS)
+
+
+class TestInterrupted:
+    def start(self, site, file, listener, scheme="http"):
+        """Begin an upload to a service that only listens; gives the process and the connection that it made."""
+        site.configure(upload_url=f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/index.cfm")
+        process = site.start("upload", "--folder", PHOTOS, "--json", str(file))
+        peer, _ = listener.accept()
+        peer.settimeout(15)
+        return process, peer
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    def test_while_it_waits_for_the_answer_it_says_to_look_first(self, site, file, listener, number):
+        process, peer = self.start(site, file, listener)
+        with peer:
+            came = b""
+            while not came.endswith(b"--\r\n"):
+                came += peer.recv(65536)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=15)
+        assert (process.returncode, json.loads(out)) == (130, NOTHING_ANSWERED)
+        assert "Error: interrupted; all of the upload had been sent" in err
+        assert f"look with `assetsync search --dbdirect --folderid {PHOTOS} NAME`" in err
+
+    def test_in_the_middle_of_the_file_it_says_to_look_first(self, site, tmp_path, listener):
+        large = tmp_path / "large.bin"
+        large.write_bytes(bytes(64_000_000))
+        process, peer = self.start(site, large, listener)
+        with peer:
+            peer.recv(1)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=15)
+        assert (process.returncode, json.loads(out)) == (130, NOTHING_ANSWERED)
+        assert "Error: interrupted; a part of the upload had been sent" in err
+        assert "look with `assetsync search" in err
+
+    def test_before_anything_has_left_there_is_nothing_to_look_for(self, site, file, listener):
+        process, peer = self.start(site, file, listener, scheme="https")
+        with peer:
+            # The service says nothing to the beginning of TLS.
+            peer.recv(1)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=15)
+        assert (process.returncode, json.loads(out)) == (130, NOTHING_ANSWERED)
+        assert err == "Error: interrupted; nothing had been sent\n"
 
 
 def test_a_dead_port_is_exit_3_and_nothing_was_sent(site, file):
