@@ -36,6 +36,7 @@ from assetsync.tree.opening import OpenFile, Tree
 
 _UNANSWERED = ("no_answer", "unsent")
 
+_NO_FOLDER = "the service knows no such folder: correct --folder"
 _LOOK = (
     "the service may have stored the file: before it is sent again, look with"
     " `assetsync search --dbdirect --folderid {folder} NAME`, because an upload cannot be taken back"
@@ -185,7 +186,8 @@ def _code(sent: Sent, folder: str) -> int:
     outcome = sent.outcome
     if outcome.answer is Answer.ACCEPTED:
         return OK
-    complain(outcome.detail)
+    # What is said of the file of a mapping names the configuration, where this folder does not come from.
+    complain(_NO_FOLDER if outcome.fault is Fault.FOLDER else outcome.detail)
     if outcome.answer is Answer.DOUBT:
         note(_LOOK.format(folder=folder))
         return NO_SERVICE

@@ -57,8 +57,9 @@ def test_a_refused_file_is_exit_1_with_the_reason(site, tmp_path):
     assert "empty" in result.err
 
 
-def test_an_unknown_folder_is_exit_1(site, file):
-    assert site.run("upload", "--folder", "F" * 32, str(file)).code == 1
+def test_an_unknown_folder_is_exit_1_and_the_option_is_what_to_correct(site, file):
+    result = site.run("upload", "--folder", "F" * 32, str(file))
+    assert (result.code, result.err) == (1, "Error: the service knows no such folder: correct --folder\n")
 
 
 def test_a_lost_answer_is_exit_3_and_says_to_look_first(site, file):
