@@ -26,7 +26,7 @@ from assetsync.config import SiteConfig
 from assetsync.config.models import FolderUpload
 from assetsync.core.names import sent_name
 from assetsync.core.outcome import read_silence
-from assetsync.errors import LedgerBusy, LedgerError, UsageError
+from assetsync.errors import FileUnreadable, LedgerBusy, LedgerError, RootMissing, UsageError
 from assetsync.flow.requests import note_asset, sighted
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import Answer, Asset, Fault, Sent, UploadOptions, UploadRequest
@@ -105,8 +105,7 @@ def command(
         --meta img_description='The old harbour' --meta img_keywords=harbour,dawn --json harbour.jpg
     """
     request = _request(sent_name(os.fsencode(name if name is not None else file.name)), folder, given)
-    place = Path(os.path.realpath(file))
-    with Tree(bytes(place.parent)).open(os.fsencode(place.name)) as opened:
+    with _open(file) as opened:
         if explain:
             show_upload(config, request, opened.stat.size, as_json=as_json)
             return OK
@@ -139,6 +138,17 @@ def _send(
     if stop.is_set() and sent.outcome.reason in _UNANSWERED:
         return sent._replace(outcome=read_silence(sent.left, "interrupted"))
     return sent
+
+
+def _open(file: Path) -> OpenFile:
+    """Open the file that is to be sent, through links too; raises TreeError, and UsageError where there is none."""
+    place = Path(os.path.realpath(file))
+    try:
+        return Tree(bytes(place.parent)).open(os.fsencode(place.name))
+    except (FileUnreadable, RootMissing) as error:
+        if isinstance(error, RootMissing) or error.vanished:
+            raise UsageError(f"there is no file {printable(bytes(file))}") from error
+        raise
 
 
 def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:

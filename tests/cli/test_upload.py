@@ -138,8 +138,14 @@ def test_a_wrong_key_is_exit_3(site, file):
     assert "another-key" not in result.err
 
 
-def test_a_file_that_is_missing_or_none_is_exit_2(site, tmp_path):
-    assert site.run("upload", "--folder", PHOTOS, str(tmp_path / "nowhere.jpg")).code == 2
+@pytest.mark.parametrize("name", ["nowhere.jpg", "nowhere/harbour.jpg", "harbour.jpg/nowhere.jpg"])
+def test_a_file_that_is_missing_is_exit_2_and_said_to_be(site, file, name):
+    missing = file.parent / name
+    result = site.run("upload", "--folder", PHOTOS, str(missing))
+    assert (result.code, result.err) == (2, f"Error: there is no file {missing}\n")
+
+
+def test_what_is_no_file_is_exit_2(site, tmp_path):
     assert site.run("upload", "--folder", PHOTOS, str(tmp_path)).code == 2
 
 
