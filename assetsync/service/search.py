@@ -154,7 +154,7 @@ def _day(name: str, value: str) -> datetime:
     match = _DAY.fullmatch(value)
     if match is None:
         raise _wrong(name, f"is {value[:40]!r}", "write it as yyyy-mm-dd or yyyymmdd")
-    return _parsed(name, value.replace("-", ""), "%Y%m%d")
+    return _parsed(name, value, "%Y-%m-%d" if "-" in value else "%Y%m%d")
 
 
 def _moment(name: str, value: str) -> datetime:

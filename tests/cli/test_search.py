@@ -90,6 +90,12 @@ def test_parameters_that_cannot_be_are_exit_2(filled, options):
     assert (result.code, result.out) == (2, "")
 
 
+@pytest.mark.parametrize("day", ["2026-13-45", "20261345"])
+def test_a_day_that_is_none_is_quoted_as_it_was_typed(filled, day):
+    result = filled.run("search", "harbour*", "--datecreate", day)
+    assert (result.code, result.err) == (2, f"Error: datecreate is '{day}': there is no such day or time\n")
+
+
 @pytest.mark.parametrize(
     ("wire", "begins"), [("row", '{"COLUMNS"'), ("column", '{"ROWCOUNT"'), ("jsonp", "cb("), ("wddx", "<wddxPacket")]
 )
