@@ -6,11 +6,21 @@ from assetsync.cli.acting import act
 from assetsync.cli.given import with_config, with_json
 from assetsync.config import SiteConfig
 
+_MOST_DIGITS = 18  # more may be no number of 64 bits
+
+
+def _number(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS and int(value)):
+        raise click.BadParameter(f"{value[:40]!r} is no number of a brake: give one as `assetsync status` shows it")
+    return int(value)
+
 
 @click.command("resume")
 @with_config
 @with_json("Print one object: done, request, message.")
-@click.argument("brake", metavar="[ID]", type=click.IntRange(1, 2**62), required=False)
+@click.argument("brake", metavar="[ID]", callback=_number, required=False)
 def command(config: SiteConfig, brake: int | None, *, as_json: bool) -> None:
     """Release the brake with this number, or all: what they saw is meant.
 

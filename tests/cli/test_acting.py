@@ -216,9 +216,12 @@ class TestResume:
         site.run("reconcile")
         assert site.run("resume", *number).code == 2
 
-    def test_a_number_that_is_none_is_exit_2(self, site):
+    @pytest.mark.parametrize("given", ["first", "0", "1.5", "9" * 5000])
+    def test_what_is_no_number_of_a_brake_is_exit_2_and_says_where_they_stand(self, site, given):
         site.run("reconcile")
-        assert site.run("resume", "first").code == 2
+        result = site.run("resume", given)
+        assert result.code == 2
+        assert f"'{given[:40]}' is no number of a brake: give one as `assetsync status` shows it" in result.err
 
 
 class TestDoubt:
