@@ -6,7 +6,7 @@ answers is left to the client.
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol
@@ -119,7 +119,13 @@ def command(
             return
         asked = _InForm(service, wire or "row")
         found = pages(asked, request) if all_pages else _one_page(asked, request)
-        _write(found, as_json=as_json, as_csv=as_csv)
+        if as_csv:
+            _write_csv(found, asked)
+        elif as_json:
+            for asset in found:
+                write_json(dict(asset.columns))
+        else:
+            _write_table(found)
 
 
 class _InForm:
@@ -128,9 +134,14 @@ class _InForm:
     def __init__(self, service: HttpService, wire: Wire) -> None:
         self._service = service
         self._wire = wire
+        self.columns: tuple[str, ...] = ()
+        """The columns of the last answer, which names them without a row too."""
 
-    def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
-        return self._service.search(request, self._wire)
+    @contextmanager
+    def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
+        with self._service.search(request, self._wire) as stream:
+            self.columns = stream.columns
+            yield stream
 
 
 class _Searches(Protocol):
@@ -154,23 +165,11 @@ def pages(service: _Searches, request: SearchRequest) -> Iterator[Asset]:
             yield asset
 
 
-def _write(found: Iterator[Asset], *, as_json: bool, as_csv: bool) -> None:
-    if as_csv:
-        _write_csv(found)
-    elif as_json:
-        for asset in found:
-            write_json(dict(asset.columns))
-    else:
-        _write_table(found)
-
-
-def _write_csv(found: Iterator[Asset]) -> None:
+def _write_csv(found: Iterator[Asset], asked: _InForm) -> None:
     first = next(found, None)
-    if first is None:
-        return
-    names = list(first.columns)
+    names = list(dict.fromkeys(asked.columns))
     write(csv_line(names))
-    for asset in chain([first], found):
+    for asset in chain([] if first is None else [first], found):
         write(csv_line([asset.columns.get(name) for name in names]))
 
 

@@ -43,6 +43,13 @@ def test_csv_has_a_head_and_one_asset_a_line(filled):
     assert {row["folder_id"] for row in rows} == {PHOTOS}
 
 
+@pytest.mark.parametrize("more", [(), ("--all-pages",), ("--wire", "column"), ("--wire", "jsonp"), ("--wire", "wddx")])
+def test_csv_has_its_head_where_nothing_is_found_too(filled, more):
+    head = filled.run("search", "harbour*", "--csv", *more).out.splitlines()[0]
+    result = filled.run("search", "zebra", "--csv", *more)
+    assert (result.code, result.out) == (0, f"{head}\n")
+
+
 def test_nothing_found_is_exit_0(filled):
     assert (filled.run("search", "zebra").code, filled.run("search", "zebra", "--json").out) == (0, "")
 
