@@ -164,7 +164,8 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
         write(f"a run would pull the brake, and send nothing: {printable(reason)}")
     for line in missing_folders(report.missing):
         write(line)
-    standing = stand(site.config, site.edges.ledger, site.edges.clock.now())
+    # What is left is the same whoever sends: a look is not to need the lock, which others may not be let to read.
+    standing = stand(site.config, site.edges.ledger, site.edges.clock.now(), running=not only_look)
     for line in leftovers(standing):
         write(line)
     if report.pending and not only_look and not report.interrupted:

@@ -106,10 +106,14 @@ class Standing:
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 
 
-def stand(config: SiteConfig, ledger: LedgerView, now: float) -> Standing:
-    """Read how the site stands at `now` (seconds since the epoch). Raises LedgerError."""
+def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool | None = None) -> Standing:
+    """Read how the site stands at `now` (seconds since the epoch). Raises LedgerError.
+
+    Whether it is `running` is seen by the lock, unless whoever asks knows it, or has no use for it.
+    """
     reports = ledger.reports
-    running = ledger.store.holds_lock or is_held(ledger.store.path)
+    if running is None:
+        running = ledger.store.holds_lock or is_held(ledger.store.path)
     counts, window = reports.counts(now), config.upload.window
     return Standing(
         site=config.site,

@@ -168,6 +168,18 @@ class TestDryRun:
             beside = site.run("reconcile", "--dry-run", "--json")
         assert (beside.code, beside.only["uploaded"]) == (1, 1)
 
+    def test_does_not_look_at_the_lock_which_others_may_not_be_let_to_read(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        lock = site.ledger.with_name(f"{site.ledger.name}.lock")
+        lock.unlink()
+        # A link in its place is what root, too, does not read it through.
+        lock.symlink_to("nowhere")
+        site.write("b.jpg")
+        result = site.run("reconcile", "--dry-run")
+        assert (result.code, result.err) == (1, "")
+        assert result.out.startswith("hq: would upload 1 file")
+
     def test_of_a_site_in_sync_is_exit_0(self, site):
         site.write("a.jpg")
         site.run("reconcile")
