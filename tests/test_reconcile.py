@@ -27,12 +27,14 @@ class Told:
 
     def __init__(self) -> None:
         self.phases: list[str] = []
+        self.done = 0.0
 
     def phase(self, name: str, total: int | None = None) -> None:
         self.phases.append(name)
 
     def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
         assert done >= 0
+        self.done = done
 
 
 def run(world, *, wait: float = 300.0, adopt: bool = False) -> Report:
@@ -468,6 +470,25 @@ def test_a_run_tells_its_phases_in_order(world):
     world.write("a")
     Reconciler(world.site, wait=10, adopt=False, progress=told).run()
     assert told.phases == ["scan", "upload", "verify"]
+
+
+def test_what_ends_after_an_interruption_is_told_of_in_the_phase_too(world, clock):
+    told = Told()
+    for number in range(200):
+        world.write(f"{number}", f"{number}".encode())
+
+    def stop(_request) -> None:
+        if len(world.service.posts) >= 5:
+            clock.stopped = True
+            # The run has looked how far it is for the last time.
+            time.sleep(0.3)
+
+    world.service.during_upload = stop
+    report = Reconciler(world.site, wait=10, adopt=False, progress=told).run()
+    handled = world.site.edges.tally.read().handled
+    assert (told.phases, told.done) == (["scan", "upload"], handled)
+    # A file that was only being read when the stop came is handled, and not uploaded.
+    assert handled >= report.uploaded >= 5
 
 
 def last_runs(world) -> set[str]:

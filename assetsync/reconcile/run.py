@@ -54,6 +54,7 @@ class Reconciler:
         self._done = threading.Event()
         self._passes = 0
         self._braked = False
+        self._sending = True
         self._idle_since: float | None = None
         # Whether the last pass was answered, and the seconds that each kind of work took in all.
         self._read_back = False
@@ -83,6 +84,8 @@ class Reconciler:
             self._site.contact.list_anew()
         with self._workers():
             self._drive()
+        # Only now: what was on its way when a stop came has ended after the last look at how far it is.
+        self._tell()
         # Without a scan it is not known whether what lies there is the site's tree.
         while result is not None and self._site.drift.step() and not self._stopped():
             pass
@@ -145,25 +148,24 @@ class Reconciler:
         """Resolve, index and verify beside the workers until the run is over."""
         total = self._ledger.queue.counts(self._clock.now())[0]
         self._progress.phase("upload", total)
-        sending = True
         while not self._done.is_set() and not self._stopped():
             idle = self._site.sender.is_idle()
-            self._tell(sending=sending)
-            if sending and idle:
-                sending = self._sent_everything()
+            self._tell()
+            if self._sending and idle:
+                self._sent_everything()
             self._braked = self._site.brakes.pulled()
             self._site.noting.note()
-            self._pass(counts=not sending or self._braked or self._site.sender.too_doubtful())
+            self._pass(counts=not self._sending or self._braked or self._site.sender.too_doubtful())
             idle = self._site.sender.is_idle()
             if self._is_over(idle=idle):
-                if sending and idle:
-                    sending = self._sent_everything()
-                self._tell(sending=sending)
+                if self._sending and idle:
+                    self._sent_everything()
                 return
             self._clock.wait(_TICK)
 
-    def _sent_everything(self) -> bool:
-        """Go over from sending to reading back; gives whether there is still something to send: no."""
+    def _sent_everything(self) -> None:
+        """Go over from sending to reading back."""
+        self._sending = False
         counts, settling = self._counts(), len(self._site.settling)
         if counts.of(State.QUEUED) <= counts.held:
             # What waits for doubts to be decided is still of the first import.
@@ -171,11 +173,10 @@ class Reconciler:
         if settling:
             log.info("not at rest yet: sent once unchanged for watch.settle", files=settling)
         self._progress.phase("verify", counts.of(*State) - counts.of(State.BLOCKED) + settling)
-        return False
 
-    def _tell(self, *, sending: bool) -> None:
+    def _tell(self) -> None:
         done, *moved = self._site.edges.tally.shown()
-        self._progress.at(done if sending else self._counts().of(State.VERIFIED), *moved)
+        self._progress.at(done if self._sending else self._counts().of(State.VERIFIED), *moved)
 
     def _pass(self, *, counts: bool) -> None:
         """Take each step that is due once; trouble with the service shuts the gate and is probed for."""
