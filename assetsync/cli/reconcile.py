@@ -161,7 +161,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
         write(f"unreadable, files and folders: {report.unreadable:,}; nothing is concluded about them")
         write("    assetsync check names them")
     for reason in report.would_brake:
-        write(f"a run would pull the brake, and send nothing: {printable(reason)}")
+        write(f"a run would pull the brake: {printable(reason)}")
     for line in missing_folders(report.missing):
         write(line)
     # What is left is the same whoever sends: a look is not to need the lock, which others may not be let to read.
