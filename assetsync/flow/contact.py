@@ -75,7 +75,8 @@ class Contact:
         self._service = edges.service
         self._clock = edges.clock
         self._lock = threading.Lock()
-        self._known: set[str] = set()
+        # How often each folder had been asked for when it was listed last, or was found not to need it.
+        self._known: dict[str, int] = {}
         self._anew = False
         self._listed: dict[str, _Listed] = {}
         # For which audit a folder was listed once more, by when that began.
@@ -102,20 +103,16 @@ class Contact:
         """Return when the folder has been listed; raises ServiceError, and Unlisted."""
         self._make_sure()
         contacts = self._ledger.contacts
-        if contacts.is_asked(destfolderid):
-            # In this order: another thread that still sees it asked for forgets the folder as well.
-            self._known.discard(destfolderid)
-            contacts.heard(destfolderid)
-        if destfolderid in self._known:
+        asks = contacts.asks(destfolderid)
+        if self._known.get(destfolderid) == asks:
             return
         if self._anew or contacts.needed(destfolderid) or contacts.left_unprocessed(destfolderid):
             with self._alone(destfolderid, self._first):
-                if destfolderid not in self._known:
-                    self._list(destfolderid)
-                    self._known.add(destfolderid)
+                if self._known.get(destfolderid) != contacts.asks(destfolderid):
+                    asks = self._list(destfolderid)
         if destfolderid in self._ledger.reports.unlisted():
             self._ledger.queue.listed(destfolderid)
-        self._known.add(destfolderid)
+        self._known[destfolderid] = asks
 
     def list_after_audit(self, destfolderid: str) -> bool:
         """List a folder once more after its newest audit, if that was not done yet; gives whether it was done now.
@@ -203,10 +200,14 @@ class Contact:
         self._ledger.queue.hold_folder(destfolderid, UNLISTED, detail, self._clock.now() + wait)
         log.warning("folder held back", destfolderid=destfolderid, detail=detail)
 
-    def _list(self, destfolderid: str) -> None:
-        """List the folder, and remember every asset that no row owns and every row's that was moved there."""
+    def _list(self, destfolderid: str) -> int:
+        """List the folder, and remember every asset that no row owns and every row's that was moved there.
+
+        Gives how often it had been asked for when this began.
+        """
         batch: list[Asset] = []
         contacts = self._ledger.contacts
+        asks = contacts.asks(destfolderid)
         listed = _Listed(self._clock.steady(), contacts.missed(destfolderid, _MOST_KEPT))
         # What is not processed yet is shown by some releases only when it is asked for (interface section 4.1).
         unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
@@ -219,9 +220,10 @@ class Contact:
         self._remember(destfolderid, batch, listed)
         contacts.not_there(listed.missed)
         self._listed[destfolderid] = listed
-        if not contacts.is_asked(destfolderid):
+        if contacts.asks(destfolderid) == asks:
             # Else it was asked for again while this one was on its way.
             contacts.made(destfolderid)
+        return asks
 
     def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:
         doubts = self._ledger.doubts

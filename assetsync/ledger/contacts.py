@@ -1,5 +1,6 @@
 """Which folders of the service were listed before the first POST into them, and what a listing left to wait for."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from assetsync.ledger.alike import OWNED
@@ -16,7 +17,7 @@ class Contacts:
     def __init__(self, store: Store, start_no: int) -> None:
         self._store = store
         self._start_no = start_no
-        self._asked: set[str] = set()
+        self._asks: Counter[str] = Counter()
 
     def needed(self, destfolderid: str) -> bool:
         """Whether the folder must be listed before anything is posted into it.
@@ -42,15 +43,11 @@ class Contacts:
         """Record that the folder must be listed once more, whatever was listed before."""
         self._set(destfolderid, _AGAIN)
         # After that: whoever hears of it looks there.
-        self._asked.add(destfolderid)
+        self._asks[destfolderid] += 1
 
-    def is_asked(self, destfolderid: str) -> bool:
-        """Whether `again` was said of the folder in this process since this was last heard."""
-        return destfolderid in self._asked
-
-    def heard(self, destfolderid: str) -> None:
-        """Note that it is known that the folder must be listed again."""
-        self._asked.discard(destfolderid)
+    def asks(self, destfolderid: str) -> int:
+        """Count how often `again` was said of the folder in this process: what was listed at another count is old."""
+        return self._asks[destfolderid]
 
     def _set(self, destfolderid: str, start_no: int) -> None:
         self._store.write(

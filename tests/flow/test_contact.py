@@ -2,6 +2,7 @@
 
 import pytest
 
+from assetsync.flow.contact import Unlisted
 from assetsync.model import State
 from assetsync.reconcile import Reconciler
 
@@ -264,6 +265,27 @@ def test_an_asset_that_is_met_while_a_listing_that_does_not_show_it_ends_is_take
     assert contacts.missed("F1", 10) == {}
     put_into_the_tree(world)
     assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
+
+
+def test_a_folder_that_is_asked_for_again_while_it_is_listed_is_listed_again_though_another_worker_came_by(make_world):
+    world = make_world()
+    contact = world.site.contact
+
+    def ask_and_come_by(_request) -> None:
+        world.service.during_search = lambda _request: None
+        contact.list_again("F1")
+        with pytest.raises(Unlisted):
+            contact.ensure("F1")
+
+    world.service.during_search = ask_and_come_by
+    contact.ensure("F1")
+    before = len(world.service.searches)
+    contact.ensure("F1")
+    assert len(world.service.searches) > before
+    assert not world.ledger.contacts.needed("F1")
+    before = len(world.service.searches)
+    contact.ensure("F1")
+    assert len(world.service.searches) == before
 
 
 def test_a_folder_that_is_asked_for_again_while_it_is_listed_is_listed_again_also_by_the_next_start(make_world):
