@@ -146,11 +146,15 @@ class Sidecars:
             kept = self._folders.get(path)
         if kept is not None and now - kept[0] < _KEPT_SECONDS:
             return kept[1]
+        changes = self.changes
         level, size = self.read(path, mapping)
         # Looked at after it was read: what is written meanwhile shows.
         written = 0.0 if level is None else self._written(path)
         kept_now = _Kept(level, size, written)
         with self._lock:
+            if self.changes != changes:
+                # It may be what stood there before the change: of use to whoever asked before it, and to nobody else.
+                return kept_now
             before = self._folders.pop(path, None)
             self._fields -= 0 if before is None else _weight(before[1].level)
             self._folders[path] = (now, kept_now)

@@ -220,3 +220,20 @@ def test_a_root_that_goes_between_a_file_and_its_sidecar_is_no_end_of_sending(wo
     world.clock.advance(61)
     world.send()
     assert world.posted() == ["a.jpg"]
+
+
+def test_what_was_read_of_a_folders_sidecar_before_its_change_is_told_to_nobody_after_it(world, monkeypatch):
+    world.write("_folder.yaml", b"description: old")
+    sidecars, (mapping,) = world.site.sidecars, world.site.plan.mappings.all
+    read = sidecars.read
+
+    def read_while_it_changes(path, mapping):
+        found = read(path, mapping)
+        if path == b"_folder.yaml" and b"old" in (world.root / "_folder.yaml").read_bytes():
+            world.write("_folder.yaml", b"description: new")
+            sidecars.forget()
+        return found
+
+    monkeypatch.setattr(sidecars, "read", read_while_it_changes)
+    assert sidecars.told(b"a.jpg", mapping).fields == (("img_description", "old"),)
+    assert sidecars.told(b"b.jpg", mapping).fields == (("img_description", "new"),)
