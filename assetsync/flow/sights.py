@@ -79,8 +79,9 @@ class Sights:
                 if (by_content and asset.md5 in (None, one.facts.md5)) or may_be(
                     one.doubt.attempt.sent_name, asset.filename
                 ):
+                    # Several look-ups may show it.
+                    kept += asset.id not in one.assets
                     one.assets[asset.id] = asset
-                    kept += 1
             if kept > _MOST_KEPT:
                 raise BadAnswer("the service shows more assets than could ever have been ours")
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from assetsync.errors import BadAnswer
 from assetsync.flow.sights import Sights
 
 from .conftest import lose
@@ -74,6 +75,19 @@ def test_another_upload_may_have_left_what_its_name_may_come_back_as(beside, nam
 def test_where_the_service_does_not_say_which_folder_an_asset_is_not_taken_for_moved(beside):
     world = beside()
     assert wider(world, replace(shown(world), folder_id="")) == "here"
+
+
+def test_what_several_look_ups_show_is_kept_and_counted_once(beside, monkeypatch):
+    monkeypatch.setattr("assetsync.flow.sights._MOST_KEPT", 3)
+    world = beside()
+    sights = Sights(world.site.edges)
+    one = sights.begin(next(iter(world.ledger.doubts.due(world.clock.now() + 60))))
+    assets = [shown(world, one.doubt.attempt.destfolderid) for _ in range(3)]
+    for _ in range(3):
+        sights.keep([one], assets, one.doubt.attempt.destfolderid)
+    assert len(one.assets) == 3
+    with pytest.raises(BadAnswer):
+        sights.keep([one], [shown(world, one.doubt.attempt.destfolderid)], one.doubt.attempt.destfolderid)
 
 
 def test_a_person_is_asked_about_what_others_may_have_made_only_where_each_of_them_is_a_persons(make_world):
