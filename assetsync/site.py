@@ -251,7 +251,7 @@ def build(
             gate,
             feed,
             most_doubts=MostDoubts.of(config.upload.workers, len(folders)),
-            throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock),
+            throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock, tick),
             may_send=lambda: window is None or window.opens(clock.now()) is None,
         ),
         prober=prober,

@@ -1,18 +1,24 @@
 """How fast and at what times of the day files may leave: `upload.rate` and `upload.window`."""
 
 import threading
+from collections.abc import Callable
 
 from assetsync.model import Clock
 
 _BURST_SECONDS = 1.0
+_SLICE_SECONDS = 1.0
 
 
 class Throttle:
-    """Spreads bytes over time for all workers together; `rate` in bytes a second."""
+    """Spreads bytes over time for all workers together; `rate` in bytes a second.
 
-    def __init__(self, rate: float, clock: Clock) -> None:
+    `tick` is called each second of a wait: a sign of life, and True when the wait is to end.
+    """
+
+    def __init__(self, rate: float, clock: Clock, tick: Callable[[], bool] = lambda: False) -> None:
         self._rate = rate
         self._clock = clock
+        self._tick = tick
         self._lock = threading.Lock()
         self._free_at = clock.steady()
 
@@ -24,5 +30,7 @@ class Throttle:
             start = max(self._free_at, now - _BURST_SECONDS)
             self._free_at = start + size / self._rate
             wait = start - now
-        if wait > 0:
-            self._clock.wait(wait)
+        until = now + wait
+        while (left := until - self._clock.steady()) > 0:
+            if self._clock.wait(min(left, _SLICE_SECONDS)) or self._tick():
+                return

@@ -49,3 +49,18 @@ def test_a_body_with_a_tap_yields_and_tells_what_the_body_does():
     assert (body.size, body.handed, body.md5) == (30, 30, "M")
     assert b"".join(body.chunks()) == b"x" * 30
     assert clock.at > 101
+
+
+def test_a_long_wait_gives_signs_of_life_and_ends_when_it_is_given_up():
+    clock = Clock()
+    ticks = []
+    throttle = Throttle(10.0, clock, lambda: bool(ticks.append(clock.at)))
+    throttle.pace(300)
+    throttle.pace(10)
+    assert clock.at == pytest.approx(130.0)
+    assert len(ticks) >= 29
+    given_up = Throttle(10.0, clock, lambda: True)
+    given_up.pace(300)
+    before = clock.at
+    given_up.pace(10)
+    assert clock.at - before <= 1.0
