@@ -101,7 +101,7 @@ class Twins:
             if brake.subject not in {twin.subject for twin in twins}:
                 self._lever.lift(brake, "this configuration no longer says the same as the other site's")
         # While one cannot be read, it is looked at again by the next check.
-        passed = ClaimState.ASKING if self._is_blind(beside) else ClaimState.ACTIVE
+        passed = ClaimState.BLIND if self._is_blind(beside) else ClaimState.ACTIVE
         self._write(replace(claim, state=ClaimState.WAITING if twins else passed), claim)
         for twin in twins:
             self._lever.pull(TWIN, twin.subject, _sentence(twin), 1)

@@ -27,9 +27,13 @@ AGREED = "twins"
 
 
 class ClaimState(StrEnum):
-    """How a claim stands: it was made and not looked around yet, it holds, or its site waits for a person."""
+    """How a claim stands: it was made and not looked around yet, it holds, or its site waits for a person.
+
+    One that is BLIND holds as far as could be seen: a ledger beside it could not be read, and is looked at again.
+    """
 
     ASKING = "asking"
+    BLIND = "blind"
     ACTIVE = "active"
     WAITING = "waiting"
 

@@ -198,6 +198,20 @@ def test_of_two_that_begin_at_the_same_moment_one_at_least_waits(first, make_sec
     assert not go_on(first)
 
 
+def test_who_passed_while_a_ledger_beside_could_not_be_read_counts_for_others_also_when_it_does_not_run(make_world):
+    first = make_world(site="hq")
+    (first.base / "old.db").write_bytes(b"x" * 9000)
+    (first.base / "old.db.epoch").write_text("3")
+    first.write("a.jpg")
+    assert go_on(first)
+    first.close()
+    second = make_world(first.base, site="oslo", ledger=str(first.base / "oslo.db"))
+    assert not go_on(second)
+    second.close()
+    first.restart()
+    assert go_on(first)
+
+
 def test_it_claims_before_it_looks_at_the_others(first, make_second, monkeypatch):
     second = make_second()
     claimed = []
@@ -416,7 +430,7 @@ def test_while_a_neighbour_cannot_be_read_it_is_looked_at_again_by_each_scan(fir
     first.ledger_path.write_bytes(b"no database for a moment" * 400)
     second = make_second()
     assert go_on(second)
-    assert claim_of(second).state is ClaimState.ASKING
+    assert claim_of(second).state is ClaimState.BLIND
     first.ledger_path.write_bytes(whole)
     assert not go_on(second)
 
