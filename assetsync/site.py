@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Interval
+from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import Mappings
 from assetsync.errors import ServiceElsewhere, ServiceError
@@ -61,8 +62,6 @@ RESTORED = "the ledger is older than its last start: a restored backup? every fo
 
 _NETWORK_SETTLE = 60.0
 _MISSING_KEPT = 10_000
-# What is due later than in 15 minutes is taken for the work of a clock that has since been set back.
-_LONGEST_VERIFY = 850.0
 
 
 @dataclass(slots=True)
@@ -259,7 +258,7 @@ def build(
         verifier=Verifier(
             edges,
             prober,
-            longest=min(verify.seconds, _LONGEST_VERIFY) if isinstance(verify, Interval) else 300.0,
+            longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
             needs_index=lambda: indexes and not indexer.stopped,
             misnames=sidecars.misnames,
         ),

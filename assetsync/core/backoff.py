@@ -1,6 +1,10 @@
 """How long to wait after a failure."""
 
 LONGEST = 900.0
+"""Seconds to the next try at most. A time further away was set by a clock that has since been set back, and is due."""
+
+WELL_WITHIN = LONGEST - 50
+"""Seconds to a next try that nobody takes for another clock's, however long it takes to be written down."""
 
 
 def delay(failures: int, chance: float, *, first: float = 1.0, longest: float = LONGEST) -> float:

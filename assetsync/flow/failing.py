@@ -3,18 +3,15 @@
 from collections import Counter
 from collections.abc import Container
 
-from assetsync.core.backoff import delay
+from assetsync.core.backoff import WELL_WITHIN, delay
 from assetsync.errors import ServiceError
 from assetsync.flow.probe import Probe
 from assetsync.flow.trouble import describe
-from assetsync.ledger.queue import LONGEST_BACKOFF
 
 _FIRST = 5.0
 _LONGEST = 300.0
 _MOST = 3000.0
 _SHARE = 5
-_LATEST_LOOK = LONGEST_BACKOFF - 50
-"""Seconds, well below what is taken for the work of a clock that has since been set back."""
 
 
 class Failing:
@@ -24,7 +21,7 @@ class Failing:
         """Begin with none; `grace` is how many seconds the doubts of other folders need without a gap."""
         self._prober = prober
         # Each failure may take as long as a time-out: a whole grace has to fit in between two.
-        self._longest = min(_LATEST_LOOK, max(_LONGEST, 4 * grace))
+        self._longest = min(WELL_WITHIN, max(_LONGEST, 4 * grace))
         self._counts: Counter[str] = Counter()
 
     def __contains__(self, destfolderid: object) -> bool:

@@ -28,6 +28,7 @@ class Members:
     def __init__(self, edges: Edges, mappings: Mappings, sidecars: Sidecars) -> None:
         self._ledger = edges.ledger
         self._tree = edges.tree
+        self._tick = edges.tick
         self._mappings = mappings
         self._sidecars = sidecars
         self._folder: str | None = None
@@ -47,6 +48,8 @@ class Members:
     def _read(self, folder: str) -> None:
         count = 0
         for path in self._ledger.audits.archives(folder):
+            # A sign of life: there may be many, on a slow disk.
+            self._tick()
             for name, size in self._members(path):
                 if count >= _MOST:
                     log.warning("not all members of archives are known", destfolderid=folder, known=count)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from assetsync.core.backoff import LONGEST
 from assetsync.core.decide import EMPTY, is_settled
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
@@ -20,7 +21,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.standin import StandIn
 from assetsync.flow.told import Sidecars, Told
 from assetsync.ledger.intake import NewVersion
-from assetsync.ledger.queue import LONGEST_BACKOFF, Intent
+from assetsync.ledger.queue import Intent
 from assetsync.ledger.rows import FileRow
 from assetsync.model import FileStat, Mapping, UploadRequest
 from assetsync.tree.body import FileBody, difference, digest
@@ -227,7 +228,7 @@ class Preparer:
         # Queued in the future: by a clock that has since been set back, which is no reason to wait.
         if not 0 <= waited < self._rules.sidecar_wait:
             return False
-        due_at = now + min(self._rules.sidecar_wait - waited, LONGEST_BACKOFF)
+        due_at = now + min(self._rules.sidecar_wait - waited, LONGEST)
         self._ledger.queue.postpone(row.id, due_at, "waits for its sidecar, watch.sidecar_wait at most")
         return True
 
@@ -311,7 +312,7 @@ class Preparer:
         self._ledger.intake.enqueue(
             [NewVersion(row.path, found, row.destfolderid, row.folded_name, row.id)],
             now,
-            due_at=now + min(self._rules.settle, LONGEST_BACKOFF),
+            due_at=now + min(self._rules.settle, LONGEST),
         )
         log.debug("changed before it was sent", path=printable(row.path))
 

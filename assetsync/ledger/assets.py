@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, reopen
 from assetsync.ledger.store import Store
@@ -24,7 +25,7 @@ class Assets:
     def to_verify(self, now: float, limit: int = 100) -> list[FileRow]:
         """Give stored assets whose next reading back is due."""
         rows = self._store.rows(
-            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + 900)"
+            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + {LONGEST})"
             " ORDER BY due_at, id LIMIT ?2",
             now,
             limit,
@@ -34,7 +35,7 @@ class Assets:
     def to_verify_in(self, folder: str, now: float, limit: int) -> list[FileRow]:
         """Give stored assets of one folder of the service that are due, for one listing that decides them all."""
         rows = self._store.rows(
-            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + 900)"
+            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + {LONGEST})"
             " AND asset_folder = ?2 ORDER BY due_at, id LIMIT ?3",
             now,
             folder,

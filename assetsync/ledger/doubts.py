@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from assetsync.core.backoff import LONGEST
 from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.states import Event
 from assetsync.ledger.hours import count_upload
-from assetsync.ledger.queue import LONGEST_BACKOFF
 from assetsync.ledger.rows import ATTEMPT_COLUMNS, FILE_COLUMNS, AttemptRow, FileRow, apply, attempt_row, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
@@ -78,7 +78,7 @@ class Doubts:
             " AND (look_at <= ?1 OR look_at > ?1 + ?3) ORDER BY look_at, id LIMIT ?2",
             now,
             limit,
-            LONGEST_BACKOFF,
+            LONGEST,
         )
         together = sorted(rows, key=lambda row: (row["destfolderid"], row["id"]))
         return [OpenDoubt(self._file(row["file_id"]), attempt_row(row)) for row in together]

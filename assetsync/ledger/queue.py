@@ -7,15 +7,13 @@ import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
 from assetsync.ledger.alike import OWNED
 from assetsync.ledger.holds import HELD, UNLISTED, hold_folder, release_folder
 from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, apply, file_row, move, read_file, standing
 from assetsync.ledger.store import Store
 from assetsync.model import FileStat, State, Wanted
-
-LONGEST_BACKOFF = 900.0
-"""Seconds; a due time further away than this was set by a clock that has since been set back, and is due."""
 
 _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
 # By the other condition the newest would be those of another clock.
@@ -85,7 +83,7 @@ class Queue:
             "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
             f" ORDER BY {'due_at DESC, id DESC' if newest else 'due_at, id'} LIMIT ?3",
             now,
-            LONGEST_BACKOFF,
+            LONGEST,
             limit + len(skip),
             *apart_from,
         )
@@ -201,7 +199,7 @@ class Queue:
         def work(conn: sqlite3.Connection) -> None:
             queued = conn.execute(_IS_QUEUED, (file_id,)).fetchone()
             if queued is not None:
-                due_at = now + min(now - queued["queued_at"], LONGEST_BACKOFF)
+                due_at = now + min(now - queued["queued_at"], LONGEST)
                 apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail, due_at=due_at)
 
         self._store.write(work)
@@ -214,7 +212,7 @@ class Queue:
     def postpone_behind(self, row: FileRow, undecided: FileRow, now: float, pause: float, detail: str) -> None:
         """Let a version, and all that wait for the same, wait for the upload of another: see `alike.unread`."""
         put_off = "SELECT 1 FROM files WHERE id = ?1 AND due_at > ?2 AND due_at <= ?2 + ?3"
-        if self._store.rows(put_off, row.id, now, LONGEST_BACKOFF):
+        if self._store.rows(put_off, row.id, now, LONGEST):
             # Read ahead, and put off with another meanwhile.
             return
         sql = (
@@ -222,7 +220,7 @@ class Queue:
             " AND state = 'queued' AND wanted = 'yes' AND send_again = 0"
             " AND (due_at < ?1 + ?2 OR due_at > ?1 + ?9) AND id > ?6 AND NOT (inode = ?7 AND mtime_ns = ?8)"
         )
-        values = (row.destfolderid, row.size, undecided.id, undecided.inode, undecided.mtime_ns, LONGEST_BACKOFF)
+        values = (row.destfolderid, row.size, undecided.id, undecided.inode, undecided.mtime_ns, LONGEST)
         self._store.write(lambda conn: conn.execute(sql, (now, pause, detail, *values)))
 
     def vanished(self, file_id: int, now: float) -> None:
@@ -240,7 +238,7 @@ class Queue:
 
         def work(conn: sqlite3.Connection) -> int:
             sql = f"SELECT id FROM files WHERE state = 'blocked' AND reason = ?3{due}"
-            rows = conn.execute(sql, (now, LONGEST_BACKOFF, reason)).fetchall()
+            rows = conn.execute(sql, (now, LONGEST, reason)).fetchall()
             for row in rows:
                 apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
             return len(rows)

@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
+from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
-from assetsync.ledger.queue import LONGEST_BACKOFF, NameBusy, Outdated
+from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.model import Answer, Left, Outcome, Sent, State, Wanted
 
 from .conftest import M1, M2, NOW, accepted
@@ -53,8 +54,8 @@ def test_rows_to_be_skipped_do_not_use_up_the_limit(book):
 
 
 def test_a_due_time_beyond_the_longest_backoff_was_set_by_another_clock_and_is_due(book):
-    book.queue(b"a", due=NOW + LONGEST_BACKOFF - 1)
-    book.queue(b"b", due=NOW + LONGEST_BACKOFF + 1)
+    book.queue(b"a", due=NOW + LONGEST - 1)
+    book.queue(b"b", due=NOW + LONGEST + 1)
     assert due(book) == [b"b"]
 
 
