@@ -13,10 +13,12 @@ import structlog
 from assetsync.core.names import printable
 from assetsync.core.states import Event
 from assetsync.core.verdict import Expected, Reading, compare
+from assetsync.errors import BadAnswer
 from assetsync.flow.audited import Audited
 from assetsync.flow.brake import Brakes
 from assetsync.flow.edges import Edges
 from assetsync.flow.everywhere import by_id, everything, named, names_of
+from assetsync.flow.witness import is_shown
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import Unmet
 from assetsync.ledger.rows import FileRow
@@ -62,11 +64,31 @@ class Missing:
         lost = self._look(here, missing, began, result) + self._look(away, moved, began, result)
         if lost > most and not self._may_be(lost, known, result):
             return
+        if 0 < lost <= most and not self._is_believed(here, away, lost, began, result):
+            return
         for unmet in (here, away):
             while rows := audits.unmet(unmet, began, _IDS):
                 self._gone(rows, began, result)
         # Whoever resumed had put it right, or what was agreed to is done: that is no word on the next time.
         self._brakes.missing_few(result.folder)
+
+    def _is_believed(self, here: Unmet, away: Unmet, lost: int, began: float, result: Audited) -> bool:
+        """Whether few may be missing; raises BadAnswer where the service shows nothing of ours any more.
+
+        A key that has lost a right, or a database that is being restored, answers with nothing for each folder.
+        """
+        if result.fine or result.elsewhere or result.different:
+            return True
+        unmet = [row.assetid for of in (here, away) for row in self._ledger.audits.unmet(of, began, _IDS)]
+        others = [one for one in self._ledger.witnesses.of_all(min(lost, _IDS) + _FEW) if one.assetid not in unmet]
+        if others and not is_shown(self._service, others[-_FEW:]):
+            raise BadAnswer(
+                f"the service shows nothing of ours in folder {result.folder}, nor anywhere {others[-1].assetid}, which"
+                " is another's: nothing is concluded from that",
+                hint="may the key's user see the folders?",
+            )
+        # With nobody to ask, a person says so before anything is sent again.
+        return bool(others) or not self._resend or self._may_be(lost, lost, result)
 
     def _may_be(self, missing: int, known: int, result: Audited) -> bool:
         detail = (

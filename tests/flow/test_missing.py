@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from assetsync.errors import BadAnswer
 from assetsync.flow import missing
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.requests import carry_out
@@ -25,6 +26,39 @@ def asset_of(world, path: str):
 def audit_again(world):
     world.clock.advance(60)
     return audit(world)
+
+
+@pytest.mark.parametrize("policy", ["upload", "report"])
+def test_a_service_that_shows_nothing_at_all_has_few_assets_missing_in_no_folder(make_world, policy):
+    # As of a key that has lost a right: each folder alone holds too few for a brake.
+    folders = [{"path": f"d{number}", "destfolderid": f"F{number}"} for number in range(3)]
+    world = make_world(folders=folders, policy={"on_remote_missing": policy})
+    for number in range(3):
+        for name in "abcde":
+            world.write(f"d{number}/{name}.jpg", f"{number} {name}".encode())
+    world.scan_and_send()
+    world.live(130)
+    matches = world.service._matches
+    world.service._matches = lambda _asset, _request: False
+    for number in range(3):
+        with pytest.raises(BadAnswer, match="shows nothing of ours"):
+            world.site.auditor.audit(f"F{number}")
+    world.service._matches = matches
+    world.live(60)
+    assert (set(world.states().values()), len(world.posted())) == ({VERIFIED}, 15)
+    # What is really gone from one of the folders is missing: the others are shown.
+    for name in "abcde":
+        del world.service.assets[world.row(f"d0/{name}.jpg").assetid]
+    assert world.site.auditor.audit("F0").missing == 5
+
+
+def test_where_nothing_else_can_be_asked_for_a_person_says_so_before_all_is_sent_again(mirrored):
+    world = mirrored(policy={"on_remote_missing": "upload"})
+    world.service.assets.clear()
+    assert audit(world) == {"braked": True}
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["missing"]
+    world.ledger.resume(None, world.clock.now())
+    assert audit_again(world)["missing"] == 3
 
 
 @pytest.mark.parametrize("how", ["never indexed", "indexed anew"])
