@@ -61,6 +61,11 @@ class SidecarMerge:
             else:
                 self._missing(path)
 
+    @property
+    def held(self) -> int:
+        """Count the changes that are not written down."""
+        return len(self._changes)
+
     def finish(self) -> None:
         """Take what is left for missing; for the end of the scan, which tells what it covered."""
         while self._next is not None:

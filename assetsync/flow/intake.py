@@ -122,6 +122,9 @@ class Intake:
             for seen in look(merge):
                 if seen.is_sidecar:
                     beside.see(seen)
+                    if beside.held >= _BATCH:
+                        self._flush()
+                        beside.flush(dry_run=dry_run)
                     continue
                 result.scanned += 1
                 row = merge.row(seen[0])

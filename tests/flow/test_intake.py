@@ -564,3 +564,18 @@ def test_empty_files_are_held_with_the_commit_that_queues_them(world):
     world.scan()
     assert world.send() == 0
     assert world.ledger.store.commits - before < 15
+
+
+def test_the_sidecars_of_a_scan_are_written_down_in_parts(world, monkeypatch):
+    for number in range(2500):
+        world.write(f"{number}.jpg.yaml", b"language: 1")
+    parts = []
+    write = world.ledger.intake.sidecars_changed
+
+    def count(_self, changes, now: float) -> int:
+        parts.append(len(changes))
+        return write(changes, now)
+
+    monkeypatch.setattr(type(world.ledger.intake), "sidecars_changed", count)
+    world.scan()
+    assert (sum(parts), max(parts)) == (2500, 1000)
