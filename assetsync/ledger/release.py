@@ -20,6 +20,7 @@ MIGRATIONS = frozenset(
         "m007_waived",
         "m008_elsewhere",
         "m009_said_since",
+        "m010_doubted",
     }
 )
 """The names of all migrations in `schema`."""

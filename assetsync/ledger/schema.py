@@ -275,6 +275,12 @@ _ELSEWHERE = """
 CREATE INDEX files_elsewhere ON files (asset_folder, size, md5) WHERE asset_folder <> destfolderid
 """
 
+# What an upload in doubt may have left is looked for under each name that nobody owns.
+_DOUBTED = """
+CREATE INDEX attempts_doubted ON attempts (destfolderid, folded_name)
+    WHERE why IS NOT NULL AND result IN ('absent', 'damaged', 'found', 'resolved')
+"""
+
 
 @migrations()
 def m006_settled(db: sqlite_utils.Database) -> None:
@@ -301,6 +307,13 @@ def m008_elsewhere(db: sqlite_utils.Database) -> None:
 def m009_said_since(db: sqlite_utils.Database) -> None:
     """Have read what is said of files whose assets were taken over, so that a change of it can be told."""
     db.execute("UPDATE files SET drift = 'unread' WHERE meta_digest IS NULL AND assetid IS NOT NULL AND wanted = 'yes'")
+
+
+@migrations()
+def m010_doubted(db: sqlite_utils.Database) -> None:
+    """Find what an upload in doubt may have left, for each asset that nobody owns."""
+    for statement in statements(_DOUBTED):
+        db.execute(statement)
 
 
 def statements(script: str) -> list[str]:

@@ -351,6 +351,7 @@ def test_a_folder_is_listed_before_the_first_post_unless_it_was_or_holds_what_wa
         lambda ledger: ledger.assets.next_index(),
         lambda ledger: ledger.outcomes.recover(NOW),
         lambda ledger: ledger.queue.retry_blocked("unreadable", NOW),
+        lambda ledger: ledger.audits.sent_as("F", "a.jpg"),
     ],
 )
 def test_what_is_asked_again_and_again_never_reads_through_all_files(book, ask):
