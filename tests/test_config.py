@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
+from time import tzset
 
 import pytest
 from apscheduler.triggers.combining import OrTrigger
@@ -214,6 +215,18 @@ def test_when_the_window_opens_next(make_config, text, now, opens):
     window = make_config(f'upload: {{window: "{text}"}}\n').upload.window
     at, then = (text and datetime.fromisoformat(text).timestamp() for text in (now, opens))
     assert window.opens(at) == then
+
+
+def test_in_an_hour_that_a_change_of_the_clock_repeats_the_window_opens_later_than_now(make_config, monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Oslo")
+    tzset()
+    try:
+        window = make_config('upload: {window: "02:15-02:45"}\n').upload.window
+        second = datetime(2026, 10, 25, 1, 10, tzinfo=UTC).timestamp()
+        assert window.opens(second) == second + 5 * 60
+    finally:
+        monkeypatch.undo()
+        tzset()
 
 
 def test_an_unquoted_window_is_the_same_window(make_config):

@@ -109,7 +109,9 @@ class Window:
         if self.holds(here.time()):
             return None
         today = datetime.combine(here.date(), self.start)
-        return (today if today > here else today + timedelta(days=1)).timestamp()
+        # An hour that a change of the clock repeats begins twice.
+        times = (today, today.replace(fold=1), today + timedelta(days=1))
+        return next(at for at in (time.timestamp() for time in times) if at > now)
 
 
 def window(value: object) -> Window:
