@@ -90,8 +90,8 @@ class Preparer:
         self._sidecars = sidecars
         self._contact = contact
         self._rules = rules
-        # Since when (steady seconds) a sidecar is waited for.
-        self._written_since: dict[bytes, float] = {}
+        # Since when a sidecar is waited for, and when that was last asked (steady seconds).
+        self._written_since: dict[bytes, tuple[float, float]] = {}
         self.standin = StandIn(edges, contact, self._said, resend_changed=rules.resend_changed)
 
     @property
@@ -214,8 +214,12 @@ class Preparer:
             return 0.0
         if len(self._written_since) > _MOST_WRITTEN:
             self._written_since.clear()
-        since = self._written_since.setdefault(sidecar, steady)
-        if steady - since >= settle + _WRITTEN_PATIENCE:
+        patience = settle + _WRITTEN_PATIENCE
+        since, asked = self._written_since.get(sidecar, (steady, steady))
+        # Nobody need have seen it at rest: what is written long after that is written anew.
+        since = steady if steady - asked > patience else since
+        self._written_since[sidecar] = since, steady
+        if steady - since >= patience:
             return 0.0
         # Dated before 1970 or tomorrow it never rests: not at once again, in any case.
         left = max(found.mtime_ns, found.ctime_ns) / 1e9 + settle - now

@@ -79,6 +79,24 @@ def test_a_folders_sidecar_that_never_rests_keeps_its_files_two_minutes_together
     assert settling.posted() == ["a.jpg", "b.jpg"]
 
 
+def test_a_folders_sidecar_is_waited_for_each_time_that_it_is_written(settling, clock):
+    def write(said: bytes) -> None:
+        os.utime(settling.write("_folder.yaml", said), (clock.now(), clock.now()))
+
+    write(b"description: first")
+    settling.send()
+    clock.advance(62)
+    settling.send()
+    assert settling.posted() == ["a.jpg"]
+    clock.advance(600)
+    settling.write("b.jpg", b"queued long after it")
+    settling.scan()
+    write(b"description: half of the sec")
+    settling.send()
+    assert settling.posted() == ["a.jpg"]
+    assert "has settled" in settling.row("b.jpg").detail
+
+
 def test_a_folders_sidecar_that_is_dated_tomorrow_is_not_waited_for(settling, clock):
     dated = clock.now() + 1e6
     os.utime(settling.write("_folder.yaml", b"description: of another day"), (dated, dated))
