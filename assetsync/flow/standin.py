@@ -45,6 +45,7 @@ class StandIn:
         """Take over an equal version whose path is no longer its own, or an equal asset that nobody owns."""
         now = self._clock.now()
         hints = self._ledger.alike.hints(row, md5)
+        untold: FileUnreadable | None = None
         for old in self._ledger.alike.equals(row, md5) if hints.version else ():
             # Of its own path an older version is the past, whatever it says of itself (unmapped, then touched).
             elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
@@ -52,13 +53,10 @@ class StandIn:
                 if elsewhere and self.still_holds(old):
                     continue
             except FileUnreadable as error:
-                # No reason to take an asset away from a path, and none to send the same once more.
-                detail = (
-                    f"{error}; what was uploaded from there may have been moved here:"
-                    " `assetsync retry --send-again PATH` uploads it in any case"
-                )
-                self._hold(row, "unreadable", detail, now)
-                return True
+                # No reason to take an asset away from a path, and none to send again what was moved. A move keeps the
+                # inode, or to another disk the time; a copy has both of its own.
+                untold = error if row.inode == old.inode or row.mtime_ns == old.mtime_ns else untold
+                continue
             state = self._ledger.queue.take_over(row, old, md5, now)
             if state is not None:
                 self._edges.tally.adopted()
@@ -66,8 +64,18 @@ class StandIn:
                 log.info("taken over", path=printable(row.path), was=was, assetid=old.assetid, state=state)
             # None: something changed while it was looked at, and what is still queued is looked at again.
             return True
-        if not hints.asset:
-            return False
+        if hints.asset and self._asset_stands(row, md5, now):
+            return True
+        if untold is not None:
+            detail = (
+                f"{untold}; what was uploaded from there may have been moved here:"
+                " `assetsync retry --send-again PATH` uploads it in any case"
+            )
+            self._hold(row, "unreadable", detail, now)
+        return untold is not None
+
+    def _asset_stands(self, row: FileRow, md5: str, now: float) -> bool:
+        """Take over an equal asset that nobody owns."""
         assetid = self._ledger.alike.sighted(row, md5)
         if assetid is None:
             return self._resembles(row, md5, now)

@@ -67,3 +67,20 @@ def test_a_person_may_have_it_sent_in_any_case(moved):
     take_requests(moved.site.edges)
     moved.send()
     assert len(moved.posted()) == 3
+
+
+def test_a_copy_of_what_cannot_be_looked_at_is_sent(moved):
+    moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
+    moved.write("elsewhere/logo.jpg", b"the only one of its kind")
+    moved.hint("elsewhere/logo.jpg")
+    moved.send()
+    assert moved.row("elsewhere/logo.jpg").state is State.STORED
+    assert (moved.row("new/a.jpg").state, len(moved.posted())) == (State.BLOCKED, 3)
+
+
+def test_an_asset_that_nobody_owns_is_taken_over_though_another_path_cannot_be_looked_at(moved):
+    moved.service.put(b"the only one of its kind", "a.jpg")
+    moved.site.contact.list_anew()
+    moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
+    moved.send()
+    assert (moved.row("new/a.jpg").state, len(moved.posted())) == (State.STORED, 2)
