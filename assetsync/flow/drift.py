@@ -72,7 +72,7 @@ class Drift:
         """Compare the metadata, and give the digest of what is said now; raises SidecarError and RootMissing."""
         if row.assetid is None and row.meta_digest is None:
             return None, None
-        if row.uploaded_at is None:
+        if row.assetid is not None and row.uploaded_at is None:
             return self._said_since(row, mapping)
         told = self._sidecars.told(row.path, mapping, row.filetype)
         if told.digest == row.meta_digest:

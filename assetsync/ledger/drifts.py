@@ -59,7 +59,7 @@ class Drifts:
         meanwhile, here or in the service: it is read once more.
         """
         values = [
-            (drift, digest, digest or "", row.id, *(getattr(row, name) for name in _READ_BY))
+            (drift, digest, digest or ("" if drift else None), row.id, *(getattr(row, name) for name in _READ_BY))
             for drift, digest, row in found
         ]
 

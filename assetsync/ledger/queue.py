@@ -132,7 +132,8 @@ class Queue:
     def adopt(self, row: FileRow, assetid: str, md5: str, meta_digest: str, now: float) -> bool:
         """Record an asset of equal content that was in the folder before anything was sent.
 
-        `meta_digest` is of what is said of the file by now, "" where that cannot be read: a change of it is told.
+        `meta_digest` is of what is said of the file by now, "" where that cannot be read: a change of it is told, also
+        one between the look and this.
         False, and nothing is changed, when another file was quicker or the version is no longer queued.
         """
 
@@ -143,7 +144,7 @@ class Queue:
                 conn, row.id, Event.ADOPTED, now,
                 assetid=assetid, id_from="adopted", asset_folder=row.destfolderid, md5=md5, due_at=now,
                 reason=None, detail=None, uploaded_at=None, meta_digest=meta_digest,
-                drift=None if meta_digest else "unread",
+                drift="unread",
             )  # fmt: skip
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
             return True

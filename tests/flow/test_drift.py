@@ -429,6 +429,32 @@ def test_what_an_earlier_release_took_over_is_read_once_and_told_of_from_then_on
     assert set(drift(taken_over)) == {b"a.jpg", b"b.jpg"}
 
 
+def test_what_an_earlier_release_took_over_and_is_ignored_by_now_is_read_when_it_is_covered_again(taken_over):
+    taken_over.restart(ignore=["a.jpg"])
+    book = taken_over.ledger.store
+    book.write(lambda conn: conn.execute("UPDATE files SET meta_digest = NULL, drift = 'unread'"))
+    assert set(drift(taken_over)) == {b"b.jpg"}
+    taken_over.restart(ignore=[])
+    taken_over.ledger.drifts.read_anew()
+    taken_over.ledger.drifts.mark_unread(taken_over.row("a.jpg").id)
+    assert set(drift(taken_over)) == {b"b.jpg"}
+
+
+def test_a_sidecar_that_comes_while_an_asset_is_taken_over_is_told(make_world, monkeypatch):
+    world = make_world()
+    world.write("a.jpg", b"a")
+    world.service.put(b"a", "a.jpg")
+
+    def say() -> None:
+        world.write("a.jpg.yaml", b"description: just now")
+        world.hint("a.jpg.yaml")
+
+    after_reading(world, monkeypatch, b"a.jpg", say)
+    world.scan_and_send()
+    world.live(5)
+    assert (world.posted(), set(drift(world))) == ([], {b"a.jpg"})
+
+
 def test_a_kind_that_the_service_sees_otherwise_is_no_drift_of_what_was_taken_over(taken_over):
     book = taken_over.ledger.store
     book.write(
