@@ -145,7 +145,7 @@ class Daemon:
             log.warning(RESTORED)
         work = Work(site, idle=self._limit / 3)
         work.begin()
-        schedule = Schedule(self._config.schedule, work, failed=self._failed)
+        schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)
         board = Board(self._config, ledger, self.clock, metrics, Lookout(site, work, schedule, self._pulse))
         listen = self._config.status.listen
         server = None if listen is None else Server(listen, board.answers())
@@ -163,7 +163,7 @@ class Daemon:
                 server.start()
             self._notifier.ready()
             log.info("running", root=str(self._config.root), watch=work.watching.mode)
-            self._watch_over(board, site.noting)
+            self._watch_over(board, site.noting, schedule)
         finally:
             if self._reloaded:
                 self._notifier.reloading(self.clock.steady())
@@ -199,13 +199,14 @@ class Daemon:
             # Of no harm: the next start finds out anew.
             log.warning("how it ended cannot be written down", detail=str(error))
 
-    def _watch_over(self, board: Board, noting: Noting) -> None:
-        """Feed the watchdog while every loop keeps its word, until the stop."""
+    def _watch_over(self, board: Board, noting: Noting, schedule: Schedule) -> None:
+        """Feed the watchdog while every loop keeps its word, and heed the clock, until the stop."""
         pause = min(self._limit / 2, 2.0)
         late_before: list[str] = []
         next_status = 0.0
         while not self.clock.stop.is_set():
             self._heed(self._signals.wait(pause))
+            schedule.heed_clock()
             late = self._pulse.late()
             if not late:
                 self._notifier.alive()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
+import structlog
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
@@ -18,12 +19,20 @@ from apscheduler.triggers.interval import IntervalTrigger
 from assetsync.config.models import Schedule as Times
 from assetsync.config.schedule import Cron, Interval
 from assetsync.daemon.work import Work
+from assetsync.model import Clock
+
+log = structlog.get_logger(__name__)
+
+_JUMP = 5.0
+"""Seconds by which the wall clock may be off the steady one: less is a step of NTP, or a process that was stopped."""
 
 
 class Schedule:
     """The site's jobs; `failed` gets the exception of one that nobody foresaw."""
 
-    def __init__(self, times: Times, work: Work, *, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, times: Times, work: Work, clock: Clock, *, failed: Callable[[BaseException], None]) -> None:
+        self._clock = clock
+        self._ahead = clock.now() - clock.steady()
         self._failed = failed
         self._scheduler = BackgroundScheduler(
             job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}, daemon=True
@@ -48,6 +57,27 @@ class Schedule:
         """Start nothing more, and wait for what runs."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=True)
+
+    def heed_clock(self) -> None:
+        """Set right what waits for the times of a wall clock that has jumped; to be called every few seconds.
+
+        Set back, a job would wait for as long as the clock was ahead: it starts no later than if it had been done just
+        now. Set on, what is overdue starts now, and not first counts every time that it missed.
+        """
+        ahead = self._clock.now() - self._clock.steady()
+        jump = ahead - self._ahead
+        if abs(jump) <= _JUMP:
+            # Looked at from the last jump on: many small steps are one.
+            return
+        self._ahead = ahead
+        said = "the clock was set back" if jump < 0 else "the clock was set on"
+        log.warning(said, seconds=round(abs(jump)))
+        for job in self._scheduler.get_jobs():
+            now = datetime.now().astimezone()
+            following = max(job.next_run_time, now)
+            anew = job.trigger.get_next_fire_time(now, now)
+            if following != job.next_run_time or (anew is not None and anew < following):
+                job.modify(next_run_time=min(anew or following, following))
 
     def next_runs(self) -> dict[str, float]:
         """Give when each job starts next, in seconds since the epoch; what is off is left out."""

@@ -3,9 +3,13 @@
 import time
 from datetime import UTC, datetime
 
+import apscheduler.schedulers.base
+import apscheduler.triggers.interval
 import pytest
 
+from assetsync.clock import SystemClock
 from assetsync.config.schedule import Interval, cron
+from assetsync.daemon import schedule as schedule_module
 from assetsync.daemon.reading import AUDIT_FROM
 from assetsync.daemon.schedule import Schedule, trigger_of
 from assetsync.daemon.work import Work
@@ -75,7 +79,7 @@ def test_a_restart_does_not_begin_a_wait_anew(make_world, job, ended, waits):
     now = time.time()
     if ended is not None:
         world.ledger.runs.ended(job, now + ended, 1.0)
-    schedule = Schedule(world.config().schedule, work, failed=pytest.fail)
+    schedule = Schedule(world.config().schedule, work, world.clock, failed=pytest.fail)
     schedule.start()
     try:
         deadline = time.monotonic() + 5
@@ -97,3 +101,75 @@ def test_an_audit_whose_time_passed_while_no_daemon_ran_is_made_at_the_next_star
     running.start()
     running.until(lambda: running.events("audited"))
     assert running.stop() == 0
+
+
+class Wall(SystemClock):
+    """The machine's clocks, of which the wall clock can be set; what asks `datetime` is told the same."""
+
+    def __init__(self, monkeypatch) -> None:
+        super().__init__()
+        self.off = 0.0
+        wall = self
+
+        class Told(datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return datetime.fromtimestamp(wall.now(), tz)
+
+        for module in (apscheduler.schedulers.base, apscheduler.triggers.interval, schedule_module):
+            monkeypatch.setattr(module, "datetime", Told)
+
+    def now(self) -> float:
+        return time.time() + self.off
+
+
+@pytest.mark.parametrize("jump", [-365 * 86_400.0, 365 * 86_400.0], ids=["back", "on"])
+def test_a_clock_that_jumps_stops_no_job_and_starts_none_more_often(make_world, monkeypatch, jump):
+    world = make_world(schedule={"rescan": "1s", "index": "0 3 * * *", "verify": "1s", "audit": "30d"})
+    asked: dict[str, int] = dict.fromkeys(("rescan", "index", "verify", "audit"), 0)
+
+    def count(name: str):
+        def counted() -> None:
+            asked[name] += 1
+
+        return counted
+
+    work = Work(world.site)
+    work.want_scan = count("rescan")
+    work.reading.want_index, work.reading.want_verify = count("index"), count("verify")
+    work.reading.want_audit = count("audit")
+    wall = Wall(monkeypatch)
+    wall.off = -jump
+    world.ledger.set_fact(AUDIT_FROM, repr(wall.now()))
+    schedule = Schedule(world.config().schedule, work, wall, failed=pytest.fail)
+    schedule.start()
+    try:
+        schedule.heed_clock()
+        wall.off = 0.0
+        schedule.heed_clock()
+        time.sleep(2.5)
+        assert 1 <= asked["rescan"] <= 4
+        assert 1 <= asked["verify"] <= 4
+        following = schedule.next_runs()
+        assert (asked["audit"], asked["index"]) == ((0, 0) if jump < 0 else (1, 1))
+        assert following["audit"] == pytest.approx(time.time() + 30 * 86_400, abs=10)
+        assert 0 <= following["index"] - time.time() <= 25 * 3600
+    finally:
+        schedule.stop()
+
+
+def test_a_clock_that_is_set_back_a_little_leaves_a_job_the_time_it_has(make_world, monkeypatch):
+    world = make_world(schedule={"rescan": "off", "index": "5m", "verify": "off", "audit": "off"})
+    wall = Wall(monkeypatch)
+    schedule = Schedule(world.config().schedule, Work(world.site), wall, failed=pytest.fail)
+    schedule.start()
+    try:
+        before = schedule.next_runs()
+        wall.off = -4.0
+        schedule.heed_clock()
+        assert schedule.next_runs() == before
+        wall.off = -8.0
+        schedule.heed_clock()
+        assert schedule.next_runs()["index"] == pytest.approx(before["index"] - 8, abs=2)
+    finally:
+        schedule.stop()
