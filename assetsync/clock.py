@@ -1,10 +1,33 @@
 """The machine's clocks, and the stop signal that ends every wait (`model.Clock`)."""
 
+import re
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_RULE = re.compile(r"(<[^<>]{3,}>|[A-Za-z]{3,})[+-]?[0-9]")
+"""How a `TZ` begins that spells its rule out, as POSIX has it: `CET-1CEST,M3.5.0,M10.5.0/3`."""
+
+ZONE_FIX = "set TZ to a name such as Europe/Berlin, or unset it: then /etc/localtime counts"
+
+
+def zone_warning(environ: Mapping[str, str]) -> str | None:
+    """Say that `TZ` names a time zone that the machine does not know: the C library takes it for UTC, silently."""
+    name = environ.get("TZ", "").removeprefix(":")
+    if not name or _RULE.match(name):
+        return None
+    if name.startswith("/"):
+        is_known = Path(name).is_file()
+    else:
+        try:
+            is_known = bool(ZoneInfo(name))
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            is_known = False
+    return None if is_known else f"this machine knows no time zone {name!r}, which TZ names: times count as UTC"
 
 
 class SystemClock:

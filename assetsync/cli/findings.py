@@ -9,6 +9,7 @@ from pathlib import Path
 
 from assetsync.amounts import amount, files, plural
 from assetsync.cli.acting import open_service
+from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file_warning, load_config, mappings, read_api_key
 from assetsync.core.sidecar import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
 from assetsync.errors import (
@@ -79,6 +80,8 @@ def look(path: Path) -> Iterator[Finding]:
         return
     mapped = plural(len(config.folders), "folder")
     yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {mapped} mapped")
+    if (unknown := zone_warning(os.environ)) is not None:
+        yield Finding("schedule", Level.WARNING, unknown, ZONE_FIX)
     yield from _mailing(config)
     key = _key(config)
     yield from key

@@ -12,6 +12,7 @@ from assetsync.cli.acting import read_key
 from assetsync.cli.entry import INTERRUPTED, OK
 from assetsync.cli.given import CONFIG_HELP
 from assetsync.cli.output import warn
+from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file_warning, load_config
 from assetsync.daemon.daemon import Daemon, Ended
 from assetsync.daemon.signals import Signals
@@ -44,6 +45,8 @@ def command(path: Path) -> int:
     config, key = _read(path)
     notifier = Notifier(dict(os.environ))
     _log_as(config)
+    if (unknown := zone_warning(os.environ)) is not None:
+        log.warning(unknown, fix=ZONE_FIX)
     _refuse_missing_root(config)
     signals = Signals()
     signals.take()

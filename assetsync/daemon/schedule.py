@@ -6,7 +6,7 @@ short loses nothing. Jobs that are late run once.
 
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import structlog
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
@@ -27,6 +27,34 @@ _JUMP = 5.0
 """Seconds by which the wall clock may be off the steady one: less is a step of NTP, or a process that was stopped."""
 
 
+class SystemZone(tzinfo):
+    """Local time by the system's own rules, so that any `TZ` counts that the C library understands.
+
+    A zone of the database of time zones would be none for a `TZ` that spells its rule out.
+    """
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        """Give how far local time is ahead of UTC then."""
+        return None if dt is None else dt.replace(tzinfo=None).astimezone().utcoffset()
+
+    def dst(self, _dt: datetime | None) -> timedelta | None:
+        """Give nothing: what `fromutc` would ask it for is asked of the system."""
+        return None
+
+    def tzname(self, dt: datetime | None) -> str | None:
+        """Give what the system calls the time then."""
+        return None if dt is None else dt.replace(tzinfo=None).astimezone().tzname()
+
+    def fromutc(self, dt: datetime) -> datetime:
+        """Give the local time; `fold` tells the second of two equal ones when the clock goes back."""
+        local = dt.replace(tzinfo=UTC).astimezone()
+        naive = local.replace(tzinfo=None, fold=0)
+        return naive.replace(tzinfo=self, fold=int(naive.astimezone().utcoffset() != local.utcoffset()))
+
+
+_ZONE = SystemZone()
+
+
 class Schedule:
     """The site's jobs; `failed` gets the exception of one that nobody foresaw."""
 
@@ -35,7 +63,7 @@ class Schedule:
         self._ahead = clock.now() - clock.steady()
         self._failed = failed
         self._scheduler = BackgroundScheduler(
-            job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}, daemon=True
+            timezone=_ZONE, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}, daemon=True
         )
         self._scheduler.add_listener(self._on_error, EVENT_JOB_ERROR)
         jobs = {
@@ -118,6 +146,6 @@ def trigger_of(times: Interval | Cron | None) -> BaseTrigger | None:
     if times is None:
         return None
     if isinstance(times, Interval):
-        return IntervalTrigger(seconds=max(1, round(times.seconds)))
-    triggers = [CronTrigger(**fields) for fields in times.triggers()]
+        return IntervalTrigger(seconds=max(1, round(times.seconds)), timezone=_ZONE)
+    triggers = [CronTrigger(**fields, timezone=_ZONE) for fields in times.triggers()]
     return triggers[0] if len(triggers) == 1 else OrTrigger(triggers)

@@ -186,3 +186,25 @@ def test_a_sidecar_without_its_file_is_named_and_many_are_counted(site):
         f"there is no file that photos/{number:02}.jpgg.yaml could speak of" for number in range(len(said) - 1)
     ]
     assert said[-1] == f"{12 - len(said) + 1} more speak of no file"
+
+
+@pytest.mark.parametrize(
+    ("zone", "warns"),
+    [
+        ("Nowhere/Atall", True),
+        ("../etc/passwd", True),
+        ("/nowhere", True),
+        ("Europe/Berlin", False),
+        (":Europe/Berlin", False),
+        ("UTC0", False),
+        ("<+03>-3", False),
+        ("CET-1CEST,M3.5.0,M10.5.0/3", False),
+        ("", False),
+    ],
+)
+def test_a_time_zone_that_the_machine_does_not_know_is_a_warning(site, monkeypatch, zone, warns):
+    monkeypatch.setenv("TZ", zone)
+    result = site.run("check", "--json")
+    said = [f for f in result.only["findings"] if f["what"] == "schedule"]
+    assert result.code == 0
+    assert [(f["level"], bool(f["fix"])) for f in said] == ([("warning", True)] if warns else [])

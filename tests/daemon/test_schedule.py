@@ -1,7 +1,9 @@
 """Jobs start work at their times, and an index that a call wiped is not touched again."""
 
+import threading
 import time
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import apscheduler.schedulers.base
 import apscheduler.triggers.interval
@@ -171,5 +173,47 @@ def test_a_clock_that_is_set_back_a_little_leaves_a_job_the_time_it_has(make_wor
         wall.off = -8.0
         schedule.heed_clock()
         assert schedule.next_runs()["index"] == pytest.approx(before["index"] - 8, abs=2)
+    finally:
+        schedule.stop()
+
+
+@pytest.fixture
+def set_zone(monkeypatch):
+    def set_to(said: str) -> None:
+        monkeypatch.setenv("TZ", said)
+        time.tzset()
+
+    yield set_to
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("said", ["CET-1CEST,M3.5.0,M10.5.0/3", ":Europe/Berlin", "Europe/Berlin"])
+@pytest.mark.parametrize("line", ["30 2 * * *", "15 * * * *", "0 3 * * sun"])
+def test_a_cron_line_counts_by_any_time_zone_that_the_system_understands(set_zone, said, line):
+    set_zone(said)
+    trigger, zone = trigger_of(cron(line)), ZoneInfo("Europe/Berlin")
+    for began in ("2026-03-28T12:00:00+00:00", "2026-10-24T12:00:00+00:00"):
+        told = trigger_of(cron(line))
+        told.timezone = zone
+        at = expected = datetime.fromisoformat(began)
+        for _ in range(40):
+            at, expected = trigger.get_next_fire_time(at, at), told.get_next_fire_time(expected, expected)
+            assert at.timestamp() == expected.timestamp()
+            assert at.strftime("%H:%M %z %Z") == expected.strftime("%H:%M %z %Z")
+
+
+@pytest.mark.parametrize("said", ["UTC0", "CET-1CEST,M3.5.0,M10.5.0/3", "Nowhere/Atall"])
+def test_a_schedule_runs_in_any_time_zone_that_the_system_understands(make_world, set_zone, said):
+    set_zone(said)
+    world = make_world(schedule={"rescan": "1s", "index": "0 3 * * *", "verify": "0 0 1 * 1", "audit": "7d"})
+    asked = threading.Event()
+    work = Work(world.site)
+    work.want_scan = asked.set
+    schedule = Schedule(world.config().schedule, work, world.clock, failed=pytest.fail)
+    schedule.start()
+    try:
+        assert asked.wait(5)
+        assert time.localtime(schedule.next_runs()["index"])[3:5] == (3, 0)
     finally:
         schedule.stop()
