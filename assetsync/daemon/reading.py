@@ -167,12 +167,21 @@ class Reading:
 
     def _folders_left(self) -> list[str]:
         """Give the folders that are to be audited since it was last asked for."""
-        asked = self._ledger.reports.fact(AUDIT_ASKED)
-        if asked is None:
+        said = self._ledger.reports.fact(AUDIT_ASKED)
+        if said is None:
             return []
+        asked, now = float(said), self._clock.now()
         folders = sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all})
         audited = {folder: self._ledger.audits.last_at(folder) for folder in folders}
-        return [folder for folder, at in audited.items() if at is None or at < float(asked)]
+        if asked > now:
+            # Asked for by a clock that has since been set back: what was audited then, too, is done.
+            if all(at is not None and at >= asked for at in audited.values()):
+                return []
+            # An audit that is made now would be made again, until the clock is there.
+            asked = now
+            self._ledger.set_fact(AUDIT_ASKED, repr(asked))
+        # Audited after now is by such a clock as well, and long ago.
+        return [folder for folder, at in audited.items() if at is None or not asked <= at <= now]
 
     def _may_ask(self) -> bool:
         # Also while uploads fail: what is stored need not wait for them to be found.

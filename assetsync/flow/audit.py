@@ -16,6 +16,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.members import Members
 from assetsync.flow.missing import Missing, different
 from assetsync.ledger.assets import Change
+from assetsync.ledger.audits import begin
 from assetsync.ledger.repair import GOES_ON
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, State
@@ -42,7 +43,8 @@ class Auditor:
 
     def audit(self, folder: str) -> Audited:
         """Audit one folder of the service; raises ServiceError, and then nothing is concluded from what is missing."""
-        began = self._clock.now()
+        underway = begin(self._clock)
+        began = underway.at
         result = Audited(folder)
         self._members.begin()
         batch: list[Asset] = []
@@ -54,7 +56,7 @@ class Auditor:
                 self._compare(folder, batch, began, result)
                 batch = []
         self._compare(folder, batch, began, result)
-        self._missing.decide(result, began)
+        self._missing.decide(result, underway)
         self._ledger.audits.done(folder, began, asdict(result))
         log.info("audited", **asdict(result))
         return result

@@ -20,7 +20,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.everywhere import by_id, everything, named, names_of
 from assetsync.flow.witness import is_shown
 from assetsync.ledger.assets import Change
-from assetsync.ledger.audits import Unmet
+from assetsync.ledger.audits import Underway, Unmet
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
@@ -46,40 +46,40 @@ class Missing:
         self._resend = resend
         self._mapped = mapped
 
-    def decide(self, result: Audited, began: float) -> None:
-        """Judge what the audit of a folder, begun then, has not met; raises ServiceError.
+    def decide(self, result: Audited, audit: Underway) -> None:
+        """Judge what the audit of a folder has not met; raises ServiceError.
 
         When more than a hundredth is missing, a person is asked first.
         """
         audits = self._ledger.audits
         here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
-        missing, moved = audits.count(here, began), audits.count(away, began)
+        missing, moved = audits.count(here, audit), audits.count(away, audit)
         if missing:
-            self._meet_unprocessed(result.folder, began)
-            missing = audits.count(here, began)
-        known = audits.verified(here, began) + audits.verified(away, began) if missing or moved else 0
+            self._meet_unprocessed(result.folder, audit)
+            missing = audits.count(here, audit)
+        known = audits.verified(here, audit) + audits.verified(away, audit) if missing or moved else 0
         most = max(_FEW, known * _SHARE)
         if missing > most and not self._may_be(missing, known, result):
             return
-        lost = self._look(here, missing, began, result) + self._look(away, moved, began, result)
+        lost = self._look(here, missing, audit, result) + self._look(away, moved, audit, result)
         if lost > most and not self._may_be(lost, known, result):
             return
-        if 0 < lost <= most and not self._is_believed(here, away, lost, began, result):
+        if 0 < lost <= most and not self._is_believed(here, away, lost, audit, result):
             return
         for unmet in (here, away):
-            while rows := audits.unmet(unmet, began, _IDS):
-                self._gone(rows, began, result)
+            while rows := audits.unmet(unmet, audit, _IDS):
+                self._gone(rows, audit, result)
         # Whoever resumed had put it right, or what was agreed to is done: that is no word on the next time.
         self._brakes.missing_few(result.folder)
 
-    def _is_believed(self, here: Unmet, away: Unmet, lost: int, began: float, result: Audited) -> bool:
+    def _is_believed(self, here: Unmet, away: Unmet, lost: int, audit: Underway, result: Audited) -> bool:
         """Whether few may be missing; raises BadAnswer where the service shows nothing of ours any more.
 
         A key that has lost a right, or a database that is being restored, answers with nothing for each folder.
         """
         if result.fine or result.elsewhere or result.different:
             return True
-        unmet = [row.assetid for of in (here, away) for row in self._ledger.audits.unmet(of, began, _IDS)]
+        unmet = [row.assetid for of in (here, away) for row in self._ledger.audits.unmet(of, audit, _IDS)]
         others = [one for one in self._ledger.witnesses.of_all(min(lost, _IDS) + _FEW) if one.assetid not in unmet]
         if others and not is_shown(self._service, others[-_FEW:]):
             raise BadAnswer(
@@ -98,7 +98,7 @@ class Missing:
         result.braked = not self._brakes.allows_missing(result.folder, detail, missing)
         return not result.braked
 
-    def _meet_unprocessed(self, folder: str, began: float) -> None:
+    def _meet_unprocessed(self, folder: str, audit: Underway) -> None:
         """Ask for what is being processed anew: some releases show it only then (interface section 4.1)."""
         request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, available="0", showrenditions=False)
         met: list[str] = []
@@ -106,41 +106,41 @@ class Missing:
             if asset.folder_id == folder:
                 met.append(asset.id)
             if len(met) >= _BATCH:
-                self._ledger.audits.met_ids(met, began)
+                self._ledger.audits.met_ids(met, audit.at)
                 met = []
-        self._ledger.audits.met_ids(met, began)
+        self._ledger.audits.met_ids(met, audit.at)
 
-    def _look(self, unmet: Unmet, count: int, began: float, result: Audited) -> int:
+    def _look(self, unmet: Unmet, count: int, audit: Underway, result: Audited) -> int:
         """Look in all folders for what is unmet, and note what is found; gives how many were not."""
         if not count:
             # Each count goes through all files.
             return 0
         after = 0
-        while rows := self._ledger.audits.unmet(unmet, began, _IDS, after=after):
+        while rows := self._ledger.audits.unmet(unmet, audit, _IDS, after=after):
             after = rows[-1].id
             found = by_id(self._service, [row.assetid for row in rows if row.assetid is not None])
-            self._note([(row, found[row.assetid]) for row in rows if row.assetid in found], began, result)
+            self._note([(row, found[row.assetid]) for row in rows if row.assetid in found], audit, result)
         # The index may lag behind, or be built anew.
-        left = self._ledger.audits.unmet(unmet, began, _BY_NAME_AT_MOST + 1)
+        left = self._ledger.audits.unmet(unmet, audit, _BY_NAME_AT_MOST + 1)
         if len(left) > _BY_NAME_AT_MOST or (left and self._resend):
             # By its name it may not be found: somebody may have given it another. It must not be sent twice for that.
-            self._meet(everything(self._service), unmet, began, result)
+            self._meet(everything(self._service), unmet, audit, result)
         elif left:
             names = set[str]().union(*(names_of(self._ledger, row) for row in left))
-            self._meet(named(self._service, names), unmet, began, result)
-        return self._ledger.audits.count(unmet, began)
+            self._meet(named(self._service, names), unmet, audit, result)
+        return self._ledger.audits.count(unmet, audit)
 
-    def _meet(self, assets: Iterator[Asset], unmet: Unmet, began: float, result: Audited) -> None:
+    def _meet(self, assets: Iterator[Asset], unmet: Unmet, audit: Underway, result: Audited) -> None:
         while batch := {asset.id: asset for asset in islice(assets, _BATCH)}:
-            rows = self._ledger.audits.unmet_of(unmet, list(batch), began)
-            self._note([(row, batch[row.assetid or ""]) for row in rows], began, result)
+            rows = self._ledger.audits.unmet_of(unmet, list(batch), audit)
+            self._note([(row, batch[row.assetid or ""]) for row in rows], audit, result)
 
-    def _note(self, found: Sequence[tuple[FileRow, Asset]], began: float, result: Audited) -> None:
+    def _note(self, found: Sequence[tuple[FileRow, Asset]], audit: Underway, result: Audited) -> None:
         """Write down where assets lie that were not where they were last seen, and which are others by now."""
         changes: list[Change] = []
         for row, asset in found:
             reading, difference = compare(Expected(row.asset_folder or result.folder, row.size, row.md5), asset)
-            columns: dict[str, Any] = {"audited_at": began}
+            columns: dict[str, Any] = {"audited_at": audit.at}
             if asset.folder_id not in (row.asset_folder, ""):
                 columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
                 result.elsewhere += reading is not Reading.DIFFERENT
@@ -151,7 +151,7 @@ class Missing:
             changes.append((row, Event.DIFFERENT, columns | different(row, difference)))
         self._ledger.assets.apply_all(changes, self._clock.now())
 
-    def _gone(self, rows: Sequence[FileRow], began: float, result: Audited) -> None:
+    def _gone(self, rows: Sequence[FileRow], audit: Underway, result: Audited) -> None:
         now = self._clock.now()
         changes: list[Change] = []
         for row in rows:
@@ -164,7 +164,7 @@ class Missing:
             if self._resend:
                 changes.append((row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now}))
             else:
-                changes.append((row, Event.MISSING, {"reason": "missing", "detail": detail, "audited_at": began}))
+                changes.append((row, Event.MISSING, {"reason": "missing", "detail": detail, "audited_at": audit.at}))
         self._ledger.assets.apply_all(changes, now)
 
 

@@ -9,7 +9,7 @@ from assetsync.ledger.facts import fact, set_fact
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.runs import AUDITED
 from assetsync.ledger.store import Store
-from assetsync.model import Asset
+from assetsync.model import Asset, Clock
 
 TAKEN_AWAY = (
     f"EXISTS (SELECT 1 FROM facts t WHERE t.name = '{AUDITED}' || {{0}} AND json_extract(t.value, '$.at') > {{1}})"
@@ -53,7 +53,35 @@ class Unmet:
 
 
 _VERIFIED = "state = 'verified'"
-_BEFORE = "verified_at < ? AND (audited_at IS NULL OR audited_at < ?)"
+_BEFORE = "verified_at NOT BETWEEN ? AND ?"
+_UNMET = f"{_BEFORE} AND audited_at IS NOT ?"
+_SLACK = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """An audit under way, begun `at` by the wall clock and at `steady`.
+
+    What is verified meanwhile may be in no listing of it, and must not be called missing for that.
+    """
+
+    clock: Clock
+    at: float
+    steady: float
+
+    def meanwhile(self) -> tuple[float, float]:
+        """Give the first and the last wall-clock time that meanwhile can have been told.
+
+        A time after them was told by a clock that had been set back before, and is long ago; one by less than the slack
+        is left to a later audit. A clock that is set back now has told times by both of its settings.
+        """
+        now, took = self.clock.now(), self.clock.steady() - self.steady
+        return min(self.at, now - took), max(now, self.at + took) + _SLACK
+
+
+def begin(clock: Clock) -> Underway:
+    """Begin an audit now."""
+    return Underway(clock, clock.now(), clock.steady())
 
 
 class Audits:
@@ -145,27 +173,31 @@ class Audits:
         if assetids:
             self._store.write(lambda conn: conn.executemany(sql, [(at, assetid) for assetid in assetids]))
 
-    def verified(self, unmet: Unmet, at: float) -> int:
-        """Count what the audit begun `at` should meet, met or not; what was verified since does not count."""
+    def verified(self, unmet: Unmet, audit: Underway) -> int:
+        """Count what the audit should meet, met or not; what was verified since does not count."""
         sql, values = unmet.sql("COUNT(*)")
-        return int(self._store.rows(f"{sql} AND verified_at < ?", *values, at)[0][0])
+        return int(self._store.rows(f"{sql} AND {_BEFORE}", *values, *audit.meanwhile())[0][0])
 
-    def count(self, unmet: Unmet, at: float) -> int:
-        """Count the verified versions that the audit begun `at` has not met."""
+    def count(self, unmet: Unmet, audit: Underway) -> int:
+        """Count the verified versions that the audit has not met."""
         sql, values = unmet.sql("COUNT(*)")
-        return int(self._store.rows(f"{sql} AND {_BEFORE}", *values, at, at)[0][0])
+        return int(self._store.rows(f"{sql} AND {_UNMET}", *values, *audit.meanwhile(), audit.at)[0][0])
 
-    def unmet(self, unmet: Unmet, at: float, limit: int, *, after: int = 0) -> list[FileRow]:
-        """Give verified versions that the audit begun `at` has not met, in the order of their rows, from one on."""
+    def unmet(self, unmet: Unmet, audit: Underway, limit: int, *, after: int = 0) -> list[FileRow]:
+        """Give verified versions that the audit has not met, in the order of their rows, from one on."""
         sql, values = unmet.sql(FILE_COLUMNS)
-        rows = self._store.rows(f"{sql} AND {_BEFORE} AND id > ? ORDER BY id LIMIT ?", *values, at, at, after, limit)
+        rows = self._store.rows(
+            f"{sql} AND {_UNMET} AND id > ? ORDER BY id LIMIT ?", *values, *audit.meanwhile(), audit.at, after, limit
+        )
         return [file_row(row) for row in rows]
 
-    def unmet_of(self, unmet: Unmet, assetids: Sequence[str], at: float) -> list[FileRow]:
-        """Give those of these assets that the audit begun `at` has not met."""
+    def unmet_of(self, unmet: Unmet, assetids: Sequence[str], audit: Underway) -> list[FileRow]:
+        """Give those of these assets that the audit has not met."""
         marks = ", ".join("?" * len(assetids))
         sql, values = unmet.sql(FILE_COLUMNS, by_id=True)
-        rows = self._store.rows(f"{sql} AND {_BEFORE} AND assetid IN ({marks})", *values, at, at, *assetids)
+        rows = self._store.rows(
+            f"{sql} AND {_UNMET} AND assetid IN ({marks})", *values, *audit.meanwhile(), audit.at, *assetids
+        )
         return [file_row(row) for row in rows]
 
     def explain(self, found: Sequence[tuple[str, str, FileRow | None]]) -> None:

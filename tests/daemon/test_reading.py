@@ -167,3 +167,38 @@ def test_what_is_stored_is_read_back_while_uploads_fail_and_look_ups_are_answere
     reading.want_verify()
     steps(reading)
     assert world.row("photo").state is expected
+
+
+def listed(world, reading) -> int:
+    looked = len(world.service.searches)
+    steps(reading)
+    return len(world.service.searches) - looked
+
+
+def test_an_audit_is_made_though_the_last_was_made_by_a_clock_that_has_since_been_set_back(world):
+    reading, _ = reading_of(world)
+    reading.want_audit()
+    once = listed(world, reading)
+    world.clock.set_now(world.clock.now() - 365 * 86_400)
+    reading.look_for_audits()
+    assert listed(world, reading) == 0
+    for _ in range(2):
+        world.clock.advance(7 * 86_400)
+        reading.want_audit()
+        assert listed(world, reading) == once > 0
+        assert listed(world, reading) == 0
+        assert world.site.edges.ledger.audits.last_at(FOLDER) == world.clock.now()
+
+
+def test_an_audit_that_a_clock_asked_for_that_has_since_been_set_back_is_made_once(world):
+    reading, _ = reading_of(world)
+    reading.want_audit()
+    world.service.down = True
+    steps(reading)
+    world.service.down = False
+    world.clock.set_now(world.clock.now() - 365 * 86_400)
+    world.clock.advance(61)
+    assert listed(world, reading) > 0
+    assert audited(world) == [FOLDER]
+    reading.look_for_audits()
+    assert listed(world, reading) == 0

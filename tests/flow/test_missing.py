@@ -8,7 +8,7 @@ from assetsync.errors import BadAnswer
 from assetsync.flow import missing
 from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.requests import carry_out
-from assetsync.ledger.audits import Unmet
+from assetsync.ledger.audits import Underway, Unmet, begin
 from assetsync.model import State
 
 from .test_audit import FOLDER, audit, mirrored
@@ -474,5 +474,38 @@ def test_what_was_moved_out_of_all_mapped_folders_is_looked_after_by_the_audit_o
 
 def test_what_was_verified_since_an_audit_began_is_none_of_those_that_it_should_meet(mirrored):
     world = mirrored()
-    counted = [world.ledger.audits.verified(Unmet(FOLDER), at) for at in (0.0, world.clock.now())]
+    since = world.clock.steady() - 120, world.clock.steady()
+    began = [Underway(world.clock, world.clock.now() - world.clock.steady() + steady, steady) for steady in since]
+    counted = [world.ledger.audits.verified(Unmet(FOLDER), one) for one in began]
     assert counted == [0, 3]
+
+
+@pytest.mark.parametrize("when", ["before", "after"], ids=["verified_before_it", "verified_after_it"])
+@pytest.mark.parametrize("back", [10.0, 86_400.0])
+def test_what_is_verified_while_the_clock_is_set_back_during_an_audit_is_none_of_those_it_did_not_meet(
+    mirrored, when, back
+):
+    world = mirrored()
+    world.clock.advance(3600)
+    audit_begun = begin(world.clock)
+    world.clock.advance(30)
+    if when == "after":
+        world.clock.set_now(world.clock.now() - back)
+    world.write("meanwhile", b"verified meanwhile")
+    world.scan_and_send()
+    world.live(5)
+    if when == "before":
+        world.clock.set_now(world.clock.now() - back)
+    assert world.states()["meanwhile"] is State.VERIFIED
+    unmet = world.ledger.audits.unmet(Unmet(FOLDER), audit_begun, 10)
+    assert b"meanwhile" not in {row.path for row in unmet}
+
+
+def test_what_was_verified_and_met_by_a_clock_that_has_since_been_set_back_is_missed(mirrored):
+    world = mirrored()
+    audit(world)
+    world.clock.advance(60)
+    world.clock.set_now(world.clock.now() - 365 * 86_400)
+    del world.service.assets[world.row("1").assetid]
+    assert world.site.auditor.audit(FOLDER).missing == 1
+    assert world.row("1").state is State.BLOCKED
