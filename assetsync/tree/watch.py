@@ -71,7 +71,6 @@ class Watcher:
         hint: Callable[[bytes], None],
         lost: Callable[[str], None],
     ) -> None:
-        self._root = root
         self._folders = [os.path.join(root, folder) if folder else root for folder in folders]
         self._canary = canary
         self._lost = lost
