@@ -120,6 +120,7 @@ class Watching:
             bytes(config.ledger) + b".canary",
             hint=self._hints.add,
             lost=self._lost,
+            steady=self._clock.steady,
         )
 
     def _can_watch(self) -> bool:

@@ -7,6 +7,7 @@ whoever scans. Watching is watchdog's inotify observer; this is the only module 
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,7 @@ _OVERFLOW = "overflow"
 OVERFLOWED = "more happened at once than the kernel keeps (fs.inotify.max_queued_events)"
 """What `lost` is told when the kernel's queue overflowed."""
 _CANARY = b"alive"
+_TRY_AGAIN = 60.0
 _FDINFO = Path("/proc/self/fdinfo")
 _LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
 
@@ -59,7 +61,8 @@ class Watcher:
     """Watches `folders` (paths below `root`, none inside another) and calls `hint` and `lost` from its own threads.
 
     `hint` gets a path relative to the root; `lost` gets a reason and means that events are missing: only a scan can
-    tell what happened. `canary` is a folder outside the tree whose events prove that the watcher still works.
+    tell what happened. `canary` is a folder outside the tree whose events prove that the watcher still works. A folder
+    that cannot be watched is told to `lost` once, and tried again each minute of `steady`.
     """
 
     def __init__(
@@ -70,12 +73,16 @@ class Watcher:
         *,
         hint: Callable[[bytes], None],
         lost: Callable[[str], None],
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folders = [os.path.join(root, folder) if folder else root for folder in folders]
         self._canary = canary
         self._lost = lost
+        self._steady = steady
         self._observer = InotifyObserver()
         self._watches: dict[bytes, tuple[ObservedWatch, tuple[int, int]]] = {}
+        self._refused: dict[bytes, float] = {}
+        """When each folder that could not be watched is tried again."""
         self._sang = threading.Event()
         self._handler = _Handler(root, hint)
         self._ears = _Ears(lost)
@@ -121,11 +128,16 @@ class Watcher:
         return self._observer.is_alive() and self._sang.wait(patience)
 
     def _watch(self, folder: bytes, identity: tuple[int, int]) -> bool:
+        if self._steady() < self._refused.get(folder, float("-inf")):
+            return False
         try:
             watch = self._observer.schedule(self._handler, folder, recursive=True, event_filter=_EVENTS)  # type: ignore[arg-type]
         except OSError as error:
-            self._lost(f"{os.fsdecode(folder)} cannot be watched: {error.strerror}")
+            if folder not in self._refused:
+                self._lost(f"{os.fsdecode(folder)} cannot be watched: {error.strerror}")
+            self._refused[folder] = self._steady() + _TRY_AGAIN
             return False
+        self._refused.pop(folder, None)
         self._watches[folder] = (watch, identity)
         return True
 

@@ -29,6 +29,22 @@ def test_folders_beyond_the_kernels_watches_are_said_once_with_the_sysctl_line_a
     assert running.stop() == 0
 
 
+def test_a_mapped_folder_that_cannot_be_watched_at_all_asks_for_one_scan_and_not_for_one_each_second(make):
+    running = make(
+        folders='[{path: photos, destfolderid: "D1"}, {path: videos, destfolderid: "D2"}]',
+        schedule="{index: off, verify: 1s, rescan: 1h}",
+    )
+    (running.tree / "videos").mkdir()
+    for number in range(30):
+        (running.photos / f"{number}").mkdir()
+    running.start(within="echo 15 > /proc/sys/user/max_inotify_watches")
+    running.until(lambda: running.events("not all folders can be watched, the tree is scanned every minute instead"))
+    time.sleep(4)
+    assert len([event for event in running.events("scan wanted") if "cannot be watched" in event["why"]]) <= 1
+    assert len(running.events("scanned")) <= 2
+    assert running.stop() == 0
+
+
 # More than the log grows to before it begins anew.
 _MOUNT = "mount -t tmpfs -o size=24m ledger {}"
 

@@ -1,5 +1,6 @@
 """The watcher hands on hints, says when it was blind, and can be asked whether it still works."""
 
+import errno
 import logging
 import os
 import threading
@@ -14,6 +15,7 @@ class Heard:
     def __init__(self):
         self.paths = []
         self.lost = []
+        self.now = 0.0
         self._changed = threading.Condition()
 
     def hint(self, path):
@@ -42,7 +44,9 @@ def watch(tmp_path, heard):
     def make(*folders):
         root = tmp_path / "root"
         root.mkdir(exist_ok=True)
-        watcher = Watcher(bytes(root), folders or (b"",), bytes(tmp_path / "canary"), hint=heard.hint, lost=heard.lose)
+        canary = bytes(tmp_path / "canary")
+        told = {"hint": heard.hint, "lost": heard.lose, "steady": lambda: heard.now}
+        watcher = Watcher(bytes(root), folders or (b"",), canary, **told)
         watcher.start()
         started.append(watcher)
         return watcher, root
@@ -92,6 +96,36 @@ def test_a_folder_that_was_removed_and_made_again_is_watched_again(watch, heard)
     assert watcher.tend() == [bytes(root / "photos")]
     (root / "photos" / "again").write_bytes(b"a")
     heard.until(b"photos/again")
+
+
+def test_a_folder_that_cannot_be_watched_is_told_once_and_tried_each_minute(watch, heard, monkeypatch):
+    watcher, root = watch(b"photos", b"docs")
+    tried = []
+
+    def refuse(handler, folder, **how):
+        tried.append(folder)
+        raise OSError(errno.ENOSPC, "inotify watch limit reached")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(watcher._observer, "schedule", refuse)
+        (root / "photos").mkdir()
+        (root / "docs").mkdir()
+        for _ in range(121):
+            assert watcher.tend() == []
+            heard.now += 1
+    assert tried == 3 * [bytes(root / "photos"), bytes(root / "docs")]
+    assert len(heard.lost) == 2
+    heard.now += 60
+    assert watcher.tend() == [bytes(root / "photos"), bytes(root / "docs")]
+    (root / "photos" / "a").write_bytes(b"a")
+    heard.until(b"photos/a")
+    # Whoever was watched in between is told of again.
+    (root / "docs").rename(root / "other")
+    assert watcher.tend() == [bytes(root / "docs")]
+    (root / "docs").mkdir()
+    monkeypatch.setattr(watcher._observer, "schedule", refuse)
+    assert watcher.tend() == []
+    assert len(heard.lost) == 3
 
 
 def test_reading_a_file_is_no_event(watch, heard):
