@@ -14,7 +14,7 @@ from assetsync.flow.hints import Hints
 from assetsync.site import Site
 from assetsync.status.live import Trust
 from assetsync.tree.place import is_network_filesystem, network_mounts
-from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, outermost
+from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, mended_by, outermost
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,7 @@ class Watching:
     """The watcher of one site; `tend` and `check_coverage` are for one thread each."""
 
     def __init__(self, site: Site, hints: Hints, *, want_scan: Callable[[str], None], patience: float) -> None:
-        """Make the watcher where one is of use; `patience` is how many seconds its canary may take."""
+        """Nothing is watched before `start`; `patience` is how many seconds the watcher's canary may take."""
         self._site = site
         self._clock = site.edges.clock
         self._hints = hints
@@ -34,7 +34,10 @@ class Watching:
         self._patience = patience
         self.polling = not self._can_watch()
         """Whether the tree is scanned every minute, because the kernel does not tell of all that happens in it."""
-        self._watcher = None if self.polling or site.config.watch.mode == "off" else self._make()
+        self._is_of_use = not self.polling and site.config.watch.mode != "off"
+        self._watcher: Watcher | None = None
+        self._refused = False
+        """Whether the kernel gave no watcher when it was last asked for one."""
         self._next_canary = 0.0
         self._lock = threading.Lock()
         self._overflowed_at = float("-inf")
@@ -51,9 +54,9 @@ class Watching:
         return replace(self._trust, mode=self.mode, polling=self.polling)
 
     def start(self) -> None:
-        """Begin to watch."""
-        if self._watcher is not None:
-            self._watcher.start()
+        """Begin to watch where that is of use; where the kernel gives no watcher, the tree is scanned every minute."""
+        if self._is_of_use:
+            self._begin()
 
     def stop(self) -> None:
         """End watching."""
@@ -62,20 +65,22 @@ class Watching:
 
     def tend(self) -> None:
         """Watch folders that came, and from time to time prove that the watcher still answers."""
-        if self._watcher is None:
+        if not self._is_of_use:
             return
-        for folder in self._watcher.tend():
-            self._want_scan(f"{folder.decode('utf-8', 'backslashreplace')} came or went")
+        if self._watcher is not None:
+            for folder in self._watcher.tend():
+                self._want_scan(f"{folder.decode('utf-8', 'backslashreplace')} came or went")
         if self._clock.steady() < self._next_canary:
             return
         self._next_canary = self._clock.steady() + _CANARY_EVERY
-        if self._watcher.sings(self._patience):
+        if self._watcher is None:
+            self._begin()
+        elif self._watcher.sings(self._patience):
             self._note(canary_at=self._clock.now())
         elif not self._clock.wait(0):
             log.error("the watcher does not answer and is made anew")
             self._watcher.stop()
-            self._watcher = self._make()
-            self._watcher.start()
+            self._begin()
             self._note(made_anew=self._trust.made_anew + 1)
             self._want_scan("the watcher was made anew")
 
@@ -111,6 +116,32 @@ class Watching:
                     self._trust = replace(self._trust, overflows=self._trust.overflows + 1)
                 self._overflowed_at = now
         self._want_scan(why)
+
+    def _begin(self) -> None:
+        """Make a watcher and begin to watch; where the kernel refuses, say so once and poll until it gives one."""
+        try:
+            watcher = self._make()
+            watcher.start()
+        except OSError as error:
+            self._watcher = None
+            self.polling = True
+            self._next_canary = self._clock.steady() + _CANARY_EVERY
+            if not self._refused:
+                # Who asked for inotify did not ask for this.
+                say = log.error if self._site.config.watch.mode == "inotify" else log.warning
+                say(
+                    "nothing can be watched, the tree is scanned every minute instead",
+                    why=error.strerror,
+                    fix=mended_by(error),
+                )
+            self._refused = True
+            return
+        self._watcher = watcher
+        if self._refused:
+            self._refused = False
+            log.warning("the tree can be watched again")
+            # It tells what happened meanwhile, and whether all is watched now.
+            self._want_scan("the tree can be watched again")
 
     def _make(self) -> Watcher:
         config = self._site.config

@@ -4,6 +4,7 @@ A hint is a path to look at, nothing more. What the kernel drops, and folders th
 whoever scans. Watching is watchdog's inotify observer; this is the only module that knows it.
 """
 
+import errno
 import logging
 import os
 import threading
@@ -46,7 +47,8 @@ OVERFLOWED = "more happened at once than the kernel keeps (fs.inotify.max_queued
 _CANARY = b"alive"
 _TRY_AGAIN = 60.0
 _FDINFO = Path("/proc/self/fdinfo")
-_LIMIT = Path("/proc/sys/fs/inotify/max_user_watches")
+_LIMITS = Path("/proc/sys/fs/inotify")
+_LIMIT = _LIMITS / "max_user_watches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class Watcher:
 
     `hint` gets a path relative to the root; `lost` gets a reason and means that events are missing: only a scan can
     tell what happened. `canary` is a folder outside the tree whose events prove that the watcher still works. A folder
-    that cannot be watched is told to `lost` once, and tried again each minute of `steady`.
+    that cannot be watched is told to `lost` once, and tried again each minute of `steady`. Making one raises OSError
+    when the kernel has no inotify instance left.
     """
 
     def __init__(
@@ -88,12 +91,16 @@ class Watcher:
         self._ears = _Ears(lost)
 
     def start(self) -> None:
-        """Begin to watch what is there; raises OSError when the kernel gives no watcher at all."""
+        """Begin to watch what is there; raises OSError, and has ended, when not even the canary can be watched."""
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self._ears)
         os.makedirs(self._canary, mode=0o700, exist_ok=True)
         self._observer.start()
-        self._observer.schedule(_Singing(self._sang), self._canary, event_filter=[FileClosedEvent])  # type: ignore[arg-type]
+        try:
+            self._observer.schedule(_Singing(self._sang), self._canary, event_filter=[FileClosedEvent])  # type: ignore[arg-type]
+        except OSError:
+            self.stop()
+            raise
         self.tend()
 
     def stop(self) -> None:
@@ -162,6 +169,12 @@ def coverage() -> Coverage:
             # The descriptor by which the folder is being read.
             continue
     return Coverage(watched, int(_LIMIT.read_text("ascii")))
+
+
+def mended_by(error: OSError) -> str:
+    """Give the sysctl line that mends it when a `Watcher` cannot be made or started."""
+    name = "max_user_watches" if error.errno == errno.ENOSPC else "max_user_instances"
+    return f"sysctl fs.inotify.{name}={2 * int((_LIMITS / name).read_text('ascii'))}"
 
 
 def outermost(folders: Sequence[bytes]) -> list[bytes]:

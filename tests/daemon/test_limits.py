@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+import urllib.request
 
 import pytest
 
@@ -42,6 +43,26 @@ def test_a_mapped_folder_that_cannot_be_watched_at_all_asks_for_one_scan_and_not
     time.sleep(4)
     assert len([event for event in running.events("scan wanted") if "cannot be watched" in event["why"]]) <= 1
     assert len(running.events("scanned")) <= 2
+    assert running.stop() == 0
+
+
+@pytest.mark.parametrize(("mode", "level"), [("auto", "warning"), ("inotify", "error")])
+@pytest.mark.parametrize("limit", ["max_user_instances", "max_user_watches"])
+def test_without_a_watcher_the_tree_is_scanned_and_the_sysctl_line_said_once(make, mode, level, limit):
+    running = make(
+        watch=f"{{settle: 300ms, mode: {mode}}}",
+        schedule="{index: off, verify: 1s, rescan: 2s}",
+        status='{listen: "127.0.0.1:0"}',
+    )
+    running.start(within=f"echo 0 > /proc/sys/user/{limit.replace('user', 'inotify')}")
+    (running.photos / "a.txt").write_bytes(b"a")
+    running.until_verified(1, 30)
+    said = running.events("nothing can be watched, the tree is scanned every minute instead")
+    assert [event["level"] for event in said] == [level]
+    assert said[0]["fix"].startswith(f"sysctl fs.inotify.{limit}=")
+    assert running.events("running")[0]["watch"] == "polling"
+    with urllib.request.urlopen(f"{running.address()}/metrics", timeout=10) as answer:
+        assert b'assetsync_watch_polling{site="d"} 1.0' in answer.read()
     assert running.stop() == 0
 
 

@@ -1,5 +1,6 @@
 """The steps of the daemon, called one by one on a clock that is set by hand."""
 
+import errno
 import os
 import time
 
@@ -256,3 +257,28 @@ def test_what_reading_back_brings_to_light_is_told_without_a_scan(make_world):
     work.reading.step()
     work.look()
     assert "another kind of file (doc)" in world.row("a.ai").drift
+
+
+def test_a_watcher_that_the_kernel_refused_is_asked_for_again_each_minute(make_world, clock, monkeypatch):
+    watching = Work(make_world(watch={"mode": "inotify"}).site, idle=0.5).watching
+    asked, wanted = [], []
+    monkeypatch.setattr(watching, "_want_scan", wanted.append)
+
+    def refuse() -> None:
+        asked.append(clock.steady())
+        raise OSError(errno.EMFILE, "inotify instance limit reached")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(watching, "_make", refuse)
+        watching.start()
+        for _ in range(121):
+            clock.advance(1)
+            watching.tend()
+    assert len(asked) == 3
+    assert (watching.mode, watching.polling, wanted) == ("polling", True, [])
+    clock.advance(60)
+    watching.tend()
+    assert (watching.mode, wanted) == ("inotify", ["the tree can be watched again"])
+    watching.check_coverage(1)
+    assert not watching.polling
+    watching.stop()
