@@ -39,6 +39,8 @@ class Watching:
         self._refused = False
         """Whether the kernel gave no watcher when it was last asked for one."""
         self._next_canary = 0.0
+        self._silent = 0
+        """How often in a row the canary was not heard."""
         self._lock = threading.Lock()
         self._overflowed_at = float("-inf")
         self._trust = Trust(self.mode)
@@ -76,13 +78,10 @@ class Watching:
         if self._watcher is None:
             self._begin()
         elif self._watcher.sings(self._patience):
+            self._silent = 0
             self._note(canary_at=self._clock.now())
         elif not self._clock.wait(0):
-            log.error("the watcher does not answer and is made anew")
-            self._watcher.stop()
-            self._begin()
-            self._note(made_anew=self._trust.made_anew + 1)
-            self._want_scan("the watcher was made anew")
+            self._make_anew(self._watcher)
 
     def check_coverage(self, folders: int) -> None:
         """After a scan that met so many folders: poll while the kernel watches fewer, and say how to change that."""
@@ -116,6 +115,16 @@ class Watching:
                     self._trust = replace(self._trust, overflows=self._trust.overflows + 1)
                 self._overflowed_at = now
         self._want_scan(why)
+
+    def _make_anew(self, watcher: Watcher) -> None:
+        """Replace the watcher that did not answer, ever less often while that is of no help; a scan sees all anyway."""
+        self._silent += 1
+        if self._silent.bit_count() == 1:
+            log.error("the watcher does not answer and is made anew", times=self._silent)
+            watcher.stop()
+            self._begin()
+            self._note(made_anew=self._trust.made_anew + 1)
+        self._want_scan("the watcher does not answer")
 
     def _begin(self) -> None:
         """Make a watcher and begin to watch; where the kernel refuses, say so once and poll until it gives one."""

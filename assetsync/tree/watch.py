@@ -4,6 +4,7 @@ A hint is a path to look at, nothing more. What the kernel drops, and folders th
 whoever scans. Watching is watchdog's inotify observer; this is the only module that knows it.
 """
 
+import contextlib
 import errno
 import logging
 import os
@@ -94,10 +95,12 @@ class Watcher:
         """Begin to watch what is there; raises OSError, and has ended, when not even the canary can be watched."""
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self._ears)
-        os.makedirs(self._canary, mode=0o700, exist_ok=True)
+        # Where its folder cannot be made, `sings` says so.
+        with contextlib.suppress(OSError):
+            os.makedirs(self._canary, mode=0o700, exist_ok=True)
         self._observer.start()
         try:
-            self._observer.schedule(_Singing(self._sang), self._canary, event_filter=[FileClosedEvent])  # type: ignore[arg-type]
+            self._hear_canary()
         except OSError:
             self.stop()
             raise
@@ -130,9 +133,28 @@ class Watcher:
     def sings(self, patience: float) -> bool:
         """Make an event outside the tree and tell whether it came through within `patience` seconds."""
         self._sang.clear()
-        fd = os.open(os.path.join(self._canary, _CANARY), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.close(fd)
+        try:
+            # First what is there: a folder that is made again may have the identity of the one that was removed.
+            self._hear_canary()
+            os.makedirs(self._canary, mode=0o700, exist_ok=True)
+            self._hear_canary()
+            fd = os.open(os.path.join(self._canary, _CANARY), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.close(fd)
+        except OSError as error:
+            log.debug("the canary cannot sing", folder=os.fsdecode(self._canary), why=str(error))
+            return False
         return self._observer.is_alive() and self._sang.wait(patience)
+
+    def _hear_canary(self) -> None:
+        """Watch the canary's folder, if it is there and is not watched."""
+        folder, identity = self._canary, _identity(self._canary)
+        watched = self._watches.get(folder)
+        if watched is not None and (identity != watched[1] or not self._is_alive(watched[0])):
+            self._unwatch(folder)
+            watched = None
+        if watched is None and identity is not None:
+            watch = self._observer.schedule(_Singing(self._sang), folder, event_filter=[FileClosedEvent])  # type: ignore[arg-type]
+            self._watches[folder] = (watch, identity)
 
     def _watch(self, folder: bytes, identity: tuple[int, int]) -> bool:
         if self._steady() < self._refused.get(folder, float("-inf")):

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,18 @@ def test_without_a_watcher_the_tree_is_scanned_and_the_sysctl_line_said_once(mak
     assert running.events("running")[0]["watch"] == "polling"
     with urllib.request.urlopen(f"{running.address()}/metrics", timeout=10) as answer:
         assert b'assetsync_watch_polling{site="d"} 1.0' in answer.read()
+    assert running.stop() == 0
+
+
+def test_where_the_canary_has_no_place_the_rest_goes_on(make):
+    running = make(schedule="{index: off, verify: 1s, rescan: 1h}")
+    Path(f"{running.ledger}.canary").write_bytes(b"no folder")
+    running.start()
+    running.until(lambda: running.events("the watcher does not answer and is made anew"))
+    (running.photos / "a.txt").write_bytes(b"a")
+    running.until_verified(1, 30)
+    time.sleep(2)
+    assert len(running.events("the watcher does not answer and is made anew")) == 1
     assert running.stop() == 0
 
 

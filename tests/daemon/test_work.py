@@ -2,7 +2,9 @@
 
 import errno
 import os
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -281,4 +283,27 @@ def test_a_watcher_that_the_kernel_refused_is_asked_for_again_each_minute(make_w
     assert (watching.mode, wanted) == ("inotify", ["the tree can be watched again"])
     watching.check_coverage(1)
     assert not watching.polling
+    watching.stop()
+
+
+def test_a_watcher_whose_canary_cannot_sing_is_made_anew_ever_less_often(make_world, clock, monkeypatch):
+    world = make_world(watch={"mode": "inotify"})
+    watching = Work(world.site, idle=0.05).watching
+    wanted = []
+    monkeypatch.setattr(watching, "_want_scan", wanted.append)
+    watching.start()
+    watching.tend()
+    assert (watching.trust.canary_at, wanted) == (clock.now(), [])
+    canary = Path(f"{world.config().ledger}.canary")
+    shutil.rmtree(canary)
+    canary.write_bytes(b"no folder")
+    for _ in range(60):
+        clock.advance(60)
+        watching.tend()
+    # The first, second, fourth, eighth, sixteenth and thirty-second time.
+    assert (watching.trust.made_anew, len(wanted), watching.mode) == (6, 60, "inotify")
+    canary.unlink()
+    clock.advance(60)
+    watching.tend()
+    assert (watching.trust.canary_at, len(wanted)) == (clock.now(), 60)
     watching.stop()

@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import shutil
 import threading
 import time
 
@@ -180,6 +181,26 @@ def test_the_canary_sings_while_the_watcher_works_and_not_after(watch):
     assert watcher.sings(5)
     watcher.stop()
     assert not watcher.sings(0.2)
+
+
+def test_the_canary_sings_again_although_its_folder_was_removed(watch, tmp_path):
+    watcher, _ = watch()
+    assert watcher.sings(5)
+    for _ in range(3):
+        shutil.rmtree(tmp_path / "canary")
+        assert watcher.sings(5)
+    assert watcher.sings(5)
+
+
+def test_a_canary_that_has_no_place_does_not_sing_until_it_has_one(watch, tmp_path, heard):
+    (tmp_path / "canary").write_bytes(b"no folder")
+    watcher, root = watch()
+    assert not watcher.sings(0.2)
+    # The tree is watched all the same.
+    (root / "a").write_bytes(b"a")
+    heard.until(b"a")
+    (tmp_path / "canary").unlink()
+    assert watcher.sings(5)
 
 
 def test_an_overflow_that_is_only_logged_is_heard(watch, heard):
