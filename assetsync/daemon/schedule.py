@@ -121,7 +121,9 @@ def _first(name: str, trigger: BaseTrigger, work: Work) -> dict[str, datetime | 
     A scan is made with each start.
     """
     last = None if name == "rescan" else work.reading.last(name)
-    return {} if last is None else {"next_run_time": _after(trigger, last)}
+    following = None if last is None else _after(trigger, last)
+    # What is overdue starts now: of the times that it missed, each would be counted, and there may be millions.
+    return {} if following is None else {"next_run_time": max(following, datetime.now().astimezone())}
 
 
 def next_run(times: Interval | Cron | None, last: float | None) -> float | None:
