@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 _BUSY_SECONDS = 10.0
 _DISK_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_HELD_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NO_LEDGER = ("not a database", "already exists", "no such table", "no such column")
 _LOCK_TRIES = 10
 _LOCK_PAUSE = 0.02
@@ -274,7 +275,11 @@ def _translated(path: Path, error: sqlite3.Error) -> LedgerError:
         hint = f"the next `assetsync reconcile` sets it aside, then {damage.REBUILD}"
         return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=hint)
     # The lower byte is the kind of error (SQLite's result codes).
-    kind = LedgerUnwritable if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_CODES else LedgerError
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in _HELD_CODES:
+        hint = "another program holds it, such as a backup or an open sqlite3"
+        return LedgerUnwritable(f"the ledger {path} cannot be used ({text})", hint=hint)
+    kind = LedgerUnwritable if code in _DISK_CODES else LedgerError
     return kind(f"the ledger {path} cannot be used ({text})", hint="check the disk it lies on")
 
 
