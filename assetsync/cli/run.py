@@ -19,8 +19,9 @@ from assetsync.daemon.signals import Signals
 from assetsync.daemon.systemd import Notifier
 from assetsync.errors import ConfigError, RootMissing
 from assetsync.log import configure_logging
+from assetsync.notices.news import senders
 from assetsync.shown import printable
-from assetsync.site import make_tree
+from assetsync.site import make_service, make_tree
 
 log = structlog.get_logger(__name__)
 
@@ -66,6 +67,9 @@ def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> bo
     config = following[-1][0]
     try:
         read = _read(path)
+        # What it names, too: the old daemon has ended when the new one finds out.
+        make_service(*read).close()
+        senders(read[0], os.environ)
     except ConfigError as error:
         mistakes = error.mistakes
     else:

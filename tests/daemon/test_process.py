@@ -4,8 +4,10 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import time
 import urllib.request
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -112,6 +114,31 @@ def test_the_configuration_is_read_again_and_a_bad_one_is_refused(make, sandbox)
     running.signal(signal.SIGHUP)
     running.until(lambda: running.events("configuration read again"))
     running.until_verified(2)
+    assert running.stop() == 0
+
+
+def test_what_a_configuration_names_and_cannot_be_used_is_refused_too(make, tmp_path):
+    running = make().start()
+    bad = tmp_path / "ca.pem"
+    bad.write_text("no certificate")
+    running.config.write_text(running.config.read_text().replace("service: {", f"service: {{ca_file: {bad}, "))
+    running.signal(signal.SIGHUP)
+    running.until(lambda: running.events("the configuration is refused, the old one stays"))
+    (running.photos / "still.jpg").write_bytes(b"still")
+    running.until_verified(1)
+    assert running.stop() == 0
+
+
+def test_a_ledger_that_another_program_holds_at_the_start_is_waited_for(make):
+    running = make().start()
+    assert running.stop() == 0
+    with closing(sqlite3.connect(running.ledger)) as conn:
+        conn.execute("BEGIN IMMEDIATE")
+        running.start(ready=False)
+        running.until(lambda: running.events("waiting for the ledger"))
+        conn.rollback()
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.until_verified(1)
     assert running.stop() == 0
 
 
