@@ -17,13 +17,19 @@ def stopping(stop: threading.Event, ends: Sequence[Callable[[], None]], *, patie
     What the command may be waiting for is ended by `ends` after `patience` seconds: a service that hangs must not hold
     it up.
     """
+    heard: list[int] = []
 
-    def heed(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
+    def heed(number: int, _frame: FrameType | None) -> None:
+        if heard:
             os._exit(INTERRUPTED)
+        heard.append(number)
+        # Never by the handler itself: it may have come while its thread holds the very locks that this takes.
+        threading.Thread(target=finish, daemon=True).start()
+
+    def finish() -> None:
         stop.set()
-        for end in ends:
-            # Never by the handler itself: it may have come while its thread holds the very locks that this takes.
+        # Only now: who adds an end looks at `stop` after that.
+        for end in list(ends):
             timer = threading.Timer(patience, end)
             timer.daemon = True
             timer.start()
