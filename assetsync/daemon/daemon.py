@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 import structlog
 from pydantic import SecretStr
@@ -38,6 +39,8 @@ from assetsync.status.sentences import verdict
 from assetsync.status.server import Server
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 _LIMIT = 15.0
 _STOP_PATIENCE = 30.0
@@ -93,7 +96,7 @@ class Daemon:
             outlet.close(_TELL_PATIENCE)
 
     def _open(self, outlet: Outlet) -> Ended:
-        ledger = self._ledger(outlet)
+        ledger = self._once_usable(lambda: open_ledger(self._config.ledger, site=self._config.site), outlet)
         if ledger is None:
             return self._ended()
         metrics = Metrics(self._config.site)
@@ -115,15 +118,16 @@ class Daemon:
             return Ended.RELOADED
         return Ended.INTERRUPTED if self._interrupted else Ended.STOPPED
 
-    def _ledger(self, outlet: Outlet) -> Ledger | None:
-        """Open the ledger, and wait for a disk that is full or fails, as the loops do; None if told to stop meanwhile.
+    def _once_usable(self, begin: Callable[[], T], outlet: Outlet) -> T | None:
+        """Begin what needs the ledger, waiting for a disk that is full or fails as the loops do; None if told to stop.
 
-        Whoever watches the process hears that it waits: what ends with exit code 2 is not started again.
+        Whoever watches the process hears that it waits: what ends with exit code 2 is not started again. `begin` may
+        have done a part of it before.
         """
         waits = False
         while not self.clock.stop.is_set():
             try:
-                return open_ledger(self._config.ledger, site=self._config.site)
+                return begin()
             except LedgerBusy:
                 raise
             except LedgerUnwritable as error:
@@ -144,16 +148,25 @@ class Daemon:
         if ledger.restored:
             log.warning(RESTORED)
         work = Work(site, idle=self._limit / 3)
-        work.begin()
-        schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)
-        board = Board(self._config, ledger, self.clock, metrics, Lookout(site, work, schedule, self._pulse))
-        listen = self._config.status.listen
-        server = None if listen is None else Server(listen, board.answers())
         loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
         others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.reading.step}
         loops += [self._loop(name, step) for name, step in others.items()]
         facts = Facts(ledger, self.clock, pause=lambda: site.gate.pause, waiting=lambda: _waiting(loops))
-        news = News(self._config.site, ledger, self.clock, facts, outlet)
+
+        def begin() -> tuple[Schedule, News]:
+            schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)
+            news = News(self._config.site, ledger, self.clock, facts, outlet)
+            # At last: what it begins to watch with is begun once.
+            work.begin()
+            return schedule, news
+
+        begun = self._once_usable(begin, outlet)
+        if begun is None:
+            return
+        schedule, news = begun
+        board = Board(self._config, ledger, self.clock, metrics, Lookout(site, work, schedule, self._pulse))
+        listen = self._config.status.listen
+        server = None if listen is None else Server(listen, board.answers())
         loops += [self._loop("news", news.step)] if outlet else []
         try:
             for loop in loops:

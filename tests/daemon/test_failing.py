@@ -19,7 +19,7 @@ module.{cls}.{method} = broken
         pytest.param("flow.hints", "Looker", "step", id="looking", marks=LONG),
         pytest.param("flow.verify", "Verifier", "step", id="reading back", marks=LONG),
         pytest.param("ledger.doubts", "Doubts", "next_look", id="tending"),
-        pytest.param("site", "Site", "scan", id="scanning", marks=LONG),
+        pytest.param("flow.rescan", "Rescan", "run", id="scanning", marks=LONG),
         pytest.param("daemon.reading", "Reading", "want_verify", id="a job of the schedule"),
     ],
 )

@@ -142,6 +142,60 @@ def test_a_ledger_that_another_program_holds_at_the_start_is_waited_for(make):
     assert running.stop() == 0
 
 
+_IN_THE_WAY = """
+import assetsync.{module} as module
+from assetsync.errors import {error}
+left = [1]
+real = module.{cls}.{method}
+def broken(self, *given, **named):
+    if left[0]:
+        left[0] -= 1
+        raise {error}("the disk fails")
+    return real(self, *given, **named)
+module.{cls}.{method} = broken
+"""
+_SETTLED_AT_THE_START = [
+    pytest.param("ledger.outcomes", "Outcomes", "recover", id="what a crash left", marks=pytest.mark.long),
+    pytest.param("daemon.reading", "Reading", "last", id="when jobs ran last"),
+    pytest.param("notices.news", "News", "__init__", id="what was told", marks=pytest.mark.long),
+    pytest.param("site", "Site", "try_again", id="what is tried again", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize(("module", "cls", "method"), _SETTLED_AT_THE_START)
+def test_a_ledger_that_fails_while_a_start_settles_what_was_left_is_waited_for(make, module, cls, method):
+    running = make()
+    broken = _IN_THE_WAY.format(module=module, cls=cls, method=method, error="LedgerUnwritable")
+    running.start(broken=broken, ready=False)
+    (running.photos / "a.jpg").write_bytes(b"a")
+    running.until(lambda: running.log.exists() and running.events("waiting for the ledger"))
+    running.until(lambda: running.events("running"))
+    running.until_verified(1)
+    assert len(running.events("waiting for the ledger")) == 1
+    assert running.stop() == 0
+
+
+def test_a_wait_for_the_ledger_at_the_start_ends_at_a_signal(make):
+    running = make()
+    broken = _IN_THE_WAY.format(module="ledger.outcomes", cls="Outcomes", method="recover", error="LedgerUnwritable")
+    running.start(broken=broken.replace("[1]", "[1000]"), ready=False)
+    running.until(lambda: running.events("waiting for the ledger"))
+    assert running.stop(10) == 0
+    assert not running.events("running")
+
+
+def test_damage_that_shows_while_a_start_settles_what_was_left_is_told_before_it_ends(make, tmp_path):
+    told = tmp_path / "told"
+    command = tmp_path / "tell"
+    command.write_text(f"#!/bin/sh\ncat >> {told}\n")
+    command.chmod(0o755)
+    running = make(notify=f"{{command: [{command}]}}")
+    broken = _IN_THE_WAY.format(module="ledger.outcomes", cls="Outcomes", method="recover", error="LedgerDamaged")
+    running.start(broken=broken, ready=False)
+    assert running.process.wait(30) == 2
+    assert "the disk fails" in told.read_text("utf-8")
+
+
 @pytest.mark.parametrize(("name", "to"), [("site", "another"), ("ledger", "/nonexistent/folder/another.db")])
 def test_what_says_which_site_it_is_takes_a_restart(make, name, to):
     running = make().start()
