@@ -2,8 +2,7 @@
 
 import pytest
 
-from assetsync.flow.pace import Throttle
-from assetsync.tree.body import TappedBody
+from assetsync.flow.pace import PacedBody, Throttle
 
 
 class Clock:
@@ -43,12 +42,32 @@ def test_bytes_take_the_time_that_the_rate_says_after_a_burst_of_a_second(rate, 
     assert clock.at - before == pytest.approx(seconds)
 
 
-def test_a_body_with_a_tap_yields_and_tells_what_the_body_does():
+def test_a_paced_body_yields_and_tells_what_the_body_does():
     clock = Clock()
-    body = TappedBody(Bytes(), Throttle(10.0, clock).pace)
+    body = PacedBody(Bytes(), Throttle(10.0, clock))
     assert (body.size, body.handed, body.md5) == (30, 30, "M")
     assert b"".join(body.chunks()) == b"x" * 30
     assert clock.at > 101
+
+
+class Long(Bytes):
+    def chunks(self):
+        yield b"ab" * 2**19
+        yield b"c"
+
+
+@pytest.mark.parametrize("rate", [16_000.0, 200_000.0, 20_000_000.0])
+def test_between_two_pieces_a_service_waits_for_seconds_at_most_however_slow_the_rate(rate):
+    clock = Clock()
+    throttle = Throttle(rate, clock)
+    left, gaps, last = b"", [], None
+    for piece in PacedBody(Long(), throttle).chunks():
+        if last is not None:
+            gaps.append(clock.at - last)
+        last, left = clock.at, left + piece
+    assert left == b"ab" * 2**19 + b"c"
+    # Sixteen workers take turns.
+    assert 16 * max(gaps) <= 5.0
 
 
 def test_a_long_wait_gives_signs_of_life_and_ends_when_it_is_given_up():
