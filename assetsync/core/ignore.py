@@ -15,9 +15,12 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "a download or a copy that is not finished",
-        ("*.part", "*.partial", "*.filepart", "*.crdownload", "*.tmp", ".goutputstream-*"),
+        (
+            *("*.part", "*.partial", "*.filepart", "*.crdownload", "*.opdownload", "*.tmp", ".goutputstream-*"),
+            *("*_exiftool_tmp", "*.sb-????????-??????"),
+        ),
     ),
-    ("a lock or swap file of an editor", ("~$*", ".~lock.*#", ".*.swp")),
+    ("a lock or swap file of an editor", ("~$*", ".~lock.*#", ".*.swp", "*.idlk")),
     (
         "written by macOS beside the files",
         (".DS_Store", "._*", ".AppleDouble/", ".Spotlight-V100/", ".Trashes/", ".TemporaryItems/", ".fseventsd/"),
@@ -33,7 +36,7 @@ BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
         "kept by the file server or the file system",
         (
             *("@eaDir/", "@Recycle/", r"\#recycle/", r"\#snapshot/", ".snapshot/", ".zfs/", ".Trash-*/", "lost+found/"),
-            *(".nfs0*", ".fuse_hidden*"),
+            *(".nfs0*", ".fuse_hidden*", ".smbdelete*", ".afpDeleted*"),
         ),
     ),
 )
