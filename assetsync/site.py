@@ -57,9 +57,6 @@ _TRIED_AGAIN = ("unreadable", "sidecar", "unprocessed")
 
 A sidecar may have been a folder or a pipe, and an asset may be processed, or taken away, after a day.
 """
-RESTORED = "the ledger is older than its last start: a restored backup? every folder is listed anew"
-"""What is said of `Ledger.restored`."""
-
 _NETWORK_SETTLE = 60.0
 _MISSING_KEPT = 10_000
 
@@ -91,6 +88,18 @@ class Site:
     noting: Noting
     rescan: Rescan
     sidecars: Sidecars = field(repr=False)
+
+    def begin(self) -> None:
+        """Settle what the last process left behind; may be repeated where the ledger failed."""
+        ledger, now = self.edges.ledger, self.edges.clock.now()
+        lost = ledger.outcomes.recover(now)
+        if lost:
+            self.edges.meter.doubted(lost)
+            log.warning("in doubt after an unclean stop", files=lost)
+        ledger.queue.release_folders(now)
+        self.try_again()
+        if ledger.restored:
+            log.warning("the ledger is older than its last start: a restored backup? every folder is listed anew")
 
     def try_again(self, *, only_due: bool = False) -> None:
         """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now."""

@@ -32,7 +32,7 @@ from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.log import log_uncaught
 from assetsync.notices.facts import Facts
 from assetsync.notices.news import News, Outlet, senders
-from assetsync.site import RESTORED, Site, build, make_service
+from assetsync.site import Site, build, make_service
 from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
 from assetsync.status.sentences import verdict
@@ -145,8 +145,6 @@ class Daemon:
         return None
 
     def _run(self, site: Site, ledger: Ledger, outlet: Outlet, metrics: Metrics) -> None:
-        if ledger.restored:
-            log.warning(RESTORED)
         work = Work(site, idle=self._limit / 3)
         loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
         others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.reading.step}

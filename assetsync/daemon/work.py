@@ -55,13 +55,7 @@ class Work:
         """Settle what a crash left, and begin to watch, before the first scan: nothing falls between them."""
         # A result that cannot be written down now is kept until it can: nobody else knows of it.
         self._site.sender.patience = float("inf")
-        now = self._clock.now()
-        lost = self._ledger.outcomes.recover(now)
-        if lost:
-            self._site.edges.meter.doubted(lost)
-            log.warning("in doubt after an unclean stop", files=lost)
-        self._ledger.queue.release_folders(now)
-        self._site.try_again()
+        self._site.begin()
         with contextlib.suppress(RootElsewhere):
             self._site.place.check()
             self._site.rescan.heed_mappings()

@@ -21,7 +21,7 @@ from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
-from assetsync.site import RESTORED, Site
+from assetsync.site import Site
 
 log = structlog.get_logger(__name__)
 
@@ -63,14 +63,7 @@ class Reconciler:
     def run(self) -> Report:
         """Do it all; raises RootMissing for a site that is not known yet, LedgerError, and whatever a worker met."""
         started = self._clock.steady()
-        now = self._clock.now()
-        if self._ledger.restored:
-            log.warning(RESTORED)
-        lost = self._ledger.outcomes.recover(now)
-        if lost:
-            log.warning("in doubt after an unclean stop", files=lost)
-        self._ledger.queue.release_folders(now)
-        self._site.try_again()
+        self._site.begin()
         take_requests(self._site.edges)
         with contextlib.suppress(ServiceError):
             # Lifts the brake of an address that was put right. What it raises is met again below.
@@ -80,7 +73,7 @@ class Reconciler:
         result = self._scan()
         if self._adopt and not self._stopped():
             self._site.preparer.standin.adopt_alike = True
-            self._ledger.queue.retry_blocked("resembles", now)
+            self._ledger.queue.retry_blocked("resembles", self._clock.now())
             self._site.contact.list_anew()
         with self._workers():
             self._drive()

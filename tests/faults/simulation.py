@@ -155,9 +155,7 @@ class Simulation:
         self.hints = Hints()
         self.looker = Looker(site.edges, site.plan, site.looking, self.hints, site.sidecars)
         self.site = site
-        now = self.clock.now()
-        ledger.outcomes.recover(now)
-        ledger.queue.release_folders(now)
+        site.begin()
         return site
 
     def die(self, *, reboot: bool, why: str) -> None:
