@@ -13,12 +13,11 @@ import structlog
 from assetsync.core.names import printable
 from assetsync.core.states import Event
 from assetsync.core.verdict import Expected, Reading, compare
-from assetsync.errors import BadAnswer
 from assetsync.flow.audited import Audited
 from assetsync.flow.brake import Brakes
 from assetsync.flow.edges import Edges
 from assetsync.flow.everywhere import by_id, everything, named, names_of
-from assetsync.flow.witness import is_shown
+from assetsync.flow.witness import expect_shown
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import Underway, Unmet
 from assetsync.ledger.rows import FileRow
@@ -39,9 +38,7 @@ class Missing:
     """Looks for what was not met; used by one thread at a time. `mapped`: the folders that are audited themselves."""
 
     def __init__(self, edges: Edges, brakes: Brakes, *, resend: bool, mapped: Collection[str]) -> None:
-        self._ledger = edges.ledger
-        self._service = edges.service
-        self._clock = edges.clock
+        self._edges = edges
         self._brakes = brakes
         self._resend = resend
         self._mapped = mapped
@@ -51,42 +48,36 @@ class Missing:
 
         When more than a hundredth is missing, a person is asked first.
         """
-        audits = self._ledger.audits
+        case = _Case(self._edges, audit, result, resend=self._resend)
         here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
-        missing, moved = audits.count(here, audit), audits.count(away, audit)
+        missing, moved = case.count(here), case.count(away)
         if missing:
-            self._meet_unprocessed(result.folder, audit)
-            missing = audits.count(here, audit)
-        known = audits.verified(here, audit) + audits.verified(away, audit) if missing or moved else 0
+            case.meet_unprocessed()
+            missing = case.count(here)
+        known = case.verified(here) + case.verified(away) if missing or moved else 0
         most = max(_FEW, known * _SHARE)
         if missing > most and not self._may_be(missing, known, result):
             return
-        lost = self._look(here, missing, audit, result) + self._look(away, moved, audit, result)
+        lost = (case.look(here) if missing else 0) + (case.look(away) if moved else 0)
         if lost > most and not self._may_be(lost, known, result):
             return
-        if 0 < lost <= most and not self._is_believed(here, away, lost, audit, result):
+        if 0 < lost <= most and not self._is_believed(lost, case.ids(here, away), result):
             return
         for unmet in (here, away):
-            while rows := audits.unmet(unmet, audit, _IDS):
-                self._gone(rows, audit, result)
+            case.give_up(unmet)
         # Whoever resumed had put it right, or what was agreed to is done: that is no word on the next time.
         self._brakes.missing_few(result.folder)
 
-    def _is_believed(self, here: Unmet, away: Unmet, lost: int, audit: Underway, result: Audited) -> bool:
+    def _is_believed(self, lost: int, ids: Sequence[str], result: Audited) -> bool:
         """Whether few may be missing; raises BadAnswer where the service shows nothing of ours any more.
 
         A key that has lost a right, or a database that is being restored, answers with nothing for each folder.
         """
         if result.fine or result.elsewhere or result.different:
             return True
-        unmet = [row.assetid for of in (here, away) for row in self._ledger.audits.unmet(of, audit, _IDS)]
-        others = [one for one in self._ledger.witnesses.of_all(min(lost, _IDS) + _FEW) if one.assetid not in unmet]
-        if others and not is_shown(self._service, others[-_FEW:]):
-            raise BadAnswer(
-                f"the service shows nothing of ours in folder {result.folder}, nor anywhere {others[-1].assetid}, which"
-                " is another's: nothing is concluded from that",
-                hint="may the key's user see the folders?",
-            )
+        witnesses = self._edges.ledger.witnesses.of_all(min(lost, _IDS) + _FEW)
+        others = [one for one in witnesses if one.assetid not in ids][-_FEW:]
+        expect_shown(self._edges.service, others, f"folder {result.folder}", hint="may the key's user see the folders?")
         # With nobody to ask, a person says so before anything is sent again.
         return bool(others) or not self._resend or self._may_be(lost, lost, result)
 
@@ -98,64 +89,91 @@ class Missing:
         result.braked = not self._brakes.allows_missing(result.folder, detail, missing)
         return not result.braked
 
-    def _meet_unprocessed(self, folder: str, audit: Underway) -> None:
+
+class _Case:
+    """What one audit of one folder did not meet, and where it turns up."""
+
+    def __init__(self, edges: Edges, audit: Underway, result: Audited, *, resend: bool) -> None:
+        self._ledger = edges.ledger
+        self._service = edges.service
+        self._clock = edges.clock
+        self._audit = audit
+        self._result = result
+        self._resend = resend
+
+    def count(self, unmet: Unmet) -> int:
+        """Count what is unmet still; each count goes through all files."""
+        return self._ledger.audits.count(unmet, self._audit)
+
+    def verified(self, unmet: Unmet) -> int:
+        """Count what could have been met, or not."""
+        return self._ledger.audits.verified(unmet, self._audit)
+
+    def ids(self, *unmet: Unmet) -> list[str]:
+        """Give ids of what is unmet still, of each a hundred at most."""
+        return [row.assetid or "" for of in unmet for row in self._ledger.audits.unmet(of, self._audit, _IDS)]
+
+    def meet_unprocessed(self) -> None:
         """Ask for what is being processed anew: some releases show it only then (interface section 4.1)."""
+        folder = self._result.folder
         request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, available="0", showrenditions=False)
         met: list[str] = []
         for asset in every(self._service.search, request):
             if asset.folder_id == folder:
                 met.append(asset.id)
             if len(met) >= _BATCH:
-                self._ledger.audits.met_ids(met, audit.at)
+                self._ledger.audits.met_ids(met, self._audit.at)
                 met = []
-        self._ledger.audits.met_ids(met, audit.at)
+        self._ledger.audits.met_ids(met, self._audit.at)
 
-    def _look(self, unmet: Unmet, count: int, audit: Underway, result: Audited) -> int:
+    def look(self, unmet: Unmet) -> int:
         """Look in all folders for what is unmet, and note what is found; gives how many were not."""
-        if not count:
-            # Each count goes through all files.
-            return 0
         after = 0
-        while rows := self._ledger.audits.unmet(unmet, audit, _IDS, after=after):
+        while rows := self._ledger.audits.unmet(unmet, self._audit, _IDS, after=after):
             after = rows[-1].id
             found = by_id(self._service, [row.assetid for row in rows if row.assetid is not None])
-            self._note([(row, found[row.assetid]) for row in rows if row.assetid in found], audit, result)
+            self._note([(row, found[row.assetid]) for row in rows if row.assetid in found])
         # The index may lag behind, or be built anew.
-        left = self._ledger.audits.unmet(unmet, audit, _BY_NAME_AT_MOST + 1)
+        left = self._ledger.audits.unmet(unmet, self._audit, _BY_NAME_AT_MOST + 1)
         if len(left) > _BY_NAME_AT_MOST or (left and self._resend):
             # By its name it may not be found: somebody may have given it another. It must not be sent twice for that.
-            self._meet(everything(self._service), unmet, audit, result)
+            self._meet(everything(self._service), unmet)
         elif left:
             names = set[str]().union(*(names_of(self._ledger, row) for row in left))
-            self._meet(named(self._service, names), unmet, audit, result)
-        return self._ledger.audits.count(unmet, audit)
+            self._meet(named(self._service, names), unmet)
+        return self.count(unmet)
 
-    def _meet(self, assets: Iterator[Asset], unmet: Unmet, audit: Underway, result: Audited) -> None:
+    def give_up(self, unmet: Unmet) -> None:
+        """Call missing what is unmet still."""
+        while rows := self._ledger.audits.unmet(unmet, self._audit, _IDS):
+            self._gone(rows)
+
+    def _meet(self, assets: Iterator[Asset], unmet: Unmet) -> None:
         while batch := {asset.id: asset for asset in islice(assets, _BATCH)}:
-            rows = self._ledger.audits.unmet_of(unmet, list(batch), audit)
-            self._note([(row, batch[row.assetid or ""]) for row in rows], audit, result)
+            rows = self._ledger.audits.unmet_of(unmet, list(batch), self._audit)
+            self._note([(row, batch[row.assetid or ""]) for row in rows])
 
-    def _note(self, found: Sequence[tuple[FileRow, Asset]], audit: Underway, result: Audited) -> None:
+    def _note(self, found: Sequence[tuple[FileRow, Asset]]) -> None:
         """Write down where assets lie that were not where they were last seen, and which are others by now."""
         changes: list[Change] = []
         for row, asset in found:
-            reading, difference = compare(Expected(row.asset_folder or result.folder, row.size, row.md5), asset)
-            columns: dict[str, Any] = {"audited_at": audit.at}
+            reading, difference = compare(Expected(row.asset_folder or self._result.folder, row.size, row.md5), asset)
+            columns: dict[str, Any] = {"audited_at": self._audit.at}
             if asset.folder_id not in (row.asset_folder, ""):
                 columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
-                result.elsewhere += reading is not Reading.DIFFERENT
+                self._result.elsewhere += reading is not Reading.DIFFERENT
             if reading is not Reading.DIFFERENT:
                 changes.append((row, None, columns))
                 continue
-            result.different += 1
+            self._result.different += 1
             changes.append((row, Event.DIFFERENT, columns | different(row, difference)))
         self._ledger.assets.apply_all(changes, self._clock.now())
 
-    def _gone(self, rows: Sequence[FileRow], audit: Underway, result: Audited) -> None:
+    def _gone(self, rows: Sequence[FileRow]) -> None:
         now = self._clock.now()
         changes: list[Change] = []
         for row in rows:
-            result.missing += 1
+            self._result.missing += 1
             detail = (
                 f"the asset {row.assetid} is not in the service any more: `assetsync retry PATH` looks for it, or for"
                 " an equal one, again; where neither is, `assetsync retry --send-again PATH` uploads the file anew"
@@ -163,8 +181,9 @@ class Missing:
             log.error("missing in the service", path=printable(row.path), assetid=row.assetid)
             if self._resend:
                 changes.append((row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now}))
-            else:
-                changes.append((row, Event.MISSING, {"reason": "missing", "detail": detail, "audited_at": audit.at}))
+                continue
+            columns = {"reason": "missing", "detail": detail, "audited_at": self._audit.at}
+            changes.append((row, Event.MISSING, columns))
         self._ledger.assets.apply_all(changes, now)
 
 

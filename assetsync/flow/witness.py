@@ -19,6 +19,19 @@ _BATCH = 500
 _WITNESSES = 3
 
 
+def expect_shown(service: Service, known: Sequence[Witness], where: str, *, hint: str) -> None:
+    """Raise BadAnswer where the service, which shows nothing of ours in `where`, shows none of these in any folder.
+
+    Where nobody is known who could be asked for, nothing is expected. Raises ServiceError where it does not answer.
+    """
+    if known and not is_shown(service, known):
+        raise BadAnswer(
+            f"the service shows nothing of ours in {where}, nor anywhere the asset {known[0].assetid} that it showed"
+            " before: nothing is concluded from that",
+            hint=hint,
+        )
+
+
 def is_shown(service: Service, known: Sequence[Witness]) -> bool:
     """Whether the service shows one of these, in any folder; they are asked for by name. Raises ServiceError."""
     wanted: dict[str, set[str]] = {}
@@ -57,14 +70,9 @@ class Witnessed:
                     is_ours, batch = bool(self._ledger.doubts.owned(batch)), []
             yield asset
         if not is_ours and not self._ledger.doubts.owned(batch):
-            self._ask_elsewhere(destfolderid)
-
-    def _ask_elsewhere(self, destfolderid: str) -> None:
-        """Raise BadAnswer where nothing shows what was read back from the folder last."""
-        known = self._ledger.witnesses.read_back_last(destfolderid, _WITNESSES)
-        if known and not is_shown(self._service, known):
-            raise BadAnswer(
-                f"the service shows nothing of ours in the folder, nor anywhere the asset {known[0].assetid} that was"
-                " read back from it before: nothing is concluded from that",
+            expect_shown(
+                self._service,
+                self._ledger.witnesses.read_back_last(destfolderid, _WITNESSES),
+                "the folder",
                 hint="may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`",
             )
