@@ -102,10 +102,9 @@ class Schedule:
         log.warning(said, seconds=round(abs(jump)))
         for job in self._scheduler.get_jobs():
             now = datetime.now().astimezone()
-            following = max(job.next_run_time, now)
-            anew = job.trigger.get_next_fire_time(now, now)
-            if following != job.next_run_time or (anew is not None and anew < following):
-                job.modify(next_run_time=min(anew or following, following))
+            due = max(job.next_run_time, now)
+            anew = _after(job.trigger, now.timestamp())
+            job.modify(next_run_time=due if anew is None else min(due, anew))
 
     def next_runs(self) -> dict[str, float]:
         """Give when each job starts next, in seconds since the epoch; what is off is left out."""
