@@ -111,14 +111,11 @@ def _naming(site: str) -> structlog.types.Processor:
 def configure_logging(
     format: str = "auto",  # noqa: A002 - the name of the key in the configuration
     level: str = "info",
-    secrets: Iterable[SecretStr] = (),
     *,
     stream: TextIO | None = None,
     site: str | None = None,
 ) -> None:
     """Send all events from `level` on to stderr, as `console`, `json`, or `auto`: JSON unless stderr is a terminal."""
-    for secret in secrets:
-        register_secret(secret)
     out = stream or sys.stderr
     as_json = format == "json" or (format == "auto" and not out.isatty())
     shared: list[structlog.types.Processor] = [

@@ -41,7 +41,8 @@ def _leave_logging_as_it_was(monkeypatch):
 def make_log(form="json", level="debug"):
     """Logging into a text that can be looked at, with the canary registered."""
     out = io.StringIO()
-    configure_logging(form, level, [SecretStr(CANARY)], stream=out)
+    register_secret(SecretStr(CANARY))
+    configure_logging(form, level, stream=out)
     return out
 
 

@@ -42,13 +42,6 @@ class Indexer:
         """Whether the guard has found that a call made other assets unfindable."""
         return self._ledger.reports.fact(INDEX_STOPPED) is not None
 
-    def next_due(self) -> float | None:
-        """Give the wall-clock time at which an asset has waited long enough to be indexed; None when none will."""
-        if self._interval is None or self.stopped:
-            return None
-        oldest = self._ledger.assets.next_index()
-        return None if oldest is None else oldest + self._interval
-
     def step(self) -> int:
         """Ask for the indexing of what is due; gives how many ids were sent. Raises ServiceError."""
         if self._interval is None or self.stopped:

@@ -22,10 +22,10 @@ Piece = tuple[bytes, bytes | None, bytes | None]
 class Merge:
     """One scan's merge, and its notes (`tree.quiet.Notes`) of what is quiet; `missing` hears of rows without a file.
 
-    Without `plan`, which names by what rules the tree is looked at, nothing is left out and nothing is remembered.
+    `plan` names by what rules the tree is looked at: by others, nothing that was noted before holds.
     """
 
-    def __init__(self, edges: Edges, beside: SidecarMerge, plan: str | None, *, dry_run: bool) -> None:
+    def __init__(self, edges: Edges, beside: SidecarMerge, plan: str, *, dry_run: bool) -> None:
         self._ledger = edges.ledger
         self._beside = beside
         self._dry_run = dry_run
@@ -37,8 +37,7 @@ class Merge:
         # Pieces of the order of paths in which the scan met no file, which are asked about together.
         self._run: list[Piece] = []
         self._expected: int | None = 0
-        self._keeps = plan is not None
-        usable = plan is not None and self._ledger.quiet.begin(plan, edges.clock.now())
+        usable = self._ledger.quiet.begin(plan, edges.clock.now())
         self._recorded = self._ledger.quiet.recorded() if usable else iter(())
         self._known = next(self._recorded, None)
         self._spoiled: set[bytes] = set()
@@ -101,7 +100,7 @@ class Merge:
 
     def ended(self, found: Quiet | None) -> None:
         """Hear how to know a folder again; it is remembered unless something in it was not as the ledger says."""
-        if found is not None and self._keeps:
+        if found is not None:
             self._found.append(found)
         if len(self._found) >= _BATCH or len(self._spoiled) > _MOST_SPOILED:
             self._write()
@@ -115,8 +114,7 @@ class Merge:
 
     def close(self) -> None:
         """End it, finished or not."""
-        if self._keeps:
-            self._ledger.quiet.end()
+        self._ledger.quiet.end()
 
     def _open(self, first: bytes) -> None:
         self._rows = self._ledger.intake.current(first)
@@ -159,7 +157,7 @@ class Merge:
         self._settle()
         found, self._found = self._found, []
         struck, self._struck = self._struck, []
-        if self._keeps and not self._dry_run:
+        if not self._dry_run:
             self._ledger.quiet.record([each for each in found if each.folder not in self._spoiled], struck)
         # Only the folders in which the scan stands are yet to end, and their paths begin where it stands.
         at = self._at

@@ -59,14 +59,6 @@ class Assets:
         )
         return [file_row(row) for row in rows]
 
-    def next_index(self) -> float | None:
-        """Give the earliest time from which an asset has waited to be indexed."""
-        row = self._store.rows(
-            "SELECT MIN(COALESCE(index_asked_at, uploaded_at, queued_at)) FROM files"
-            " WHERE state = 'stored' AND findable_at IS NULL AND seen_at IS NOT NULL"
-        )[0]
-        return None if row[0] is None else float(row[0])
-
     def findable_sample(self, limit: int) -> list[str]:
         """Give ids of assets that were findable when last looked at, the latest first."""
         rows = self._store.rows(

@@ -74,7 +74,7 @@ def _pause(simulation: "Simulation") -> float:
     if look is not None and look <= now:
         # A round of look-ups that takes long may be over after the next is due, and a daemon goes on at once.
         return 0.01
-    dues = [ledger.queue.next_due(), look, verify_due, site.indexer.next_due()]
+    dues = [ledger.queue.next_due(), look, verify_due]
     waits = [due - now for due in dues if due is not None]
     settled = site.settling.next_due()
     if settled is not None:

@@ -348,7 +348,6 @@ def test_a_folder_is_listed_before_the_first_post_unless_it_was_or_holds_what_wa
         lambda ledger: ledger.queue.due(NOW, 64, (), ("F", "G")),
         lambda ledger: ledger.assets.to_verify(NOW),
         lambda ledger: ledger.assets.to_index(NOW, NOW, NOW),
-        lambda ledger: ledger.assets.next_index(),
         lambda ledger: ledger.outcomes.recover(NOW),
         lambda ledger: ledger.queue.retry_blocked("unreadable", NOW),
         lambda ledger: ledger.audits.sent_as("F", "a.jpg"),
