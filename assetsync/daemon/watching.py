@@ -32,18 +32,24 @@ class Watching:
         self._hints = hints
         self._want_scan = want_scan
         self._patience = patience
-        self.polling = not self._can_watch()
-        """Whether the tree is scanned every minute, because the kernel does not tell of all that happens in it."""
-        self._is_of_use = not self.polling and site.config.watch.mode != "off"
+        self._always_polls = not self._can_watch()
+        self._is_of_use = not self._always_polls and site.config.watch.mode != "off"
         self._watcher: Watcher | None = None
         self._refused = False
         """Whether the kernel gave no watcher when it was last asked for one."""
+        self._short = False
+        """Whether the kernel watched fewer folders than the last scan met."""
         self._next_canary = 0.0
         self._silent = 0
         """How often in a row the canary was not heard."""
         self._lock = threading.Lock()
         self._overflowed_at = float("-inf")
         self._trust = Trust(self.mode)
+
+    @property
+    def polling(self) -> bool:
+        """Whether the tree is scanned every minute, because the kernel does not tell of all that happens in it."""
+        return self._always_polls or self._refused or self._short
 
     @property
     def mode(self) -> str:
@@ -91,14 +97,14 @@ class Watching:
         found = coverage()
         above = sum(1 for folder in outermost(self._site.plan.folders()) for _ in folder.split(b"/")) + 1
         short = found.watched < folders - above
-        if short and not self.polling:
+        if short and not self._short:
             log.warning(
                 "not all folders can be watched, the tree is scanned every minute instead",
                 watched=found.watched,
                 folders=folders,
                 fix=f"sysctl fs.inotify.max_user_watches={max(2 * folders, 2 * found.limit)}, then restart",
             )
-        self.polling = short
+        self._short = short
         self._note(watched=found.watched, folders=folders, limit=found.limit)
 
     def _note(self, **found: Any) -> None:
@@ -133,7 +139,6 @@ class Watching:
             watcher.start()
         except OSError as error:
             self._watcher = None
-            self.polling = True
             self._next_canary = self._clock.steady() + _CANARY_EVERY
             if not self._refused:
                 # Who asked for inotify did not ask for this.

@@ -42,11 +42,32 @@ class StandIn:
         return not self._resend_changed and self._replaces_an_asset(row)
 
     def _stands_already(self, row: FileRow, md5: str) -> bool:
-        """Take over an equal version whose path is no longer its own, or an equal asset that nobody owns."""
+        """Take over an equal version or asset, or block the file where it cannot be told whether it is one."""
         now = self._clock.now()
         hints = self._ledger.alike.hints(row, md5)
         untold: FileUnreadable | None = None
-        for old in self._ledger.alike.equals(row, md5) if hints.version else ():
+        try:
+            if hints.version and self._version_stands(row, md5, now):
+                return True
+        except FileUnreadable as error:
+            untold = error
+        if hints.asset and self._asset_stands(row, md5, now):
+            return True
+        if untold is not None:
+            detail = (
+                f"{untold}; what was uploaded from there may have been moved here:"
+                " `assetsync retry --send-again PATH` uploads it in any case"
+            )
+            self._hold(row, "unreadable", detail, now)
+        return untold is not None
+
+    def _version_stands(self, row: FileRow, md5: str, now: float) -> bool:
+        """Take over an equal version whose path is no longer its own.
+
+        Raises FileUnreadable, once no other stands, where it cannot be told of one that may have been moved here.
+        """
+        untold: FileUnreadable | None = None
+        for old in self._ledger.alike.equals(row, md5):
             # Of its own path an older version is the past, whatever it says of itself (unmapped, then touched).
             elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
             try:
@@ -64,15 +85,9 @@ class StandIn:
                 log.info("taken over", path=printable(row.path), was=was, assetid=old.assetid, state=state)
             # None: something changed while it was looked at, and what is still queued is looked at again.
             return True
-        if hints.asset and self._asset_stands(row, md5, now):
-            return True
         if untold is not None:
-            detail = (
-                f"{untold}; what was uploaded from there may have been moved here:"
-                " `assetsync retry --send-again PATH` uploads it in any case"
-            )
-            self._hold(row, "unreadable", detail, now)
-        return untold is not None
+            raise untold
+        return False
 
     def _asset_stands(self, row: FileRow, md5: str, now: float) -> bool:
         """Take over an equal asset that nobody owns."""
