@@ -1,9 +1,9 @@
 """How fast and at what times of the day files may leave: `upload.rate` and `upload.window`."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from assetsync.model import Body, Clock
+from assetsync.model import Clock
 
 _BURST_SECONDS = 1.0
 _SLICE_SECONDS = 1.0
@@ -38,35 +38,3 @@ class Throttle:
         while (left := until - self._clock.steady()) > 0:
             if self._clock.wait(min(left, _SLICE_SECONDS)) or self._tick():
                 return
-
-
-class PacedBody:
-    """A body that leaves no faster than a throttle allows, in pieces that are small enough for it (`model.Body`)."""
-
-    def __init__(self, body: Body, throttle: Throttle) -> None:
-        self._body = body
-        self._throttle = throttle
-
-    @property
-    def size(self) -> int:
-        """Bytes that will be handed over if nothing goes wrong."""
-        return self._body.size
-
-    @property
-    def handed(self) -> int:
-        """Bytes handed over so far, or read for it: as much of a chunk as still waits counts too."""
-        return self._body.handed
-
-    @property
-    def md5(self) -> str:
-        """MD5 of the bytes of `handed`."""
-        return self._body.md5
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield what the body yields, each piece when it may leave."""
-        piece = self._throttle.piece
-        for chunk in self._body.chunks():
-            for start in range(0, len(chunk), piece):
-                part = chunk[start : start + piece]
-                self._throttle.pace(len(part))
-                yield part

@@ -21,15 +21,15 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
 from assetsync.flow.order import Order
-from assetsync.flow.pace import PacedBody, Throttle
+from assetsync.flow.pace import Throttle
 from assetsync.flow.prepare import Preparer, Ready
 from assetsync.flow.room import Room
 from assetsync.flow.trouble import describe
 from assetsync.ledger.commits import Pending
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Answer, Fault, Left, Sent, State
-from assetsync.tree.body import SMALL
+from assetsync.model import Answer, Body, Fault, Left, Sent, State
+from assetsync.tree.body import SMALL, TappedBody
 from assetsync.turn import TURN
 
 log = structlog.get_logger(__name__)
@@ -175,7 +175,9 @@ class Sender:
             if self._preparer.is_told_anew(ready):
                 # The change may have been recorded before there was an upload to tell of it.
                 self._insist(row, lambda: self._ledger.drifts.mark_unread(row.id))
-            body = ready.body if self._throttle is None else PacedBody(ready.body, self._throttle)
+            body: Body = ready.body
+            if self._throttle is not None:
+                body = TappedBody(body, self._throttle.pace, piece=self._throttle.piece)
             with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
                 sent = self._service.upload(ready.request, body)
         self.last_answer = self._clock.steady()

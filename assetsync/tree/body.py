@@ -111,11 +111,15 @@ class FileBody:
 
 
 class TappedBody:
-    """A body that calls `tap` with the length of each chunk before it gives the chunk away (`model.Body`)."""
+    """A body that calls `tap` with the length of each chunk before it gives the chunk away (`model.Body`).
 
-    def __init__(self, body: Body, tap: Callable[[int], None]) -> None:
+    It breaks chunks into pieces of so many bytes at most; `handed` counts what was read for them.
+    """
+
+    def __init__(self, body: Body, tap: Callable[[int], None], *, piece: int = CHUNK) -> None:
         self._body = body
         self._tap = tap
+        self._piece = piece
 
     @property
     def size(self) -> int:
@@ -133,10 +137,12 @@ class TappedBody:
         return self._body.md5
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield what the body yields, each chunk after the tap."""
+        """Yield what the body yields, each piece after the tap."""
         for chunk in self._body.chunks():
-            self._tap(len(chunk))
-            yield chunk
+            for start in range(0, len(chunk), self._piece):
+                piece = chunk[start : start + self._piece] if len(chunk) > self._piece else chunk
+                self._tap(len(piece))
+                yield piece
 
 
 def digest(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from assetsync.flow.pace import PacedBody, Throttle
+from assetsync.flow.pace import Throttle
+from assetsync.tree.body import TappedBody
 
 
 class Clock:
@@ -44,7 +45,7 @@ def test_bytes_take_the_time_that_the_rate_says_after_a_burst_of_a_second(rate, 
 
 def test_a_paced_body_yields_and_tells_what_the_body_does():
     clock = Clock()
-    body = PacedBody(Bytes(), Throttle(10.0, clock))
+    body = TappedBody(Bytes(), Throttle(10.0, clock).pace, piece=7)
     assert (body.size, body.handed, body.md5) == (30, 30, "M")
     assert b"".join(body.chunks()) == b"x" * 30
     assert clock.at > 101
@@ -61,7 +62,7 @@ def test_between_two_pieces_a_service_waits_for_seconds_at_most_however_slow_the
     clock = Clock()
     throttle = Throttle(rate, clock)
     left, gaps, last = b"", [], None
-    for piece in PacedBody(Long(), throttle).chunks():
+    for piece in TappedBody(Long(), throttle.pace, piece=throttle.piece).chunks():
         if last is not None:
             gaps.append(clock.at - last)
         last, left = clock.at, left + piece
