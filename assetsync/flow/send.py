@@ -141,7 +141,6 @@ class Sender:
                 with _AS_IT_IS if self._is_quick(row) else TURN.left():
                     told = self._handle(row, told)
                 released = told is not None and told.ready.row is row
-                self._tally.handled()
             finally:
                 if not released:
                     self._feed.release(row)
@@ -165,6 +164,7 @@ class Sender:
             self._feed.clear()
             return told
         if ready is None:
+            self._tally.handled()
             return told
         with ready.file:
             try:
@@ -180,6 +180,7 @@ class Sender:
                 body = TappedBody(body, self._throttle.pace, piece=self._throttle.piece)
             with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
                 sent = self._service.upload(ready.request, body)
+        self._tally.handled()
         self.last_answer = self._clock.steady()
         if sent.outcome.answer is Answer.ACCEPTED:
             self._gate.worked()

@@ -4,6 +4,9 @@ import os
 
 import pytest
 
+from assetsync.errors import ServiceUnreachable
+from assetsync.flow.send import Step
+from assetsync.model import State
 from assetsync.tree.body import SMALL, TappedBody
 
 from .conftest import chunked
@@ -46,3 +49,15 @@ def test_bytes_that_are_hashed_before_sending_are_counted(world):
     os.utime(file, (1e9, 1e9))
     world.scan_and_send()
     assert world.site.edges.tally.shown() == (2, SMALL + MIB, SMALL + MIB)
+
+
+def test_a_file_that_goes_back_into_the_queue_before_anything_left_is_not_counted(world):
+    world.write("a")
+    world.scan()
+
+    def fail(_request) -> None:
+        raise ServiceUnreachable("no answer")
+
+    world.service.during_search = fail
+    assert world.site.sender.step() is Step.WORKED
+    assert (world.states(), world.site.edges.tally.shown()) == ({"a": State.QUEUED}, (0, 0, 0))
