@@ -13,6 +13,8 @@ from assetsync.model import Clock
 OUTAGE = 15 * 60.0
 """Seconds that a pause must last to be told."""
 
+_OUT = "outage"
+
 
 class Facts:
     """Reads what stands; `pause` gives the gate's, and `waiting` why something waits for the ledger's disk."""
@@ -45,7 +47,7 @@ class Facts:
         found = [Trouble(Kind.ENDED)]
         try:
             found += [self._blocked(told), self._braked(), self._stopped()]
-            outages = outages or [self._not_listed()]
+            outages = outages or [self._not_listed(out.lingering)]
         except LedgerDamaged:
             raise
         except LedgerError as error:
@@ -56,18 +58,24 @@ class Facts:
     def _out(self) -> Trouble:
         pause = self._pause()
         lasted = 0.0 if pause is None else self._clock.steady() - pause.since
-        if pause is None or lasted < self._outage:
+        if pause is None:
             return Trouble(Kind.OUTAGE)
-        return Trouble(Kind.OUTAGE, {"outage": printable(pause.detail)}, 1, since=self._clock.now() - lasted)
+        if lasted < self._outage:
+            # A process that was started anew counts from its own start: what was told before is not over by that.
+            return Trouble(Kind.OUTAGE, lingering={_OUT})
+        return Trouble(Kind.OUTAGE, {_OUT: printable(pause.detail)}, 1, since=self._clock.now() - lasted)
 
-    def _not_listed(self) -> Trouble:
-        """Tell of folders into which nothing could be sent for long, though the service answers for others."""
+    def _not_listed(self, lingering: Collection[str]) -> Trouble:
+        """Tell of folders into which nothing could be sent for long, though the service answers for others.
+
+        `lingering` is what else may have been told of before and is not over.
+        """
         now, unlisted = self._clock.steady(), self._reports.unlisted()
         self._unlisted = {folder: self._unlisted.get(folder, now) for folder in unlisted}
         long = {folder: since for folder, since in self._unlisted.items() if now - since >= self._outage}
         items = {folder: f"into folder {printable(folder)}: {printable(unlisted[folder])}" for folder in long}
         since = self._clock.now() - (now - min(long.values())) if long else None
-        return Trouble(Kind.OUTAGE, items, len(items), since=since)
+        return Trouble(Kind.OUTAGE, items, len(items), since=since, lingering={*lingering, *unlisted})
 
     def _blocked(self, told: Collection[str]) -> Trouble:
         rows = self._reports.blocked(KEPT)

@@ -70,6 +70,22 @@ def test_an_outage_is_one_once_it_has_lasted(world, look):
     assert not look()[Kind.OUTAGE].items
 
 
+def test_an_outage_that_was_told_is_not_over_because_the_process_began_anew(world, look):
+    world.write("a.jpg")
+    world.service.down = True
+    world.scan_and_send()
+    world.live(OUTAGE + 60, tick=10)
+    told = set(look()[Kind.OUTAGE].items)
+    world.restart()
+    world.scan_and_send()
+    found = look()[Kind.OUTAGE]
+    assert (dict(found.items), set(found.lingering)) == ({}, told)
+    world.service.down = False
+    world.live(120)
+    found = look()[Kind.OUTAGE]
+    assert (dict(found.items), set(found.lingering)) == ({}, set())
+
+
 def test_a_stopped_index_is_told_with_its_fix(world, look):
     world.ledger.set_fact(INDEX_STOPPED, "set `schedule.index: off`")
     assert list(look()[Kind.INDEX_STOPPED].items.values()) == ["set `schedule.index: off`"]
@@ -109,6 +125,8 @@ def test_a_folder_that_cannot_be_listed_is_an_outage_once_it_has_lasted(make_wor
     while world.clock.steady() < 1000 + OUTAGE:
         world.live(10)
         assert not found().items
+    # As for a process that begins anew.
+    assert set(found().lingering) == {"F1"}
     world.live(20)
     assert list(found().items.values()) == [
         "into folder F1: it is listed before anything is sent there, and that fails: the service did not answer in time"
