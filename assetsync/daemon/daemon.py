@@ -175,6 +175,10 @@ class Daemon:
             self._notifier.ready()
             log.info("running", root=str(self._config.root), watch=work.watching.mode)
             self._watch_over(board, site.noting, schedule)
+        except Exception as error:
+            # Of this thread's own: what ends a loop comes by `_failed`.
+            self._failure.error = self._failure.error or error
+            raise
         finally:
             if self._reloaded:
                 self._notifier.reloading(self.clock.steady())
@@ -280,5 +284,7 @@ def _waiting(loops: list[Loop]) -> str | None:
 def _all_ended(loops: list[Loop], clock: SystemClock, patience: float) -> bool:
     until = clock.steady() + patience
     for loop in loops:
-        loop.join(max(0.0, until - clock.steady()))
+        # One that was never started has nothing to be waited for, and cannot be.
+        if loop.is_alive():
+            loop.join(max(0.0, until - clock.steady()))
     return not any(loop.is_alive() for loop in loops)

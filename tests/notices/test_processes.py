@@ -1,8 +1,10 @@
 """Real processes tell real receivers: the daemon, `reconcile` and `check`."""
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -161,6 +163,25 @@ def test_a_daemon_whose_ledger_is_damaged_tells_so_before_it_ends(site, sink):
     (message,) = sink.messages
     assert message["event"] == "ended"
     assert "hq.db" in message["text"]
+
+
+@pytest.mark.parametrize("part", ["files_sending", "hours"], ids=["at the start", "while it runs"])
+def test_damage_that_only_the_main_thread_meets_is_told_too(site, sink, part):
+    site.configure({"webhook": sink.url})
+    assert site.run("reconcile")[0] == 0
+    ledger = site.folder / "hq.db"
+    with contextlib.closing(sqlite3.connect(ledger)) as found:
+        (size,) = found.execute("PRAGMA page_size").fetchone()
+        (page,) = found.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (part,)).fetchone()
+    with ledger.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    process = site.start("run")
+    process.communicate(timeout=40)
+    assert process.returncode == 2
+    (message,) = sink.messages
+    assert message["event"] == "ended"
+    assert "is damaged" in message["text"]
 
 
 @pytest.mark.parametrize(
