@@ -51,6 +51,7 @@ class Command:
         self._argv = list(argv)
         self._environ = {name: value for name, value in environ.items() if name not in _OURS and redact(value) == value}
         self._patience = patience
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __call__(self, notice: Notice) -> None:
         """Run the program; raises Undelivered when it cannot be run, fails or takes too long."""
@@ -68,16 +69,31 @@ class Command:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise Undelivered(f"notify.command cannot be run: {reason}") from error
+        self._process = process
         try:
             process.communicate(encoded(notice), timeout=self._patience)
         except subprocess.TimeoutExpired as error:
-            # Its session is ended with it; the group is there as long as its leader was not waited for.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             process.wait()
             raise Undelivered(f"notify.command did not end within {self._patience:.0f} s and was killed") from error
+        finally:
+            self._process = None
+        if process.returncode < 0:
+            raise Undelivered(f"notify.command was ended by signal {-process.returncode}")
         if process.returncode:
             raise Undelivered(f"notify.command ended with exit code {process.returncode}")
+
+    def cut(self) -> None:
+        """Kill the program that runs, if one does: it must not outlive this process. Any thread may call it."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    # Its session is ended with it; the group is there as long as its leader was not waited for.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _stderr() -> int:

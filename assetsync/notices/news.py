@@ -80,6 +80,7 @@ class Outlet:
 
     def __init__(self, ways: Mapping[str, Send], *, failed: Callable[[BaseException], None], **how: Any) -> None:
         """Start a thread for each way; `how` goes to the channels."""
+        self._ways = ways
         self._channels = [Channel(name, send, failed=failed, **how) for name, send in ways.items()]
         for channel in self._channels:
             channel.start()
@@ -106,13 +107,20 @@ class Outlet:
             self.post(notice)
 
     def close(self, patience: float) -> bool:
-        """Deliver what waits within so many seconds, each channel by itself; False when something was left."""
+        """Deliver what waits within so many seconds, each channel by itself; False when something was left.
+
+        A program that still runs then is killed.
+        """
         until = time.monotonic() + patience
         for channel in self._channels:
             channel.finish()
         for channel in self._channels:
             channel.join(max(0.0, until - time.monotonic()))
-        return self.idle
+        left = not self.idle
+        for way in self._ways.values():
+            if isinstance(way, Command):
+                way.cut()
+        return not left
 
 
 class News:

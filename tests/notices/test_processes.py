@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -99,7 +100,8 @@ def site(tmp_path, sandbox):
 
 
 def test_the_daemon_tells_of_many_blocked_files_in_one_message_and_waits_for_no_receiver(site, sink, program):
-    hanging = program("time.sleep(100)")
+    told = site.folder / "pid"
+    hanging = program(f"open({str(told)!r}, 'w').write(str(os.getpid()))", "time.sleep(100)")
     site.configure({"webhook": sink.url, "command": hanging})
     for number in range(40):
         (site.photos / f"empty-{number:02}.jpg").touch()
@@ -114,6 +116,7 @@ def test_the_daemon_tells_of_many_blocked_files_in_one_message_and_waits_for_no_
     process.communicate(timeout=40)
     assert process.returncode == 0
     assert len(sink.bodies) == 1
+    site.until(lambda: not Path(f"/proc/{told.read_text()}").exists())
     log = site.log.read_text()
     assert "messages are left undelivered" in log
     assert "s3cret-t0ken" not in log
