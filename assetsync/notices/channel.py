@@ -1,7 +1,7 @@
 """One way to the outside, on a thread of its own: what hangs there hangs alone.
 
 Messages wait in a queue of bounded length. One that cannot be delivered is tried again, less and less often, for a day;
-a failure is logged when it begins and when it ends. How a message is sent is the sender's.
+a failure is logged when it begins and when it ends, and each message that is given up. How one is sent is the sender's.
 """
 
 import threading
@@ -55,12 +55,15 @@ class Channel(threading.Thread):
 
     def post(self, notice: Notice) -> None:
         """Leave a message to be delivered; never waits."""
+        oldest = None
         with self._changed:
             if len(self._waiting) >= MOST:
-                self._waiting.popleft()
+                _, oldest = self._waiting.popleft()
                 self._given_up += 1
             self._waiting.append((time.monotonic(), notice))
             self._changed.notify_all()
+        if oldest is not None:
+            self._say_given_up(oldest)
 
     def finish(self) -> None:
         """Deliver what waits, and end with it, or with the next failure."""
@@ -100,10 +103,15 @@ class Channel(threading.Thread):
         if time.monotonic() - posted > _LONGEST:
             self._given_up += 1
             self._done(notice)
+            self._say_given_up(notice)
         with self._changed:
             self._changed.wait_for(lambda: self._closing, pause)
             # Whoever finishes does not wait for a better time: what is left is not known as told, and told anew.
             return not self._closing
+
+    def _say_given_up(self, notice: Notice) -> None:
+        # From here on it counts as told: the log is all that is left of it.
+        log.error("a message is given up", channel=self._called, about=str(notice.kind), text=notice.text)
 
     def _done(self, notice: Notice) -> None:
         with self._changed:

@@ -113,6 +113,18 @@ def test_of_more_messages_than_wait_the_oldest_are_given_up(start, caplog):
     assert receiver.got == [f"s{number}" for number in range(10, MOST + 10)]
     (said,) = events(caplog, "messages are delivered again")
     assert "10" in said.getMessage()
+    assert len(events(caplog, "a message is given up")) == 10
+
+
+def test_what_could_not_be_delivered_for_a_day_is_given_up_and_said(start, caplog, monkeypatch):
+    monkeypatch.setattr("assetsync.notices.channel._LONGEST", 0.0)
+    channel = start(Receiver(fails=1), 0.001)
+    channel.post(trial_notice("hq", 0))
+    channel.finish()
+    channel.join(10)
+    assert channel.idle
+    (said,) = events(caplog, "a message is given up")
+    assert "hq: this is a test" in said.getMessage()
 
 
 def test_a_channel_that_is_to_finish_delivers_what_waits(start):
