@@ -85,6 +85,7 @@ class Teller:
         self._told = _read(kept)
         self._noticed: dict[Kind, float] = {}
         self._away: dict[Kind, float] = {}
+        self._fewer: dict[Kind, float] = {}
 
     def keys(self, kind: Kind) -> tuple[str, ...]:
         """Give the keys of what was told of a kind and is not over."""
@@ -114,14 +115,18 @@ class Teller:
         may_tell = told is None or not 0 <= now - told.at < APART
         if not trouble.items:
             self._noticed.pop(kind, None)
+            self._fewer.pop(kind, None)
             return self._end(trouble, told, now, steady, quiet if may_tell else float("inf"))
         self._away.pop(kind, None)
-        known = set(told.keys) if told else set()
+        known, before = (set(told.keys), told.count) if told else (set(), 0)
         new = [key for key in trouble.items if key not in known]
-        more = 0 if told is None or trouble.count <= KEPT else trouble.count - told.count
-        if not new and more <= 0:
+        if before > KEPT:
+            # What moves up among those that are told apart was counted before.
+            new = []
+        fresh = max(len(new), trouble.count - before if max(before, trouble.count) > KEPT else 0)
+        if not fresh:
             self._noticed.pop(kind, None)
-            self._forget(trouble, told)
+            self._forget(trouble, told, steady, quiet)
             return None
         if steady - self._noticed.setdefault(kind, steady) < gather or not may_tell:
             return None
@@ -132,7 +137,6 @@ class Teller:
             (*trouble.items, *sorted(standing - set(trouble.items)))[:KEPT], trouble.count, now, since
         )
         names = tuple(trouble.items[key] for key in new[:NAMED])
-        fresh = max(len(new), more)
         text = f"{self._site}: {_sentence(trouble, fresh, names, now - since)}"
         return Notice(self._site, kind, is_over=False, text=text, count=trouble.count, new=fresh, names=names, at=now)
 
@@ -150,11 +154,23 @@ class Teller:
         text = f"{self._site}: {_OVER[kind].format(after=_span(now - told.since))}"
         return Notice(self._site, kind, is_over=True, text=text, count=0, new=0, names=(), at=now)
 
-    def _forget(self, trouble: Trouble, told: Told | None) -> None:
-        """Let go of what is over while other things of its kind stand: should it come back, it is new."""
-        if told is not None:
+    def _forget(self, trouble: Trouble, told: Told | None, steady: float, quiet: float) -> None:
+        """Let go of what is over while other things of its kind stand: should it come back, it is new.
+
+        Of more than are told apart, only how many there are: once there have been fewer for as long as `quiet`.
+        """
+        kind = trouble.kind
+        if told is None:
+            return
+        if told.count <= KEPT:
             stands = {*trouble.items, *trouble.lingering}
-            self._told[trouble.kind] = replace(told, keys=tuple(key for key in told.keys if key in stands))
+            keys = tuple(key for key in told.keys if key in stands)
+            self._told[kind] = replace(told, keys=keys, count=len(keys))
+        elif trouble.count == told.count:
+            self._fewer.pop(kind, None)
+        elif steady - self._fewer.setdefault(kind, steady) >= quiet:
+            del self._fewer[kind]
+            self._told[kind] = replace(told, keys=tuple(trouble.items), count=trouble.count)
 
 
 def trial_notice(site: str, now: float) -> Notice:
@@ -176,11 +192,12 @@ _OVER = {
 def _sentence(trouble: Trouble, new: int, names: tuple[str, ...], lasted: float) -> str:
     first = "; ".join(names)
     more = f"; and {new - len(names):,} more" if new > len(names) else ""
+    named = f": {first}{more}" if names else ""
     match trouble.kind:
         case Kind.BLOCKED:
             noun = "file is" if trouble.count == 1 else "files are"
             fresh = f", {new:,} of them new" if new != trouble.count else ""
-            return f"{trouble.count:,} {noun} blocked{fresh}: {first}{more} (assetsync status)"
+            return f"{trouble.count:,} {noun} blocked{fresh}{named} (assetsync status)"
         case Kind.BRAKE:
             return f"nothing is sent until a person has looked: {first}{more} (assetsync status, then assetsync resume)"
         case Kind.OUTAGE:

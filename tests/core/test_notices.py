@@ -124,6 +124,35 @@ def test_beyond_what_is_told_apart_the_count_decides(day):
     assert len(day.teller.keys(Kind.BLOCKED)) == KEPT
 
 
+def many(first: int, end: int) -> Trouble:
+    return blocked(*(f"n{n}" for n in range(first, min(first + KEPT, end))), count=end - first)
+
+
+def test_all_of_the_first_are_new_also_beyond_what_is_told_apart(day):
+    (notice,) = day.at(0, many(0, 5000), gather=0)
+    assert (notice.count, notice.new) == (5000, 5000)
+    assert notice.text.startswith("hq: 5,000 files are blocked: n0 (sidecar); n1 (sidecar);")
+    assert "; and 4,995 more" in notice.text
+
+
+def test_what_moves_up_where_some_of_very_many_are_mended_is_no_news(day):
+    day.at(0, many(0, 5000), gather=0)
+    assert [day.at(APART + number, many(number, 5000), gather=0) for number in range(0, 4990, 10)] == [[]] * 499
+    assert day.at(3 * APART, many(4990, 5000), gather=0) == []
+    (notice,) = day.at(4 * APART, many(4990, 5003), gather=0)
+    assert (notice.count, notice.new, notice.names[0]) == (13, 3, "n5000 (sidecar)")
+    (notice,) = day.at(6 * APART, many(0, 0), quiet=0)
+    assert notice.is_over
+
+
+def test_more_are_news_again_once_there_have_been_fewer_for_a_while(day):
+    day.at(0, many(0, 5000), gather=0)
+    for second in (0, QUIET):
+        assert day.at(APART + second, many(0, 3000), gather=0) == []
+    (text,) = day.texts(2 * APART, many(0, 3500), gather=0)
+    assert text == "hq: 3,500 files are blocked, 500 of them new (assetsync status)"
+
+
 def test_a_clock_that_is_set_back_holds_no_message(day):
     day.at(0, blocked("a"), gather=0)
     assert len(day.at(-90_000, blocked("a", "b"), gather=0)) == 1
