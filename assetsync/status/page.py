@@ -114,7 +114,10 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
             }
             for brake in standing.brakes
         ],
-        "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(pause.since)},
+        "no_room": None if standing.without_room is None else _shown(standing.without_room),
+        "paused": None
+        if pause is None
+        else {"detail": _shown(pause.detail), "at": ago(pause.since), "by_itself": pause.reason != "key_refused"},
         "holds": [(_shown(folder), _shown(why or "")) for folder, why in sorted(standing.holds.items())],
         "missing": [_shown(name) for name in standing.missing_folders],
         "index_stopped": None if standing.index_stopped is None else _shown(standing.index_stopped),

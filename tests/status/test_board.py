@@ -122,6 +122,27 @@ def test_the_page_says_everything_that_a_person_asks(shown):
         assert expected in said, expected
 
 
+def test_the_page_says_what_helps_where_the_ledgers_disk_is_full(shown, monkeypatch):
+    monkeypatch.setattr("assetsync.status.standing.without_room", lambda _path: "the disk of /var has 9.0 KB left")
+    said = re.sub(r"\s+", " ", text_of(shown.page()))
+    assert "No room the disk of /var has 9.0 KB left" in said
+    assert "Make room" in said
+
+
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [("unreachable", "sending goes on by itself"), ("key_refused", "A person must act")],
+)
+def test_the_page_says_whether_a_pause_ends_by_itself(shown, reason, sentence):
+    world = shown.world
+    since = world.clock.now() - 60
+    said = {"start": world.ledger.start_no, "since": since, "reason": reason, "detail": "why"}
+    world.ledger.set_fact("paused", json.dumps(said))
+    text = text_of(shown.page())
+    assert sentence in text
+    assert ("goes on by itself" in text) == (reason == "unreachable")
+
+
 @pytest.mark.parametrize(
     ("trust", "sentence"),
     [
