@@ -48,7 +48,7 @@ class Gauges(Collector):
         yield self._gauge("in_sync", "Whether everything of the last, complete scan is verified.", standing.in_sync)
         yield self._gauge("doubts_open", "Uploads of which it is not known whether they arrived.", standing.in_doubt)
         yield self._gauge(
-            "oldest_waiting_seconds", "Since when the file that waits longest is queued.", standing.oldest_age
+            "oldest_waiting_seconds", "For how long the file that waits longest has been waiting.", standing.oldest_age
         )
         yield self._gauge(
             "metadata_drift", "Files of which the tree says what the service does not.", standing.drift_count
@@ -63,10 +63,13 @@ class Gauges(Collector):
     def _of_work(self, standing: Standing) -> Iterator[Metric]:
         pause, scan = standing.paused, standing.last_scan
         yield self._gauge(
-            "paused_seconds", "For how long nothing has been sent.", standing.at - pause.since if pause else 0.0
+            "paused_seconds",
+            "For how long sending has been paused because of the service; 0 while it is not.",
+            # A clock that was set back makes it 0.
+            max(0.0, standing.at - pause.since) if pause else 0.0,
         )
         paused = [((pause.reason,), 1.0)] if pause else []
-        yield self._labelled("paused", "Why nothing is sent; absent while it is.", ["reason"], paused)
+        yield self._labelled("paused", "Why sending is paused; absent while it is not.", ["reason"], paused)
         if scan is not None:
             yield self._gauge("last_scan_complete", "Whether the last scan could read all of the tree.", scan.complete)
             yield self._gauge(

@@ -205,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         local = str(self.connection.getsockname()[0])
         if not self.server.hosts.are(self.headers.get_all("Host", []), local):
-            text = "this host name is not mine: use the address of status.listen, or localhost"
+            text = "this host name is not mine: use this machine's address, localhost, or a name set as status.listen"
             self._send(_sentence(HTTPStatus.MISDIRECTED_REQUEST, text))
             return
         make = self.server.answers.get(self.path.partition("?")[0])

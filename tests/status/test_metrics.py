@@ -109,6 +109,13 @@ def test_how_the_site_stands_is_measured(shown):
     assert found["job_last_success_timestamp_seconds", "rescan"] == pytest.approx(world.clock.now() - 90, abs=1)
 
 
+def test_a_pause_since_a_time_before_which_the_clock_was_set_is_no_negative_one(shown):
+    world = shown.world
+    said = {"start": world.ledger.start_no, "since": world.clock.now() + 3600, "reason": "unreachable", "detail": "x"}
+    world.ledger.set_fact("paused", json.dumps(said))
+    assert samples(shown)["paused_seconds",] == 0
+
+
 def test_no_path_and_no_text_of_the_service_is_in_the_metrics(shown):
     world = shown.world
     world.write("photos/secret-name.jpg")
