@@ -15,8 +15,8 @@ DASHBOARD = FOLDER / "assetsync.dashboard.json"
 # What Prometheus itself adds.
 GIVEN = {"up"}
 WORDS = {
-    "by", "on", "and", "or", "sum", "min", "max", "rate", "increase", "time", "histogram_quantile", "min_over_time",
-    "site", "le", "state", "result", "reason", "how", "job", "mode", "label_values", "version",
+    "by", "on", "and", "or", "unless", "sum", "min", "max", "rate", "increase", "time", "histogram_quantile",
+    "min_over_time", "site", "le", "state", "result", "reason", "how", "job", "mode", "label_values", "version",
 }  # fmt: skip
 
 
@@ -72,6 +72,45 @@ def test_the_panels_lie_side_by_side_and_have_numbers_of_their_own():
         assert at["x"] + at["w"] <= 24
         assert not cells & taken
         taken |= cells
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("unreachable", "AssetsyncOutage"), ("key_refused", "AssetsyncKeyRefused")],
+)
+def test_a_refused_key_is_no_outage_that_ends_by_itself(tmp_path, reason, expected):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool is installed: apt-get install prometheus")
+    series = {
+        f'assetsync_paused{{site="hq",reason="{reason}"}}': "1x200",
+        'assetsync_paused_seconds{site="hq"}': "0+60x200",
+    }
+    firing = [{"labels": f'{{alertname="{expected}"}}', "value": 1}]
+    case = tmp_path / "case.yml"
+    case.write_text(
+        json.dumps(
+            {
+                "rule_files": [str(RULES)],
+                "evaluation_interval": "1m",
+                "tests": [
+                    {
+                        "interval": "1m",
+                        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                        "promql_expr_test": [
+                            {
+                                "expr": 'sum by (alertname) (ALERTS{alertstate="firing"})',
+                                "eval_time": "120m",
+                                "exp_samples": firing,
+                            }
+                        ],
+                    }
+                ],
+            }
+        )
+    )
+    done = subprocess.run([promtool, "test", "rules", str(case)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_prometheus_accepts_the_rules_and_the_metrics(shown):
