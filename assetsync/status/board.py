@@ -23,6 +23,7 @@ from assetsync.status.standing import Level, Standing, stand
 _FRESH_SECONDS = 1.0
 _SPARING = 20
 _PATIENCE = 2.0
+_STALE = 60.0
 
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><circle cx="16" cy="16" r="13" fill="{}"/>'
@@ -65,11 +66,11 @@ class Board:
     def standing(self, patience: float = _PATIENCE) -> Standing:
         """Give how the site stands, as fresh as is fair: where reading it is dear, it is done less often.
 
-        While another thread reads it for longer than `patience` seconds, what was read before is given. Raises
-        LedgerError.
+        While another thread reads it for longer than `patience` seconds, what was read before is given, for a minute:
+        of a disk that hangs nobody must be told for hours that all is well. Raises LedgerError.
         """
         if not self._lock.acquire(timeout=patience):
-            if self._kept is None:
+            if self._kept is None or self._clock.steady() - self._kept_until > _STALE:
                 raise LedgerError("the ledger takes long to answer", hint="is its disk busy?")
             return self._kept
         try:

@@ -191,7 +191,7 @@ def test_while_the_ledger_is_being_read_for_long_the_last_reading_is_shown(shown
     before = board.standing()
     world.write("new")
     world.scan()
-    board._kept_until = 0.0
+    board._kept_until = world.clock.steady()
     with board._lock:
         found = []
         asks = threading.Thread(target=lambda: found.append(board.standing(0.05)))
@@ -199,6 +199,15 @@ def test_while_the_ledger_is_being_read_for_long_the_last_reading_is_shown(shown
         asks.join(10)
         assert found == [before]
     assert board.standing().counts.of(State.QUEUED) == 1
+
+
+def test_a_ledger_that_is_being_read_for_minutes_is_not_shown_as_it_was(shown):
+    shown.board.standing()
+    shown.world.clock.advance(120)
+    with shown.board._lock:
+        with pytest.raises(LedgerError, match="takes long"):
+            shown.board.standing(0.01)
+        assert 'assetsync_ledger_readable{site="test"} 0.0' in shown.metrics.exposition().decode()
 
 
 def test_without_any_reading_it_is_said_that_there_is_none(shown):
