@@ -149,7 +149,7 @@ class Daemon:
         loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
         others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.reading.step}
         loops += [self._loop(name, step) for name, step in others.items()]
-        facts = Facts(ledger, self.clock, pause=lambda: site.gate.pause, waiting=lambda: _waiting(loops))
+        facts = Facts(ledger, self.clock, pause=lambda: site.gate.standing, waiting=lambda: _waiting(loops))
 
         def begin() -> tuple[Schedule, News]:
             schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)

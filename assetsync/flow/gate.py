@@ -38,6 +38,8 @@ class Gate:
         self._since: float | None = None
         self._failed = 0
         self._answered = 0.0
+        self._entered = 0.0
+        self._ended: Pause | None = None
         self.looks_answered = True
         """Whether look-ups get answers, so that doubts can be resolved also while nothing is sent."""
 
@@ -46,12 +48,19 @@ class Gate:
         """The trouble at hand, or None."""
         return self._pause
 
+    @property
+    def standing(self) -> Pause | None:
+        """The trouble that is not known to be over: also while the one POST after a probe has yet to show it."""
+        on_trial = self._half_open and self._inside
+        return self._pause or (self._ended if on_trial else None)
+
     def enter(self) -> bool:
         """Ask to send one file; whoever is let in must `leave`."""
         with self._lock:
             if self._pause is not None or (self._half_open and self._inside):
                 return False
             self._inside += 1
+            self._entered = self._steady()
             return True
 
     def leave(self) -> None:
@@ -77,7 +86,9 @@ class Gate:
             self.looks_answered = not (probed or looking)
             now = self._steady()
             was_open = self._pause is None
-            if was_open and now - self._answered > 2 * self._longest:
+            # For as long as the POST on trial has hung, nothing was answered.
+            quiet_until = self._entered if self._inside else now
+            if was_open and quiet_until - self._answered > 2 * self._longest:
                 # It answered for so long that this is another trouble.
                 self._since, self._failed = None, 0
             began = self._since is None
@@ -100,6 +111,7 @@ class Gate:
         """Say that a look-up was answered: one POST may go. Gives the pause that ended."""
         with self._lock:
             ended, self._pause = self._pause, None
+            self._ended = ended or self._ended
             self.looks_answered = True
             self._answered = self._steady()
             return ended

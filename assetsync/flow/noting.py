@@ -63,7 +63,7 @@ class Noting:
         self._note_unsettled(at_once=True)
 
     def _note_pause(self) -> None:
-        pause = self._gate.pause
+        pause = self._gate.standing
         found = None if pause is None else (pause.since, pause.reason)
         if self._inherits and found is None and self._runs.pause() is None:
             self._inherits = False
@@ -74,7 +74,7 @@ class Noting:
         self._inherits = False
 
     def _pause(self, ended: float | None = None) -> Pause | None:
-        pause = self._gate.pause
+        pause = self._gate.standing
         if pause is None:
             return None
         since = self._clock.now() - (self._clock.steady() - pause.since)

@@ -111,3 +111,30 @@ def test_a_post_that_was_on_its_way_and_worked_does_not_open_a_gate_that_is_shut
     assert gate.enter() is False
     gate.answered()
     assert [gate.enter(), gate.enter()] == [True, False]
+
+
+@pytest.mark.parametrize("hangs", [1.0, 100.0, 300.0])
+def test_however_long_the_post_on_trial_hangs_it_is_the_same_trouble_that_goes_on(gate, clock, hangs):
+    since = clock.steady()
+    gate.trouble("unreachable", "no answer")
+    waits = []
+    for _ in range(6):
+        waits.append(gate.pause.next_probe - clock.steady())
+        clock.advance(waits[-1])
+        gate.answered()
+        assert gate.standing is None
+        assert gate.enter()
+        clock.advance(hangs)
+        assert (gate.pause, gate.standing.since) == (None, since)
+        assert gate.trouble("unreachable", "no answer") is False
+        gate.leave()
+        assert gate.standing == gate.pause
+    assert waits == [0, 0.5, 1, 2, 4, 8]
+
+
+def test_once_the_post_on_trial_worked_no_trouble_stands(gate):
+    gate.trouble("unreachable", "down")
+    gate.answered()
+    gate.enter()
+    gate.worked()
+    assert gate.standing is None
