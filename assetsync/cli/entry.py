@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import click
 
-from assetsync.cli.output import ReaderGone, complain
+from assetsync.cli.output import ReaderGone, complain, telling, unwritten
 from assetsync.cli.root import root
 from assetsync.errors import AssetsyncError, ConfigError, LedgerBusy, OutputError, ServiceElsewhere, ServiceError
 
@@ -52,25 +52,40 @@ def run(arguments: Sequence[str]) -> int:
         code = root.main(args=list(arguments), prog_name="assetsync", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show(sys.stderr)
+        with telling():
+            error.show(sys.stderr)
         return error.exit_code
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except AssetsyncError as error:
-        tell(error)
-        if isinstance(error, OutputError):
-            _give_up_output()
-        return exit_code(error)
+        return _failed(error)
     except (ReaderGone, BrokenPipeError, SystemExit):
         # The last is how click itself leaves where nobody reads its help.
         _give_up_output()
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last place where it can be told without showing a secret
+        if _is_of_click(error):
+            return _failed(unwritten(error))
         _unexpected(error)
         return UNEXPECTED
     return code if isinstance(code, int) else OK
+
+
+def _failed(error: AssetsyncError) -> int:
+    tell(error)
+    if isinstance(error, OutputError):
+        _give_up_output()
+    return exit_code(error)
+
+
+def _is_of_click(error: Exception) -> bool:
+    """Whether click itself could not write to stdout, as it does with help and the version alone."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return isinstance(error, OSError) and trace is not None and trace.tb_frame.f_code is click.echo.__code__
 
 
 def _give_up_output() -> None:

@@ -6,6 +6,7 @@ terminal; which values a command prints is its own.
 
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ __all__ = [
     "moment",
     "note",
     "table",
+    "telling",
+    "unwritten",
     "warn",
     "write",
     "write_json",
@@ -38,12 +41,14 @@ _CELL_IN_CELL = re.compile(";(?=[ \"']*[=+@\uff1d\uff0b\uff0d\uff20-])")
 
 
 def write_json(value: Mapping[str, object]) -> None:
-    """Write one object as one line of JSON, UTF-8, what is active in a terminal escaped."""
+    """Write one object as one line of JSON, what is active in a terminal escaped; outside UTF-8 all but ASCII."""
+    # What an encoding does not hold would be escaped as Python does it (\xe9, \U0001f600), which is no JSON.
+    ascii_only = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     try:
-        line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        line = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
     except ValueError:
         # A number of an answer that is too large for JSON's readers (1e999).
-        line = json.dumps({name: _finite(item) for name, item in value.items()}, ensure_ascii=False)
+        line = json.dumps({name: _finite(item) for name, item in value.items()}, ensure_ascii=ascii_only)
     # Only inside strings can these stand, where JSON reads the escape as the same character.
     _echo(ACTIVE.sub(lambda found: f"\\u{ord(found.group()):04x}", line))
 
@@ -75,23 +80,42 @@ def writing() -> Iterator[None]:
         # By its own name, because click ends by itself, with another code, where it meets the other.
         raise ReaderGone from error
     except OSError as error:
-        raise OutputError(f"the output cannot be written ({error.strerror})", hint="is its disk full?") from error
+        raise unwritten(error) from error
+
+
+def unwritten(error: Exception) -> OutputError:
+    """Say that stdout cannot be written, and why."""
+    reason = getattr(error, "strerror", None) or type(error).__name__
+    return OutputError(f"the output cannot be written ({reason})", hint="is its disk full?")
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Let what cannot be said on stderr, its disk full or its reader gone, end no command and change no exit code."""
+    try:
+        yield
+    except OSError:
+        # Else the interpreter tries once more at its end, and exits with a code of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def note(text: str) -> None:
     """Write a line that is no result to stderr."""
-    click.echo(printable(_without_secrets(text)), err=True)
+    with telling():
+        click.echo(printable(_without_secrets(text)), err=True)
 
 
 def complain(sentence: str) -> None:
     """Write an error to stderr, without the secrets that are known."""
-    for line in _without_secrets(sentence).split("\n"):
-        click.echo(f"Error: {printable(line)}", err=True)
+    with telling():
+        for line in _without_secrets(sentence).split("\n"):
+            click.echo(f"Error: {printable(line)}", err=True)
 
 
 def warn(sentence: str) -> None:
     """Write a warning to stderr."""
-    click.echo(f"Warning: {printable(_without_secrets(sentence))}", err=True)
+    with telling():
+        click.echo(f"Warning: {printable(_without_secrets(sentence))}", err=True)
 
 
 def _without_secrets(text: str) -> str:

@@ -220,16 +220,18 @@ class TestSandbox:
         assert capsys.readouterr().out == ""
 
 
-def test_json_on_a_terminal_that_knows_no_unicode_is_still_read_back(site):
-    site.write("日本.txt")
-    site.run("reconcile")
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+@pytest.mark.parametrize("name", ["日本.txt", "é.txt", "\U0001f600.txt"])
+def test_json_on_a_terminal_that_knows_no_unicode_is_still_read_back(site, encoding, name):
+    site.write(name)
+    site.run("reconcile", "--wait", "0s")
     done = subprocess.run(
         [sys.executable, "-m", "assetsync", "files", "--json", "--config", str(site.config)],
         capture_output=True,
         check=True,
-        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+        env=os.environ | {"PYTHONIOENCODING": encoding},
     )
-    assert json.loads(done.stdout)["path"] == "photos/日本.txt"
+    assert json.loads(done.stdout)["path"] == f"photos/{name}"
 
 
 @pytest.mark.parametrize(
@@ -260,3 +262,29 @@ def test_where_the_output_cannot_be_written_it_is_said_in_a_sentence(site, comma
         2,
         "Error: the output cannot be written (No space left on device): is its disk full?\n",
     )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["files", "--help"]])
+def test_where_help_cannot_be_written_it_is_said_in_a_sentence(words):
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "assetsync", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "Error: the output cannot be written (No space left on device): is its disk full?\n",
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("status --config none.yaml", 2), ("status --no-such-option", 2), ("reconcile --quiet --config {config}", 0)],
+)
+def test_what_cannot_be_said_on_stderr_changes_neither_the_work_nor_its_exit_code(site, words, code):
+    site.write("a.jpg")
+    site.key_file.chmod(0o644)  # of which a warning tells
+    command = [sys.executable, "-m", "assetsync", *words.format(config=site.config).split()]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full, check=False)
+    assert done.returncode == code
