@@ -1,6 +1,9 @@
 """The configuration: what it means, and every mistake as one sentence with file, line, key and fix."""
 
+import os
 import re
+import threading
+import time as time_module
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from time import tzset
@@ -599,6 +602,38 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         f"{tmp_path}/none.yaml: the configuration cannot be read (No such file or directory): name an existing file"
     )
     assert str(caught.value).startswith(expected)
+
+
+def test_a_pipe_that_nobody_writes_into_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("assetsync.config.load._PIPE_PATIENCE", 0.05)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match=r"cannot be read \(nobody writes into this pipe\): name an existing file"):
+        load_config(pipe, {})
+
+
+def test_a_pipe_is_read_to_its_end(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write():
+        with pipe.open("w") as file:
+            for line in SMALLEST.splitlines(keepends=True):
+                file.write(line)
+                file.flush()
+                time_module.sleep(0.01)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    config = load_config(pipe, {})
+    writer.join()
+    assert config.site == "hq"
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no /dev/zero here")
+def test_of_what_has_no_end_no_more_is_read_than_shows_that_it_is_no_configuration():
+    with pytest.raises(ConfigError, match="far too large"):
+        load_config(Path("/dev/zero"), {})
 
 
 def test_a_folder_in_place_of_the_file_is_named(tmp_path):

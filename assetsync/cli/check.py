@@ -1,14 +1,17 @@
 """`assetsync check`: prints the findings and sets the exit code. What is looked at is `findings`'s."""
 
+import os
 from pathlib import Path
 
 import click
 
 from assetsync.cli.entry import NO_SERVICE, OK, USAGE
-from assetsync.cli.findings import Level, Where, look
+from assetsync.cli.findings import Finding, Level, Where, look
 from assetsync.cli.given import CONFIG_HELP, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.cli.telling import look_at_notify
+from assetsync.config import load_config
+from assetsync.errors import ConfigError
 from assetsync.log import redact
 from assetsync.shown import printable
 
@@ -33,7 +36,13 @@ def command(path: Path, *, notify: bool, as_json: bool) -> int:
       assetsync check --config hq.yaml --notify      # does a message reach you?
       assetsync check --config hq.yaml --json | jq '.findings[] | select(.level != "ok")'
     """
-    found = [*look(path), *look_at_notify(path, send=notify)]
+    try:
+        # Once: it may be a pipe.
+        config = load_config(path, os.environ)
+    except ConfigError as error:
+        found = [Finding("configuration", Level.ERROR, mistake) for mistake in error.mistakes]
+    else:
+        found = [*look(path, config), *look_at_notify(config, send=notify)]
     errors = {finding.where for finding in found if finding.level is Level.ERROR}
     if as_json:
         findings = [

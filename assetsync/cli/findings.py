@@ -10,7 +10,7 @@ from pathlib import Path
 from assetsync.amounts import amount, files, plural
 from assetsync.cli.acting import open_service
 from assetsync.clock import ZONE_FIX, zone_warning
-from assetsync.config import SiteConfig, key_file_warning, load_config, mappings, read_api_key
+from assetsync.config import SiteConfig, key_file_warning, mappings, read_api_key
 from assetsync.core.sidecar import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
 from assetsync.errors import (
     AssetsyncError,
@@ -70,14 +70,8 @@ class Finding:
     where: Where = Where.HERE
 
 
-def look(path: Path) -> Iterator[Finding]:
+def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
     """Look at everything, the cheap things first; raises nothing that a configuration can cause."""
-    try:
-        config = load_config(path, os.environ)
-    except ConfigError as error:
-        for mistake in error.mistakes:
-            yield Finding("configuration", Level.ERROR, mistake)
-        return
     mapped = plural(len(config.folders), "folder")
     yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {mapped} mapped")
     if (unknown := zone_warning(os.environ)) is not None:

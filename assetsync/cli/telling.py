@@ -5,10 +5,9 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from assetsync.cli.findings import Finding, Level, Where
-from assetsync.config import SiteConfig, load_config
+from assetsync.config import SiteConfig
 from assetsync.core.notices import trial_notice
 from assetsync.errors import ConfigError
 from assetsync.log import redact
@@ -22,13 +21,12 @@ _FIX = {
 }
 
 
-def look_at_notify(path: Path, *, send: bool) -> Iterator[Finding]:
+def look_at_notify(config: SiteConfig, *, send: bool) -> Iterator[Finding]:
     """Give what there is to say; with `send` a test message goes out on each channel, and its fate is told."""
     try:
-        config = load_config(path, os.environ)
         ways = senders(config, os.environ)
     except ConfigError:
-        # Said already, where the configuration was looked at.
+        # Said already, where the service was looked at.
         return
     if send and not ways:
         fix = "set notify.webhook or notify.command"

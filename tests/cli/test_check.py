@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -208,3 +210,10 @@ def test_a_time_zone_that_the_machine_does_not_know_is_a_warning(site, monkeypat
     said = [f for f in result.only["findings"] if f["what"] == "schedule"]
     assert result.code == 0
     assert [(f["level"], bool(f["fix"])) for f in said] == ([("warning", True)] if warns else [])
+
+
+def test_a_configuration_that_comes_through_a_pipe_is_checked_whole(site):
+    site.configure(more='notify: {command: ["/no/such/program"]}\n')
+    script = f"{sys.executable} -m assetsync check --json --config <(cat {site.config})"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert "notify" in {finding["what"] for finding in json.loads(done.stdout)["findings"]}
