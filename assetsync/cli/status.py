@@ -1,10 +1,14 @@
 """`assetsync status`: how the site stands, from the ledger alone, once or again and again."""
 
 import os
+import signal
 import sys
 import time
+import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import accumulate
 
 import click
 
@@ -30,6 +34,7 @@ from assetsync.status.sentences import (
 from assetsync.status.standing import Standing, stand
 
 _EVERY = 2.0
+_NARROWEST = 2  # lines, in which nothing can be left out in words
 # A screen of its own, so that what was on the terminal is there again afterwards; then home, and clear what follows.
 _OTHER_SCREEN, _OWN_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -89,12 +94,14 @@ def _lines(standing: Standing) -> Iterator[str]:
 
 
 def _watch(config: SiteConfig, *, as_json: bool) -> None:
-    """Show it again and again; an interrupt is how it is meant to end."""
+    """Show it again and again; an interrupt, or SIGTERM, is how it is meant to end."""
     on_terminal = sys.stdout.isatty() and not as_json
     standing = _look(config)
-    if on_terminal:
-        click.echo(_OTHER_SCREEN, nl=False)
+    # Else the terminal would stay on the other screen.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        if on_terminal:
+            click.echo(_OTHER_SCREEN, nl=False)
         while True:
             if as_json:
                 write_json(as_object(standing))
@@ -118,12 +125,28 @@ def _watch(config: SiteConfig, *, as_json: bool) -> None:
 
 def _redraw(standing: Standing) -> None:
     """Draw one screen over the one before; what does not fit is left out at its end, and that is said."""
-    width, height = os.get_terminal_size(sys.stdout.fileno())
+    size = os.get_terminal_size(sys.stdout.fileno())
+    # One that does not know its size, such as a serial line, says 0.
+    width, room = size.columns or 80, (size.lines or 24) - 1
     lines = [*_lines(standing), "", f"{moment(standing.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
-    if len(lines) > height - 1:
-        lines = [*lines[: height - 3], "… and more: assetsync status without --watch", lines[-1]]
+    if len(lines) > room:
+        more = [*lines[: room - 2], "… and more: assetsync status without --watch", lines[-1]]
+        lines = more if room > _NARROWEST else lines[: max(1, room)]
     click.echo(_HOME, nl=False)
     for line in lines:
-        cut = line if len(line) < width else line[: width - 2] + "…"
-        write(cut + _CLEAR_LINE)
+        write(_cut(line, width - 1) + _CLEAR_LINE)
     click.echo(_CLEAR_BELOW, nl=False)
+
+
+def _cut(line: str, most: int) -> str:
+    """Cut a line that takes more columns than these: a wide character takes two, a combining one none."""
+    taken = list(accumulate(map(_columns, line)))
+    if not taken or taken[-1] <= most:
+        return line
+    return line[: bisect_right(taken, most - 1)] + "…"
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

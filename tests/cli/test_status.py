@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from assetsync.cli.status import _cut, _look, _redraw
+from assetsync.config import load_config
 from assetsync.ledger.ledger import open_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
@@ -223,7 +225,8 @@ def test_watching_into_a_pipe_is_plain_lines(site):
     assert "\x1b" not in "".join(lines) + process.stdout.read()
 
 
-def test_watching_on_a_terminal_gives_the_screen_back(site):
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_watching_on_a_terminal_gives_the_screen_back(site, ending):
     for number in range(30):
         site.write(f"{number:02} \x1b[2J{'x' * 100}.jpg", b"")
     site.run("reconcile")
@@ -236,7 +239,7 @@ def test_watching_on_a_terminal_gives_the_screen_back(site):
     shown = b""
     while b"Ctrl-C ends it" not in shown:
         shown += os.read(main, 65536)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ending)
     with contextlib.suppress(OSError):
         while part := os.read(main, 65536):
             shown += part
@@ -260,3 +263,34 @@ def test_a_quick_look_loads_neither_the_page_nor_what_sends(site):
     command = [sys.executable, "-c", code, "status", "--config", str(site.config)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "most", "shown"),
+    [
+        ("", 5, ""),
+        ("abcde", 5, "abcde"),
+        ("abcdef", 5, "abcd…"),
+        ("漢字漢", 6, "漢字漢"),
+        ("漢字漢字", 6, "漢字…"),
+        ("a漢字漢字", 6, "a漢字…"),
+        ("e\u0301e\u0301", 2, "e\u0301e\u0301"),
+        ("abc", 0, "…"),
+    ],
+)
+def test_a_line_is_cut_by_the_columns_that_it_takes(line, most, shown):
+    assert _cut(line, most) == shown
+
+
+@pytest.mark.parametrize(("size", "count"), [((0, 0), 23), ((3, 40), 2), ((1, 1), 1)])
+def test_watching_fits_a_terminal_of_any_size(site, monkeypatch, capsys, size, count):
+    for number in range(30):
+        site.write(f"{number:02}.jpg", b"")
+    site.run("reconcile")
+    config = load_config(site.config, {})
+    monkeypatch.setattr("os.get_terminal_size", lambda _fd: os.terminal_size(reversed(size)))
+    monkeypatch.setattr("sys.stdout.fileno", lambda: 1)
+    _redraw(_look(config))
+    lines = capsys.readouterr().out.removeprefix("\x1b[H").partition("\x1b[J")[0].splitlines()
+    assert len(lines) == count
+    assert all(len(line.removesuffix("\x1b[K")) < (size[1] or 80) or line.startswith("…") for line in lines)
