@@ -14,6 +14,7 @@ from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import State
+from assetsync.service.query import checked_id
 from assetsync.shown import printable, relative_text
 
 
@@ -106,5 +107,7 @@ def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool,
         raise UsageError(
             "doubt resolve needs either --asset ID or --absent", hint="look in the service, then say which"
         )
+    if assetid is not None:
+        checked_id(assetid)
     wanted = known_path(config, path)
     act(config, "doubt", {"path": wanted.hex(), "asset": assetid}).show(as_json=as_json)

@@ -4,6 +4,7 @@ The libraries that serve it are imported when it starts: without them, that is o
 """
 
 import signal
+import sqlite3
 import tempfile
 import threading
 import time
@@ -50,7 +51,14 @@ class Sandbox:
         self._port = listening.getsockname()[1]
         if self.settings.data_dir is None and self._temporary is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="assetsync-sandbox-")
-        self._store = Store(self._data_dir, self.settings, self._clock)
+        try:
+            self._store = Store(self._data_dir, self.settings, self._clock)
+        except (OSError, sqlite3.Error) as exc:
+            listening.close()
+            reason = getattr(exc, "strerror", None) or exc
+            raise UsageError(
+                f"The sandbox cannot keep its data in {self._data_dir}: {reason}", hint="name a folder of its own"
+            ) from exc
         self._running = Running(make_app(self.settings, self._store, self._board), listening)
 
     def stop(self) -> None:

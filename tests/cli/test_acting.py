@@ -105,6 +105,12 @@ class TestBesideADaemon:
         assert (beside.code, beside.err) == (alone.code, alone.err)
         assert (beside.code, said in beside.err) == (2, True)
 
+    @pytest.mark.parametrize("assetid", ["\udcff", 'a" OR b', "", "../x"])
+    def test_what_can_be_no_asset_is_exit_2(self, doubtful, assetid):
+        result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", assetid)
+        assert (result.code, result.out) == (2, "")
+        assert "is not an asset id: an id has" in result.err
+
     def test_a_refusal_of_the_daemon_is_exit_2(self, doubtful):
         with Holder(doubtful):
             result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32)

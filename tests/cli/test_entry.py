@@ -213,7 +213,16 @@ class TestSandbox:
         assert [folder["path"] for folder in said["folders"]] == ["photos", "documents"]
 
     @pytest.mark.parametrize(
-        "options", [("--listen", "8790"), ("--dialect", "spoken"), ("--latency", "soon"), ("--listen", "192.0.2.1:1")]
+        "options",
+        [
+            ("--listen", "8790"),
+            ("--dialect", "spoken"),
+            ("--latency", "soon"),
+            ("--listen", "192.0.2.1:1"),
+            ("--listen", "127.0.0.1:65536"),
+            ("--listen", "127.0.0.1:" + "9" * 5000),
+            ("--dir", "/dev/null"),
+        ],
     )
     def test_what_cannot_be_is_exit_2(self, capsys, options):
         assert run(["sandbox", *options]) == 2
