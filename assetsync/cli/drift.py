@@ -5,7 +5,7 @@ from contextlib import closing
 import click
 
 from assetsync.cli.acting import act
-from assetsync.cli.given import site_folder, topmost, with_config, with_json
+from assetsync.cli.given import known_folders, topmost, with_config, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
@@ -48,7 +48,7 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> 
     fields = _Fields(config)
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         none = True
-        tops = topmost(site_folder(config, path) for path in paths) or [b""]
+        tops = topmost(known_folders(config, paths)) or [b""]
         for row in (row for path in tops for row in ledger.drifts.told(path)):
             none = False
             told = fields.of(row)
@@ -80,7 +80,7 @@ def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None
     """
     if not paths:
         raise UsageError("drift settle needs the paths of files or folders", hint="`assetsync drift list` names them")
-    tops = topmost(site_folder(config, path) for path in paths)
+    tops = topmost(known_folders(config, paths))
     act(config, "drift", {"paths": [path.hex() for path in tops]}).show(as_json=as_json)
 
 

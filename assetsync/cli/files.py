@@ -7,7 +7,7 @@ from contextlib import closing
 import click
 
 from assetsync.cli.fileview import as_object, error_of
-from assetsync.cli.given import site_folder, topmost, with_config, with_json
+from assetsync.cli.given import known_folders, topmost, with_config, with_json
 from assetsync.cli.output import note as tell
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig
@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """List the files that the ledger knows, one line a path in the order of their bytes.
 
-    PATH leaves those of this file, or below this folder; it is relative to the root, or absolute. One that the ledger
-    knows nothing of is exit 2.
+    PATH leaves those of this file, or below this folder; it is relative to the root, or absolute, an odd name as it
+    is shown here. One that the ledger knows nothing of is exit 2.
 
     With --json each line holds path, state, assetid, destfolderid, size, md5, error, attempts, uploaded_at and
     verified_at; path_base64 too where a path is no UTF-8.
@@ -75,7 +75,7 @@ def chosen(
 
     Raises UsageError for a path that is none of the site, or that the ledger knows nothing of, before the first row.
     """
-    given = [site_folder(config, path) for path in paths]
+    given = known_folders(config, paths)
     for path in filter(None, given):
         if next(ledger.reports.files(history=True, under=path), None) is None:
             raise UnknownPath(printable(path))

@@ -14,7 +14,7 @@ import click
 
 from assetsync.config import SiteConfig, duration, load_config
 from assetsync.errors import LedgerMissing, UsageError
-from assetsync.ledger.view import view_ledger
+from assetsync.ledger.view import LedgerView, view_ledger
 from assetsync.shown import printable
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -70,32 +70,60 @@ def site_path(config: SiteConfig, given: str) -> bytes:
 
 
 def known_path(config: SiteConfig, given: str) -> bytes:
-    """Give a path as `site_path` does, or else the one of the ledger that `files`, the page and the log show so.
+    """Give the path of one file as `known_paths` does."""
+    return known_paths(config, [given])[0]
+
+
+def known_paths(config: SiteConfig, given: Iterable[str]) -> list[bytes]:
+    """Give paths as `site_path` does, or else those of the ledger that `files`, the page and the log show so.
 
     A name that holds other bytes or control characters cannot be typed. Raises UsageError where several look alike.
     """
-    wanted = site_path(config, given)
-    shown = os.fsdecode(wanted)
-    odd = _SHOWN_ODDLY.search(shown)
-    if odd is None:
+    return _known(config, [site_path(config, path) for path in given], folders=False)
+
+
+def known_folders(config: SiteConfig, given: Iterable[str]) -> list[bytes]:
+    """Give paths of files or folders as `known_paths` does, and b"" for the root itself."""
+    return _known(config, [_site_folder(config, path) for path in given], folders=True)
+
+
+def _site_folder(config: SiteConfig, given: str) -> bytes:
+    if os.path.normpath(given) in {".", os.path.normpath(config.root)}:
+        return b""
+    try:
+        return site_path(config, given)
+    except UsageError:
+        if given.startswith("/") and os.path.realpath(given) == os.path.realpath(config.root):
+            return b""
+        raise
+
+
+def _known(config: SiteConfig, wanted: list[bytes], *, folders: bool) -> list[bytes]:
+    if not any(_SHOWN_ODDLY.search(os.fsdecode(path)) for path in wanted):
         return wanted
-    above = os.fsencode(shown[: odd.start()].rpartition("/")[0])
     try:
         with closing(view_ledger(config.ledger, site=config.site)) as ledger:
-            if ledger.reports.of_path(wanted):
-                return wanted
-            rows = ledger.reports.files(history=True, under=above or None)
-            alike = {row.path for row in rows if printable(row.path) == shown}
+            return [_shown_so(ledger, path, folders=folders) for path in wanted]
     except LedgerMissing:
         return wanted
+
+
+def _shown_so(ledger: LedgerView, wanted: bytes, *, folders: bool) -> bytes:
+    """Give the one path of the ledger that is shown as this one is written; with `folders` one above a file, too."""
+    shown = os.fsdecode(wanted)
+    odd = _SHOWN_ODDLY.search(shown)
+    if odd is None or next(ledger.reports.files(history=True, under=wanted), None) is not None:
+        return wanted
+    above = os.fsencode(shown[: odd.start()].rpartition("/")[0])
+    depth = shown.count("/") + 1
+    alike = set()
+    for row in ledger.reports.files(history=True, under=above or None):
+        path = b"/".join(row.path.split(b"/")[:depth]) if folders else row.path
+        if printable(path) == shown:
+            alike.add(path)
     if len(alike) > 1:
         raise UsageError(f"{len(alike)} files are shown as {shown}", hint="rename them on disk so that they differ")
     return alike.pop() if alike else wanted
-
-
-def site_folder(config: SiteConfig, given: str) -> bytes:
-    """Give a path as `site_path` does, and b"" for the root itself."""
-    return b"" if os.path.normpath(given) in {".", os.path.normpath(config.root)} else site_path(config, given)
 
 
 def topmost(paths: Iterable[bytes]) -> list[bytes]:

@@ -3,7 +3,7 @@
 import click
 
 from assetsync.cli.acting import act
-from assetsync.cli.given import known_path, with_config, with_json
+from assetsync.cli.given import known_paths, with_config, with_json
 from assetsync.config import SiteConfig
 
 
@@ -29,6 +29,6 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, as_
       assetsync retry --config hq.yaml photos/harbour.jpg
       assetsync retry --config hq.yaml --send-again photos/harbour.jpg
     """
-    wanted = [known_path(config, path) for path in paths]
+    wanted = known_paths(config, paths)
     argument: dict[str, object] = {"paths": [path.hex() for path in wanted], "send_again": send_again}
     act(config, "retry", argument).show(as_json=as_json)

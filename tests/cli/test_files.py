@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from assetsync.cli import given
 from assetsync.cli.fileview import FILE_KEYS
 from assetsync.cli.output import csv_cell
 from assetsync.sandbox import FaultKind, FaultRule, Operation
+from assetsync.shown import decoded, printable
 
 from .conftest import PAPERS
 
@@ -299,6 +301,34 @@ class TestExplain:
         assert (result.code, result.out.splitlines()[0]) == (0, shown)
         assert "verified: " in result.out
         assert "1 verified already" in site.run("retry", shown).out
+
+    @pytest.mark.parametrize("name", [b"bad \xff.jpg", b"two\nlines.jpg", b"back\\slash.jpg", b"odd \xff/a.jpg"])
+    def test_an_odd_name_is_found_by_all_that_list(self, site, name):
+        site.write(name)
+        site.write("other.jpg", b"other bytes")
+        site.run("reconcile", "--wait", "0s")
+        shown = f"photos/{printable(name).partition('/')[0]}"
+        for command in (("files", "--json"), ("export", "--format", "jsonl")):
+            (row,) = site.run(*command, shown).objects
+            assert row["path"] == decoded(b"photos/" + name)
+        assert "nothing has drifted of" in site.run("drift settle", shown).err
+
+    def test_odd_names_are_looked_up_in_one_opening(self, site, monkeypatch):
+        names = [b"bad %d \xff.jpg" % number for number in range(5)]
+        for number, name in enumerate(names):
+            site.write(name, b"%d" % number)
+        site.run("reconcile")
+        opened = []
+        real = given.view_ledger
+        monkeypatch.setattr(given, "view_ledger", lambda *path, **site: opened.append(path) or real(*path, **site))
+        assert site.run("retry", *(f"photos/{printable(name)}" for name in names)).out == "5 verified already\n"
+        assert len(opened) == 1
+
+    def test_the_root_through_a_link_is_the_root(self, site, tmp_path):
+        site.write("a.jpg")
+        site.run("reconcile", "--wait", "0s")
+        (tmp_path / "link").symlink_to(site.tree)
+        assert len(site.run("files", "--json", str(tmp_path / "link")).objects) == 1
 
     def test_of_odd_names_that_are_shown_alike_none_is_guessed(self, site):
         for name in (b"bad \xff.jpg", b"bad \xfe.jpg"):
