@@ -10,6 +10,7 @@ import click
 from assetsync.cli.course import attempt_line, attempt_object, next_try, said_of
 from assetsync.cli.fileview import as_object, drift_of, error_of
 from assetsync.cli.given import known_path, with_config, with_json
+from assetsync.cli.holder import holder_of
 from assetsync.cli.output import amount, moment, write, write_json
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.doubt import MostDoubts
@@ -19,7 +20,6 @@ from assetsync.flow.lever import subject_of
 from assetsync.flow.plan import Plan
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.store import is_held
 from assetsync.model import State, Wanted
 from assetsync.shown import printable, relative_text
 from assetsync.status.sentences import next_step
@@ -159,7 +159,7 @@ def _unknown(config: SiteConfig, ledger: Ledger) -> str:
     brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_THE_TREE), None)
     if brake is not None:
         return f"the ledger does not know it: nothing is looked at before brake {brake.id} is released"
-    if not is_held(ledger.store.path):
+    if not holder_of(ledger.store.path).sends:
         return "the ledger does not know it yet: the next run meets it"
     settle = f"{config.watch.settle:g} s"
     return f"the ledger does not know it yet: it is queued once it was unchanged for {settle}, or when a scan meets it"
@@ -198,7 +198,7 @@ def _holds_up(config: SiteConfig, ledger: Ledger, row: FileRow) -> str | None:
     brakes = ledger.reports.brakes()
     if brakes:
         return f"once brake {brakes[0].id} is released: assetsync status tells why it is pulled"
-    pause = ledger.runs.pause_at_hand() if is_held(ledger.store.path) else None
+    pause = ledger.runs.pause_at_hand() if holder_of(ledger.store.path).sends else None
     if pause is not None:
         return f"once the service answers as it should: {printable(pause.detail)}"
     most = MostDoubts.of(config.upload.workers, len({folder.destfolderid for folder in config.folders}))

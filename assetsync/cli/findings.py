@@ -9,6 +9,7 @@ from pathlib import Path
 
 from assetsync.amounts import amount, files, plural
 from assetsync.cli.acting import open_service
+from assetsync.cli.holder import holder_of
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file_warning, mappings, read_api_key
 from assetsync.core.sidecar import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
@@ -29,7 +30,7 @@ from assetsync.flow.twins import UNREADABLE_FIX, is_same_service, placed, twins_
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.neighbours import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
 from assetsync.ledger.owner import ROOT, SERVICE
-from assetsync.ledger.store import is_held
+from assetsync.ledger.place import real
 from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
 from assetsync.site import claim_of, make_plan, make_tree, service_address
@@ -246,8 +247,11 @@ def _ledger(config: SiteConfig) -> Finding:
         message = f"{path} tells of the service at {service}, and service.base_url is {service_address(config)} now"
         fix = "correct it; or let a run ask there for what was sent: it goes on where that is shown, else it asks you"
         return Finding("ledger", Level.WARNING, message, fix)
-    holder = ", and a process sends for it now" if is_held(path) else ""
-    return Finding("ledger", Level.OK, f"{path} knows {files(known)}{holder}")
+    holder = holder_of(real(path))
+    if holder.unseen is not None:
+        return Finding("ledger", Level.WARNING, holder.unseen)
+    sends = ", and a process sends for it now" if holder.sends else ""
+    return Finding("ledger", Level.OK, f"{path} knows {files(known)}{sends}")
 
 
 def _other_sites(config: SiteConfig) -> Iterator[Finding]:

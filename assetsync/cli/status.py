@@ -9,10 +9,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import accumulate
+from typing import Any, NamedTuple
 
 import click
 
 from assetsync.cli.given import with_config, with_json
+from assetsync.cli.holder import holder_of
 from assetsync.cli.output import moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.view import view_ledger
@@ -58,21 +60,34 @@ def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
     if watch:
         _watch(config, as_json=as_json)
         return
-    standing = _look(config)
+    look = _look(config)
     if as_json:
-        write_json(as_object(standing))
+        write_json(_object(look))
         return
-    for line in _lines(standing):
+    for line in _lines(look):
         write(line)
 
 
-def _look(config: SiteConfig) -> Standing:
+class _Look(NamedTuple):
+    """How the site stands; `unseen` says why it cannot be told whether a process sends, None where it can."""
+
+    standing: Standing
+    unseen: str | None
+
+
+def _look(config: SiteConfig) -> _Look:
     # Opened anew for each look: beside no writer, what was read once would be taken as it was.
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
-        return stand(config, ledger, time.time())
+        holder = holder_of(ledger.store.path)
+        return _Look(stand(config, ledger, time.time(), running=holder.sends), holder.unseen)
 
 
-def _lines(standing: Standing) -> Iterator[str]:
+def _object(look: _Look) -> dict[str, Any]:
+    return as_object(look.standing) | ({} if look.unseen is None else {"running": None})
+
+
+def _lines(look: _Look) -> Iterator[str]:
+    standing = look.standing
     yield f"{standing.site}: {verdict(standing)}"
     yield counted(standing)
     yield uploaded(standing)
@@ -89,14 +104,16 @@ def _lines(standing: Standing) -> Iterator[str]:
     yield from strays(standing)
     yield from unsettled(standing)
     yield from leftovers(standing)
-    if not standing.running:
+    if look.unseen is not None:
+        yield f"whether a process sends for this site now cannot be told: {look.unseen}"
+    elif not standing.running:
         yield "no process sends for this site now: assetsync run, or assetsync reconcile"
 
 
 def _watch(config: SiteConfig, *, as_json: bool) -> None:
     """Show it again and again; an interrupt, or SIGTERM, is how it is meant to end."""
     on_terminal = sys.stdout.isatty() and not as_json
-    standing = _look(config)
+    look = _look(config)
     # Else the terminal would stay on the other screen.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -104,31 +121,31 @@ def _watch(config: SiteConfig, *, as_json: bool) -> None:
             click.echo(_OTHER_SCREEN, nl=False)
         while True:
             if as_json:
-                write_json(as_object(standing))
+                write_json(_object(look))
             elif on_terminal:
-                _redraw(standing)
+                _redraw(look)
             else:
-                write(f"{moment(standing.at)}")
-                for line in _lines(standing):
+                write(f"{moment(look.standing.at)}")
+                for line in _lines(look):
                     write(line)
                 write()
             sys.stdout.flush()
             time.sleep(_EVERY)
-            standing = _look(config)
+            look = _look(config)
     except KeyboardInterrupt:
         return
     finally:
         if on_terminal:
             click.echo(_OWN_SCREEN, nl=False)
-            write(f"{standing.site}: {verdict(standing)}")
+            write(f"{look.standing.site}: {verdict(look.standing)}")
 
 
-def _redraw(standing: Standing) -> None:
+def _redraw(look: _Look) -> None:
     """Draw one screen over the one before; what does not fit is left out at its end, and that is said."""
     size = os.get_terminal_size(sys.stdout.fileno())
     # One that does not know its size, such as a serial line, says 0.
     width, room = size.columns or 80, (size.lines or 24) - 1
-    lines = [*_lines(standing), "", f"{moment(standing.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
+    lines = [*_lines(look), "", f"{moment(look.standing.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
     if len(lines) > room:
         more = [*lines[: room - 2], "… and more: assetsync status without --watch", lines[-1]]
         lines = more if room > _NARROWEST else lines[: max(1, room)]

@@ -294,3 +294,24 @@ def test_watching_fits_a_terminal_of_any_size(site, monkeypatch, capsys, size, c
     lines = capsys.readouterr().out.removeprefix("\x1b[H").partition("\x1b[J")[0].splitlines()
     assert len(lines) == count
     assert all(len(line.removesuffix("\x1b[K")) < (size[1] or 80) or line.startswith("…") for line in lines)
+
+
+def test_whoever_may_not_see_the_lock_is_told_all_the_rest(site):
+    site.write("a.jpg")
+    site.write("b.jpg", b"")
+    site.run("reconcile")
+    lock = site.ledger.with_name(f"{site.ledger.name}.lock")
+    lock.unlink()
+    lock.symlink_to(site.folder / "nowhere")
+    result = site.run("status")
+    assert (result.code, result.out.splitlines()[0]) == (0, "hq: needs you: 1 blocked")
+    assert "whether a process sends for this site now cannot be told: the lock of the ledger" in result.out
+    assert "no process sends" not in result.out
+    said = site.run("status", "--json").only
+    assert (said["running"], said["verified"]) == (None, 1)
+    assert site.run("explain", "photos/b.jpg").code == 0
+    site.write("c.jpg")
+    assert "the ledger does not know it yet" in site.run("explain", "photos/c.jpg").out
+    findings = site.run("check", "--json").only["findings"]
+    (found,) = [finding for finding in findings if finding["what"] == "ledger"]
+    assert (found["level"], "cannot be read" in found["message"]) == ("warning", True)
