@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import NamedTuple
 
 from assetsync.amounts import plural
 from assetsync.cli.output import amount, moment
@@ -94,21 +95,28 @@ def attempt_object(attempt: AttemptRow) -> dict[str, object]:
     }
 
 
-def next_try(ledger: Ledger, row: FileRow, config: SiteConfig) -> float | None:
-    """Give when something happens to a version by itself (seconds since the epoch); None when nothing will."""
+class NextTry(NamedTuple):
+    """When something happens to a version by itself (seconds since the epoch), and why not before its time."""
+
+    at: float
+    why: str | None = None
+
+
+def next_try(ledger: Ledger, row: FileRow, config: SiteConfig) -> NextTry | None:
+    """Give when something happens to a version by itself; None when nothing will."""
     if row.state is State.IN_DOUBT:
         attempt = ledger.doubts.of(row.id)
-        return None if attempt is None else attempt.look_at
+        return None if attempt is None else NextTry(attempt.look_at)
     if row.wanted is not Wanted.YES or row.state not in (State.QUEUED, State.STORED):
         return None
     if row.state is State.STORED:
-        return _read_back_at(ledger, row, config.schedule)
+        return _read_back(ledger, row, config.schedule)
     window, now = config.upload.window, time.time()
     opens = None if window is None else window.opens(max(now, row.due_at))
-    return row.due_at if opens is None else opens
+    return NextTry(row.due_at) if opens is None else NextTry(opens, "when upload.window opens")
 
 
-def _read_back_at(ledger: Ledger, row: FileRow, times: Schedule) -> float | None:
+def _read_back(ledger: Ledger, row: FileRow, times: Schedule) -> NextTry | None:
     """Give when a stored version is read back: either job looks at what is due by then."""
     from assetsync.daemon.schedule import next_run  # noqa: PLC0415 - slow to load, and of use to few
 
@@ -117,4 +125,4 @@ def _read_back_at(ledger: Ledger, row: FileRow, times: Schedule) -> float | None
         next_run(when, last[job].at if job in last else None)
         for job, when in (("index", times.index), ("verify", times.verify))
     ]
-    return max(row.due_at, min(at for at in runs if at is not None)) if any(runs) else None
+    return NextTry(max(row.due_at, min(at for at in runs if at is not None))) if any(runs) else None

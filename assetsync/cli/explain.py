@@ -7,7 +7,7 @@ from contextlib import closing
 
 import click
 
-from assetsync.cli.course import attempt_line, attempt_object, next_try, said_of
+from assetsync.cli.course import NextTry, attempt_line, attempt_object, next_try, said_of
 from assetsync.cli.fileview import as_object, drift_of, error_of
 from assetsync.cli.given import known_path, with_config, with_json
 from assetsync.cli.holder import holder_of
@@ -81,7 +81,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                     as_object(row, holds)
                     | {
                         "wanted": str(row.wanted),
-                        "next_try": moment(next_try(ledger, row, config)),
+                        "next_try": moment(due.at if (due := next_try(ledger, row, config)) is not None else None),
                         "history": [attempt_object(attempt) for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS)],
                     }
                     for row in rows
@@ -186,7 +186,7 @@ def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, 
         yield f"    {attempt_line(attempt)}"
     due = next_try(ledger, row, config)
     if due is not None:
-        yield f"    next try: {_holds_up(config, ledger, row) or _at(config, row, due)}"
+        yield f"    next try: {_holds_up(config, ledger, row) or _at(due)}"
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield f"    what helps: {next_step(row)}"
 
@@ -210,7 +210,7 @@ def _holds_up(config: SiteConfig, ledger: Ledger, row: FileRow) -> str | None:
     return None
 
 
-def _at(config: SiteConfig, row: FileRow, due: float) -> str:
-    if row.state is State.QUEUED and config.upload.window is not None and due > max(time.time(), row.due_at):
-        return f"{moment(due)}, when upload.window opens"
-    return f"{moment(due) if due > time.time() else 'now'}, where a process runs"
+def _at(due: NextTry) -> str:
+    if due.why is not None:
+        return f"{moment(due.at)}, {due.why}"
+    return f"{moment(due.at) if due.at > time.time() else 'now'}, where a process runs"

@@ -14,7 +14,7 @@ from assetsync.amounts import plural
 from assetsync.cli.acting import open_service
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK
 from assetsync.cli.given import seconds, with_config, with_json
-from assetsync.cli.output import amount, files, moment, warn, write, write_json
+from assetsync.cli.output import amount, files, warn, write, write_json
 from assetsync.cli.progress import Events, Silent
 from assetsync.cli.stopping import stopping
 from assetsync.clock import SystemClock
@@ -24,7 +24,7 @@ from assetsync.log import configure_logging, log_uncaught
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.shown import printable
 from assetsync.site import Site, build, make_tree
-from assetsync.status.sentences import leftovers, missing_folders, not_there
+from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from
 from assetsync.status.standing import stand
 
 KEYS = (
@@ -169,7 +169,8 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
     for line in leftovers(standing):
         write(line)
     if report.pending and not only_look and not report.interrupted:
-        after = "" if standing.sends_from is None else f", from {moment(standing.sends_from)} on (upload.window)"
+        opens = sent_from(standing)
+        after = "" if opens is None else f", {opens}"
         write(f"pending: {files(report.pending)}; another run goes on with them{after}")
 
 

@@ -46,7 +46,8 @@ def verdict(standing: Standing) -> str:
     needs += [plural(brakes, "brake")] * bool(brakes)
     needs += [not_there(standing.missing_folders)] * bool(standing.missing_folders)
     needs += ["no room for the ledger"] * (standing.without_room is not None)
-    waits = "" if standing.sends_from is None else f", sent from {moment(standing.sends_from)} on (upload.window)"
+    opens = sent_from(standing)
+    waits = "" if opens is None else f", sent {opens}"
     going = [f"{standing.pending:,} pending{waits}"] * bool(standing.pending)
     going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)
     pause = standing.paused or standing.ended_by
@@ -66,6 +67,11 @@ def verdict(standing: Standing) -> str:
     if going:
         return f"on its way: {', '.join(going)}"
     return "the tree was not scanned completely yet"
+
+
+def sent_from(standing: Standing) -> str | None:
+    """Say from when on files are sent while `upload.window` is shut; None where nothing waits for it."""
+    return None if standing.sends_from is None else f"from {moment(standing.sends_from)} on (upload.window)"
 
 
 def _paused(standing: Standing, pause: Pause) -> str:
