@@ -66,7 +66,7 @@ def _with_parameters(command_function: Callable[..., Any]) -> Callable[..., Any]
 @click.option(
     "--wire",
     type=click.Choice(["row", "column", "jsonp", "wddx"]),
-    help="Ask for this form; without --json and --csv, print the answer as it comes.",
+    help="Ask for this form; without --json and --csv, print the answer as it comes (escaped on a terminal).",
 )
 @with_json("Print one asset a line, with every column of the answer.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with every column of the answer.")
@@ -111,11 +111,7 @@ def command(
         return
     with open_service(config) as service:
         if wire is not None and as_it_comes:
-            body = service.search_raw(request, wire).body
-            with writing():
-                sys.stdout.flush()
-                sys.stdout.buffer.write(body)
-                sys.stdout.buffer.flush()
+            _write_as_it_comes(service.search_raw(request, wire).body)
             return
         asked = _InForm(service, wire or "row")
         found = pages(asked, request) if all_pages else _one_page(asked, request)
@@ -126,6 +122,18 @@ def command(
                 write_json(dict(asset.columns))
         else:
             _write_table(found)
+
+
+def _write_as_it_comes(body: bytes) -> None:
+    if sys.stdout.isatty():
+        # A name in it could do something there; whoever wants the bytes does not read them from a terminal.
+        for line in body.removesuffix(b"\n").split(b"\n"):
+            write(printable(line.removesuffix(b"\r")))
+        return
+    with writing():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(body)
+        sys.stdout.buffer.flush()
 
 
 class _InForm:

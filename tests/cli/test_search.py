@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from assetsync.cli.search import pages
+from assetsync.cli.search import _write_as_it_comes, pages
 from assetsync.model import Asset, SearchRequest
 from assetsync.sandbox import FaultKind, FaultRule
 
@@ -117,6 +117,12 @@ def test_all_pages_gives_every_asset_once(filled, more):
     term = "harbour%" if more else "harbour*"
     found = filled.run("search", term, "--all-pages", "--maxrows", "2", "--json", *more).objects
     assert sorted(row["filename"] for row in found) == [f"harbour{number}.txt" for number in range(5)]
+
+
+def test_wire_does_nothing_to_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    _write_as_it_comes(b'{"a": "\x1b[2J \xc2\x9b \xff"}\r\n<next/>\n')
+    assert capsys.readouterr().out == '{"a": "\\x1b[2J \\x9b \ufffd"}\n<next/>\n'
 
 
 class _Paged:
