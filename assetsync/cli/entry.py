@@ -61,8 +61,10 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except AssetsyncError as error:
         return _failed(error)
-    except (ReaderGone, BrokenPipeError, SystemExit):
-        # The last is how click itself leaves where nobody reads its help.
+    except (ReaderGone, BrokenPipeError, SystemExit) as ended:
+        # The last is how click itself leaves: after a completion with 0, and with 1 where nobody reads its help.
+        if isinstance(ended, SystemExit) and not ended.code:
+            return OK
         _give_up_output()
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last place where it can be told without showing a secret

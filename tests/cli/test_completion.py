@@ -63,3 +63,10 @@ def test_a_tab_after_a_command_of_several_gives_these(complete):
 
 def test_a_tab_after_an_option_gives_its_values(complete):
     assert {"verified", "blocked", "in_doubt"} <= complete("assetsync files --state")
+
+
+def test_what_is_asked_by_tab_ends_well():
+    asked = {"_ASSETSYNC_COMPLETE": "bash_complete", "COMP_WORDS": "assetsync stat", "COMP_CWORD": "1"}
+    command = [BIN / "assetsync"]
+    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "plain,status\n", "")
