@@ -2,7 +2,7 @@
 
 A copy that was made while a process held the ledger lacks the mark of a clean stop; one that was made between two
 processes is behind this number, or, where the number was put back with it, does not know the time of that change. Which
-of these a ledger shows is `session`'s to say; here the number is read and written.
+of these a ledger shows is `ledger`'s to say; here the number is read and written.
 """
 
 import errno

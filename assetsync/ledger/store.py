@@ -286,7 +286,7 @@ def _translated(path: Path, error: sqlite3.Error) -> LedgerError:
 def _migrate(path: Path) -> None:
     conn = _connect(path, read_only=False)
     try:
-        damage.expect_whole(conn)
+        damage.expect_whole(conn, Epoch(path).changed())
         release.migrate(path, conn)
     except sqlite3.Error as error:
         raise _translated(path, error) from error
