@@ -13,7 +13,7 @@ from assetsync.ledger.alike import Alike
 from assetsync.ledger.assets import Assets
 from assetsync.ledger.audits import Audits
 from assetsync.ledger.contacts import Contacts
-from assetsync.ledger.damage import CLEAN_STOP
+from assetsync.ledger.damage import CLEAN_STOP, DAMAGE_SEEN
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.drifts import Drifts
 from assetsync.ledger.epoch import Epoch
@@ -148,11 +148,14 @@ class Ledger(LedgerView):
         )
 
     def close(self) -> None:
-        """End the session; the one that holds the ledger leaves the mark of a clean stop, unless it found damage."""
-        if self.store.holds_lock and not self.store.found_damage:
-            # Without the mark the next start looks closer, and no more: that is no reason not to stop.
+        """End the session; the one that holds the ledger leaves the mark of a clean stop, or of damage that it met."""
+        if self.store.holds_lock:
+            # Without a mark the next start looks closer, and no more: that is no reason not to stop.
             with contextlib.suppress(LedgerError):
-                self.set_fact(CLEAN_STOP, Epoch(self.store.path).changed())
+                if self.store.found_damage:
+                    self.set_fact(DAMAGE_SEEN, None)
+                else:
+                    self.set_fact(CLEAN_STOP, Epoch(self.store.path).changed())
         super().close()
 
 
@@ -184,7 +187,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True) -> 
             restored = _is_restored(known, copied, facts.get(CLEAN_STOP), changed)
             set_fact(conn, "start", str(start))
             # In one commit with the number, before anything else is written: a copy made from now on lacks the mark.
-            conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
+            conn.execute("DELETE FROM facts WHERE name IN (?, ?)", (CLEAN_STOP, DAMAGE_SEEN))
             if restored or (known and CLEAN_STOP not in facts):
                 set_fact(conn, "contact_from", str(start))
             return start, restored

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
-from assetsync.errors import RowUnfit
+from assetsync.errors import LedgerDamaged, RowUnfit
+from assetsync.ledger.damage import BY_HAND
 from assetsync.model import FileStat, State, Wanted
 
 
@@ -122,10 +123,13 @@ _OPEN = "EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at I
 
 
 def file_row(row: sqlite3.Row) -> FileRow:
-    """Make the value of a `SELECT FILE_COLUMNS`."""
+    """Make the value of a `SELECT FILE_COLUMNS`; raises LedgerDamaged for a word that nobody has written."""
     values = [*row]
-    values[_STATE] = State(values[_STATE])
-    values[_WANTED] = Wanted(values[_WANTED])
+    try:
+        values[_STATE] = State(values[_STATE])
+        values[_WANTED] = Wanted(values[_WANTED])
+    except ValueError as error:
+        raise LedgerDamaged(f"the ledger is damaged: row {values[0]} of `files` says {error}", hint=BY_HAND) from error
     return FileRow._make(values)
 
 

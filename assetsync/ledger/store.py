@@ -270,6 +270,8 @@ def _translated(path: Path, error: sqlite3.Error) -> LedgerError:
     if "no such table" in text and is_held(path):
         return LedgerMissing(f"the ledger {path} is being made", hint="try again in a moment")
     if any(word in text for word in _NO_LEDGER):
+        if damage.bears_our_number(path):
+            return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=damage.BY_HAND)
         return LedgerDamaged(f"{path} is no ledger ({text})", hint="is the path right?")
     if damage.is_damage(error):
         hint = f"the next `assetsync reconcile` sets it aside, then {damage.REBUILD}"

@@ -135,6 +135,44 @@ def test_damage_that_shows_while_it_is_used_makes_the_next_start_look(book):
         open_ledger(book.path)
 
 
+def test_a_text_that_is_none_makes_the_next_start_set_the_ledger_aside(book):
+    book.queue(b"a")
+    # No index holds it, so that the checks of SQLite pass over it.
+    book.ledger.store.write(lambda conn: conn.execute("UPDATE files SET detail = CAST(x'FF41' AS TEXT)"))
+    with pytest.raises(LedgerDamaged, match="sets it aside"):
+        list(book.ledger.reports.files(history=True))
+    book.ledger.close()
+    with pytest.raises(LedgerDamaged, match="set aside as"):
+        open_ledger(book.path)
+
+
+def test_damage_that_was_met_and_is_no_longer_there_is_forgotten(book):
+    book.ledger.store.found_damage = True
+    for _ in range(2):
+        book.reopen()
+        assert book.ledger.reports.fact(damage.DAMAGE_SEEN) is None
+
+
+def test_a_word_that_nobody_has_written_is_told_as_damage(book):
+    book.queue(b"a")
+    book.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'qugued'"))
+    with pytest.raises(LedgerDamaged, match=r"row 1 of `files` says 'qugued'.*move it elsewhere"):
+        list(book.ledger.reports.files())
+
+
+@pytest.mark.parametrize("harm", ["DELETE FROM _sqlite_migrations", "ALTER TABLE files RENAME COLUMN rested_at TO x"])
+def test_a_ledger_whose_tables_are_not_as_it_says_is_not_taken_for_a_wrong_path(book, harm):
+    book.ledger.close()
+    with closing(sqlite3.connect(book.path)) as conn, conn:
+        conn.execute(harm)
+    with (
+        pytest.raises(LedgerDamaged, match=r"is damaged \(.*move it elsewhere"),
+        closing(open_ledger(book.path)) as ledger,
+    ):
+        list(ledger.reports.files())
+    assert book.path.exists()
+
+
 def test_a_reader_of_a_damaged_ledger_leaves_it_where_it_is(killed):
     _pages(killed)
     before = killed.read_bytes()
