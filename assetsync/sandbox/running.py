@@ -99,9 +99,11 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=256)
-    except OSError as exc:
+    except (OSError, UnicodeError) as exc:
+        # `create_server` adds the address, which stands there already.
+        reason = (getattr(exc, "strerror", None) or str(exc)).partition(" (while attempting")[0]
         raise UsageError(
-            f"The sandbox cannot listen on {host}:{port}: {exc.strerror}", hint="choose another port"
+            f"The sandbox cannot listen on {host}:{port}: {reason}", hint="choose another address or port"
         ) from exc
     # uvicorn writes headers and body apart; without this each answer on a kept connection waits 40 ms for an ACK.
     # asyncio sets it only for sockets that name their protocol; on Linux the accepted ones inherit it from this one.

@@ -9,12 +9,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from assetsync.errors import UsageError
 from assetsync.sandbox.faults import FaultBoard, FaultRule
+from assetsync.sandbox.folder import taken
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store, StoredAsset
 
@@ -29,13 +31,13 @@ class Sandbox:
         self.settings = settings
         self._clock = clock
         self._board = FaultBoard(settings.seed)
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._held = ExitStack()
         self._store: Store | None = None
         self._running: Running | None = None
         self._port = settings.port
 
     def start(self) -> None:
-        """Begin to answer; raises UsageError when the extra is not installed or the port cannot be had."""
+        """Begin to answer; raises UsageError when the extra is not installed, or port or folder cannot be had."""
         if self._running is not None:
             raise UsageError("The sandbox is already running", hint="stop it first")
         try:
@@ -47,31 +49,30 @@ class Sandbox:
                 f"The sandbox needs the library {exc.name}, which is not installed",
                 hint="in a clone of assetsync: pip install '.[sandbox]'",
             ) from exc
-        listening = listen(self.settings.host, self._port)
-        self._port = listening.getsockname()[1]
-        if self.settings.data_dir is None and self._temporary is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="assetsync-sandbox-")
-        try:
-            self._store = Store(self._data_dir, self.settings, self._clock)
-        except (OSError, sqlite3.Error) as exc:
-            listening.close()
-            reason = getattr(exc, "strerror", None) or exc
-            raise UsageError(
-                f"The sandbox cannot keep its data in {self._data_dir}: {reason}", hint="name a folder of its own"
-            ) from exc
-        self._running = Running(make_app(self.settings, self._store, self._board), listening)
+        with ExitStack() as held:
+            listening = held.enter_context(listen(self.settings.host, self._port))
+            data_dir = self.settings.data_dir
+            if data_dir is None:
+                data_dir = Path(held.enter_context(_temporary()))
+            held.enter_context(taken(data_dir))
+            try:
+                store = Store(data_dir, self.settings, self._clock)
+            except sqlite3.Error as exc:
+                raise UsageError(
+                    f"The sandbox cannot keep its data in {data_dir}: {exc}", hint="name a folder of its own"
+                ) from exc
+            held.callback(store.close)
+            self._running = Running(make_app(self.settings, store, self._board), listening)
+            self._port, self._store = listening.getsockname()[1], store
+            self._held = held.pop_all()
 
     def stop(self) -> None:
         """Stop answering; without a data folder of its own, what was stored is gone with it."""
         if self._running is not None:
             self._running.stop()
             self._running = None
-        if self._store is not None:
-            self._store.close()
-            self._store = None
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = None
+        self._store = None
+        self._held.close()
 
     def __enter__(self) -> Self:
         self.start()
@@ -81,13 +82,6 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    @property
-    def _data_dir(self) -> Path:
-        if self.settings.data_dir is not None:
-            return self.settings.data_dir
-        assert self._temporary is not None, "start makes one"
-        return Path(self._temporary.name)
 
     @property
     def _stored(self) -> Store:
@@ -131,6 +125,15 @@ class Sandbox:
     def set_faults(self, *rules: FaultRule, seed: int | None = None) -> None:
         """Switch on exactly these faults, none to switch all off; a seed begins the random numbers anew."""
         self._board.replace(rules, seed)
+
+
+def _temporary() -> AbstractContextManager[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="assetsync-sandbox-")
+    except OSError as exc:
+        raise UsageError(
+            f"The sandbox has no room for its data ({exc.strerror})", hint="give a folder for it, or see to $TMPDIR"
+        ) from exc
 
 
 def serve(settings: SandboxSettings, *, started: Callable[[Sandbox], None] | None = None) -> None:

@@ -3,6 +3,7 @@
 What can be switched while it runs are the faults, in `faults`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from assetsync.errors import UsageError
 DIALECTS: Final = ("observed", "documented")
 INDEX_MODES: Final = ("adds", "noop", "wipes")
 STARTROWS: Final = ("row", "page")
+_HIGHEST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +66,16 @@ class SandboxSettings:
         ):
             if value not in allowed:
                 raise UsageError(f"The sandbox has no {name} {value!r}", hint=f"use one of {', '.join(allowed)}")
+        if not 0 <= self.port <= _HIGHEST_PORT:
+            raise UsageError(
+                f"The sandbox cannot listen on port {self.port}", hint="choose another, or 0 for a free one"
+            )
         for name, seconds in (
             ("index_delay", self.index_delay),
             ("processing_delay", self.processing_delay),
             ("latency", self.latency),
         ):
-            if seconds < 0:
+            if not 0 <= seconds < math.inf:
                 raise UsageError(f"The sandbox cannot wait {seconds} seconds", hint=f"give {name} as 0 or more")
 
     @property

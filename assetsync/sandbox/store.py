@@ -14,6 +14,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from assetsync.errors import UsageError
+from assetsync.sandbox.folder import DATABASE, FILES, INCOMING
 from assetsync.sandbox.names import extension_of, filetype_of, picture_size, rewritten
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.terms import indexed_text, said_of
@@ -94,28 +96,49 @@ def new_id() -> str:
 
 
 class Store:
-    """The assets and folders of one data folder; every method may be called from any thread."""
+    """The assets and folders of one data folder; every method may be called from any thread.
+
+    The folder is held by the caller (`folder.taken`). Raises UsageError for one that cannot be used.
+    """
 
     def __init__(self, data_dir: Path, settings: SandboxSettings, clock: Callable[[], float]) -> None:
         self._settings = settings
         self._clock = clock
-        self._files = data_dir / "files"
-        self.incoming = data_dir / "incoming"
-        self._files.mkdir(parents=True, exist_ok=True)
-        # Nothing in here was ever answered for: bodies that were coming in when the last sandbox ended.
-        shutil.rmtree(self.incoming, ignore_errors=True)
-        self.incoming.mkdir()
-        self._database = data_dir / "sandbox.db"
+        self._files = data_dir / FILES
+        self.incoming = data_dir / INCOMING
+        self._database = data_dir / DATABASE
         self._lock = threading.RLock()
-        self._writer = self._connect()
-        self._writer.execute("PRAGMA journal_mode = WAL")
-        self._writer.executescript(_SCHEMA)
+        try:
+            # First: what is no sandbox's is left as it is.
+            self._writer = self._open()
+            self._files.mkdir(exist_ok=True)
+            # Nothing in here was ever answered for: bodies that were coming in when the last sandbox ended.
+            shutil.rmtree(self.incoming, ignore_errors=True)
+            self.incoming.mkdir()
+        except (OSError, sqlite3.Error) as exc:
+            raise UsageError(
+                f"The folder {data_dir} cannot be used for a sandbox ({exc})", hint="choose one that is not there yet"
+            ) from exc
         for identifier, name in settings.folders.items():
             self.create_folder(name, identifier)
 
+    def _open(self) -> sqlite3.Connection:
+        connection = self._connect()
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(_SCHEMA)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._database, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous = OFF")
+        try:
+            connection.execute("PRAGMA synchronous = OFF")
+        except BaseException:
+            connection.close()
+            raise
         connection.row_factory = sqlite3.Row
         return connection
 

@@ -62,9 +62,52 @@ def test_bodies_that_were_coming_in_at_the_end_leave_nothing_behind(make_caller,
     assert list((tmp_path / "incoming").iterdir()) == []
 
 
+def test_a_folder_of_somebody_else_is_refused_and_left(tmp_path):
+    (tmp_path / "incoming").mkdir()
+    (tmp_path / "incoming" / "mine.jpg").write_bytes(b"mine")
+    with pytest.raises(UsageError, match="not a sandbox's: choose"):
+        Sandbox(SandboxSettings(data_dir=tmp_path)).start()
+    # Nor does a file of that name make it a sandbox's.
+    (tmp_path / "sandbox.db").write_bytes(b"mine" * 500)
+    with pytest.raises(UsageError, match="cannot be used for a sandbox"):
+        Sandbox(SandboxSettings(data_dir=tmp_path)).start()
+    assert (tmp_path / "incoming" / "mine.jpg").read_bytes() == b"mine"
+
+
+def test_a_second_sandbox_in_one_folder_is_refused_and_takes_nothing_from_the_first(make_caller, tmp_path, eventually):
+    caller = make_caller(data_dir=tmp_path)
+    body = caller.fields() + caller.file_header() + b"x" * 100_000 + caller.closing
+    with caller.connect() as connection:
+        connection.sendall(caller.head(len(body)) + body[:50_000])
+        eventually(lambda: len(list((tmp_path / "incoming").iterdir())) == 1)
+        with pytest.raises(UsageError, match="Another sandbox uses"):
+            Sandbox(SandboxSettings(data_dir=tmp_path)).start()
+        connection.sendall(body[50_000:])
+        assert b"<responsecode>0</responsecode>" in caller.read_all(connection)
+    assert [asset.size for asset in caller.sandbox.assets()] == [100_000]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"data_dir": Path("/proc/nowhere")}, {"data_dir": Path("/dev/null")}, {"host": "x" * 70}],
+    ids=str,
+)
+def test_what_cannot_be_had_is_one_clear_sentence_and_leaves_nothing_open(settings):
+    sandbox = Sandbox(SandboxSettings(**settings))
+    with pytest.raises(UsageError, match=r"^The (sandbox cannot listen|folder /\S+ cannot be used).*: choose another"):
+        sandbox.start()
+    sandbox.stop()
+
+
+def test_without_room_for_temporary_data_it_says_so(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
+    with pytest.raises(UsageError, match=r"no room for its data.*TMPDIR"):
+        Sandbox(SandboxSettings()).start()
+
+
 def test_data_without_a_folder_is_gone_after_the_stop(make_caller):
     caller = make_caller()
-    folder = caller.sandbox._data_dir
+    folder = caller.sandbox._stored.incoming.parent
     assert folder.is_dir()
     caller.sandbox.stop()
     assert not folder.exists()
@@ -116,7 +159,9 @@ def test_what_is_no_http_is_answered_with_400_and_no_body(caller):
 
 
 def test_a_port_that_is_taken_is_one_clear_sentence(caller):
-    with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{caller.sandbox.port}: .* choose another port"):
+    with pytest.raises(
+        UsageError, match=f"cannot listen on 127.0.0.1:{caller.sandbox.port}: .* choose another address"
+    ):
         Sandbox(SandboxSettings(port=caller.sandbox.port)).start()
 
 
@@ -126,6 +171,8 @@ def test_a_port_that_is_taken_is_one_clear_sentence(caller):
         ({"dialect": "klingon"}, "no dialect 'klingon'"),
         ({"index_mode": "sometimes"}, "no index_mode 'sometimes'"),
         ({"latency": -1}, "give latency as 0 or more"),
+        ({"latency": float("nan")}, "give latency as 0 or more"),
+        ({"port": 99999}, "port 99999: choose another"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(settings, said):
