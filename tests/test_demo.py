@@ -84,6 +84,26 @@ def test_a_folder_that_is_not_empty_is_exit_2_and_left_alone(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.parametrize("name", ["my: demo", '#1 {it\'s} "quoted"', "back\\slash", "東京"])
+def test_a_folder_of_any_name_will_do(tmp_path, capsys, name):
+    assert run(["demo", "--quiet", "--dir", str(tmp_path / name)]) == 0
+    assert "Everything is verified" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(capsys):
+    assert run(["demo", "--quiet", "--dir", "/proc/demo"]) == 2
+    assert capsys.readouterr().err == (
+        "Error: The folder /proc/demo cannot be used (No such file or directory):"
+        " name another with --dir, or make room there\n"
+    )
+
+
+def test_without_a_temporary_folder_it_names_the_way_out(monkeypatch, capsys):
+    monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
+    assert run(["demo", "--quiet"]) == 2
+    assert capsys.readouterr().err.endswith("name a folder with --dir, or set $TMPDIR\n")
+
+
 def test_keep_leaves_the_page_with_the_pictures_until_a_signal(tmp_path):
     process = subprocess.Popen(
         [*DEMO, "--keep", "--dir", str(tmp_path / "stage")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

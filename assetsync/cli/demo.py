@@ -5,7 +5,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
 import click
@@ -54,7 +54,7 @@ def command(*, keep: bool, directory: Path | None, quiet: bool) -> int:
     stays = keep or directory is not None
     with ExitStack() as stack:
         if directory is None:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assetsync-demo-")))
+            directory = Path(stack.enter_context(_temporary()))
         stage = stack.enter_context(Stage(directory))
         write(f"A sample tree in {stage.tree}, a service at {stage.address}")
         write()
@@ -82,6 +82,16 @@ def command(*, keep: bool, directory: Path | None, quiet: bool) -> int:
                 note("Ctrl-C ends it")
                 threading.Event().wait()
     return OK if fine else NOT_IN_SYNC
+
+
+def _temporary() -> AbstractContextManager[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="assetsync-demo-")
+    except OSError as error:
+        raise UsageError(
+            f"there is no temporary folder to be had ({error.strerror})",
+            hint="name a folder with --dir, or set $TMPDIR",
+        ) from error
 
 
 def _run(stage: Stage, *, quiet: bool) -> Report:

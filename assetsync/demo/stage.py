@@ -3,10 +3,12 @@
 It acts through the same parts as a site's run. What is printed in between is the command's.
 """
 
+import json
 import os
 import random
 import secrets
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -51,7 +53,9 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         """Choose the folder, which must be empty or not there yet; raises UsageError."""
         self.folder = folder.absolute()
-        if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+        with _working_in(self.folder):
+            is_free = not self.folder.exists() or (self.folder.is_dir() and not any(self.folder.iterdir()))
+        if not is_free:
             raise UsageError(f"{folder} is not an empty folder", hint="choose one that is not there yet")
         self.tree = self.folder / "tree"
         self.config_file = self.folder / "demo.yaml"
@@ -69,22 +73,28 @@ class Stage:
         )
 
     def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        make_tree(self.tree)
-        self._sandbox.start()
+        with ExitStack() as started, _working_in(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            make_tree(self.tree)
+            started.enter_context(self._sandbox)
+            self._write_config()
+            started.pop_all()
+        return self
+
+    def _write_config(self) -> None:
         self._key_file.touch(mode=0o600)
         self._key_file.write_text(self._key, "ascii")
         text = _CONFIG.format(
-            root=self.tree,
-            ledger=self.ledger_file,
+            # As JSON, which YAML reads as it is meant, whatever the name of the folder holds.
+            root=json.dumps(str(self.tree)),
+            ledger=json.dumps(str(self.ledger_file)),
             base_url=self._sandbox.base_url,
             upload_url=self._sandbox.upload_url,
-            key=self._key_file,
+            key=json.dumps(str(self._key_file)),
             photos=_PHOTOS,
             documents=_DOCUMENTS,
         )
         self.config_file.write_text(text, "utf-8")
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._sandbox.stop()
@@ -108,7 +118,8 @@ class Stage:
 
     def change(self) -> list[str]:
         """Change the tree; gives a sentence for each change."""
-        return change_tree(self.tree)
+        with _working_in(self.folder):
+            return change_tree(self.tree)
 
     def files(self) -> list[FileRow]:
         """Give what the ledger says of every path."""
@@ -117,3 +128,13 @@ class Stage:
 
     def _config(self) -> SiteConfig:
         return load_config(self.config_file, os.environ)
+
+
+@contextmanager
+def _working_in(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise UsageError(
+            f"The folder {folder} cannot be used ({exc.strerror})", hint="name another with --dir, or make room there"
+        ) from exc

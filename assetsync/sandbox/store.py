@@ -117,7 +117,7 @@ class Store:
             self.incoming.mkdir()
         except (OSError, sqlite3.Error) as exc:
             raise UsageError(
-                f"The folder {data_dir} cannot be used for a sandbox ({exc})", hint="choose one that is not there yet"
+                f"The folder {data_dir} cannot be used for a sandbox ({exc})", hint="choose another, or make room there"
             ) from exc
         for identifier, name in settings.folders.items():
             self.create_folder(name, identifier)
