@@ -10,14 +10,15 @@ from urllib.parse import parse_qsl
 
 from python_multipart.exceptions import FormParserError
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assetsync.sandbox import forms
 from assetsync.sandbox.answers import html_answer, json_answer, json_stream, upload_answer
+from assetsync.sandbox.browsers import is_loopback, may_be_led_here
 from assetsync.sandbox.connection import read_chunk
 from assetsync.sandbox.control import Control
 from assetsync.sandbox.faults import Active, FaultBoard, FaultKind, Operation
@@ -172,21 +173,29 @@ async def _feed(request: Request, form: FormReader | None) -> int:
 
 
 class Gate:
-    """What holds for every request: the longest head, and connections closed after each answer (observed)."""
+    """What holds for every request: the longest head, and connections closed after each answer (observed).
 
-    def __init__(self, app: ASGIApp, *, keep_alive: bool) -> None:
+    On loopback it is called by no name of the web: a page there would read what is stored.
+    """
+
+    def __init__(self, app: ASGIApp, settings: SandboxSettings) -> None:
         self._app = app
-        self._keep_alive = keep_alive
+        self._keep_alive = settings.keep_alive
+        self._on_loopback = is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a head that is too long with 400 and no body (`index-url-too-long`), else pass the request on."""
+        answer = self._app
+        if _head_length(scope) > _LONGEST_HEAD:
+            answer = Response(b"", 400)
+        elif self._on_loopback and may_be_led_here(Headers(scope=scope).get("host", "")):
+            answer = PlainTextResponse("This host name is not the sandbox's: use its address, or localhost.\n", 403)
 
         async def closing(message: Message) -> None:
             if message["type"] == "http.response.start" and not self._keep_alive:
                 MutableHeaders(scope=message)["Connection"] = "close"
             await send(message)
 
-        answer = Response(b"", 400) if _head_length(scope) > _LONGEST_HEAD else self._app
         await answer(scope, receive, closing)
 
 
@@ -206,4 +215,4 @@ def make_app(settings: SandboxSettings, store: Store, board: FaultBoard) -> ASGI
         Route(_SEARCH, service.search_or_index, methods=["GET", "POST"]),
         *control.routes(),
     ]
-    return Gate(Starlette(routes=routes), keep_alive=settings.keep_alive)
+    return Gate(Starlette(routes=routes), settings)

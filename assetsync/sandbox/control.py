@@ -14,6 +14,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from assetsync.errors import UsageError
+from assetsync.sandbox.browsers import is_foreign
 from assetsync.sandbox.faults import FaultBoard, fault_rule
 from assetsync.sandbox.page import PAGE_SIZE, PageView, page
 from assetsync.sandbox.settings import SandboxSettings
@@ -116,10 +117,15 @@ class Control:
 
 
 async def _with_json(request: Request, act: Callable[[Mapping[str, object]], Response]) -> Response:
-    """Act on a JSON object; what is wrong with it is answered with 400 and one sentence."""
+    """Act on a JSON object; what is wrong with it is answered with 400 and one sentence.
+
+    Not for a page of another site: a browser posts for it without a question.
+    """
+    if is_foreign(request.headers.get("origin"), request.headers.get("host", "")):
+        return JSONResponse({"error": "This comes from the page of another site: send it from a program"}, 403)
     try:
         given = await request.json()
-    except (json.JSONDecodeError, UnicodeDecodeError) as exc:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as exc:
         return JSONResponse({"error": f"This is not JSON: {exc}"}, 400)
     if not isinstance(given, dict):
         return JSONResponse({"error": "This is no JSON object: send one in curly brackets"}, 400)

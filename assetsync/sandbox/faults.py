@@ -3,6 +3,7 @@
 Nothing is carried out here; `operation` and the operations themselves act on what `FaultBoard.take` hands them.
 """
 
+import math
 import random
 import threading
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,8 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 
 from assetsync.errors import UsageError
+
+_STATUSES = range(200, 600)
 
 
 class Operation(StrEnum):
@@ -40,7 +43,10 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRule:
-    """One fault: what, for which operation (None: all), how often (None: until switched off), how likely."""
+    """One fault: what, for which operation (None: all), how often (None: until switched off), how likely.
+
+    Raises UsageError for a number that no answer can be made of.
+    """
 
     kind: FaultKind
     operation: Operation | None = None
@@ -49,6 +55,17 @@ class FaultRule:
     seconds: float = 1.0
     status: int = 503
     stored: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what would show as a crash of the sandbox when it strikes."""
+        for name, value, fits, said in (
+            ("times", self.times, self.times is None or self.times >= 0, "0 or more"),
+            ("probability", self.probability, 0 <= self.probability <= 1, "from 0 to 1"),
+            ("seconds", self.seconds, 0 <= self.seconds < math.inf, "0 or more"),
+            ("status", self.status, self.status in _STATUSES, "from 200 to 599"),
+        ):
+            if not fits:
+                raise UsageError(f"A fault cannot have {name} {value}", hint=f"give {said}")
 
 
 Active = Mapping[FaultKind, FaultRule]

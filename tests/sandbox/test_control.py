@@ -39,6 +39,70 @@ def test_what_is_not_json_is_refused_with_a_sentence(caller):
     assert (answer.status_code, answer.json()["error"][:17]) == (400, "This is not JSON:")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        '"status": 99',
+        '"status": 1000',
+        '"seconds": NaN',
+        '"seconds": "inf"',
+        '"seconds": -1',
+        '"times": -1',
+        '"probability": 7',
+    ],
+)
+def test_a_number_that_no_answer_can_be_made_of_is_refused_with_a_sentence(caller, control, given):
+    body = f'{{"faults": [{{"kind": "status", {given}}}]}}'
+    answer = caller.http.post(f"{caller.sandbox.address}/_sandbox/faults", content=body)
+    assert (answer.status_code, "A fault cannot have" in answer.json()["error"]) == (400, True)
+    assert control("faults").json() == {"faults": []}
+
+
+def test_what_is_nested_too_deep_is_refused_with_a_sentence(caller):
+    answer = caller.http.post(f"{caller.sandbox.address}/_sandbox/faults", content=b"[" * 100_000)
+    assert (answer.status_code, answer.json()["error"][:17]) == (400, "This is not JSON:")
+
+
+@pytest.mark.parametrize("origin", ["https://page.example", "null", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("path", ["faults", "folders"])
+def test_a_page_of_another_site_switches_nothing(caller, control, path, origin):
+    before = control(path).json()
+    body = b'{"faults": [{"kind": "key_refused"}], "name": "x"}'
+    headers = {"Origin": origin, "Content-Type": "text/plain"}
+    answer = caller.http.post(f"{caller.sandbox.address}/_sandbox/{path}", content=body, headers=headers)
+    assert (answer.status_code, control(path).json()) == (403, before)
+    own = caller.http.post(
+        f"{caller.sandbox.address}/_sandbox/{path}", content=body, headers={"Origin": caller.sandbox.address}
+    )
+    assert own.is_success
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("page.example", 403),
+        ("127.0.0.1.page.example:8790", 403),
+        ("localhost.page.example.", 403),
+        ("[::1", 403),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8790", 200),
+        ("localhost:8790", 200),
+        ("dam.localhost", 200),
+        ("sandbox", 200),
+        ("host.docker.internal:8790", 200),
+    ],
+)
+def test_on_loopback_it_answers_to_no_name_that_the_web_may_lead_here(caller, host, status):
+    for path in ("/", "/_sandbox/assets", "/razuna/global/api2/search.cfc?method=searchIndex&api_key=a-test-key"):
+        assert caller.http.get(f"{caller.sandbox.address}{path}", headers={"Host": host}).status_code == status
+
+
+def test_on_every_address_it_answers_to_any_name(make_caller):
+    caller = make_caller(host="0.0.0.0")
+    address = f"http://127.0.0.1:{caller.sandbox.port}/"
+    assert caller.http.get(address, headers={"Host": "dam.page.example"}).status_code == 200
+
+
 def test_a_folder_is_created_with_a_given_or_a_fresh_id(control, caller, folder):
     assert control("folders", {"name": "one", "id": "X-1"}).json() == {"id": "X-1", "name": "one"}
     fresh = control("folders", {"name": "two"}).json()["id"]
