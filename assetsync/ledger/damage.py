@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from assetsync.errors import LedgerDamaged, LedgerError
+from assetsync.ledger.epoch import Epoch
 
 CLEAN_STOP = "clean_stop"
 """The fact that stands in the ledger while nobody holds it, and only if its last holder ended it in order."""
@@ -21,6 +22,9 @@ APPLICATION_ID = 0x41535359
 """`ASSY` in the header of every ledger, so that it is taken for no other program's file, and no other for it."""
 
 REBUILD = "`assetsync reconcile --adopt` makes a new one from the tree and the service, and sends nothing twice"
+
+IS_SET_ASIDE = f"the next `assetsync reconcile` sets it aside, then {REBUILD}"
+"""What becomes of a damaged ledger that a start sets aside."""
 
 BY_HAND = f"move it elsewhere, with its -wal and -shm; then {REBUILD}"
 """What a person does with a damaged ledger that no start sets aside."""
@@ -68,14 +72,23 @@ def is_foreign(conn: sqlite3.Connection) -> bool:
     return _number(conn, "PRAGMA application_id") not in (0, APPLICATION_ID)
 
 
-def bears_our_number(path: Path) -> bool:
-    """Whether the header of the file says that it is a ledger, whatever else can be read of it."""
+def no_ledger(path: Path, error: sqlite3.Error) -> LedgerDamaged:
+    """Say what stands at the place of a ledger and cannot be read as one."""
+    hint = None
+    if was_ledger(path):
+        # One that was emptied begins as a new one does.
+        hint = IS_SET_ASIDE if is_no_database(error) else REBUILD if path.stat().st_size == 0 else None
+    if hint is None and not _bears_our_number(path):
+        return LedgerDamaged(f"{path} is no ledger ({error})", hint="is the path right?")
+    return LedgerDamaged(f"the ledger {path} is damaged ({error})", hint=hint or BY_HAND)
+
+
+def was_ledger(path: Path) -> bool:
+    """Whether the number of a start lies beside the file: what stands there now was a ledger."""
     try:
-        with path.open("rb") as file:
-            file.seek(_AT_APPLICATION_ID)
-            return file.read(4) == APPLICATION_ID.to_bytes(4, "big")
-    except OSError:
-        return False
+        return Epoch(path).read() is not None
+    except LedgerError:
+        return True
 
 
 def set_aside(path: Path, found: str) -> LedgerDamaged:
@@ -97,6 +110,16 @@ def set_aside(path: Path, found: str) -> LedgerDamaged:
             hint=BY_HAND,
         ) from error
     return LedgerDamaged(f"the ledger {path} was damaged ({found}) and is set aside as {aside}", hint=REBUILD)
+
+
+def _bears_our_number(path: Path) -> bool:
+    """Whether the header of the file says that it is a ledger, whatever else can be read of it."""
+    try:
+        with path.open("rb") as file:
+            file.seek(_AT_APPLICATION_ID)
+            return file.read(4) == APPLICATION_ID.to_bytes(4, "big")
+    except OSError:
+        return False
 
 
 def _free_name(path: Path) -> Path:

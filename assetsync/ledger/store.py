@@ -5,6 +5,7 @@ the modules beside this one.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import sqlite3
@@ -142,8 +143,7 @@ def open_store(path: Path, *, create: bool) -> Store:
         except LedgerDamaged as error:
             found = error.__cause__
             # What does not begin as a database was a ledger if its number lies beside it: else it is left alone.
-            was_ledger = damage.is_no_database(found) and Epoch(path).read() is not None
-            if damage.is_damage(found) or was_ledger:
+            if damage.is_damage(found) or (damage.is_no_database(found) and damage.was_ledger(path)):
                 raise damage.set_aside(path, str(found)) from error
             raise
         return Store(path, read_only=False, lock_fd=lock_fd)
@@ -204,6 +204,11 @@ def _take_lock(path: Path) -> int:
     try:
         fd = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
+        if error.errno == errno.EROFS:
+            raise LedgerError(
+                f"the ledger {path} cannot be used ({error.strerror})",
+                hint="its file system takes no writes: see `dmesg` for why, and mount it for writing",
+            ) from error
         if _lock_path(path).exists() or _lock_path(path).is_symlink():
             raise LedgerError(
                 f"the lock of the ledger {path} cannot be taken ({error.strerror})",
@@ -270,12 +275,9 @@ def _translated(path: Path, error: sqlite3.Error) -> LedgerError:
     if "no such table" in text and is_held(path):
         return LedgerMissing(f"the ledger {path} is being made", hint="try again in a moment")
     if any(word in text for word in _NO_LEDGER):
-        if damage.bears_our_number(path):
-            return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=damage.BY_HAND)
-        return LedgerDamaged(f"{path} is no ledger ({text})", hint="is the path right?")
+        return damage.no_ledger(path, error)
     if damage.is_damage(error):
-        hint = f"the next `assetsync reconcile` sets it aside, then {damage.REBUILD}"
-        return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=hint)
+        return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=damage.IS_SET_ASIDE)
     # The lower byte is the kind of error (SQLite's result codes).
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _HELD_CODES:

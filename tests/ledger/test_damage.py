@@ -1,5 +1,6 @@
 """A ledger that is damaged on the disk is set aside and never sent by; one that is none is left where it lies."""
 
+import errno
 import os
 import random
 import sqlite3
@@ -171,6 +172,35 @@ def test_a_ledger_whose_tables_are_not_as_it_says_is_not_taken_for_a_wrong_path(
     ):
         list(ledger.reports.files())
     assert book.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "reconcile --adopt` makes a new one"), (b"\0" * 8192, "sets it aside"), (b"noise" * 2000, "sets it aside")],
+    ids=["empty", "zeroes", "noise"],
+)
+def test_a_reader_knows_by_the_number_beside_it_what_was_a_ledger(book, content, said):
+    book.ledger.close()
+    book.path.write_bytes(content)
+    with pytest.raises(LedgerDamaged, match=f"the ledger .* is damaged .*{said}"):
+        read_ledger(book.path)
+    book.path.with_name(f"{book.path.name}.epoch").unlink()
+    with pytest.raises(LedgerDamaged, match=r"is no ledger .* is the path right"):
+        read_ledger(book.path)
+
+
+def test_a_file_system_that_takes_no_writes_is_named_as_the_reason(book, monkeypatch):
+    book.ledger.close()
+    opened = os.open
+
+    def refuse(path: object, *flags: int, **said: int) -> int:
+        if str(path).endswith(".lock"):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opened(path, *flags, **said)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(LedgerError, match=r"\(Read-only file system\): .* mount it for writing"):
+        open_ledger(book.path)
 
 
 def test_a_reader_of_a_damaged_ledger_leaves_it_where_it_is(killed):
