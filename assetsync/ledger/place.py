@@ -1,5 +1,6 @@
 """Where a ledger lies: what may stand there, what it is called, and whether there is room. Opening it is `store`'s."""
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -33,6 +34,23 @@ def expect_file(path: Path) -> None:
             f"the ledger {path} has {status.st_nlink} names (hard links)",
             hint="SQLite keeps its log by name, so that two names lose data: remove the others",
         )
+
+
+def make(path: Path) -> int | None:
+    """Make a file for its owner alone, and open it; None where something stands there. Raises OSError.
+
+    What root makes is the folder's owner's: a command that a person ran as root must not keep the daemon's user out.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return None
+    if os.geteuid() == 0:
+        folder = path.parent.stat()
+        # Root in a container may not be allowed to: then it is no worse than it was.
+        with contextlib.suppress(PermissionError):
+            os.fchown(fd, folder.st_uid, folder.st_gid)
+    return fd
 
 
 def without_room(path: Path) -> str | None:

@@ -20,7 +20,7 @@ from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissi
 from assetsync.ledger import damage, release
 from assetsync.ledger.commits import Commits, Pending
 from assetsync.ledger.epoch import OF_THE_DISK, Epoch
-from assetsync.ledger.place import expect_file, real
+from assetsync.ledger.place import expect_file, make, real
 from assetsync.ledger.quiet import Stirred
 
 T = TypeVar("T")
@@ -202,7 +202,9 @@ def _lock_path(path: Path) -> Path:
 
 def _take_lock(path: Path) -> int:
     try:
-        fd = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        fd = make(_lock_path(path))
+        if fd is None:
+            fd = os.open(_lock_path(path), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.EROFS:
             raise LedgerError(
@@ -238,8 +240,9 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
     expect_file(path)
     try:
         if not read_only:
-            # Created with the mode it keeps: SQLite gives its side files the mode of the main file.
-            with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as file:
+            # Created with the owner and mode it keeps: SQLite gives its side files those of the main file.
+            fd = make(path)
+            with os.fdopen(os.open(path, os.O_RDWR | os.O_CLOEXEC) if fd is None else fd, "rb") as file:
                 if os.fstat(file.fileno()).st_size == 0:
                     # Whoever wanted to read it before there was one may have left an empty file for all to read.
                     os.fchmod(file.fileno(), 0o600)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -436,3 +437,24 @@ def test_what_root_does_once_keeps_no_other_user_from_the_ledger(tmp_path: Path)
     assert {file.name: (file.stat().st_uid, file.stat().st_gid) for file in tmp_path.iterdir()} == dict.fromkeys(
         ("ledger.db", "ledger.db.lock", "ledger.db.epoch"), (65534, 65534)
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_ledger_that_root_makes_belongs_to_the_owner_of_its_folder(tmp_path: Path):
+    os.chown(tmp_path, 65534, 65533)
+    with closing(open_ledger(tmp_path / "hq.db")):
+        assert {path.name: (path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()} == dict.fromkeys(
+            ("hq.db", "hq.db-wal", "hq.db-shm", "hq.db.lock", "hq.db.epoch"), (65534, 65533)
+        )
+
+
+@pytest.mark.parametrize("name", ["hq.db", "hq.db.lock"])
+def test_what_stood_there_before_root_came_is_given_to_nobody(tmp_path: Path, monkeypatch, name):
+    (tmp_path / name).touch(mode=0o600)
+    handed: list[int] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", lambda fd, *_: handed.append(os.fstat(fd).st_ino))
+    inode = (tmp_path / name).stat().st_ino
+    open_ledger(tmp_path / "hq.db").close()
+    assert handed
+    assert inode not in handed
