@@ -22,7 +22,7 @@ from assetsync.sandbox.browsers import is_loopback, may_be_led_here
 from assetsync.sandbox.connection import read_chunk
 from assetsync.sandbox.control import Control
 from assetsync.sandbox.faults import Active, FaultBoard, FaultKind, Operation
-from assetsync.sandbox.multipart import FormReader, boundary_of
+from assetsync.sandbox.multipart import FormReader, boundary_of, is_plain
 from assetsync.sandbox.operation import Disturbances
 from assetsync.sandbox.search import search
 from assetsync.sandbox.settings import SandboxSettings
@@ -55,6 +55,8 @@ class Service:
         async def work() -> Response:
             if FaultKind.DATABASE_DOWN in active:
                 return html_answer(forms.UPLOAD_DATABASE_DOWN)
+            if not self._settings.documented and not is_plain(request.headers.get("content-type")):
+                return html_answer(forms.WOULD_HANG)
             file = received.form.file if received.form else None
             if file is not None and is_archive(file.sent_name):
                 result = await asyncio.to_thread(self._uploads.accept, received, active)

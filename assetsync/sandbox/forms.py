@@ -195,3 +195,8 @@ LOGIN_PAGE: Final = (
     "<!DOCTYPE html>\n<html><head><title>Login</title></head><body><form method='post'>"
     "<input name='name'><input name='pass' type='password'></form></body></html>\n"
 )
+
+WOULD_HANG: Final = (
+    "<!DOCTYPE html>\n<html><head><title>No answer</title></head><body>A live installation would never answer this: the"
+    " boundary has to be a plain token, without quotes, at the end of the Content-Type.</body></html>\n"
+)

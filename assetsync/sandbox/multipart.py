@@ -16,6 +16,7 @@ from python_multipart.multipart import MultipartParser, MultipartState, parse_op
 _MOST_FIELD_BYTES: Final = 4 * 1024 * 1024
 _HEAD: Final = 64 * 1024
 _QUOTED: Final = r'"((?:[^"\\]|\\.)*)"'
+_PLAIN: Final = re.compile(r"multipart/form-data\s*;\s*boundary=[^\s\";,]+", re.IGNORECASE)
 _NAME: Final = re.compile(rf";\s*name={_QUOTED}", re.IGNORECASE)
 _FILENAME: Final = re.compile(rf";\s*filename={_QUOTED}", re.IGNORECASE)
 
@@ -24,6 +25,14 @@ def boundary_of(content_type: str | None) -> bytes | None:
     """Give the boundary of a multipart/form-data header, None for any other content type."""
     kind, options = parse_options_header(content_type)
     return options.get(b"boundary") if kind == b"multipart/form-data" else None
+
+
+def is_plain(content_type: str | None) -> bool:
+    """Whether the boundary of a form is a plain token and the last of the header.
+
+    A live installation never answers any other, until it is restarted (observed).
+    """
+    return boundary_of(content_type) is None or _PLAIN.fullmatch((content_type or "").strip()) is not None
 
 
 class FilePart:

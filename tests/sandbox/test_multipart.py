@@ -5,6 +5,8 @@ import struct
 
 import pytest
 
+from .conftest import BOUNDARY
+
 CONTENT = b"0123456789" * 30_000
 
 
@@ -80,3 +82,20 @@ def test_nothing_is_left_of_a_cut_body_with_a_wrong_key(caller, eventually):
     body = caller.fields(api_key="no") + caller.file_header() + CONTENT
     assert b"Login not valid" in caller.raw(body, len(body) + 10)
     assert stored(caller) == []
+
+
+@pytest.mark.parametrize(("before", "after"), [('"', '"'), ("", "; charset=utf-8"), ("", ";")])
+@pytest.mark.parametrize("dialect", ["observed", "documented"])
+def test_a_boundary_that_makes_a_live_installation_hang_stores_nothing(make_caller, dialect, before, after):
+    caller = make_caller(dialect=dialect)
+    body = caller.fields() + caller.file_header() + b"the file" + caller.closing
+    head = caller.head(len(body)).replace(BOUNDARY.encode(), f"{before}{BOUNDARY}{after}".encode())
+    with caller.connect() as connection:
+        connection.sendall(head + body)
+        answer = caller.read_all(connection)
+    if dialect == "documented":
+        assert b"<message>success</message>" in answer
+    else:
+        assert b"has to be a plain token" in answer
+        assert stored(caller) == []
+    assert not any(caller.sandbox._stored.incoming.iterdir())
