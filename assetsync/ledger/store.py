@@ -29,6 +29,7 @@ _BUSY_SECONDS = 10.0
 _DISK_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _HELD_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NO_LEDGER = ("not a database", "already exists", "no such table", "no such column")
+_OWNER = "run as the user that owns it, or give it and its folder to the user that assetsync runs as"
 _LOCK_TRIES = 10
 _LOCK_PAUSE = 0.02
 
@@ -262,13 +263,13 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
         else:
             conn.execute("PRAGMA query_only=ON")
     except OSError as error:
-        kind = LedgerUnwritable if error.errno in OF_THE_DISK else LedgerError
-        raise kind(f"the ledger {path} cannot be opened ({error.strerror})") from error
+        of_the_disk = error.errno in OF_THE_DISK
+        kind = LedgerUnwritable if of_the_disk else LedgerError
+        hint = "check the disk it lies on" if of_the_disk else _OWNER
+        raise kind(f"the ledger {path} cannot be opened ({error.strerror})", hint=hint) from error
     except sqlite3.Error as error:
         if "unable to open" in str(error) or "readonly" in str(error):
-            raise LedgerError(
-                f"the ledger {path} cannot be opened ({error})", hint="run as the user that owns it"
-            ) from error
+            raise LedgerError(f"the ledger {path} cannot be opened ({error})", hint=_OWNER) from error
         raise _translated(path, error) from error
     return conn
 

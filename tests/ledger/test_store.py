@@ -1,5 +1,6 @@
 """The ledger's file: commits in groups, one holder, nothing left behind by readers."""
 
+import errno
 import os
 import random
 import sqlite3
@@ -458,3 +459,21 @@ def test_what_stood_there_before_root_came_is_given_to_nobody(tmp_path: Path, mo
     open_ledger(tmp_path / "hq.db").close()
     assert handed
     assert inode not in handed
+
+
+@pytest.mark.parametrize(
+    ("number", "fix"), [(errno.EACCES, "run as the user that owns it"), (errno.EIO, "check the disk")]
+)
+def test_a_ledger_that_may_not_be_opened_is_told_with_the_way_out(tmp_path: Path, monkeypatch, number, fix):
+    path = tmp_path / "hq.db"
+    open_ledger(path).close()
+    opened = os.open
+
+    def refuse(what: object, *flags: int, **said: int) -> int:
+        if what == path:
+            raise OSError(number, os.strerror(number))
+        return opened(what, *flags, **said)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(LedgerError, match=rf"cannot be opened \({os.strerror(number)}\): {fix}"):
+        open_ledger(path)
