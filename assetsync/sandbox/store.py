@@ -236,8 +236,13 @@ class Store:
             "indexed_at": processed_at + self._settings.index_delay if self._settings.self_index else None,
             **indexed_text(asset.filename, description, keywords, asset.fields)._asdict(),
         }
-        with self._lock:
-            self._writer.execute(_INSERT, values)
+        try:
+            with self._lock:
+                self._writer.execute(_INSERT, values)
+        except sqlite3.Error:
+            # A full disk: what no row knows would take its room for ever.
+            self.content(asset.id).unlink()
+            raise
 
     def index(self, assetids: Sequence[str] | None, *, wipe: bool) -> None:
         """Put assets (None: all) into the index `index_delay` from now; with `wipe`, empty the index first."""

@@ -161,3 +161,10 @@ def test_a_body_in_small_pieces_is_one_upload(caller):
     (asset,) = caller.sandbox.assets()
     assert caller.sandbox.content(asset.id) == b"\r\n--not the boundary\r\n" * 3
     assert not asset.damaged
+
+
+def test_an_upload_that_cannot_be_noted_leaves_no_file(caller):
+    stored = caller.sandbox._stored
+    stored._writer.execute("DROP TABLE assets")
+    assert caller.upload().status_code == 500
+    assert [*stored.content("x").parent.iterdir(), *stored.incoming.iterdir()] == []
