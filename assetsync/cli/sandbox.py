@@ -12,7 +12,7 @@ from assetsync.sandbox import Sandbox, SandboxSettings, serve
 from assetsync.sandbox.settings import DIALECTS, INDEX_MODES, STARTROWS
 
 _KEY = "sandbox-key"
-_LAST_PORT = 65535
+_DIGITS = 5  # of a port
 _FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF0123456789ABCDEF=documents")
 
 
@@ -73,7 +73,7 @@ def command(
       assetsync sandbox --dialect documented --index-mode adds --no-self-index
     """
     host, _, port = listen.rpartition(":")
-    if not host or not (port.isascii() and port.isdecimal()) or int(port[:6]) > _LAST_PORT:
+    if not host or not (port.isascii() and port.isdecimal() and len(port) <= _DIGITS):
         raise UsageError(f"{listen!r} is no address to listen on", hint="write it such as 127.0.0.1:8790")
     given = dict(pair.partition("=")[::2] for pair in folders or _FOLDERS)
     made = SandboxSettings(

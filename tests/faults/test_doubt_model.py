@@ -27,7 +27,6 @@ RETRIED = replace(BEGINS, person=(), absences=4, retries=True)
 
 SCENARIOS = {
     "one_file": replace(ONE, waits=1),
-    "one_file_and_slow_look_ups": replace(QUIET, waits=2),
     "two_files_of_one_name_and_different_content": DIFFER,
     "two_files_of_one_name_and_equal_content": EQUAL,
     "two_files_of_one_name_and_one_begins_the_other": BEGINS,
@@ -38,6 +37,7 @@ SCENARIOS = {
     "doubts_that_a_person_must_decide_and_retries": RETRIED,
 }
 LONG = {
+    "one_file_and_slow_look_ups": replace(QUIET, waits=2),
     "one_file_and_very_slow_look_ups": ONE,
     "one_file_two_faults": replace(ONE, waits=1, faults=2),
     "one_file_three_posts": replace(ONE, waits=1, posts=3),
