@@ -605,7 +605,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_pipe_that_nobody_writes_into_is_not_waited_for_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("assetsync.config.load._PIPE_PATIENCE", 0.05)
+    monkeypatch.setattr("assetsync.config.source._PIPE_PATIENCE", 0.1)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(ConfigError, match=r"cannot be read \(nobody writes into this pipe\): name an existing file"):
@@ -674,6 +674,14 @@ def test_addresses_that_may_hold_a_secret_are_not_in_the_repr(make_config):
 
 def with_key_file(make_config, path):
     return make_config(text=SMALLEST.replace("folders:", f"  api_key_file: {path}\nfolders:"))
+
+
+def test_a_key_file_that_is_a_pipe_without_a_writer_is_not_waited_for_without_end(make_config, tmp_path, monkeypatch):
+    monkeypatch.setattr("assetsync.config.source._PIPE_PATIENCE", 0.1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match=r"it cannot be read \(nobody writes into this pipe\)"):
+        read_api_key(with_key_file(make_config, pipe), {})
 
 
 def test_the_key_file_comes_first_then_the_environment_then_the_credential(make_config, make_file, tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from assetsync.config.models import SiteConfig
+from assetsync.config.source import read_source
 from assetsync.errors import ConfigError
 
 KEY_VARIABLE = "ASSETSYNC_API_KEY"
@@ -44,8 +45,7 @@ def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
 
 def _from_file(path: Path, named_by: str) -> SecretStr:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+        data = read_source(path, _MAX_BYTES)
     except OSError as exc:
         reason = exc.strerror or type(exc).__name__
         fix = "create it with the API key in it, readable for the user that assetsync runs as"

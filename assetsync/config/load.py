@@ -5,10 +5,6 @@ may be a secret in the wrong place. What depends on the machine (is the root the
 `check`.
 """
 
-import errno
-import os
-import select
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -17,6 +13,7 @@ from pydantic import ValidationError
 from assetsync.config.key import KEY_VARIABLE
 from assetsync.config.models import SiteConfig
 from assetsync.config.places import below_root
+from assetsync.config.source import read_source
 from assetsync.document.fields import Unusable
 from assetsync.document.loader import Document, NotPlain, Plain, Problem, load
 from assetsync.document.loader import Path as KeyPath
@@ -26,7 +23,6 @@ from assetsync.errors import ConfigError
 _MAX_BYTES = 4 * 1024 * 1024
 _KEY_NAMES = frozenset({"api_key", "apikey", "api-key", "sessiontoken", "key"})
 _SHORTEST_KEY = 6
-_PIPE_PATIENCE = 5.0
 
 
 def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
@@ -37,7 +33,7 @@ def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
     """
     source = str(path)
     try:
-        data = _read(path)
+        data = read_source(path, _MAX_BYTES)
     except OSError as exc:
         reason = exc.strerror or type(exc).__name__
         mistake = f"{source}: the configuration cannot be read ({reason}): name an existing file with --config"
@@ -49,17 +45,6 @@ def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
         problems.sort(key=lambda problem: (problem.line, problem.column))
         raise ConfigError(source, [_sentence(source, problem, key) for problem in problems])
     return config
-
-
-def _read(path: Path) -> bytes:
-    """Read a file, or a pipe into which somebody writes; of what is too large only so much that it shows."""
-    # Nobody may ever open the other end of a pipe.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-            if not select.select([file], [], [], _PIPE_PATIENCE)[0]:
-                raise TimeoutError(errno.ETIMEDOUT, "nobody writes into this pipe")
-            os.set_blocking(file.fileno(), True)
-        return file.read(_MAX_BYTES + 1)
 
 
 def _check(data: bytes, key: str) -> tuple[SiteConfig | None, list[Problem]]:

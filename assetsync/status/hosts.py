@@ -8,6 +8,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Sequence
+from functools import cached_property
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -18,9 +19,11 @@ class Hosts:
 
     def __init__(self, listen: str) -> None:
         self._names = {*_LOCAL, listen.casefold()}
+        self._own: str | None = None
         if not _is_loopback(listen):
             own = socket.gethostname().casefold()
-            self._names |= {own, own.partition(".")[0], f"{own}.local"}
+            self._own = own.partition(".")[0]
+            self._names |= {own, self._own, f"{own}.local"}
 
     def are(self, said: Sequence[str], local: str) -> bool:
         """Whether a request's `Host` fields name this machine; `local` is the address that the connection came to.
@@ -31,7 +34,15 @@ class Hosts:
         if found is None:
             return False
         name = found[1].strip("[]").casefold().removesuffix(".")
-        return name in self._names or name == local.removeprefix("::ffff:").casefold()
+        if name in self._names or name == local.removeprefix("::ffff:").casefold():
+            return True
+        # Asked for only where the name may be it: a name server that is away keeps whoever asks waiting for seconds.
+        return name.partition(".")[0] == self._own and name == self._full
+
+    @cached_property
+    def _full(self) -> str:
+        """This machine's name with its domain, as the system finds it; any other domain may be somebody else's."""
+        return socket.getfqdn().casefold()
 
 
 def _is_loopback(host: str) -> bool:

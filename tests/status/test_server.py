@@ -42,6 +42,22 @@ def test_only_names_of_this_machine_are_answered(listen, said, local, expected):
     assert Hosts(listen).are(said, local) is expected
 
 
+@pytest.mark.parametrize(
+    ("listen", "said", "expected"),
+    [
+        ("0.0.0.0", "HQ.example.com:9464", True),
+        ("0.0.0.0", "hq", True),
+        ("0.0.0.0", "hq.evil.example", False),
+        ("0.0.0.0", "other.example.com", False),
+        ("127.0.0.1", "hq.example.com", False),
+    ],
+)
+def test_beyond_loopback_it_answers_to_its_name_with_its_domain_and_no_other(monkeypatch, listen, said, expected):
+    monkeypatch.setattr(socket, "gethostname", lambda: "hq")
+    monkeypatch.setattr(socket, "getfqdn", lambda: "hq.example.com")
+    assert Hosts(listen).are([said], "10.0.0.5") is expected
+
+
 def test_a_foreign_host_is_refused_with_one_sentence_on_every_path(serve, shown, ask):
     port = serve(shown.board.answers()).port
     for path in ("/", "/status.json", "/metrics", "/healthz"):
