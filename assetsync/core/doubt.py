@@ -160,13 +160,18 @@ class Verdict:
 
 
 def is_equal(doubt: Doubt, sight: Sight) -> bool:
-    """Whether an asset is the whole file: same MD5, or where the service gives none, same size and name, and new."""
+    """Whether an asset is the whole file: same MD5, or where the service gives none, same size and name, and new.
+
+    What was refused as a copy is told by its MD5 alone.
+    """
     if not sight.asset.processed or sight.asset.size not in (doubt.size, None):
         return False
     if sight.asset.md5 is not None and doubt.md5 is not None:
         return sight.asset.md5 == doubt.md5
-    # Without both digests a same-sized asset that was there before is somebody else's.
-    return sight.asset.size == doubt.size and sight.named and not sight.before
+    # Without both digests a same-sized asset that was there before is somebody else's. What was refused as a copy made
+    # none, and the one that it is a copy of was there: what shows after it may be a cut of any other file.
+    made_one = not doubt.refused_as_duplicate
+    return made_one and sight.asset.size == doubt.size and sight.named and not sight.before
 
 
 def is_damaged(doubt: Doubt, sight: Sight) -> bool:

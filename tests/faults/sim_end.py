@@ -130,17 +130,24 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
         case "undecidable" | "unseen" | "unprocessed":
             # The 24 hours of an asset that is not processed are told by the wall clock, which may have been set.
             jumped = "24 hours" in row.detail and simulation.clock.jumped >= 80_000
-            may_be_moved = _is_by_hand_elsewhere(simulation, path, row)
+            may_be_moved = _is_strange_elsewhere(simulation, path, row)
             return row.absences >= 4 or simulation.service.phantoms > 0 or jumped or may_be_moved
         case "crashes":
             return row.crashes >= 5
     return False
 
 
-def _is_by_hand_elsewhere(simulation: "Simulation", path: str, row) -> bool:
-    """Whether the asset that is named is one that a person put into another folder, and not one that we have left."""
-    by_hand = [asset for asset in simulation.service.assets.values() if asset.post is None]
-    return any(asset.id in row.detail and asset.folder != FOLDERS[path[0]] for asset in by_hand)
+def _is_strange_elsewhere(simulation: "Simulation", path: str, row) -> bool:
+    """Whether the asset that is named is a person's in another folder, or a beginning that we have left of a longer file.
+
+    Where that file is another by now, nothing shows any more that it was its beginning.
+    """
+    strange = [
+        asset
+        for asset in simulation.service.assets.values()
+        if asset.post is None or len(asset.content) < asset.post.size
+    ]
+    return any(asset.id in row.detail and asset.folder != FOLDERS[path[0]] for asset in strange)
 
 
 def _all_explained(simulation: "Simulation") -> None:
