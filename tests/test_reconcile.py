@@ -83,7 +83,7 @@ def test_a_run_with_nothing_to_do_ends_at_once_and_asks_the_service_nothing(worl
     ("make", "count"),
     [
         (lambda world: world.write("bad", b""), "blocked"),
-        (lambda world: world.ledger.pull_brake("vanished", "site", "why", 1, 1.0), "braked"),
+        (lambda world: world.ledger.pull_brake("new_files", "site", "why", 1, 1.0), "braked"),
     ],
     ids=["blocked", "braked"],
 )

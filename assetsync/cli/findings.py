@@ -12,6 +12,7 @@ from assetsync.cli.acting import open_service
 from assetsync.cli.holder import holder_of
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file_warning, mappings, read_api_key
+from assetsync.core.brakes import released_by
 from assetsync.core.sidecar import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
 from assetsync.errors import (
     AssetsyncError,
@@ -34,7 +35,6 @@ from assetsync.ledger.place import real
 from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
 from assetsync.site import claim_of, make_plan, make_tree, service_address
-from assetsync.status.sentences import released_by
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import network_mounts
 from assetsync.tree.report import ScanReport

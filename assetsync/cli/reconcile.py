@@ -24,7 +24,7 @@ from assetsync.log import configure_logging, log_uncaught
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.shown import printable
 from assetsync.site import Site, build, make_tree
-from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from
+from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from, unsettled
 from assetsync.status.standing import stand
 
 KEYS = (
@@ -172,6 +172,8 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
         opens = sent_from(standing)
         after = "" if opens is None else f", {opens}"
         write(f"pending: {files(report.pending)}; another run goes on with them{after}")
+        for line in unsettled(standing):
+            write(line)
 
 
 def _verdict(report: Report, *, only_look: bool) -> str:

@@ -33,6 +33,12 @@ def _starts(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
+KEY_HELP = (
+    "check the key and its user's permissions, and let a daemon read a new one (systemctl reload); a key that was"
+    " refused once may stay refused for a day"
+)
+"""What helps with a key that is refused; a refusal is cached for up to a day (observed)."""
+
 MESSAGES = (
     # A wrong key: seen in the XML and for search and index alike; with `redirectto` the message is "nosession". A key
     # that was refused once was still refused after it had been made valid (cached for up to a day).
@@ -42,8 +48,7 @@ MESSAGES = (
         Fault.KEY,
         "Login not valid! …",
         _starts(r"login not valid!|nosession\Z"),
-        "the service refuses the API key: check the key and the permissions of its user, and let a daemon read a "
-        "new one (systemctl reload); a key that was refused once may stay refused for a day",
+        f"the service refuses the API key: {KEY_HELP}",
     ),
     # Seen with an id of the right form that names no folder. Checked by the service before it looks at the file.
     Message(

@@ -206,16 +206,23 @@ class Brakes:
         missing = Counter(m.mapping for m in result.missing if m.mapping is not None)
         for position, mapping in enumerate(self._plan.mappings.all):
             if not missing[position] and result.report.complete:
-                # Whoever resumed had mounted the disk again: that is no word on the next time.
-                self._lever.withdraw("emptied", printable(mapping.path) or ".")
+                self._put_right("emptied", printable(mapping.path) or ".")
         if not result.missing_count:
             if result.report.complete:
-                self._lever.withdraw("vanished", "site")
+                self._put_right("vanished", "site")
             return True
         reasons = list(self._vanished(result))
         for reason in reasons:
             self._lever.pull(*reason)
         return not reasons
+
+    def _put_right(self, kind: str, subject: str) -> None:
+        """Take note that nothing is missing any more that a brake was, or would have been, pulled for."""
+        # Whoever resumed had mounted the disk again: that is no word on the next time.
+        self._lever.withdraw(kind, subject)
+        for brake in self._ledger.reports.brakes():
+            if (brake.kind, brake.subject) == (kind, subject):
+                self._lever.lift(brake, "what was missing is there again")
 
     def _vanished(self, result: ScanResult) -> Iterator[_Reason]:
         """Tell what is missing that nobody has agreed to: all of a mapped folder, or too much of the site."""

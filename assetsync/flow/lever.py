@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 import structlog
 
+from assetsync.core.brakes import released_by
 from assetsync.core.names import printable
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Brake
@@ -44,7 +45,8 @@ class Lever:
     def pull(self, kind: str, subject: str, detail: str, amount: int) -> None:
         """Stop the sending until a person has looked; one that is pulled already stays as it is."""
         if self._ledger.pull_brake(kind, subject, detail, amount, self._clock.now()):
-            log.error("brake pulled", kind=kind, subject=subject, detail=detail, fix="look, then `assetsync resume`")
+            fix = f"look; {released_by(kind)}: `assetsync resume`"
+            log.error("brake pulled", kind=kind, subject=subject, detail=detail, fix=fix)
 
     def lift(self, brake: Brake, why: str) -> None:
         """Release a brake whose reason is gone: nobody has agreed to anything by that."""

@@ -61,14 +61,18 @@ class Place:
         problem = self._problem()
         if problem is not None:
             self._lever.pull(_KIND, problem.subject, problem.detail, 1)
+            self._lift_others("another brake is about what is there now", problem.subject, _MISSING)
             raise RootElsewhere(problem.detail)
         self._remember()
         # What was agreed to is what it knows by now.
         self._lever.withdraw_others(_KIND, ())
-        for brake in self._ledger.reports.brakes():
-            if brake.kind == _KIND and brake.subject != _MISSING:
-                self._lever.lift(brake, "the tree is the ledger's again")
+        self._lift_others("the tree is the ledger's again", _MISSING)
         self._twins.check()
+
+    def _lift_others(self, why: str, *subjects: str) -> None:
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == _KIND and brake.subject not in subjects:
+                self._lever.lift(brake, why)
 
     def expect(self) -> None:
         """Raise RootElsewhere as `check` does; nothing is pulled or written down."""
@@ -81,11 +85,11 @@ class Place:
         """Pull the brake because the root of a known site is not there; `problem` says how."""
         self._lever.pull(_KIND, _MISSING, problem, 1)
 
-    def is_there(self) -> None:
-        """After a complete scan that missed no file: lift the brake of a root that was not there."""
+    def is_there(self, why: str) -> None:
+        """After a scan that missed no file, or pulled a brake for what it missed: lift that of a root that was away."""
         for brake in self._ledger.reports.brakes():
             if brake.kind == _KIND and brake.subject == _MISSING:
-                self._lever.lift(brake, "the root is there again, and its files")
+                self._lever.lift(brake, why)
 
     def _problem(self) -> _Problem | None:
         if self._is_another_root():

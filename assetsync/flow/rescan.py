@@ -69,10 +69,13 @@ class Rescan:
             self.noting.end_scan(finished=report.finished)
         self.brakes.check_back(result)
         self.brakes.check_new(result)
-        if report.finished and self.brakes.allows_vanished(result):
-            self.intake.decide_missing(result)
-            if report.complete and not result.missing_count:
-                self.place.is_there()
+        if report.finished:
+            if not self.brakes.allows_vanished(result):
+                self.place.is_there("the root is there again, and another brake is about what is missing in it")
+            else:
+                self.intake.decide_missing(result)
+                if report.complete and not result.missing_count:
+                    self.place.is_there("the root is there again, and its files")
         self._scanned(report, clock.steady() - began)
         return result
 
@@ -108,7 +111,9 @@ class Rescan:
         before = runs.last_scan()
         stray, first = self._strays(before)
         if missing and (before is None or before.missing != missing):
-            log.warning("mapped folders are not there", folders=missing, fix="correct `path`, or create them")
+            log.warning(
+                "mapped folders are not there", folders=missing, fix="mount their disk, correct `path`, or create them"
+            )
         at = self.edges.clock.now()
         last = LastScan(at, report.complete, report.unreadable_count, missing, stray, first)
         runs.scanned(last, seconds)

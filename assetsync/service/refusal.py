@@ -5,6 +5,7 @@ What is no error answer, rows and forms, is read by `recordset` and `indexing`.
 
 from collections.abc import Mapping
 
+from assetsync.core.messages import KEY_HELP
 from assetsync.core.outcome import refuses_key
 from assetsync.errors import KeyRefused, ServiceError, ServiceRefused
 
@@ -14,12 +15,7 @@ _TEXT_LIMIT = 300
 def refusal(code: str, message: str) -> ServiceError:
     """Make the error for a result code that is not 0 and the service's message: KeyRefused or ServiceRefused."""
     if refuses_key(message):
-        return KeyRefused(
-            "the service refuses the API key",
-            # Observed: a refusal is cached for up to a day.
-            hint="check the key and its user's permissions, and let a daemon read a new one (systemctl reload);"
-            " a key that was refused once may stay refused for a day",
-        )
+        return KeyRefused("the service refuses the API key", hint=KEY_HELP)
     said = " ".join(message.split())[:_TEXT_LIMIT] or "no message"
     return ServiceRefused(f'the service answered with an error: "{said}" (code {code[:64] or "none"})', code=code[:64])
 

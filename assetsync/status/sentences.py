@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.amounts import amount, files, moment, plural, span
+from assetsync.core.brakes import released_by
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.model import State
@@ -34,7 +35,6 @@ _PAUSES = {
     "no_answer": "the service does not answer",
     "elsewhere": "the service has another address and shows nothing of what it should have",
 }
-_LIFTED = frozenset({"service", "root", "destfolderid", "takeover"})
 _NO_ANSWER = "the service gives no usable answer"
 _WORK = (("verify", "read back"), ("index", "indexed"))
 
@@ -90,7 +90,8 @@ def not_there(names: Sequence[str]) -> str:
 def missing_folders(names: Iterable[str]) -> Iterator[str]:
     """Say line by line which mapped folders are not there, and what helps."""
     for name in names:
-        yield f"missing: the mapped folder `{name}` is not there: correct `path` below `folders`, or create it"
+        helps = "mount its disk, correct `path` below `folders`, or create it"
+        yield f"missing: the mapped folder `{name}` is not there: {helps}"
 
 
 def trouble(standing: Standing) -> str | None:
@@ -185,13 +186,6 @@ def waiting(standing: Standing) -> str | None:
         return None
     state = row.state.replace("_", " ")
     return f"waiting longest: {printable(row.path)}, for {span(standing.oldest_age)}, {state}"
-
-
-def released_by(kind: str) -> str:
-    """Say when a brake is to be released by hand; some lift themselves once they are put right."""
-    if kind in _LIFTED:
-        return "lifts itself once it is put right; only if it is meant"
-    return "if it is meant, or once it is put right"
 
 
 def leftovers(standing: Standing) -> Iterator[str]:

@@ -204,10 +204,18 @@ class TestResume:
         site.photos.rename(site.folder / "elsewhere")
         site.run("reconcile", "--wait", "0s")
         (site.folder / "elsewhere").rename(site.photos)
-        assert site.run("reconcile").code == 1
         result = site.run("resume", "1")
         assert (result.code, result.out) == (0, "1 brake released: 1\n")
         assert site.run("reconcile").code == 0
+
+    def test_that_of_a_folder_whose_files_are_there_again_releases_itself(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        site.photos.rename(site.folder / "elsewhere")
+        assert site.run("reconcile", "--wait", "0s").code == 1
+        (site.folder / "elsewhere").rename(site.photos)
+        assert site.run("reconcile").code == 0
+        assert len(site.sandbox.assets()) == 1
 
     def test_that_of_a_root_that_is_there_again_releases_itself(self, site):
         site.write("a.jpg")

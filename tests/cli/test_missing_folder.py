@@ -4,7 +4,9 @@ import pytest
 
 from assetsync.cli.reconcile import KEYS
 
-WHAT_HELPS = "missing: the mapped folder `fotos` is not there: correct `path` below `folders`, or create it"
+WHAT_HELPS = (
+    "missing: the mapped folder `fotos` is not there: mount its disk, correct `path` below `folders`, or create it"
+)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,6 +153,51 @@ def test_a_resume_after_the_files_came_back_allows_nothing_the_next_time(make_wo
     world.live(5)
     assert loses() == [name]
     assert _all_verified(world)
+
+
+@pytest.mark.parametrize("name", ["emptied", "missing", "vanished", "none_may_vanish"])
+def test_a_brake_for_what_is_missing_lifts_itself_once_all_of_it_is_there_again(make_world, name):
+    case = CASES[name]
+    world = make_world(brake=case.brake, folders=[{"path": "photos", "destfolderid": "F1"}])
+    sent(world, 10)
+    aside = world.root.with_name("aside")
+    shutil.copytree(world.root / "photos", aside)
+    case.wrong(world)
+    check(world)
+    # Where one of them is missing still, a person looks.
+    shutil.rmtree(world.root / "photos", ignore_errors=True)
+    shutil.copytree(aside, world.root / "photos")
+    (world.root / "photos/0").unlink()
+    check(world)
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == [case.kind]
+    shutil.copy2(aside / "0", world.root / "photos/0")
+    check(world)
+    assert world.ledger.reports.brakes() == []
+    world.live(5)
+    assert (_all_verified(world), len(world.service.posts)) == (True, 10)
+
+
+def test_of_a_disk_that_is_away_one_brake_tells_and_none_once_it_is_back(make_world):
+    world = make_world(folders=[{"path": "photos", "destfolderid": "F1"}])
+    sent(world, 10)
+    away = world.root.with_name("away")
+
+    def kinds() -> list[str]:
+        with suppress(RootMissing):
+            check(world)
+        return [brake.kind for brake in world.ledger.reports.brakes()]
+
+    world.root.rename(away)
+    world.site.place.missing("the root is not there")
+    assert kinds() == ["root"]
+    # The place where it is mounted, as it is before that.
+    world.root.mkdir()
+    assert kinds() == ["emptied"]
+    world.root.rmdir()
+    away.rename(world.root)
+    assert kinds() == []
+    world.live(5)
+    assert (_all_verified(world), len(world.service.posts)) == (True, 10)
 
 
 @contextmanager

@@ -269,8 +269,8 @@ def test_of_much_drift_some_is_named_and_all_is_counted(shown):
 @pytest.mark.parametrize(
     ("kind", "lifts_itself"),
     [
-        *((kind, True) for kind in ("service", "root", "destfolderid", "takeover")),
-        *((kind, False) for kind in ("emptied", "vanished", "missing", "new_files")),
+        *((kind, True) for kind in ("service", "root", "destfolderid", "takeover", "emptied", "vanished")),
+        *((kind, False) for kind in ("missing", "new_files", "twin")),
     ],
 )
 def test_of_a_brake_that_lifts_itself_nobody_is_told_to_release_it_once_it_is_put_right(shown, kind, lifts_itself):
