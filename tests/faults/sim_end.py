@@ -138,15 +138,11 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
 
 
 def _is_strange_elsewhere(simulation: "Simulation", path: str, row) -> bool:
-    """Whether the asset that is named is a person's in another folder, or a beginning that we have left of a longer file.
+    """Whether the asset that is named is a person's in another folder, or the beginning of a longer file that we left.
 
     Where that file is another by now, nothing shows any more that it was its beginning.
     """
-    strange = [
-        asset
-        for asset in simulation.service.assets.values()
-        if asset.post is None or len(asset.content) < asset.post.size
-    ]
+    strange = [asset for asset in simulation.service.assets.values() if asset.post is None or not asset.whole]
     return any(asset.id in row.detail and asset.folder != FOLDERS[path[0]] for asset in strange)
 
 
