@@ -75,6 +75,10 @@ class Checks:
             if len(content) == row.size and row.md5 in (None, md5(content)):
                 self._allowed[row.destfolderid, content] += 1
 
+    def is_wanted_again(self, folder: str, content: bytes) -> bool:
+        """Whether a person wanted another copy of such content in a folder: one may lie there that is nobody's."""
+        return self._allowed[folder, content] > 0
+
     def left_while_prepared(self, folder: str, content: bytes) -> None:
         """Note that a file went away after a look and before its intent was committed: it is sent still.
 

@@ -138,12 +138,17 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
 
 
 def _is_strange_elsewhere(simulation: "Simulation", path: str, row) -> bool:
-    """Whether the asset that is named is a person's in another folder, or the beginning of a longer file that we left.
+    """Whether the asset that is named lies in another folder and is a person's, or one that a person had sent again.
 
-    Where that file is another by now, nothing shows any more that it was its beginning.
+    Or the beginning of a longer file that we left: where that file is another by now, nothing shows any more that it
+    was its beginning.
     """
-    strange = [asset for asset in simulation.service.assets.values() if asset.post is None or not asset.whole]
-    return any(asset.id in row.detail and asset.folder != FOLDERS[path[0]] for asset in strange)
+    checks = simulation.checks
+    return any(
+        asset.post is None or not asset.whole or checks.is_wanted_again(asset.folder, asset.content)
+        for asset in simulation.service.assets.values()
+        if asset.id in row.detail and asset.folder != FOLDERS[path[0]]
+    )
 
 
 def _all_explained(simulation: "Simulation") -> None:
