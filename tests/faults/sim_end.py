@@ -138,15 +138,18 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
 
 
 def _is_strange_elsewhere(simulation: "Simulation", path: str, row) -> bool:
-    """Whether the asset that is named lies in another folder and is a person's, or one that a person had sent again.
+    """Whether the asset that is named lies in another folder and is a person's, or is left over beside a person's.
 
-    Or the beginning of a longer file that we left: where that file is another by now, nothing shows any more that it
-    was its beginning.
+    So is one of which a person had a copy sent again, or put one there by hand. Or it is the beginning of a longer file
+    that we left: where that file is another by now, nothing shows any more that it was its beginning.
     """
-    checks = simulation.checks
+    assets, checks = simulation.service.assets.values(), simulation.checks
+    by_hand = {(asset.folder, asset.content) for asset in assets if asset.post is None}
     return any(
-        asset.post is None or not asset.whole or checks.is_wanted_again(asset.folder, asset.content)
-        for asset in simulation.service.assets.values()
+        not asset.whole
+        or (asset.folder, asset.content) in by_hand
+        or checks.is_wanted_again(asset.folder, asset.content)
+        for asset in assets
         if asset.id in row.detail and asset.folder != FOLDERS[path[0]]
     )
 
