@@ -1,4 +1,4 @@
-"""Whether the ledger's file is whole, asked where the last process that held it did not end it in order.
+"""Whether the ledger's file is whole, asked once a day, and where its last holder did not end it in order.
 
 A damaged file is set aside under another name, with its log: nothing is ever sent by what it says. Then nothing lies
 at its place, and the next `reconcile` or `run` begins a ledger that lists every folder before it sends. Opening the
@@ -11,12 +11,16 @@ from pathlib import Path
 
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.epoch import Epoch
+from assetsync.ledger.facts import set_fact
 
 CLEAN_STOP = "clean_stop"
 """The fact that stands in the ledger while nobody holds it, and only if its last holder ended it in order."""
 
 DAMAGE_SEEN = "damage_seen"
 """The fact by which a holder that met damage has the next one read every row, and not the structure alone."""
+
+FOUND_WHOLE = "found_whole"
+"""The fact that says when the file was last looked through, in seconds since 1970."""
 
 APPLICATION_ID = 0x41535359
 """`ASSY` in the header of every ledger, so that it is taken for no other program's file, and no other for it."""
@@ -26,7 +30,7 @@ REBUILD = "`assetsync reconcile --adopt` makes a new one from the tree and the s
 IS_SET_ASIDE = f"the next `assetsync reconcile` sets it aside, then {REBUILD}"
 """What becomes of a damaged ledger that a start sets aside."""
 
-BY_HAND = f"move it elsewhere, with its -wal and -shm; then {REBUILD}"
+BY_HAND = f"stop what sends for it and move it elsewhere, with its -wal and -shm; then {REBUILD}"
 """What a person does with a damaged ledger that no start sets aside."""
 
 _AT_APPLICATION_ID = 68
@@ -35,17 +39,24 @@ _AT_APPLICATION_ID = 68
 THOROUGH_AT_MOST = 256 * 1024 * 1024
 """Bytes up to which the indexes are compared with their tables too: 1.7 s for 160 MB, where the rest takes 0.3 s."""
 
+_EVERY = 24 * 3600.0
 
-def expect_whole(conn: sqlite3.Connection, changed: str) -> None:
-    """Look through the whole file unless its last holder ended it in order.
+
+def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
+    """Look through the whole file, unless its last holder ended it in order and that was done within a day.
+
+    A disk spoils a file that nobody writes to as well, and a row that is not found is a file that is sent once more.
+    Gives whether it was looked through, which is for `note_whole`; one that has nothing in it yet needs no look.
 
     `changed` says when the number beside it was last changed: the mark of a clean stop holds at that time alone. It is
     an old one in a copy that was put back, which SQLite mixes with a log that was left beside it and is a later one's.
 
     Raises sqlite3.DatabaseError for damage, in which `is_damage` knows it, and any sqlite3.Error for other trouble.
     """
-    if not _has_facts(conn) or _ended_in_order(conn, changed):
-        return
+    if not _has_facts(conn):
+        return True
+    if _ended_in_order(conn, changed) and _was_found_whole(conn, now):
+        return False
     size = _number(conn, "PRAGMA page_count") * _number(conn, "PRAGMA page_size")
     met = conn.execute("SELECT 1 FROM facts WHERE name = ?", (DAMAGE_SEEN,)).fetchone() is not None
     check = "integrity_check" if met or size <= THOROUGH_AT_MOST else "quick_check"
@@ -54,6 +65,12 @@ def expect_whole(conn: sqlite3.Connection, changed: str) -> None:
         raise sqlite3.DatabaseError(f"malformed: {' '.join(said.removeprefix('*** in database main ***').split())}")
     if met:
         _read_all(conn)
+    return True
+
+
+def note_whole(conn: sqlite3.Connection, now: float) -> None:
+    """Write down that the file was looked through, once it is known to be a ledger of this release."""
+    set_fact(conn, FOUND_WHOLE, str(now))
 
 
 def is_damage(error: BaseException | None) -> bool:
@@ -70,6 +87,11 @@ def is_no_database(error: BaseException | None) -> bool:
 def is_foreign(conn: sqlite3.Connection) -> bool:
     """Whether the file says that it is another program's."""
     return _number(conn, "PRAGMA application_id") not in (0, APPLICATION_ID)
+
+
+def is_ours(conn: sqlite3.Connection) -> bool:
+    """Whether the file says that it is a ledger."""
+    return _number(conn, "PRAGMA application_id") == APPLICATION_ID
 
 
 def no_ledger(path: Path, error: sqlite3.Error) -> LedgerDamaged:
@@ -139,6 +161,12 @@ def _has_facts(conn: sqlite3.Connection) -> bool:
 def _ended_in_order(conn: sqlite3.Connection, changed: str) -> bool:
     marked = "SELECT 1 FROM facts WHERE name = ? AND value = ?"
     return conn.execute(marked, (CLEAN_STOP, changed)).fetchone() is not None
+
+
+def _was_found_whole(conn: sqlite3.Connection, now: float) -> bool:
+    # A time to come is one of a clock that was set back since: nobody knows how long ago it was.
+    within = "SELECT 1 FROM facts WHERE name = ? AND CAST(value AS REAL) BETWEEN ? AND ?"
+    return conn.execute(within, (FOUND_WHOLE, now - _EVERY, now)).fetchone() is not None
 
 
 def _read_all(conn: sqlite3.Connection) -> None:

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from assetsync.errors import LedgerError, LedgerUnwritable
+from assetsync.ledger.place import give
 
 SUFFIX = ".epoch"
 """What stands behind the name of the ledger."""
@@ -27,12 +28,6 @@ class Epoch:
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
         self._path = ledger.with_name(ledger.name + SUFFIX)
-
-    def _give_to_owner(self, fd: int) -> None:
-        """Let the file be the ledger's owner's: a command that root ran must not keep the daemon's user from it."""
-        if os.geteuid() == 0 and self._ledger.exists():
-            owner = self._ledger.stat()
-            os.fchown(fd, owner.st_uid, owner.st_gid)
 
     def read(self) -> int | None:
         """Give the number; None where there is no file. Raises LedgerError for what holds no number."""
@@ -68,7 +63,7 @@ class Epoch:
             temporary.unlink(missing_ok=True)
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
-                self._give_to_owner(fd)
+                give(fd, self._ledger.stat())
                 os.write(fd, str(start_no).encode("ascii"))
                 os.fsync(fd)
             finally:

@@ -196,9 +196,18 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True) -> 
         # Only then: a crash in between is an unclean stop, and no more.
         epoch.write(start_no)
     except BaseException:
+        if store.found_damage:
+            # As `Ledger.close`; the mark of the last clean stop would keep the next start from looking.
+            with contextlib.suppress(LedgerError):
+                store.write(_damage_was_seen)
         store.close()
         raise
     return Ledger(store, start_no, restored=restored)
+
+
+def _damage_was_seen(conn: sqlite3.Connection) -> None:
+    conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
+    set_fact(conn, DAMAGE_SEEN, None)
 
 
 def _argument(text: str) -> dict[str, object] | None:

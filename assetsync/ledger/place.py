@@ -36,21 +36,26 @@ def expect_file(path: Path) -> None:
         )
 
 
-def make(path: Path) -> int | None:
-    """Make a file for its owner alone, and open it; None where something stands there. Raises OSError.
-
-    What root makes is the folder's owner's: a command that a person ran as root must not keep the daemon's user out.
-    """
+def make(path: Path, ledger: Path) -> int | None:
+    """Make a file of a ledger for its owner alone, and open it; None where something stands there. Raises OSError."""
+    owner = ledger.stat() if ledger.exists() else ledger.parent.stat()
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         return None
-    if os.geteuid() == 0:
-        folder = path.parent.stat()
-        # Root in a container may not be allowed to: then it is no worse than it was.
-        with contextlib.suppress(PermissionError):
-            os.fchown(fd, folder.st_uid, folder.st_gid)
+    give(fd, owner)
     return fd
+
+
+def give(fd: int, owner: os.stat_result) -> None:
+    """Give what root makes to the ledger's owner, before there is one to its folder's.
+
+    A command that a person ran as root must not keep the daemon's user out.
+    """
+    if os.geteuid() == 0:
+        # Root in a container may not be allowed to, or has no number for that owner: then it is no worse than it was.
+        with contextlib.suppress(OSError):
+            os.fchown(fd, owner.st_uid, owner.st_gid)
 
 
 def without_room(path: Path) -> str | None:

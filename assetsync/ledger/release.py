@@ -45,7 +45,10 @@ def expect_current(path: Path, conn: sqlite3.Connection) -> None:
 def migrate(path: Path, conn: sqlite3.Connection) -> None:
     """Make the tables, or bring them up; raises LedgerNewer, LedgerDamaged for what is no ledger, sqlite3.Error."""
     tables = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if damage.is_foreign(conn) or (tables and "_sqlite_migrations" not in tables):
+    unlisted = bool(tables) and "_sqlite_migrations" not in tables
+    if unlisted and damage.is_ours(conn):
+        raise LedgerDamaged(f"the ledger {path} is damaged (its list of migrations is gone)", hint=damage.BY_HAND)
+    if unlisted or damage.is_foreign(conn):
         raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
     if tables:
         rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'").fetchall()

@@ -44,15 +44,19 @@ class Store:
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
+        self.found_damage = False
+        """Whether SQLite has found the file damaged since it was opened."""
         self.stirred = Stirred()
         self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
         if self._writer is not None and lock_fd is not None:
-            self.stirred.install(self._writer)
+            try:
+                self.stirred.install(self._writer)
+            except sqlite3.Error as error:
+                self._writer.close()
+                raise self.translate(error) from error
         self._commits = (
             None if self._writer is None else Commits(self._writer, self.translate, last=self.stirred.settle)
         )
-        self.found_damage = False
-        """Whether SQLite has found the file damaged since it was opened."""
 
     @property
     def commits(self) -> int:
@@ -112,7 +116,7 @@ class Store:
     def translate(self, error: sqlite3.Error) -> LedgerError:
         """Turn an error of SQLite into one of ours, keeping its words."""
         self.found_damage = self.found_damage or damage.is_damage(error)
-        return _translated(self.path, error)
+        return _translated(self.path, error, held=self.holds_lock)
 
     def close(self) -> None:
         """Close all connections and give the lock back."""
@@ -203,7 +207,7 @@ def _lock_path(path: Path) -> Path:
 
 def _take_lock(path: Path) -> int:
     try:
-        fd = make(_lock_path(path))
+        fd = make(_lock_path(path), path)
         if fd is None:
             fd = os.open(_lock_path(path), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -242,7 +246,7 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
     try:
         if not read_only:
             # Created with the owner and mode it keeps: SQLite gives its side files those of the main file.
-            fd = make(path)
+            fd = make(path, path)
             with os.fdopen(os.open(path, os.O_RDWR | os.O_CLOEXEC) if fd is None else fd, "rb") as file:
                 if os.fstat(file.fileno()).st_size == 0:
                     # Whoever wanted to read it before there was one may have left an empty file for all to read.
@@ -274,14 +278,16 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
     return conn
 
 
-def _translated(path: Path, error: sqlite3.Error) -> LedgerError:
+def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> LedgerError:
     text = str(error)
-    if "no such table" in text and is_held(path):
+    if "no such table" in text and not held and is_held(path):
         return LedgerMissing(f"the ledger {path} is being made", hint="try again in a moment")
     if any(word in text for word in _NO_LEDGER):
         return damage.no_ledger(path, error)
     if damage.is_damage(error):
-        return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=damage.IS_SET_ASIDE)
+        # Of what a reader met the next start learns nothing: only who holds it can leave a mark.
+        hint = damage.IS_SET_ASIDE if held else damage.BY_HAND
+        return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=hint)
     # The lower byte is the kind of error (SQLite's result codes).
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _HELD_CODES:
@@ -294,10 +300,13 @@ def _translated(path: Path, error: sqlite3.Error) -> LedgerError:
 def _migrate(path: Path) -> None:
     conn = _connect(path, read_only=False)
     try:
-        damage.expect_whole(conn, Epoch(path).changed())
+        now = time.time()
+        looked = damage.expect_whole(conn, Epoch(path).changed(), now)
         release.migrate(path, conn)
+        if looked:
+            damage.note_whole(conn, now)
     except sqlite3.Error as error:
-        raise _translated(path, error) from error
+        raise _translated(path, error, held=True) from error
     finally:
         conn.close()
 

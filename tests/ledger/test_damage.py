@@ -6,6 +6,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -101,11 +102,42 @@ def test_a_log_of_noise_is_left_out_and_what_it_held_is_looked_for_in_the_servic
         assert ledger.contacts.needed("F")
 
 
-def test_a_ledger_that_was_ended_in_order_is_not_looked_through(book, monkeypatch):
+def looked_through(book, monkeypatch) -> bool:
+    """Open the ledger once more, and tell whether all of it was looked at."""
     asked: list[str] = []
-    monkeypatch.setattr(damage, "_number", lambda conn, question: asked.append(question) or 0)
-    book.reopen()
-    assert "PRAGMA page_count" not in asked
+    number = damage._number
+    with monkeypatch.context() as patch:
+        patch.setattr(damage, "_number", lambda conn, question: asked.append(question) or number(conn, question))
+        book.reopen()
+    return "PRAGMA page_count" in asked
+
+
+def found_whole(book, at: float) -> None:
+    book.ledger.set_fact(damage.FOUND_WHOLE, str(at))
+
+
+def test_a_ledger_that_was_ended_in_order_is_looked_through_once_a_day(book, monkeypatch):
+    # The first holder made it.
+    assert not looked_through(book, monkeypatch)
+    found_whole(book, time.time() - 25 * 3600)
+    assert looked_through(book, monkeypatch)
+    assert not looked_through(book, monkeypatch)
+
+
+@pytest.mark.parametrize("said", ["9e12", "yesterday", None], ids=["a clock set back", "no number", "nothing"])
+def test_a_time_that_tells_nothing_has_the_ledger_looked_through(book, monkeypatch, said):
+    book.ledger.set_fact(damage.FOUND_WHOLE, said)
+    assert looked_through(book, monkeypatch)
+
+
+def test_what_a_disk_spoils_after_a_clean_stop_is_found_within_a_day(book):
+    book.queue_many(f"folder/file number {number}".encode() for number in range(2000))
+    found_whole(book, time.time() - 25 * 3600)
+    book.ledger.close()
+    # It opens, and shows a file less: without the look the file would be taken for a new one.
+    _lost_entry_of_an_index(book.path)
+    with pytest.raises(LedgerDamaged, match="set aside as"):
+        open_ledger(book.path)
 
 
 def test_a_copy_that_was_put_back_under_the_log_of_a_later_ledger_is_set_aside(book):
@@ -217,7 +249,7 @@ def test_a_large_ledger_is_looked_through_more_quickly(killed, monkeypatch):
     seen: list[str] = []
     with closing(sqlite3.connect(killed)) as conn:
         conn.set_trace_callback(seen.append)
-        damage.expect_whole(conn, "")
+        damage.expect_whole(conn, "", time.time())
     assert "PRAGMA quick_check(1)" in seen
 
 
@@ -243,3 +275,43 @@ def test_what_cannot_be_set_aside_is_said_and_stays(killed, monkeypatch):
     with pytest.raises(LedgerError, match="cannot be set aside"):
         open_ledger(killed)
     assert killed.exists()
+
+
+def test_damage_that_a_start_meets_itself_is_set_aside_by_the_next(book):
+    book.ledger.close()
+    with closing(sqlite3.connect(book.path)) as conn, conn:
+        conn.execute("UPDATE facts SET value = CAST(x'FF' AS TEXT) WHERE name = 'start'")
+    with pytest.raises(LedgerDamaged, match="sets it aside"):
+        open_ledger(book.path)
+    with pytest.raises(LedgerDamaged, match="set aside as"):
+        open_ledger(book.path)
+
+
+def test_a_reader_does_not_promise_what_the_next_start_does_not_do(book):
+    book.queue(b"a")
+    book.ledger.store.write(lambda conn: conn.execute("UPDATE files SET detail = CAST(x'FF41' AS TEXT)"))
+    book.ledger.close()
+    with (
+        closing(read_ledger(book.path)) as ledger,
+        pytest.raises(LedgerDamaged, match="stop what sends for it and move it elsewhere"),
+    ):
+        list(ledger.reports.files())
+    open_ledger(book.path).close()
+
+
+def test_a_ledger_without_its_list_of_migrations_is_no_wrong_path_to_a_start(book):
+    book.ledger.close()
+    with closing(sqlite3.connect(book.path)) as conn, conn:
+        conn.execute("DROP TABLE _sqlite_migrations")
+    with pytest.raises(LedgerDamaged, match=r"is damaged .*move it elsewhere"):
+        open_ledger(book.path)
+
+
+@pytest.mark.parametrize("table", ["facts", "files"])
+def test_a_ledger_that_has_lost_a_table_is_damaged_and_not_being_made(book, table):
+    book.ledger.close()
+    with closing(sqlite3.connect(book.path)) as conn, conn:
+        conn.execute(f"DROP TABLE {table}")
+    with pytest.raises(LedgerDamaged, match=rf"is damaged \(no such table: (main\.)?{table}\).*move it elsewhere"):
+        open_ledger(book.path)
+    assert not is_held(book.path)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from assetsync.core.states import Event
 from assetsync.errors import IllegalTransition, LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerNewer
+from assetsync.ledger.damage import FOUND_WHOLE
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.ledger.release import MIGRATIONS
 from assetsync.ledger.rows import apply
@@ -36,7 +37,8 @@ def put(store: Store, name: str, value: str = "v") -> None:
 
 
 def names(store: Store) -> set[str]:
-    return {row[0] for row in store.rows("SELECT name FROM facts")}
+    """Give the facts that were put, without the one that each opening writes."""
+    return {row[0] for row in store.rows("SELECT name FROM facts WHERE name != ?", FOUND_WHOLE)}
 
 
 def in_threads(count: int, work) -> list[BaseException]:
@@ -447,6 +449,25 @@ def test_a_ledger_that_root_makes_belongs_to_the_owner_of_its_folder(tmp_path: P
         assert {path.name: (path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()} == dict.fromkeys(
             ("hq.db", "hq.db-wal", "hq.db-shm", "hq.db.lock", "hq.db.epoch"), (65534, 65533)
         )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_lock_that_root_makes_anew_belongs_to_the_owner_of_the_ledger(tmp_path: Path):
+    path = tmp_path / "hq.db"
+    open_ledger(path).close()
+    os.chown(path, 65534, 65533)
+    path.with_name("hq.db.lock").unlink()
+    open_ledger(path).close()
+    assert path.with_name("hq.db.lock").stat().st_uid == 65534
+
+
+def test_an_owner_that_a_container_has_no_number_for_is_no_reason_not_to_start(tmp_path: Path, monkeypatch):
+    def refuse(*_: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", refuse)
+    open_ledger(tmp_path / "hq.db").close()
 
 
 @pytest.mark.parametrize("name", ["hq.db", "hq.db.lock"])
