@@ -103,9 +103,13 @@ class Auditor:
         strangers = [asset for asset in assets if asset.id not in history and asset.processed]
         doubts = self._ledger.doubts
         doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())
+        # What a person had replaced is listed for removal, and is no copy that nobody wanted.
+        replaced = self._ledger.audits.replaced([asset.id for asset in strangers])
         equal = self._ledger.audits.equal_content(folder, strangers)
         found: list[tuple[str, str, FileRow | None]] = []
         for asset in strangers:
+            if asset.id in replaced:
+                continue
             if asset.id in equal:
                 result.doubled += 1
                 found.append((asset.id, "doubled", equal[asset.id]))

@@ -14,7 +14,7 @@ from assetsync.core.naming import may_be
 from assetsync.errors import BadAnswer, TreeError
 from assetsync.flow.edges import Edges
 from assetsync.flow.rivals import claims
-from assetsync.ledger.doubts import OpenDoubt
+from assetsync.ledger.doubts import LeftBy, OpenDoubt
 from assetsync.model import Asset, FileStat
 from assetsync.service.multipart import closing
 from assetsync.tree.body import difference, digest, prefix_digests
@@ -112,11 +112,15 @@ class Sights:
         return here, elsewhere
 
     def _is_left(self, asset: Asset, seen_to: int) -> bool:
-        """Whether another upload into an asset's folder, begun before it was first seen, may have made or left it."""
-        return any(
-            attempt <= seen_to and (None in (md5, asset.md5) or md5 == asset.md5)
-            for attempt, name, md5 in self._doubts.left_in(asset.folder_id)
-            if may_be(name, asset.filename)
+        """Whether another upload into an asset's folder, begun before it was first seen, may have made or left it.
+
+        What is equal to ours is not taken for the beginning of another file: it would be sent twice for that. Nor is
+        what is not processed yet, which will show what it is.
+        """
+        return asset.processed and any(
+            by.attempt_id <= seen_to and (asset.md5 is None or _may_be_whole(by, asset))
+            for by in self._doubts.left_in(asset.folder_id)
+            if may_be(by.sent_name, asset.filename)
         )
 
     def has_equal(self, one: Looking) -> bool:
@@ -183,8 +187,8 @@ class Sights:
         """Tell which of the assets are other versions', and not for this doubt to take.
 
         What lay there for a version at rest was there before the attempt, and is handed on by the queue, which knows to
-        whom. Only what was refused as a copy of it may take it here, and by its digest alone: where the service gives
-        none, the name and size of the past say nothing.
+        whom; in place of what a person had replaced, another is wanted. Only what was refused as a copy of it may take
+        it here, and by its digest alone: where the service gives none, the name and size of the past say nothing.
         """
         ids = list(one.assets)
         taken = self._doubts.owned(ids)
@@ -222,3 +226,8 @@ class Sights:
             return None
         self._doubts.hashed(attempt.id, doubt.file.id, md5)
         return md5
+
+
+def _may_be_whole(by: LeftBy, asset: Asset) -> bool:
+    """Whether an asset may be all of what an upload sent."""
+    return by.md5 == asset.md5 if by.md5 is not None else by.size == asset.size

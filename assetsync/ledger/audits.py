@@ -117,6 +117,12 @@ class Audits:
         sql = f"SELECT assetid FROM files WHERE state IN ('superseded', 'gone') AND assetid IN ({marks})"
         return {str(row[0]) for row in self._store.rows(sql, *assetids)}
 
+    def replaced(self, assetids: Sequence[str]) -> set[str]:
+        """Tell in which of these assets' place a person had another uploaded."""
+        marks = ", ".join("?" * len(assetids))
+        sql = f"SELECT assetid FROM sightings WHERE why = 'replaced' AND assetid IN ({marks})"
+        return {str(row[0]) for row in self._store.rows(sql, *assetids)}
+
     def equal_content(self, folder: str, assets: Collection[Asset]) -> dict[str, FileRow]:
         """Give, for assets that no row owns, a live row of the same content in the folder."""
         found = {}

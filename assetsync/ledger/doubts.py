@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.doubt import Grace, Judgement, Verdict
@@ -42,6 +43,15 @@ class Rival:
     refused: bool
     waived: bool = False
     asked: bool = False
+
+
+class LeftBy(NamedTuple):
+    """An upload that may have made or left an asset in its folder."""
+
+    attempt_id: int
+    sent_name: str
+    size: int
+    md5: str | None
 
 
 _UNDECIDED = (
@@ -142,11 +152,18 @@ class Doubts:
         )
 
     def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
-        """Give, for ids that belong to versions at rest, the digests of these, None where one was never taken."""
+        """Give, for ids that were a file's before, the digests of what they were of, None where one was never taken.
+
+        They belong to versions at rest, or a person had another uploaded in their place.
+        """
         digests: dict[str, set[str | None]] = {}
         for part in _parts(list(assetids)):
-            sql = "SELECT assetid, md5 FROM files WHERE state IN ('superseded', 'gone') AND assetid IN"
-            for row in self._store.rows(f"{sql} ({_marks(part)})", *part):
+            marks = _marks(part)
+            sql = (
+                f"SELECT assetid, md5 FROM files WHERE state IN ('superseded', 'gone') AND assetid IN ({marks})"
+                f" UNION ALL SELECT assetid, md5 FROM sightings WHERE why = 'replaced' AND assetid IN ({marks})"
+            )
+            for row in self._store.rows(sql, *part, *part):
                 digests.setdefault(row[0], set()).add(row[1])
         return digests
 
@@ -154,20 +171,20 @@ class Doubts:
         """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
         return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
 
-    def left_in(self, folder: str) -> list[tuple[int, str, str | None]]:
-        """Give the uploads into a folder that may have made or left an asset there: their numbers, names sent and MD5s.
+    def left_in(self, folder: str) -> list[LeftBy]:
+        """Give the uploads into a folder that may have made or left an asset there.
 
         Those that are open, and the newest that were ended without their asset.
         """
         rows = self._store.rows(
-            "SELECT id, sent_name, md5 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
-            " AND destfolderid = ?1 UNION ALL SELECT * FROM (SELECT id, sent_name, md5 FROM attempts"
+            "SELECT id, sent_name, size, md5 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
+            " AND destfolderid = ?1 UNION ALL SELECT * FROM (SELECT id, sent_name, size, md5 FROM attempts"
             " INDEXED BY attempts_waived WHERE result IN ('absent', 'resolved', 'sent_again') AND destfolderid = ?1"
             " ORDER BY id DESC LIMIT ?2)",
             folder,
             _WAIVED_AT_MOST,
         )
-        return [(row[0], row[1], row[2]) for row in rows]
+        return [LeftBy(*row) for row in rows]
 
     def newest_attempt(self) -> int:
         """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""
@@ -310,7 +327,8 @@ def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict
 
 
 def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
-    if not doubt.attempt.is_duplicate:
+    is_ours = not doubt.attempt.is_duplicate
+    if is_ours:
         count_upload(conn, doubt.attempt.size, now)
     conn.execute("DELETE FROM sightings WHERE assetid = ?", (verdict.assetid,))
     # Of a large file that was never read to its end, the service knows the digest first: a version that only was
@@ -318,8 +336,12 @@ def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: fl
     known = {} if verdict.md5 is None else {"md5": verdict.md5}
     apply(
         conn, doubt.file.id, Event.FOUND, now, **known,
-        assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id, uploaded_at=now, seen_at=now,
+        assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id, seen_at=now,
+        # What it is refused as a copy of was there before, and was told what is said of another file, if anything.
+        uploaded_at=now if is_ours else None,
         findable_at=None, index_asked_at=None, verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
+        # It may lie in another folder, or what was told was of another asset.
+        drift="unread",
     )  # fmt: skip
 
 

@@ -255,6 +255,17 @@ def test_history_is_not_called_unknown(mirrored):
     assert why(world) == {("replaced", b"0")}
 
 
+def test_what_a_person_had_replaced_is_listed_for_removal_and_is_no_copy_that_nobody_wanted(mirrored):
+    world = mirrored()
+    world.ledger.repair.send_again(world.row("0"), world.clock.now())
+    world.send()
+    world.live(5)
+    for _ in range(2):
+        world.clock.advance(60)
+        assert audit(world) == {"assets": 4, "fine": 3}
+        assert why(world) == {("replaced", b"0")}
+
+
 def test_more_than_a_hundredth_missing_pulls_the_brake_and_is_believed_after_it_was_released(mirrored):
     world = mirrored(30)
     for number in range(12):

@@ -39,8 +39,9 @@ def test_an_upload_that_never_arrived_is_sent_exactly_once_more_and_not_before_t
     lose(world, "lost_before")
     began = clock.steady()
     while len(world.service.posts) == 1:
+        assert clock.steady() - began < 2 * GRACE
         world.live(1)
-    assert GRACE <= clock.steady() - began < 2 * GRACE
+    assert clock.steady() - began >= GRACE
     world.live(60)
     assert world.row("a.jpg").state is VERIFIED
     assert (len(world.service.posts), len(world.service.assets)) == (2, 1)
@@ -104,7 +105,7 @@ def of_folders(make_world):
         mapped = [{"path": folder, "destfolderid": folder} for folder in folders]
         world = make_world(folders=mapped, upload={"doubt_grace": f"{grace}s"})
         for folder in folders:
-            world.write(f"{folder}/a.jpg", folder[::-1].encode())
+            world.write(f"{folder}/{folder}.jpg", folder[::-1].encode())
             world.service.script.append("lost_before")
         world.scan()
         # One after the other fails, and sending pauses in between.
@@ -120,7 +121,7 @@ def of_folders(make_world):
 def stays_unprocessed(world, folder: str) -> None:
     """Let an asset of the name be there that is not processed: the doubt of the folder goes on."""
     world.service.processing = 1e9
-    world.service.put(b"x", "a.jpg", folder)
+    world.service.put(b"x", f"{folder}.jpg", folder)
     world.service.processing = 0
 
 
@@ -164,9 +165,9 @@ def test_a_folder_whose_look_ups_always_fail_does_not_hold_up_the_doubts_of_othe
         world.live(1)
     world.service.searches.clear()
     world.live(3000)
-    assert (world.row("F0/a.jpg").state, sent_to(world, "F0")) == (IN_DOUBT, 1)
+    assert (world.row("F0/F0.jpg").state, sent_to(world, "F0")) == (IN_DOUBT, 1)
     assert len(world.service.searches) < 30
-    assert "an answer that nothing can be made of" in world.row("F0/a.jpg").detail
+    assert "an answer that nothing can be made of" in world.row("F0/F0.jpg").detail
     assert world.site.gate.pause is None
     world.service.during_search = lambda _request: None
     world.live(300 + 2 * GRACE)
@@ -258,7 +259,7 @@ def test_a_folder_whose_look_ups_failed_before_is_looked_at_last_and_soon_again_
     world.service.during_search = lambda _request: None
     stays_unprocessed(world, "F0")
     world.live(310)
-    assert world.row("F0/a.jpg").state is IN_DOUBT
+    assert world.row("F0/F0.jpg").state is IN_DOUBT
     # Answered once, it is again as if it had never failed: one failure puts it off by seconds.
     fail_for(world, ["F0"])
     world.live(GRACE / 4 + 1)
@@ -296,9 +297,9 @@ def test_of_folders_that_have_failed_one_is_tried_a_round(of_folders):
 def test_a_round_in_which_a_folder_fails_for_the_first_time_looks_at_those_behind_it_too(of_folders):
     world = of_folders(2)
     fail_for(world, ["F0"])
-    world.service.put(b"1F", "a.jpg", "F1")
+    world.service.put(b"1F", "F1.jpg", "F1")
     assert world.site.resolver.step() == 1
-    assert (world.row("F0/a.jpg").state, world.row("F1/a.jpg").state) == (IN_DOUBT, State.STORED)
+    assert (world.row("F0/F0.jpg").state, world.row("F1/F1.jpg").state) == (IN_DOUBT, State.STORED)
 
 
 def test_what_failed_before_does_not_put_off_what_is_answered_in_the_same_round(of_folders):
@@ -383,9 +384,10 @@ def test_a_folder_that_is_not_answered_for_waits_its_whole_grace_though_others_a
     world.service.during_search = lambda _request: None
     began = clock.steady()
     while sent_to(world, "F1") == 1:
+        # A probe of the service comes once a minute at least.
+        assert clock.steady() - began < 3 * GRACE + 60
         world.live(1)
-    # A probe of the service comes once a minute at least.
-    assert GRACE <= clock.steady() - began < 3 * GRACE + 60
+    assert clock.steady() - began >= GRACE
 
 
 def test_a_restart_between_slow_look_ups_keeps_for_how_long_they_are_waited_for(world, clock):
@@ -456,7 +458,7 @@ def test_a_file_of_which_a_cut_may_lie_there_is_read_once_and_not_for_each_look_
 def test_the_beginnings_of_two_files_are_told_apart(of_folders, hashed):
     world = of_folders(2)
     for folder in ("F0", "F1"):
-        world.service.put(b"0", "a.jpg", folder)
+        world.service.put(b"0", f"{folder}.jpg", folder)
     world.live(GRACE / 2)
     assert hashed == [[1], [1]]
     assert whys(world) == [("0", "damaged"), ("0", "suspected")]
@@ -465,10 +467,10 @@ def test_the_beginnings_of_two_files_are_told_apart(of_folders, hashed):
 def test_what_was_hashed_for_a_doubt_that_a_person_ended_is_forgotten(of_folders, clock, hashed):
     world = of_folders(2)
     for folder in ("F0", "F1"):
-        world.service.put(b"x", "a.jpg", folder)
+        world.service.put(b"x", f"{folder}.jpg", folder)
     world.live(GRACE / 4)
     assert world.site.resolver._sights._prefixes.keys() == {1, 2}
-    world.ledger.repair.is_absent(world.row("F1/a.jpg"), clock.now())
+    world.ledger.repair.is_absent(world.row("F1/F1.jpg"), clock.now())
     world.live(GRACE / 2)
     assert world.site.resolver._sights._prefixes.keys() == {1}
     assert world.site.resolver._paces.keys() == {("F0", True)}
@@ -588,7 +590,9 @@ def test_what_an_upload_left_that_a_person_ended_is_no_proof_of_a_cut_of_the_nex
     lose(world, ("cut", 4))
     getattr(world.ledger.repair, word)(world.row("a.jpg"), clock.now())
     world.service.script.append("lost_before")
+    began = clock.steady()
     while len(world.service.posts) == 1:
+        assert clock.steady() - began < 2 * GRACE
         world.live(0.5)
     world.live(GRACE / 2)
     assert world.row("a.jpg").state is IN_DOUBT
@@ -596,6 +600,33 @@ def test_what_an_upload_left_that_a_person_ended_is_no_proof_of_a_cut_of_the_nex
     world.live(60)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 2)
     assert whys(world) == [("some", "suspected")]
+
+
+def sent_again(world, clock, *answers: str):
+    """Send a verified file again as a person has asked for it; gives the asset that is to be replaced."""
+    world.write("a.jpg", b"some content")
+    world.scan_and_send()
+    world.live(3)
+    (first,) = world.service.assets.values()
+    world.service.script.extend(answers)
+    world.ledger.repair.send_again(world.row("a.jpg"), clock.now())
+    world.live(GRACE / 2)
+    assert len(world.service.posts) == 2
+    return first
+
+
+def test_what_a_person_has_sent_again_is_not_taken_for_there_because_of_what_it_is_to_replace(world, clock):
+    first = sent_again(world, clock, "lost_before")
+    world.live(2 * GRACE)
+    row = world.row("a.jpg")
+    assert (row.state, len(world.service.posts), row.assetid != first.id) == (VERIFIED, 3, True)
+    assert whys(world) == [("some content", "replaced")]
+
+
+def test_what_a_person_has_sent_again_and_the_service_refuses_as_a_copy_is_what_it_was(world, clock):
+    sent_again(world, clock, "duplicate")
+    world.live(2 * GRACE)
+    assert (world.row("a.jpg").state, len(world.service.posts), world.orphans()) == (VERIFIED, 2, [])
 
 
 def test_a_cut_that_left_the_whole_file_is_no_damage(world):
@@ -838,6 +869,29 @@ def test_what_a_waived_upload_into_another_folder_may_have_left_is_not_what_was_
     assert (set(world.states().values()), len(world.service.posts)) == ({VERIFIED}, 4)
 
 
+@pytest.mark.parametrize("processing", [0.0, 2 * GRACE])
+def test_what_was_moved_to_where_another_of_its_name_is_in_doubt_is_not_sent_again(make_world, processing):
+    world = make_world(folders=[{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    world.write("b/other.jpg")
+    world.scan_and_send()
+    world.service.processing = processing
+    lose(world, "lost_after", path="a/x.jpg")
+    world.site.gate.answered()
+    lose(world, "lost_before", path="b/x.jpg", content=b"a longer one, whose digest nobody knows")
+    (world.root / "b/x.jpg").unlink()
+    forget = "UPDATE {} SET md5 = NULL WHERE size = 39"
+    for table in ("files", "attempts"):
+        world.ledger.store.write(lambda conn, table=table: conn.execute(forget.format(table)))
+    assert len(world.service.posts) == 3
+    asset = list(world.service.assets.values())[-1]
+    asset.folder = "F2"
+    world.live(300)
+    row = world.row("a/x.jpg")
+    assert (row.state, row.reason) == (BLOCKED, "undecidable")
+    assert f"{asset.id}, lies in folder F2" in row.detail
+    assert [post.filename for post in world.service.posts].count("x.jpg") == 2
+
+
 def _fails():
     raise ServiceUnreachable("no answer within 60 s")
 
@@ -850,7 +904,12 @@ def test_a_refused_copy_is_adopted_where_it_lies(world, where):
     world.live(60)
     row = world.row("a.jpg")
     assert (row.state, row.assetid, row.asset_folder) == (VERIFIED, theirs.id, theirs.folder)
+    # It is not ours: when it was uploaded, and what it was told, we do not know.
+    assert row.uploaded_at is None
     assert (len(world.service.posts), len(world.service.assets)) == (1, 1)
+    while world.site.drift.step():
+        pass
+    assert world.row("a.jpg").drift == (None if where == "here" else "it lies in another folder of the service: F9")
 
 
 def test_a_refused_copy_of_another_files_content_is_blocked_with_where_it_lies(world):
