@@ -17,6 +17,7 @@ from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import Mappings
 from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.flow.audit import Auditor
+from assetsync.flow.beside import note_sidecar
 from assetsync.flow.brake import Brakes, Limits
 from assetsync.flow.contact import Contact
 from assetsync.flow.drift import Drift
@@ -199,6 +200,7 @@ def build(
     workers = config.upload.workers
     feed = Feed(ledger, clock, most_long=workers - 1 if workers > 1 else None)
     sidecars = Sidecars(edges.tree, clock, config.service.metadata_fields.table())
+    sidecars.met = lambda path: note_sidecar(edges, sidecars, path)
     preparer = Preparer(
         edges,
         plan.mappings,

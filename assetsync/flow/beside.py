@@ -104,6 +104,21 @@ def look_at_sidecar(edges: Edges, said: Sidecars, path: bytes) -> int:
     return edges.ledger.intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], now)
 
 
+def note_sidecar(edges: Edges, said: Sidecars, path: bytes) -> None:
+    """See to it that the ledger knows a sidecar that was read: else nobody would notice that it goes again."""
+    if edges.ledger.intake.sidecar(path) is not None:
+        return
+    try:
+        stat = edges.tree.lstat(path)
+    except (FileUnreadable, RootMissing) as error:
+        log.warning("cannot be looked at", path=printable(path), why=str(error))
+        stat = None
+    # Gone already: whoever was told what it said is to look once more.
+    said.forget()
+    if stat is not None:
+        edges.ledger.intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], edges.clock.now())
+
+
 def spoken_of(sidecar: bytes) -> bytes | tuple[bytes, bytes]:
     """Give the path of the file that a sidecar is for, or the range of paths below a folder that has one."""
     folder, slash, name = sidecar.rpartition(b"/")

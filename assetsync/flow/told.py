@@ -6,6 +6,7 @@ the files of a folder come one after the other.
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -61,6 +62,8 @@ class Sidecars:
         self._fields = 0
         self.changes = 0
         """Goes up before each change that is recorded: what was told at another count may be out of date."""
+        self.met: Callable[[bytes], None] = lambda _path: None
+        """Hears of each sidecar that was read."""
         # The files of a folder are mostly told the same.
         self._said = lru_cache(maxsize=_KEPT_SAYINGS)(self._merged)
 
@@ -136,6 +139,7 @@ class Sidecars:
             raise SidecarError(printable(path), "it cannot be read", hint=error.hint or error.message) from error
         except NotRegular as error:
             raise SidecarError(printable(path), "it is no regular file", hint="replace it by a file") from error
+        self.met(path)
         level = sidecar.parse_sidecar(data, printable(path))
         sidecar.check_skip_event(level, mapping.upload, printable(path))
         return level, len(data)

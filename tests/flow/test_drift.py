@@ -461,3 +461,36 @@ def test_a_kind_that_the_service_sees_otherwise_is_no_drift_of_what_was_taken_ov
         lambda conn: conn.execute("UPDATE files SET filetype = 'vid', drift = 'unread' WHERE path = ?", (b"a.jpg",))
     )
     assert set(drift(taken_over)) == {b"b.jpg"}
+
+
+@pytest.mark.parametrize("name", ["a.jpg.yaml", "_folder.yaml"])
+def test_a_sidecar_that_came_after_the_scan_and_went_before_the_next_is_told(make_world, name):
+    world = make_world()
+    world.write("a.jpg", b"a")
+    world.scan()
+    world.write(name, b"description: for a moment")
+    world.send()
+    (world.root / name).unlink()
+    world.scan()
+    assert list(drift(world)) == [b"a.jpg"]
+    world.write(name, b"description: for a moment")
+    world.scan()
+    assert drift(world) == {}
+
+
+def test_a_sidecar_that_goes_while_it_is_read_is_told(make_world, monkeypatch):
+    world = make_world()
+    world.write("a.jpg", b"a")
+    world.scan()
+    sidecar = world.write("a.jpg.yaml", b"description: for a moment")
+    read_small = type(world.site.edges.tree).read_small
+
+    def read(tree, path, most):
+        content = read_small(tree, path, most)
+        sidecar.unlink()
+        return content
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.site.edges.tree), "read_small", read)
+        world.send()
+    assert list(drift(world)) == [b"a.jpg"]
