@@ -53,11 +53,13 @@ from assetsync.tree.place import is_network_filesystem, network_mounts
 
 log = structlog.get_logger(__name__)
 
-_TRIED_AGAIN = ("unreadable", "sidecar", "unprocessed")
+_SENT_AGAIN = ("unreadable", "sidecar")
 """What blocks a file until something changes that no scan takes note of: these are tried again, at a scan or a start.
 
-A sidecar may have been a folder or a pipe, and an asset may be processed, or taken away, after a day.
+A sidecar may have been a folder or a pipe.
 """
+_LOOKED_FOR_AGAIN = ("unprocessed",)
+"""So is what may be processed, or taken away, after a day."""
 _NETWORK_SETTLE = 60.0
 _MISSING_KEPT = 10_000
 
@@ -98,16 +100,25 @@ class Site:
             self.edges.meter.doubted(lost)
             log.warning("in doubt after an unclean stop", files=lost)
         ledger.queue.release_folders(now)
+        self.indexer.begin()
         self.try_again()
         if ledger.restored:
             log.warning("the ledger is older than its last start: a restored backup? every folder is listed anew")
 
     def try_again(self, *, only_due: bool = False) -> None:
         """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now."""
-        # What was only reported by the policy that was, another sends.
-        changed = ("changed",) if self.config.policy.on_change == "upload" else ()
-        for reason in (*_TRIED_AGAIN, *changed):
+        reasons = list(_LOOKED_FOR_AGAIN)
+        if self._may_send():
+            # Else nobody would find out that they are still to be blocked, and a person is not told of them meanwhile.
+            reasons += _SENT_AGAIN
+            # What was only reported by the policy that was, another sends.
+            reasons += ["changed"] if self.config.policy.on_change == "upload" else []
+        for reason in reasons:
             self.edges.ledger.queue.retry_blocked(reason, self.edges.clock.now(), only_due=only_due)
+
+    def _may_send(self) -> bool:
+        """Whether nothing keeps files from being sent: a pause, a brake, or a window that is shut."""
+        return self.gate.pause is None and not self.brakes.pulled() and self.sender.may_send()
 
     def ran(self, job: str, began: float) -> None:
         """Write down that regular work which `began` then (steady seconds) came to its end: index, verify or audit."""

@@ -138,6 +138,17 @@ def test_without_a_wait_each_step_is_taken_once(world, clock):
     assert world.row("a").seen_at is not None
 
 
+def test_what_comes_to_rest_while_the_service_is_down_is_said_to_be_at_rest(make_world):
+    world = make_world(watch={"settle": "5s"})
+    world.write("a")
+    run(world)
+    world.service.down = True
+    world.write("b", mtime=world.clock.now())
+    report = run(world, wait=60)
+    assert (report.pending, world.row("b").state) == (1, State.QUEUED)
+    assert len(world.site.settling) == 0
+
+
 def test_a_wait_counts_from_the_last_answered_post(world, clock):
     world.service.index_lag, world.service.index_call = None, "noop"
     world.write("a")

@@ -183,7 +183,7 @@ _OVER = {
     Kind.BLOCKED: "what was blocked is not any more",
     Kind.BRAKE: "no brake holds any more",
     Kind.OUTAGE: "the service answers again, after {after}",
-    Kind.INDEX_STOPPED: "indexing is no longer stopped",
+    Kind.INDEX_STOPPED: "indexing is switched off, or may be tried again",
     Kind.LEDGER: "the ledger can be used again",
     Kind.ENDED: "assetsync runs again",
 }

@@ -42,6 +42,12 @@ class Indexer:
         """Whether the guard has found that a call made other assets unfindable."""
         return self._ledger.reports.fact(INDEX_STOPPED) is not None
 
+    def begin(self) -> None:
+        """Forget what the guard found where nothing is to be indexed: whoever switches it on again wants it tried."""
+        if self._interval is None and self.stopped:
+            for fact in (SUSPECT, INDEX_STOPPED):
+                self._ledger.set_fact(fact, None)
+
     def step(self) -> int:
         """Ask for the indexing of what is due; gives how many ids were sent. Raises ServiceError."""
         if self._interval is None or self.stopped:

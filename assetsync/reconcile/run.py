@@ -174,6 +174,8 @@ class Reconciler:
     def _pass(self, *, counts: bool) -> None:
         """Take each step that is due once; trouble with the service shuts the gate and is probed for."""
         site = self._site
+        # Needs the tree alone.
+        site.intake.look_again()
         if site.gate.pause is not None:
             if site.gate.probe_due() and site.probe():
                 log.info("the service answers again")
@@ -181,7 +183,6 @@ class Reconciler:
                 # Uploads fail and look-ups do not: what is in doubt or stored, however little, need not wait for them.
                 self._look_up(counts=True)
             return
-        site.intake.look_again()
         if take_requests(site.edges):
             site.feed.clear()
         self._look_up(counts=counts)

@@ -12,7 +12,8 @@ from assetsync.status.standing import NAMED, Standing
 
 # What helps with a blocked file, by its reason; all others are retried once their reason is gone.
 _HELP = {
-    "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it",
+    "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it"
+    " (the next scan notices)",
     "sidecar": "mend the sidecar, or delete it: the file is then sent by itself",
     "unreadable": "mend its permissions: every run tries it again",
     "unknown_folder": "correct destfolderid or make the folder: every run tries it again",
@@ -46,6 +47,7 @@ def verdict(standing: Standing) -> str:
     needs += [plural(brakes, "brake")] * bool(brakes)
     needs += [not_there(standing.missing_folders)] * bool(standing.missing_folders)
     needs += ["no room for the ledger"] * (standing.without_room is not None)
+    needs += ["indexing has stopped"] * (standing.index_stopped is not None)
     opens = sent_from(standing)
     waits = "" if opens is None else f", sent {opens}"
     going = [f"{standing.pending:,} pending{waits}"] * bool(standing.pending)

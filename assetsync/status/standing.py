@@ -101,7 +101,8 @@ class Standing:
         """Sum it up."""
         trouble = self.paused or self.ended_by
         key_refused = trouble is not None and trouble.reason == "key_refused"
-        if self.counts.of(State.BLOCKED) or self.brakes or self.missing_folders or key_refused or self.without_room:
+        asks = self.brakes, self.missing_folders, key_refused, self.without_room, self.index_stopped
+        if self.counts.of(State.BLOCKED) or any(asks):
             return Level.NEEDS_YOU
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
 

@@ -139,3 +139,20 @@ def test_the_index_off_is_never_called(waiting):
     world = waiting(schedule={"index": "off"})
     world.live(600, tick=5)
     assert world.service.indexed == []
+
+
+def test_indexing_that_was_switched_off_by_hand_is_tried_again_when_it_is_switched_on(waiting):
+    world = waiting(call="wipes")
+    world.live(120)
+    world.restart()
+    assert world.site.indexer.stopped
+    world.restart(schedule={"index": "off", "verify": "60s"})
+    facts = [world.ledger.reports.fact(fact) for fact in (SUSPECT, INDEX_STOPPED)]
+    assert facts == [None, None]
+    world.service.index_call = "adds"
+    world.restart(schedule={"index": "60s", "verify": "60s"})
+    world.write("later", b"later")
+    world.scan_and_send()
+    world.live(300)
+    assert len(world.service.indexed) == 2
+    assert not world.site.indexer.stopped

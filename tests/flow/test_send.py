@@ -69,6 +69,29 @@ def test_what_was_only_reported_is_sent_once_the_policy_is_upload(make_world):
     assert world.posted() == ["a.jpg", "a.jpg"]
 
 
+@pytest.mark.parametrize("what", ["brake", "pause", "window"])
+def test_what_is_blocked_is_told_as_it_is_while_nothing_may_be_sent(make_world, what):
+    world = make_world(upload={"window": "00:00-12:00"})
+    world.clock.advance(86_400 - world.clock.now() % 86_400 + 6 * 3600)
+    world.write("a.jpg.yaml", b"descriptoin: x")
+    world.write("a.jpg")
+    world.scan_and_send()
+    assert world.row("a.jpg").reason == "sidecar"
+    if what == "brake":
+        world.ledger.pull_brake("new_files", "site", "why", 1, world.clock.now())
+    elif what == "pause":
+        world.site.gate.trouble("unreachable", "no answer", None)
+    else:
+        world.clock.advance(8 * 3600)
+    world.site.try_again()
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (State.BLOCKED, "sidecar")
+    world.ledger.resume(None, world.clock.now())
+    world.site.gate.answered()
+    world.clock.advance(86_400 - world.clock.now() % 86_400 + 6 * 3600)
+    world.site.try_again()
+    assert world.row("a.jpg").state is State.QUEUED
+
+
 def test_with_on_change_report_a_changed_file_is_blocked_and_not_sent(make_world):
     world = make_world(policy={"on_change": "report"})
     world.write("a", b"1")

@@ -107,7 +107,7 @@ def test_the_page_says_everything_that_a_person_asks(shown):
     page = shown.page()
     said = re.sub(r"\s+", " ", text_of(page))
     for expected in (
-        "needs you: 1 blocked, 1 brake",
+        "needs you: 1 blocked, 1 brake, indexing has stopped",
         "1 Waiting", "1 In doubt", "1 Blocked", "2 Stored", "0 Verified",
         "blocked.jpg not what was sent assetsync retry blocked.jpg",
         "photos held 5 files and is empty now", "assetsync resume 1",

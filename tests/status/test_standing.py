@@ -114,6 +114,14 @@ def test_that_the_last_run_gave_up_stands_after_what_needs_a_person(shown):
     )
 
 
+def test_an_index_that_a_call_deleted_is_no_reason_to_sleep(shown):
+    verified(shown.world)
+    shown.world.ledger.set_fact("index_stopped", "after searchIndex 5 of 5 were gone")
+    standing = shown.standing()
+    assert (standing.level, standing.in_sync) == (Level.NEEDS_YOU, True)
+    assert verdict(standing) == "needs you: indexing has stopped"
+
+
 def test_what_stood_before_the_ledgers_disk_was_full_is_no_reason_to_sleep(shown):
     verified(shown.world)
     standing = replace(shown.standing(), without_room="the disk of /var/lib/assetsync has 12 KB left")
@@ -191,7 +199,10 @@ def test_regular_work_says_when_it_ended_and_how_long_it_took(shown):
         ),
         (
             "empty_file",
-            "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it",
+            (
+                "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it"
+                " (the next scan notices)"
+            ),
             False,
         ),
         ("undecidable", "assetsync doubt resolve 'a b'\\''c' --asset ID, or --absent", False),
