@@ -12,7 +12,7 @@ from assetsync.core.notices import trial_notice
 from assetsync.errors import ConfigError
 from assetsync.log import redact
 from assetsync.notices.channel import Undelivered
-from assetsync.notices.news import Send, senders
+from assetsync.notices.news import Way, senders
 
 _PATIENCE = 45.0
 _FIX = {
@@ -44,7 +44,7 @@ def _program(config: SiteConfig) -> Iterator[Finding]:
         yield Finding("notify", Level.WARNING, f"notify.command: there is no program {command[0]}", fix)
 
 
-def _tried(site: str, name: str, way: Send) -> Finding:
+def _tried(site: str, name: str, way: Way) -> Finding:
     problem: list[str] = []
 
     def send() -> None:

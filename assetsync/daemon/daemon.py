@@ -125,9 +125,11 @@ class Daemon:
         have done a part of it before.
         """
         waits = False
+        # Nobody can say what was told before.
+        teller = Teller(self._config.site)
         while not self.clock.stop.is_set():
             try:
-                return begin()
+                begun = begin()
             except LedgerBusy:
                 raise
             except LedgerUnwritable as error:
@@ -135,13 +137,16 @@ class Daemon:
                     log.error("waiting for the ledger", detail=str(error))  # noqa: TRY400 - its sentence tells all
                     self._notifier.ready()
                 waits = True
+                outlet.waits(teller, str(error), self.clock)
                 self._notifier.status(f"waiting for the ledger: {error}")
                 self._notifier.alive()
                 self._heed(self._signals.wait(_LEDGER_PAUSE))
-            except LedgerError as error:
-                # Nobody can say what was told before: systemd does not start it again for this (exit code 2).
-                outlet.ended(Teller(self._config.site), error, self.clock)
+            except Exception as error:
+                outlet.ended(teller, error, self.clock)
                 raise
+            else:
+                outlet.waits(teller, None, self.clock)
+                return begun
         return None
 
     def _run(self, site: Site, ledger: Ledger, outlet: Outlet, metrics: Metrics) -> None:

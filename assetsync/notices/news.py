@@ -6,7 +6,7 @@ delivered twice, and none is forgotten.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from pydantic import SecretStr
@@ -36,18 +36,26 @@ EVERY = 2.0
 _LEAST_SECRET = 16
 _PATIENCE = 40.0  # longer than a command or an answer may take
 
-Send = Callable[[Notice], None]
+
+class Way(Protocol):
+    """A way to the outside."""
+
+    def __call__(self, notice: Notice) -> None:
+        """Deliver a message; raises Undelivered."""
+
+    def cut(self) -> None:
+        """Let go of what a delivery has begun and would outlive this process; any thread may call it."""
 
 
-def senders(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Send]:
+def senders(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Way]:
     """Give the ways to the outside that are configured, by their keys below `notify`. Raises ConfigError."""
-    found: dict[str, Send] = {}
+    found: dict[str, Way] = {}
     if config.notify.webhook is not None:
         for secret in _secrets_of(config.notify.webhook):
             register_secret(SecretStr(secret))
         register_password(config.notify.webhook)
         ca_file = str(config.service.ca_file) if config.service.ca_file else None
-        found["webhook"] = _posting(Webhook(config.notify.webhook, ca_file=ca_file, proxy=config.service.proxy))
+        found["webhook"] = _Posting(Webhook(config.notify.webhook, ca_file=ca_file, proxy=config.service.proxy))
     if config.notify.command:
         found["command"] = Command(config.notify.command, environ)
     return found
@@ -65,20 +73,24 @@ def _secrets_of(address: str) -> Iterator[str]:
         yield path
 
 
-def _posting(webhook: Webhook) -> Send:
-    def send(notice: Notice) -> None:
+class _Posting:
+    def __init__(self, webhook: Webhook) -> None:
+        self._webhook = webhook
+
+    def __call__(self, notice: Notice) -> None:
         try:
-            webhook.post(encoded(notice))
+            self._webhook.post(encoded(notice))
         except ServiceError as error:
             raise Undelivered(f"notify.webhook: {error.message}") from error
 
-    return send
+    def cut(self) -> None:
+        """Nothing of a connection outlives this process."""
 
 
 class Outlet:
     """The channels of a site, each on its thread; without any, nothing is told and nothing costs."""
 
-    def __init__(self, ways: Mapping[str, Send], *, failed: Callable[[BaseException], None], **how: Any) -> None:
+    def __init__(self, ways: Mapping[str, Way], *, failed: Callable[[BaseException], None], **how: Any) -> None:
         """Start a thread for each way; `how` goes to the channels."""
         self._ways = ways
         self._channels = [Channel(name, send, failed=failed, **how) for name, send in ways.items()]
@@ -106,6 +118,14 @@ class Outlet:
         for notice in teller.step([Trouble(Kind.ENDED, what, 1)], clock.now(), clock.steady(), gather=0.0):
             self.post(notice)
 
+    def waits(self, teller: Teller, why: str | None, clock: Clock) -> None:
+        """Tell that all waits for the ledger, before there is one to remember it; None says that this is over."""
+        if not self:
+            return
+        items = {} if why is None else {"ledger": printable(why)}
+        for notice in teller.step([Trouble(Kind.LEDGER, items, len(items))], clock.now(), clock.steady(), quiet=0.0):
+            self.post(notice)
+
     def close(self, patience: float) -> bool:
         """Deliver what waits within so many seconds, each channel by itself; False when something was left.
 
@@ -118,8 +138,7 @@ class Outlet:
             channel.join(max(0.0, until - time.monotonic()))
         left = not self.idle
         for way in self._ways.values():
-            if isinstance(way, Command):
-                way.cut()
+            way.cut()
         return not left
 
 

@@ -196,6 +196,24 @@ def test_damage_that_shows_while_a_start_settles_what_was_left_is_told_before_it
     assert "the disk fails" in told.read_text("utf-8")
 
 
+@pytest.mark.parametrize(("error", "left"), [("RuntimeError", "[1]"), ("LedgerUnwritable", "[1000]")])
+def test_what_a_start_meets_is_told_as_what_a_run_meets(make, tmp_path, error, left):
+    told = tmp_path / "told"
+    command = tmp_path / "tell"
+    command.write_text(f"#!/bin/sh\ncat >> {told}\n")
+    command.chmod(0o755)
+    running = make(notify=f"{{command: [{command}]}}")
+    broken = _IN_THE_WAY.format(module="ledger.outcomes", cls="Outcomes", method="recover", error="LedgerUnwritable")
+    broken = broken.replace("raise LedgerUnwritable", f"raise {error}").replace("[1]", left)
+    running.start(broken=broken, ready=False)
+    end = time.monotonic() + 30
+    while not told.exists() or not told.read_text("utf-8"):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert "the disk fails" in told.read_text("utf-8")
+    assert running.stop() == (70 if error == "RuntimeError" else 0)
+
+
 @pytest.mark.parametrize(("name", "to"), [("site", "another"), ("ledger", "/nonexistent/folder/another.db")])
 def test_what_says_which_site_it_is_takes_a_restart(make, name, to):
     running = make().start()
