@@ -30,6 +30,7 @@ from assetsync.config import (
 )
 from assetsync.config.models import _SOUND_PATTERN
 from assetsync.config.schedule import cron
+from assetsync.config.source import read_source
 from assetsync.document.loader import _NOT_YAML
 from assetsync.document.metadata import METADATA_FIELDS
 from assetsync.document.problems import inner_model
@@ -787,3 +788,41 @@ def test_what_the_example_calls_a_default_is_one(make_config):
     sections = ("ledger", "ignore", "watch", "upload", "schedule", "policy", "brake", "status", "log", "notify")
     assert {name: getattr(example, name) for name in sections} == {name: getattr(smallest, name) for name in sections}
     assert example.service.metadata_fields.table() == METADATA_FIELDS
+
+
+def test_a_pipe_whose_writer_never_ends_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("assetsync.config.source._WRITER", 0.3)
+    pipe = tmp_path / "site.yaml"
+    os.mkfifo(pipe)
+    # Also opened for reading, so that it does not wait for a reader.
+    writer = os.open(pipe, os.O_RDWR)
+    os.write(writer, b"site: hq\n")
+    try:
+        with pytest.raises(ConfigError, match="does not end"):
+            load_config(pipe, {})
+    finally:
+        os.close(writer)
+
+
+def test_a_pipe_whose_writer_needs_a_while_is_read_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("assetsync.config.source._PIPE_PATIENCE", 0.1)
+    pipe = tmp_path / "site.yaml"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        with pipe.open("wb", buffering=0) as writer:
+            time_module.sleep(0.5)
+            writer.write(b"si")
+            time_module.sleep(0.3)
+            writer.write(b"te: hq\n")
+
+    # No more than this test waits for it: where nobody reads, its opening of the pipe has no end.
+    threading.Thread(target=write, daemon=True).start()
+    time_module.sleep(0.05)
+    assert read_source(pipe, 100) == b"site: hq\n"
+
+
+def test_a_terminal_is_waited_for():
+    master, slave = os.openpty()
+    threading.Timer(0.3, os.write, (master, b"site: hq\n\x04\x04")).start()
+    assert read_source(Path(os.ttyname(slave)), 100) == b"site: hq\n"

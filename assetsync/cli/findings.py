@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from assetsync.amounts import amount, files, plural
-from assetsync.cli.acting import open_service
+from assetsync.cli.acting import read_key
 from assetsync.cli.holder import holder_of
 from assetsync.clock import ZONE_FIX, zone_warning
-from assetsync.config import SiteConfig, key_file_warning, mappings, read_api_key
+from assetsync.config import SiteConfig, key_file_warning, mappings
 from assetsync.core.brakes import released_by
 from assetsync.core.sidecar import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
 from assetsync.errors import (
@@ -32,9 +34,8 @@ from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.neighbours import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
 from assetsync.ledger.owner import ROOT, SERVICE
 from assetsync.ledger.place import real
-from assetsync.secrecy import keep_from_dumps
 from assetsync.shown import printable
-from assetsync.site import claim_of, make_plan, make_tree, service_address
+from assetsync.site import claim_of, make_plan, make_service, make_tree, service_address
 from assetsync.tree.opening import Tree
 from assetsync.tree.place import network_mounts
 from assetsync.tree.report import ScanReport
@@ -78,14 +79,14 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
     if (unknown := zone_warning(os.environ)) is not None:
         yield Finding("schedule", Level.WARNING, unknown, ZONE_FIX)
     yield from _mailing(config)
-    key = _key(config)
-    yield from key
+    key, said = _key(config)
+    yield from said
     yield from _tree(config)
     yield _ledger(config)
     yield from _other_sites(config)
     yield from _brakes(config)
-    if all(finding.level is not Level.ERROR for finding in key):
-        yield from _service(config)
+    if key is not None:
+        yield from _service(config, key)
 
 
 def _error(what: str, error: AssetsyncError, level: Level = Level.ERROR) -> Finding:
@@ -101,19 +102,19 @@ def _mailing(config: SiteConfig) -> Iterator[Finding]:
             yield Finding("folders", Level.WARNING, message, fix)
 
 
-def _key(config: SiteConfig) -> list[Finding]:
-    keep_from_dumps()
+def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
+    """Read the key, once: it may come by a pipe."""
     try:
-        read_api_key(config, os.environ)
+        key = read_key(config)
     except ConfigError as error:
-        return [Finding("key", Level.ERROR, mistake) for mistake in error.mistakes]
+        return None, [Finding("key", Level.ERROR, mistake) for mistake in error.mistakes]
     file = config.service.api_key_file
     if file is None:
-        return [Finding("key", Level.OK, "the API key comes from the environment or systemd")]
+        return key, [Finding("key", Level.OK, "the API key comes from the environment or systemd")]
     problem = key_file_warning(file)
     if problem is not None:
-        return [Finding("key", Level.WARNING, problem, f"chmod 600 {file}")]
-    return [Finding("key", Level.OK, f"{file} holds a key and only its owner can read it")]
+        return key, [Finding("key", Level.WARNING, problem, f"chmod 600 {file}")]
+    return key, [Finding("key", Level.OK, f"{file} holds a key and only its owner can read it")]
 
 
 def _tree(config: SiteConfig) -> Iterator[Finding]:
@@ -318,10 +319,10 @@ def _answers(config: SiteConfig, folder: str) -> str:
     return f"{url} answers a search in folder {folder}; whether there is one shows at the first upload"
 
 
-def _service(config: SiteConfig) -> Iterator[Finding]:
+def _service(config: SiteConfig, key: SecretStr) -> Iterator[Finding]:
     """Ask for a name that no asset has, in each mapped folder: the database answers fast, and the answer is short."""
     try:
-        with open_service(config) as service:
+        with closing(make_service(config, key)) as service:
             for folder in dict.fromkeys(mapping.destfolderid for mapping in mappings(config)):
                 probe(service, folder)
                 yield Finding("service", Level.OK, _answers(config, folder))

@@ -217,3 +217,13 @@ def test_a_configuration_that_comes_through_a_pipe_is_checked_whole(site):
     script = f"{sys.executable} -m assetsync check --json --config <(cat {site.config})"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert "notify" in {finding["what"] for finding in json.loads(done.stdout)["findings"]}
+
+
+def test_a_key_that_comes_through_a_pipe_is_read_once(site):
+    key = site.key_file.read_text("ascii")
+    site.key_file.unlink()
+    os.mkfifo(site.key_file, 0o600)
+    writer = subprocess.Popen(["sh", "-c", 'printf %s "$1" > "$2"', "sh", key, site.key_file])
+    result = site.run("check", "--json")
+    assert writer.wait(10) == 0
+    assert _levels(result.only)["service"] == {"ok"}
