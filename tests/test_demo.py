@@ -84,7 +84,7 @@ def test_a_folder_that_is_not_empty_is_exit_2_and_left_alone(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-@pytest.mark.parametrize("name", ["my: demo", '#1 {it\'s} "quoted"', "back\\slash", "東京"])
+@pytest.mark.parametrize("name", ["my: demo", '#1 {it\'s} "quoted"', "back\\slash", "東京", "😀"])
 def test_a_folder_of_any_name_will_do(tmp_path, capsys, name):
     assert run(["demo", "--quiet", "--dir", str(tmp_path / name)]) == 0
     assert "Everything is verified" in capsys.readouterr().out

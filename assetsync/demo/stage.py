@@ -3,7 +3,6 @@
 It acts through the same parts as a site's run. What is printed in between is the command's.
 """
 
-import json
 import os
 import random
 import secrets
@@ -22,6 +21,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.log import register_secret
 from assetsync.reconcile import Progress, Reconciler, Report
 from assetsync.sandbox import Sandbox, SandboxSettings
+from assetsync.shown import printable
 from assetsync.site import build, make_service
 
 _PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
@@ -53,6 +53,11 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         """Choose the folder, which must be empty or not there yet; raises UsageError."""
         self.folder = folder.absolute()
+        try:
+            str(self.folder).encode("utf-8")
+        except UnicodeEncodeError as exc:
+            said = printable(os.fsencode(self.folder))
+            raise UsageError(f"{said} cannot stand in a configuration: it is no UTF-8", hint="name another") from exc
         with _working_in(self.folder):
             is_free = not self.folder.exists() or (self.folder.is_dir() and not any(self.folder.iterdir()))
         if not is_free:
@@ -85,12 +90,11 @@ class Stage:
         self._key_file.touch(mode=0o600)
         self._key_file.write_text(self._key, "ascii")
         text = _CONFIG.format(
-            # As JSON, which YAML reads as it is meant, whatever the name of the folder holds.
-            root=json.dumps(str(self.tree)),
-            ledger=json.dumps(str(self.ledger_file)),
+            root=_quoted(self.tree),
+            ledger=_quoted(self.ledger_file),
             base_url=self._sandbox.base_url,
             upload_url=self._sandbox.upload_url,
-            key=json.dumps(str(self._key_file)),
+            key=_quoted(self._key_file),
             photos=_PHOTOS,
             documents=_DOCUMENTS,
         )
@@ -128,6 +132,11 @@ class Stage:
 
     def _config(self) -> SiteConfig:
         return load_config(self.config_file, os.environ)
+
+
+def _quoted(path: Path) -> str:
+    """Give a path as a text of YAML, whatever it holds; JSON would write one of these characters as two."""
+    return '"' + "".join(c if c.isalnum() or c in "/._- " else f"\\U{ord(c):08x}" for c in str(path)) + '"'
 
 
 @contextmanager

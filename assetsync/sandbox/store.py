@@ -125,12 +125,20 @@ class Store:
     def _open(self) -> sqlite3.Connection:
         connection = self._connect()
         try:
+            self._expect_own(connection)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _expect_own(self, connection: sqlite3.Connection) -> None:
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables and "assets" not in tables:
+            raise UsageError(
+                f"{self._database} is not a sandbox's", hint="choose a folder that is not there yet, or an empty one"
+            )
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._database, isolation_level=None, check_same_thread=False)

@@ -7,9 +7,11 @@ name in `Host`.
 import ipaddress
 import re
 import socket
+import threading
+import time
 from collections.abc import Sequence
-from functools import cached_property
 
+_ASK_AGAIN = 60.0
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
@@ -20,6 +22,9 @@ class Hosts:
     def __init__(self, listen: str) -> None:
         self._names = {*_LOCAL, listen.casefold()}
         self._own: str | None = None
+        self._full = ""
+        self._again = 0.0
+        self._asking = threading.Lock()
         if not _is_loopback(listen):
             own = socket.gethostname().casefold()
             self._own = own.partition(".")[0]
@@ -37,12 +42,18 @@ class Hosts:
         if name in self._names or name == local.removeprefix("::ffff:").casefold():
             return True
         # Asked for only where the name may be it: a name server that is away keeps whoever asks waiting for seconds.
-        return name.partition(".")[0] == self._own and name == self._full
+        return name.partition(".")[0] == self._own and name == self._found()
 
-    @cached_property
-    def _full(self) -> str:
-        """This machine's name with its domain, as the system finds it; any other domain may be somebody else's."""
-        return socket.getfqdn().casefold()
+    def _found(self) -> str:
+        """Give this machine's name with its domain, as the system finds it; any other domain may be somebody else's.
+
+        A name without a domain says that no name server answered, as while a machine starts: then it is asked again.
+        """
+        with self._asking:
+            if "." not in self._full and time.monotonic() >= self._again:
+                self._full = socket.getfqdn().casefold()
+                self._again = time.monotonic() + _ASK_AGAIN
+            return self._full
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,10 +1,12 @@
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -68,6 +70,10 @@ def test_a_folder_of_somebody_else_is_refused_and_left(tmp_path):
     with pytest.raises(UsageError, match="not a sandbox's: choose"):
         Sandbox(SandboxSettings(data_dir=tmp_path)).start()
     # Nor does a file of that name make it a sandbox's.
+    with closing(sqlite3.connect(tmp_path / "sandbox.db")) as conn:
+        conn.execute("CREATE TABLE mine (x)")
+    with pytest.raises(UsageError, match="not a sandbox's: choose"):
+        Sandbox(SandboxSettings(data_dir=tmp_path)).start()
     (tmp_path / "sandbox.db").write_bytes(b"mine" * 500)
     with pytest.raises(UsageError, match="cannot be used for a sandbox"):
         Sandbox(SandboxSettings(data_dir=tmp_path)).start()

@@ -264,3 +264,12 @@ def test_ipv6_is_listened_on_where_it_is_asked_for(serve, ask):
     if server.port is None:
         pytest.skip("this machine has no IPv6 loopback")
     assert ask(server.port, address="::1", host="[::1]").text == "fine"
+
+
+def test_a_name_that_no_server_told_at_first_is_asked_for_again(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "hq")
+    told = ["hq", "hq.example.com"]
+    monkeypatch.setattr(socket, "getfqdn", lambda: told.pop(0))
+    monkeypatch.setattr("assetsync.status.hosts._ASK_AGAIN", 0.0)
+    hosts = Hosts("0.0.0.0")
+    assert [hosts.are(["hq.example.com"], "10.0.0.5") for _ in range(3)] == [False, True, True]
