@@ -37,7 +37,7 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
     WHY is missing (no longer in the service), different (no longer these bytes), elsewhere (moved in the service),
     doubled (a copy), damaged (a cut upload, proven), suspected (perhaps one) or unknown (never sent by this ledger).
     Exits with 1 when there is any, when so much is missing that a brake was pulled, or when a folder was not audited
-    yet. Beside a daemon the daemon is asked for an audit, and its last one is shown.
+    yet. Beside a daemon the daemon is asked for an audit; what is shown, and the exit code, are of its last one.
 
     \b
     Examples:
@@ -60,8 +60,8 @@ def _audit(config: SiteConfig) -> None:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             number = beside.ask("audit", {}, clock.now())
         note(
-            f"another process holds the ledger: it will audit (request {number}). Here is what the last audit found;"
-            " `audit --last` shows the new one when it is over"
+            f"another process holds the ledger: it will audit (request {number}), and `audit --last` shows what it"
+            " found when it is over. What stands here, and the exit code, are of the audits before, with their times"
         )
         return
     with closing(ledger), open_service(config) as service:

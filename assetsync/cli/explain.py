@@ -94,6 +94,8 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                 write(f"  {line}")
             for line in (line for row in rows for line in _version(config, ledger, row, holds)):
                 write(f"  {line}")
+            if on_disk in _NOTHING and any(row.wanted is Wanted.YES for row in rows):
+                write("  it is gone from the tree: the next scan notices")
             if not rows and is_sent and on_disk not in (*_NOTHING, _LINK, _OTHER):
                 write(f"  {_unknown(config, ledger)}")
     if not rows and on_disk in _NOTHING:

@@ -66,11 +66,18 @@ def command(
 ) -> None:
     """Run a local service that implements the interface, until Ctrl-C; its page shows what is stored.
 
+    Faults are rules that are posted to it, each in place of those before: latency, hang, status, html, too_many,
+    answer_lost, answer_cut, key_refused, search_down, database_down, index_wipes, names_lost, invisible. A rule may
+    say operation (upload, search, index), times, probability, seconds, status, and stored (true: the fault comes after
+    the upload is stored). An empty list ends them.
+
     \b
     Examples:
       assetsync sandbox
       assetsync sandbox --listen 127.0.0.1:0 --dir /tmp/sandbox --index-delay 30s
       assetsync sandbox --dialect documented --index-mode adds --no-self-index
+      curl -H 'Content-Type: application/json' http://127.0.0.1:8790/_sandbox/faults \\
+        -d '{"faults": [{"kind": "answer_lost", "operation": "upload", "probability": 0.2}]}'
     """
     host, _, port = listen.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal() and len(port) <= _DIGITS):

@@ -137,7 +137,10 @@ class TestChoosing:
         result = many.run("files", "--json", *arguments)
         listed = [str(row["path"]).removeprefix("photos/") for row in result.objects]
         assert (listed == names) if isinstance(names, list) else (len(set(listed)) == len(listed) == names)
-        assert ("no file is so" in result.err) == (listed == [])
+        assert ("no file is so: --all lists what was" in result.err) == (listed == [])
+
+    def test_where_all_was_asked_for_nobody_is_told_to_ask_for_all(self, many):
+        assert "no file is so, nor was" in many.run("files", "photos/2026", "--reason", "sidecar", "--all").err
 
     @pytest.mark.parametrize("command", ["files", "files --json", "files --all", "export --format csv", "retry"])
     def test_a_path_that_the_ledger_knows_nothing_of_is_exit_2(self, many, command):

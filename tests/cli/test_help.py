@@ -7,6 +7,7 @@ import click
 import pytest
 
 from assetsync.cli.root import root
+from assetsync.sandbox import FaultKind, Operation
 
 
 def commands(command=root, names=()):
@@ -86,3 +87,8 @@ def test_no_line_of_help_is_wider_than_a_terminal():
         with click.Context(command, info_name=" ".join(names), terminal_width=80, max_content_width=100) as context:
             wide = [line for line in command.get_help(context).splitlines() if len(line) > 118]
         assert wide == [], names
+
+
+def test_the_help_of_the_sandbox_names_every_fault_and_operation():
+    said = set(re.findall(r"[a-z_]+", COMMANDS["sandbox",].help))
+    assert {str(word) for word in (*FaultKind, *Operation)} <= said
