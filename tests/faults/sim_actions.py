@@ -35,7 +35,7 @@ class Actions:
         done = getattr(self._sim.files, verb)(path, *values)
         for gone, content in before.items():
             if held.get(gone) != content:
-                self._sim.checks.left_while_prepared(FOLDERS[gone[0]], content)
+                self._sim.checks.may_come_again(FOLDERS[gone[0]], content)
         self._sim.last_path = value if verb in ("rename", "link", "copy") else path  # type: ignore[assignment]
         return done is not False
 
@@ -85,6 +85,15 @@ class Actions:
         else:
             self._sim.crash_in, self._sim.crash_reboots = marks, reboot
 
+    def _back_up(self) -> None:
+        self._sim.back_up()
+
+    def _put_back(self) -> None:
+        self._sim.put_back(lost=False)
+
+    def _lose_ledger(self) -> None:
+        self._sim.put_back(lost=True)
+
     def _jump(self, seconds: float) -> None:
         self._sim.clock.jump(seconds)
 
@@ -119,6 +128,15 @@ class Actions:
             return False
         asset = self._sim.service.person(FOLDERS[path[0]], path[2:], mine)
         self._sim.note(f"PERSON uploads {asset.id[-3:]} as {path[2:]}")
+        return True
+
+    def _curate(self, verb: str, which: int, folder: str) -> bool:
+        asset = self._sim.service.curate(verb, which, folder)
+        if asset is None:
+            return False
+        if verb == "delete":
+            self._sim.checks.may_come_again(asset.made_in, asset.content)
+        self._sim.note(f"PERSON {verb}s {asset.id[-3:]}, {asset.name}, to {asset.folder}")
         return True
 
     def _send_again(self, path: str) -> bool:

@@ -52,7 +52,7 @@ class Checks:
             return
         key = (asset.folder, asset.content)
         self._stored[key] += 1
-        most = self._simulation.files.most[key] + self._allowed[key] + self._untold(asset)
+        most = self._simulation.files.most[key] + self._allowed[key] + self._untold(asset) + self._handed_on(asset)
         if self._stored[key] > most:
             raise Violation(
                 f"I2: {asset.name} in {asset.folder} ({len(asset.content)} bytes) is stored {self._stored[key]} times"
@@ -69,6 +69,18 @@ class Checks:
         sql = "SELECT COUNT(*) FROM files WHERE destfolderid = ? AND size = ? AND md5 IS NULL AND assetid IS NOT NULL"
         return int(self._rows(sql, asset.folder, len(asset.content))[0][0])
 
+    def _handed_on(self, asset: Stored) -> int:
+        """Count equal assets that people moved from this folder to another, where an equal file has taken them over."""
+        sql = (
+            "SELECT COUNT(*) FROM files WHERE assetid = ? AND destfolderid <> ? AND state NOT IN ('superseded', 'gone')"
+        )
+        moved = [
+            one
+            for one in self._simulation.service.assets.values()
+            if one.curated and one.content == asset.content and one.made_in == asset.folder != one.folder
+        ]
+        return sum(int(self._rows(sql, one.id, asset.folder)[0][0]) for one in moved)
+
     def allow(self, row: FileRow) -> None:
         """Note that a person wants another copy of a version."""
         for content in CONTENTS:
@@ -79,10 +91,11 @@ class Checks:
         """Whether a person wanted another copy of such content in a folder: one may lie there that is nobody's."""
         return self._allowed[folder, content] > 0
 
-    def left_while_prepared(self, folder: str, content: bytes) -> None:
+    def may_come_again(self, folder: str, content: bytes) -> None:
         """Note that a file went away after a look and before its intent was committed: it is sent still.
 
-        Should an equal file have come elsewhere meanwhile, each of them is sent once.
+        Should an equal file have come elsewhere meanwhile, each of them is sent once. So it is where a person takes an
+        asset away: it may be sent once more.
         """
         self._allowed[folder, content] += 1
 
@@ -93,7 +106,11 @@ class Checks:
         late = any(asset.folder == row.destfolderid for asset in service.late)
         if row.md5 is None or late or self._simulation.baton.busy():
             return "unknown"
-        equal = [a for a in service.shown() if a.folder == row.destfolderid and md5(a.content) == row.md5]
+        equal = [a for a in service.shown() if md5(a.content) == row.md5]
+        if any(asset.curated for asset in equal):
+            # A person who does not know who moved it says nothing.
+            return "unknown"
+        equal = [asset for asset in equal if asset.folder == row.destfolderid]
         owned = self._simulation.site.edges.ledger.doubts.owned([a.id for a in equal])
         free = [asset.id for asset in equal if asset.id not in owned or asset.id == row.assetid]
         return free[0] if free else None
@@ -118,7 +135,7 @@ class Checks:
             if assetid in held:
                 raise Violation(f"I3: {assetid} is held by two rows")
             held[assetid] = row["id"]
-            if assetid not in service.assets and assetid not in service.given:
+            if not any(assetid in known for known in (service.assets, service.given, service.deleted)):
                 raise Violation(f"I3: {assetid} never came from the service")
         if doubts > _MOST_DOUBTS + service.phantoms or sending > 2:
             raise Violation(f"I6: {doubts} doubts, {sending} on their way")

@@ -6,6 +6,8 @@ from assetsync.model import State
 
 from .sim_answers import md5
 from .sim_checks import Violation
+from .sim_curated import judge_curated
+from .sim_told import judge_told
 from .sim_tree import FOLDERS
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 _ROUNDS = 400
 _SCAN_EVERY = 6
+_OFTEN = 10 * _SCAN_EVERY
 _RETRIES = (150, 250)
 _UNRESTED = (State.QUEUED, State.SENDING, State.IN_DOUBT, State.STORED)
 
@@ -42,6 +45,9 @@ def quiet(simulation: "Simulation") -> None:
             simulation.person("retry", {})
         if number % _SCAN_EVERY == 0:
             simulation.start("scan", simulation.scan, 1_000_000)
+            # One that is always under way leaves no time in which look-ups, which take as long, can be answered for.
+            if simulation.variant.curated and (number < _OFTEN or number % _OFTEN == 0):
+                simulation.start("read-back", simulation.audit, 1_000_000)
         simulation.guarded(simulation.look, "look")
         simulation.send_all()
         simulation.start("read-back", simulation.read_back, 1_000_000)
@@ -105,23 +111,27 @@ def judge(simulation: "Simulation") -> None:
         if row.state is not State.VERIFIED or asset is None:
             raise Violation(f"I1: {path} is {row.state} as {row.assetid}, which the service does not have")
         # A service that refuses copies has it elsewhere, perhaps.
-        elsewhere = asset.folder != FOLDERS[path[0]] and not simulation.variant.refuses_copies
+        elsewhere = asset.folder != FOLDERS[path[0]] and not simulation.variant.refuses_copies and not asset.curated
         if asset.content != held[path] or elsewhere:
             raise Violation(f"I1: {path} is verified as {asset.id}, which is other content or in another folder")
         if row.md5 is not None and row.md5 != md5(asset.content):
             raise Violation(f"I4: {path} is verified with another digest than {asset.id} has")
     _all_explained(simulation)
+    judge_told(simulation)
+    judge_curated(simulation)
     simulation.checks.counted()
     simulation.checks.secret()
 
 
 def _justified(simulation: "Simulation", path: str, row) -> bool:
     """Whether a person is asked for a reason that the simulation knows of."""
+    if row.reason in ("different", "undecidable", "unseen", "missing") and _is_curated(simulation, row):
+        return True
     match row.reason:
         case "empty_file":
             return simulation.files.held[path] == b""
         case "sidecar":
-            return path in simulation.files.bad_sidecars
+            return simulation.files.said_of(path) is None
         case "resembles":
             # The cut of an older version may be of the size of this one: without digests a person is asked.
             return not simulation.variant.gives_md5
@@ -135,6 +145,15 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
         case "crashes":
             return row.crashes >= 5
     return False
+
+
+def _is_curated(simulation: "Simulation", row) -> bool:
+    """Whether people have deleted, moved or renamed an asset that is named, or an equal one."""
+    service = simulation.service
+    touched = {asset.id: asset.content for asset in service.assets.values() if asset.curated}
+    touched |= {asset.id: asset.content for asset in service.deleted.values()}
+    content = simulation.files.held[row.path.decode()]
+    return content in touched.values() or any(assetid in row.detail for assetid in touched)
 
 
 def _is_strange_elsewhere(simulation: "Simulation", path: str, row) -> bool:
@@ -160,5 +179,5 @@ def _all_explained(simulation: "Simulation") -> None:
     known = {row.assetid for row in _all(simulation)}
     known |= {row[0] for row in ledger.store.rows("SELECT assetid FROM sightings WHERE why <> ''")}
     for asset in simulation.service.shown():
-        if asset.post is not None and asset.id not in known:
+        if asset.post is not None and asset.id not in known and not asset.curated:
             raise Violation(f"I1: nothing explains {asset.id}, {len(asset.content)} bytes of {asset.name}")

@@ -8,14 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from assetsync import site
 from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
-from assetsync.flow import rivals
+from assetsync.flow import missing, rivals, sights
 from assetsync.flow.feed import Feed
+from assetsync.flow.prepare import Preparer
 from assetsync.flow.resolve import Resolver
 from assetsync.flow.standin import StandIn
-from assetsync.ledger import doubts, schema
+from assetsync.ledger import doubts, ledger, schema
 from assetsync.ledger.alike import Alike
 from assetsync.ledger.store import Store
 from assetsync.model import Answer, Fault, Left, Outcome
@@ -184,6 +186,49 @@ def no_take_over(patch: Patch) -> None:
     patch.setattr(Alike, "equals", lambda _self, _row, _md5: [])
 
 
+def a_sidecar_is_only_read(patch: Patch) -> None:
+    """Let the ledger know only those sidecars that a scan or a hint has met."""
+    patch.setattr(site, "note_sidecar", lambda _edges, _said, _path: None)
+
+
+def a_change_after_the_look_is_not_told(patch: Patch) -> None:
+    """Take what was said of a file when it was prepared for what was said when it left."""
+    patch.setattr(Preparer, "is_told_anew", lambda _self, _ready: False)
+
+
+def what_is_to_be_replaced_is_taken(patch: Patch) -> None:
+    """Let an upload that a person asked for be found in the asset that it was to replace."""
+    known = doubts.Doubts.history
+
+    def but_replaced(self, assetids):
+        rows = self._store.rows("SELECT assetid FROM sightings WHERE why = 'replaced'")
+        replaced = {row[0] for row in rows}
+        return {assetid: digests for assetid, digests in known(self, assetids).items() if assetid not in replaced}
+
+    patch.setattr(doubts.Doubts, "history", but_replaced)
+
+
+def what_is_equal_may_be_a_beginning(patch: Patch) -> None:
+    """Take what was moved elsewhere for what another upload may have left there."""
+    patch.setattr(sights, "_may_be_whole", lambda by, asset: by.md5 in (None, asset.md5))
+
+
+def what_a_folder_does_not_show_is_missing(patch: Patch) -> None:
+    """Call an asset missing without looking for it in other folders."""
+    patch.setattr(missing._Case, "look", lambda self, unmet: self.count(unmet))
+
+
+def a_copy_is_believed(patch: Patch) -> None:
+    """Take a ledger that was put back, or that a crash left, for one that knows all that was sent."""
+    write = ledger.set_fact
+
+    def but_where_to_look(conn, name, value):
+        if name != "contact_from":
+            write(conn, name, value)
+
+    patch.setattr(ledger, "set_fact", but_where_to_look)
+
+
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     no_grace,
     grace_from_the_attempt,
@@ -203,3 +248,16 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
 
 OF_ALIKE: tuple[Callable[[Patch], None], ...] = (a_beginning_is_proof, what_is_over_has_left_nothing)
 """Those that show where two files begin alike, and hardly elsewhere."""
+
+OF_TOLD: tuple[Callable[[Patch], None], ...] = (
+    a_sidecar_is_only_read,
+    a_change_after_the_look_is_not_told,
+    what_is_to_be_replaced_is_taken,
+)
+"""Those that show in what the service was told of the files."""
+
+OF_CURATED: tuple[Callable[[Patch], None], ...] = (
+    what_is_equal_may_be_a_beginning,
+    what_a_folder_does_not_show_is_missing,
+)
+"""Those that show where people work on the assets in the service."""

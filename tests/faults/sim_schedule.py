@@ -38,6 +38,9 @@ class Variant:
     limit: int = 0
     unsteady: float = 0.0
     """The share of looks into the tree for which its root is not there, or an error."""
+    curated: bool = False
+    """Whether people delete, move and rename assets in the service, which is audited."""
+    resends: bool = False
 
     def habits(self) -> Habits:
         return Habits(

@@ -35,6 +35,7 @@ class SimService(httpx.BaseTransport):
         self.given: set[str] = set()
         self.posts: list[Post] = []
         self.late: list[Stored] = []
+        self.deleted: dict[str, Stored] = {}
         self.phantoms = 0
         self.key_refused = False
         self.silent_since: float | None = None
@@ -64,6 +65,29 @@ class SimService(httpx.BaseTransport):
     def person(self, folder: str, name: str, content: bytes) -> Stored:
         asset = self._make(folder, name, content, 0.0)
         self._keep(asset)
+        return asset
+
+    def curate(self, verb: str, which: int, folder: str) -> Stored | None:
+        """Let a person delete, move or rename one of our assets, or bring back one that was deleted; gives which."""
+        anchors = {a.folder for a in self.assets.values() if a.name == "anchor.txt" and a.whole}
+        # Where nothing of ours is left, nothing is concluded, for as long as it is so.
+        ours = {i: a for i, a in self.assets.items() if a.post and a.name != "anchor.txt" and a.folder in anchors}
+        among = self.deleted if verb == "bring back" else ours
+        if not among:
+            return None
+        asset = sorted(among.items())[which % len(among)][1]
+        match verb:
+            case "delete":
+                self.deleted[asset.id] = self.assets.pop(asset.id)
+            case "bring back":
+                self.assets[asset.id] = self.deleted.pop(asset.id)
+            case "move" if not asset.curated:
+                asset.folder, asset.curated = folder, True
+            # Before it is processed nothing but its name tells what it is.
+            case "rename" if not asset.curated and asset.processed_from <= self._clock.true:
+                asset.name, asset.curated = f"by hand {asset.name}", True
+            case _:
+                return None
         return asset
 
     def settle(self) -> None:
@@ -139,6 +163,7 @@ class SimService(httpx.BaseTransport):
         name = re.findall(r'filename="([^"]*)"', head.decode())[-1]
         post = Post(boundary, fields["destfolderid"], name, size, plan, first[:size])
         post.closed = len(first) == size + tail
+        post.said = {key.rpartition("_")[2]: text for key, text in fields.items() if key.startswith("meta_file_")}
         if fields["api_key"] != KEY:
             raise AssertionError("the key did not come")
         return post
@@ -230,6 +255,7 @@ class SimService(httpx.BaseTransport):
         asset = self._make(post.folder, post.name, content, min(late, LATEST))
         asset.post = post.boundary
         asset.whole = len(content) == post.size
+        asset.said = post.said
         self.made(asset)
         if late > 0:
             self.late.append(asset)

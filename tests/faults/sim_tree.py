@@ -20,7 +20,17 @@ BEGINS = {0: 2, 4: 6}
 TWIN = {0: 1, 1: 0, 4: 5, 5: 4}
 SMALL, CHUNK = 32, 40
 
-SIDECARS = {0: "description: fine\n", 1: "description: [broken\n", 2: "unknown: key\n", 3: "keywords: [a, b]\n"}
+Said = dict[str, str]
+SIDECARS: dict[int, tuple[str, Said | None]] = {
+    0: ("description: fine\n", {"desc": "fine"}),
+    1: ("description: [broken\n", None),
+    2: ("unknown: key\n", None),
+    3: ("keywords: [a, b]\n", {"keywords": "a,b"}),
+    5: ("description: other\n", {"desc": "other"}),
+    6: ("description: fine\nkeywords: [c]\n", {"desc": "fine", "keywords": "c"}),
+    7: ("", {}),
+}
+"""What may stand in a sidecar, and what it says; None is a mistake. Without a number (4) there is none."""
 
 
 class Files:
@@ -33,7 +43,7 @@ class Files:
         self.held: dict[str, bytes] = {}
         self.most: Counter[tuple[str, bytes]] = Counter()
         self._lost: dict[str, tuple[bytes, int]] = {}
-        self.bad_sidecars: set[str] = set()
+        self._sidecars: dict[str, int] = {}
         for folder in FOLDERS:
             (root / folder).mkdir()
         # Never touched: a mapped folder that is suddenly empty pulls the brake, which is to happen in one of them.
@@ -126,17 +136,25 @@ class Files:
     def sidecar(self, path: str, kind: int) -> bool:
         """Let a sidecar come, change, or (4) go."""
         full = self.root / f"{path}.yaml"
-        self.bad_sidecars.discard(path)
         if kind in SIDECARS:
-            full.write_text(SIDECARS[kind])
+            self._sidecars[path] = kind
+            full.write_text(SIDECARS[kind][0])
             self._stamp(full)
-            if kind in (1, 2):
-                self.bad_sidecars.add(path)
             return True
-        if not full.exists():
+        if self._sidecars.pop(path, None) is None:
             return False
         full.unlink()
         return True
+
+    def said_of(self, path: str) -> Said | None:
+        """Give what the sidecars say of a file, None where one of them has a mistake."""
+        said: Said = {}
+        for sidecar in (f"{path[0]}/_folder", path):
+            level = SIDECARS[self._sidecars[sidecar]][1] if sidecar in self._sidecars else {}
+            if level is None:
+                return None
+            said |= level
+        return said
 
     def _stamp(self, full: Path) -> None:
         self._serial += 1

@@ -1,6 +1,6 @@
 """What the simulated service is made of: plans for uploads, uploads, assets and habits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 GRACE = 20.0
 LATEST = 0.9 * GRACE
@@ -19,7 +19,10 @@ class Plan:
 
 @dataclass(slots=True)
 class Stored:
-    """One asset; `post` is the boundary of our upload that made it, None for a person's."""
+    """One asset; `post` is the boundary of our upload that made it, None for a person's, `said` what came with it.
+
+    `curated`: people have moved or renamed it.
+    """
 
     id: str
     folder: str
@@ -31,6 +34,12 @@ class Stored:
     made_at: float
     post: str | None = None
     whole: bool = True
+    said: dict[str, str] = field(default_factory=dict)
+    curated: bool = False
+    made_in: str = ""
+
+    def __post_init__(self) -> None:
+        self.made_in = self.folder
 
 
 @dataclass(slots=True)
@@ -45,6 +54,7 @@ class Post:
     content: bytes = b""
     closed: bool = False
     stored: bool = False
+    said: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import structlog
@@ -122,6 +122,7 @@ class Simulation:
             "upload": {"workers": str(WORKERS), "doubt_grace": f"{GRACE:.0f}s"},
             "watch": {"settle": f"{self.variant.settle}s", "sidecar_wait": f"{self.variant.sidecar_wait}s"},
             "schedule": {"index": "60s", "verify": "60s"},
+            "policy": {"on_remote_missing": "upload" if self.variant.resends else "report"},
         }
         file = self.base / "site.yaml"
         file.write_text(json.dumps(said))
@@ -168,7 +169,31 @@ class Simulation:
             self.clock.reboot()
         self._open()
 
+    def back_up(self) -> None:
+        """Copy the ledger as it is, beside the process."""
+        copy = self.base / "copy.db"
+        copy.unlink(missing_ok=True)
+        with closing(sqlite3.connect(self.config.ledger)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+
+    def put_back(self, *, lost: bool) -> None:
+        """Put the copy in the ledger's place, or nothing, once all that is on its way has come to its end."""
+        self.note(f"the ledger is {'lost' if lost else 'put back from its copy'}")
+        self.crash_in, self.full_commits = -1, 0
+        self.baton.kill()
+        self.site.edges.ledger.close()
+        self.service.speak_again()
+        self.clock.advance(GRACE + self.service.habits.processing)
+        self.service.settle()
+        path = self.config.ledger
+        for ending in ("", "-wal", "-shm"):
+            path.with_name(path.name + ending).unlink(missing_ok=True)
+        if not lost and (self.base / "copy.db").exists():
+            shutil.copyfile(self.base / "copy.db", path)
+        self._open()
+
     def close(self) -> None:
+        self.crash_in, self.full_commits = -1, 0
         self.baton.close()
         self.site.edges.ledger.close()
         shutil.rmtree(self.base)

@@ -14,6 +14,8 @@ I5  The API key stands in no log line and in no byte of the ledger, though the s
 I6  Doubts, files on their way, hints and settling files stay within their bounds.
 I7  In a quiet time every file comes to rest, verified or blocked, and every attempt is decided.
 I8  What the ledger has counted is what a count of its rows gives.
+I9  What the service was told of a file is what the tree says of it in the end, or the difference is listed as drift.
+I10 An asset that people moved to another folder is told of, and not sent again; nor is one that they renamed.
 
 A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
 runs 10,000 schedules and searches for each mutant among them.
@@ -32,15 +34,29 @@ from pathlib import Path
 import pytest
 
 from .sim_alike import alike_schedule
-from .sim_mutants import MUTANTS, OF_ALIKE, a_restart_keeps_the_grace, no_exclusive_names
+from .sim_curated import curated_schedule
+from .sim_mutants import (
+    MUTANTS,
+    OF_ALIKE,
+    OF_CURATED,
+    OF_TOLD,
+    a_copy_is_believed,
+    a_restart_keeps_the_grace,
+    no_exclusive_names,
+)
+from .sim_restored import restored_schedule
 from .sim_run import explain, explained, failure, run, shrink
 from .sim_schedule import Action, Schedule, Variant, faults_of, schedule_of
+from .sim_told import told_schedule
 
 DEFAULT = 20261121
 FIRST = int(os.environ.get("ASSETSYNC_SEED", DEFAULT))
 SHORT, LONG = 300, 10_000
 SHORT_ALIKE, LONG_ALIKE = 30, 3000
-SHORT_UNSTEADY, LONG_UNSTEADY = 60, 3000
+SHORT_UNSTEADY, LONG_UNSTEADY = 40, 3000
+SHORT_TOLD, LONG_TOLD = 40, 3000
+SHORT_CURATED, LONG_CURATED = 40, 3000
+SHORT_RESTORED, LONG_RESTORED = 30, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -59,6 +75,12 @@ KNOWN = {
     "no_take_over": 20261124,
     "a_beginning_is_proof": 571,
     "what_is_over_has_left_nothing": 367,
+    "a_sidecar_is_only_read": 20262013,
+    "a_change_after_the_look_is_not_told": 20261660,
+    "what_is_to_be_replaced_is_taken": 20261233,
+    "what_is_equal_may_be_a_beginning": 397,
+    "a_copy_is_believed": 77,
+    "what_a_folder_does_not_show_is_missing": 20261148,
 }
 """A seed that finds the mutant: the search begins there, so that it is short while nothing has changed.
 
@@ -149,6 +171,56 @@ def test_without_this_rule_a_file_that_begins_alike_is_sent_twice(mutant, monkey
     schedule = alike_schedule(KNOWN[mutant.__name__])
     with monkeypatch.context() as patch:
         mutant(patch)
+        assert "is stored 2 times by us" in str(failure(schedule))
+    assert failure(schedule) is None
+
+
+def test_what_the_service_was_told_of_each_file_is_what_the_tree_says_or_is_listed(request: pytest.FixtureRequest):
+    count = LONG_TOLD if request.config.getoption("--long") else SHORT_TOLD
+    print(f"seeds {FIRST} to {FIRST + count - 1}")
+    for seed in range(FIRST, FIRST + count):
+        if failure(told_schedule(seed)) is not None:
+            pytest.fail(explained(seed, told_schedule(seed)))
+
+
+@pytest.mark.parametrize("mutant", OF_TOLD, ids=lambda mutant: mutant.__name__)
+def test_without_this_rule_nobody_hears_what_the_service_was_not_told(mutant, monkeypatch: pytest.MonkeyPatch):
+    schedule = told_schedule(KNOWN[mutant.__name__])
+    with monkeypatch.context() as patch:
+        mutant(patch)
+        assert str(failure(schedule)).startswith("I9")
+    assert failure(schedule) is None
+
+
+def test_what_people_do_to_the_assets_in_the_service_is_told_and_sends_nothing_twice(request: pytest.FixtureRequest):
+    count = LONG_CURATED if request.config.getoption("--long") else SHORT_CURATED
+    print(f"seeds {FIRST} to {FIRST + count - 1}")
+    for seed in range(FIRST, FIRST + count):
+        if failure(curated_schedule(seed)) is not None:
+            pytest.fail(explained(seed, curated_schedule(seed)))
+
+
+@pytest.mark.parametrize("mutant", OF_CURATED, ids=lambda mutant: mutant.__name__)
+def test_without_this_rule_what_people_move_is_sent_again(mutant, monkeypatch: pytest.MonkeyPatch):
+    schedule = curated_schedule(KNOWN[mutant.__name__])
+    with monkeypatch.context() as patch:
+        mutant(patch)
+        assert "is stored 2 times by us" in str(failure(schedule))
+    assert failure(schedule) is None
+
+
+def test_a_ledger_that_is_lost_or_put_back_sends_nothing_twice(request: pytest.FixtureRequest):
+    count = LONG_RESTORED if request.config.getoption("--long") else SHORT_RESTORED
+    print(f"seeds {FIRST} to {FIRST + count - 1}")
+    for seed in range(FIRST, FIRST + count):
+        if failure(restored_schedule(seed)) is not None:
+            pytest.fail(explained(seed, restored_schedule(seed)))
+
+
+def test_a_copy_of_the_ledger_that_is_believed_sends_twice(monkeypatch: pytest.MonkeyPatch):
+    schedule = restored_schedule(KNOWN["a_copy_is_believed"])
+    with monkeypatch.context() as patch:
+        a_copy_is_believed(patch)
         assert "is stored 2 times by us" in str(failure(schedule))
     assert failure(schedule) is None
 
