@@ -199,7 +199,7 @@ def _sentence(trouble: Trouble, new: int, names: tuple[str, ...], lasted: float)
             fresh = f", {new:,} of them new" if new != trouble.count else ""
             return f"{trouble.count:,} {noun} blocked{fresh}{named} (assetsync status)"
         case Kind.BRAKE:
-            return f"nothing is sent until a person has looked: {first}{more} (assetsync status, then assetsync resume)"
+            return f"a brake stops all sending: {first}{more} (assetsync status tells what ends it)"
         case Kind.OUTAGE:
             return f"nothing is sent for {_span(lasted)}: {first} (assetsync check)"
         case Kind.INDEX_STOPPED:

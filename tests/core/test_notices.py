@@ -53,7 +53,7 @@ def test_kinds_do_not_hold_each_other_up(day):
     assert len(day.at(0, blocked("a"), gather=0)) == 1
     (notice,) = day.at(1, blocked("a"), brake, gather=0)
     assert notice.kind is Kind.BRAKE
-    assert "the root is gone (assetsync status, then assetsync resume)" in notice.text
+    assert "the root is gone (assetsync status tells what ends it)" in notice.text
 
 
 def test_the_end_is_told_once_it_has_been_quiet(day):
