@@ -171,7 +171,9 @@ def is_equal(doubt: Doubt, sight: Sight) -> bool:
     # Without both digests a same-sized asset that was there before is somebody else's. What was refused as a copy made
     # none, and the one that it is a copy of was there: what shows after it may be a cut of any other file.
     made_one = not doubt.refused_as_duplicate
-    return made_one and sight.asset.size == doubt.size and sight.named and not sight.before
+    # Of a version that nobody can read any more a part was handed over: it is whole nowhere, and not sent again either.
+    is_whole_nowhere = doubt.md5 is None and doubt.handed not in {None, doubt.size}
+    return made_one and not is_whole_nowhere and sight.asset.size == doubt.size and sight.named and not sight.before
 
 
 def is_damaged(doubt: Doubt, sight: Sight) -> bool:

@@ -59,6 +59,8 @@ REFUSED = replace(MINE, refused_as_duplicate=True)
         ("without MD5 what was there before is not equal", MINE, replace(NO_MD5, before=True), False),
         ("without our own digest same size and name is equal", UNHASHED, OTHER, True),
         ("without our own digest what was before is not", UNHASHED, replace(OTHER, before=True), False),
+        ("nor is anything where a part was handed over", replace(UNHASHED, handed=60, handed_md5="C6"), OTHER, False),
+        ("what is read again may be there by an earlier upload", CUT, NO_MD5, True),
         ("the MD5 decides for what was refused as a copy", REFUSED, EQUAL, True),
         ("what was refused as a copy is equal by its MD5 alone", REFUSED, NO_MD5, False),
         ("and by none of its own not at all", replace(UNHASHED, refused_as_duplicate=True), OTHER, False),
