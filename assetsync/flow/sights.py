@@ -21,6 +21,7 @@ from assetsync.tree.body import difference, digest, prefix_digests
 
 log = structlog.get_logger(__name__)
 
+_COMES_LATE = 7 * 86_400.0
 _MOST_KEPT = 2_000_000
 
 
@@ -107,19 +108,20 @@ class Sights:
             asset = sight.asset
             if asset.folder_id in (one.doubt.attempt.destfolderid, ""):
                 here.append(sight)
-            elif not self._is_left(asset, seen.get(asset.id, (newest, 0.0))[0]):
+            elif not self._is_left(asset, seen.get(asset.id, (newest, 0.0))[0], one.doubt.attempt.started_at):
                 elsewhere.append(sight)
         return here, elsewhere
 
-    def _is_left(self, asset: Asset, seen_to: int) -> bool:
+    def _is_left(self, asset: Asset, seen_to: int, began: float) -> bool:
         """Whether another upload into an asset's folder, begun before it was first seen, may have made or left it.
 
         What is equal to ours is not taken for the beginning of another file: it would be sent twice for that. Nor is
-        what is not processed yet, which will show what it is.
+        what is not processed yet, which will show what it is. What comes late does so within days of the upload;
+        `began`: when ours did, in seconds since 1970.
         """
         return asset.processed and any(
-            by.attempt_id <= seen_to and (asset.md5 is None or _may_be_whole(by, asset))
-            for by in self._doubts.left_in(asset.folder_id)
+            by.attempt_id <= seen_to and _may_be_whole(by, asset)
+            for by in self._doubts.left_in(asset.folder_id, began - _COMES_LATE)
             if may_be(by.sent_name, asset.filename)
         )
 
@@ -230,4 +232,5 @@ class Sights:
 
 def _may_be_whole(by: LeftBy, asset: Asset) -> bool:
     """Whether an asset may be all of what an upload sent."""
-    return by.md5 == asset.md5 if by.md5 is not None else by.size == asset.size
+    both = by.md5 is not None and asset.md5 is not None
+    return by.md5 == asset.md5 if both else by.size == asset.size

@@ -171,18 +171,19 @@ class Doubts:
         """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
         return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
 
-    def left_in(self, folder: str) -> list[LeftBy]:
+    def left_in(self, folder: str, since: float) -> list[LeftBy]:
         """Give the uploads into a folder that may have made or left an asset there.
 
-        Those that are open, and the newest that were ended without their asset.
+        Those that are open, and the newest that were ended without their asset since a time.
         """
         rows = self._store.rows(
             "SELECT id, sent_name, size, md5 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
             " AND destfolderid = ?1 UNION ALL SELECT * FROM (SELECT id, sent_name, size, md5 FROM attempts"
             " INDEXED BY attempts_waived WHERE result IN ('absent', 'resolved', 'sent_again') AND destfolderid = ?1"
-            " ORDER BY id DESC LIMIT ?2)",
+            " AND closed_at >= ?3 ORDER BY id DESC LIMIT ?2)",
             folder,
             _WAIVED_AT_MOST,
+            since,
         )
         return [LeftBy(*row) for row in rows]
 

@@ -1131,3 +1131,32 @@ def test_a_look_into_all_folders_that_goes_on_failing_holds_up_no_other_that_fai
     _fail_everywhere(world, ("a.jpg",))
     world.live(600)
     assert world.states() == {"a.jpg": IN_DOUBT, "b.jpg": VERIFIED}
+
+
+@pytest.mark.parametrize(
+    ("gives_md5", "content"), [(False, b"a longer one"), (True, b"some content"), (False, b"some content")]
+)
+def test_what_was_moved_to_where_an_upload_of_its_name_was_absent_last_year_is_not_sent_again(
+    make_world, gives_md5, content
+):
+    world = make_world(folders=[{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    world.service.gives_md5 = gives_md5
+    lose(world, "lost_before", path="b/x.jpg", content=content)
+    world.live(60)
+    assert sent_to(world, "F2") == 2
+    world.clock.advance(365 * 86_400)
+    lose(world, "lost_after", path="a/x.jpg", content=b"some content")
+    list(world.service.assets.values())[-1].folder = "F2"
+    world.live(200)
+    assert (sent_to(world, "F1"), world.row("a/x.jpg").reason) == (1, "undecidable")
+
+
+def test_what_was_moved_to_where_one_of_its_name_and_another_size_was_just_absent_is_not_sent_again(make_world):
+    world = make_world(folders=[{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    world.service.gives_md5 = False
+    lose(world, "lost_before", path="b/x.jpg", content=b"quite another and longer content")
+    world.live(60)
+    lose(world, "lost_after", path="a/x.jpg", content=b"some content")
+    list(world.service.assets.values())[-1].folder = "F2"
+    world.live(200)
+    assert (sent_to(world, "F1"), world.row("a/x.jpg").reason) == (1, "undecidable")
