@@ -203,10 +203,8 @@ class Brakes:
 
     def allows_vanished(self, result: ScanResult) -> bool:
         """After a scan that came to its end: whether what is missing may be recorded as gone."""
-        missing = Counter(m.mapping for m in result.missing if m.mapping is not None)
-        for position, mapping in enumerate(self._plan.mappings.all):
-            if not missing[position] and result.report.complete:
-                self._put_right("emptied", printable(mapping.path) or ".")
+        if result.report.complete:
+            self._heed_whole(result)
         if not result.missing_count:
             if result.report.complete:
                 self._put_right("vanished", "site")
@@ -215,6 +213,16 @@ class Brakes:
         for reason in reasons:
             self._lever.pull(*reason)
         return not reasons
+
+    def _heed_whole(self, result: ScanResult) -> None:
+        """After a complete scan: note of which mapped folders nothing is missing, and which are mapped no more."""
+        subjects = [printable(mapping.path) or "." for mapping in self._plan.mappings.all]
+        for position, subject in enumerate(subjects):
+            if not result.missing_by[position]:
+                self._put_right("emptied", subject)
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == "emptied" and brake.subject not in subjects:
+                self._lever.lift(brake, "no mapping names this folder any more")
 
     def _put_right(self, kind: str, subject: str) -> None:
         """Take note that nothing is missing any more that a brake was, or would have been, pulled for."""
@@ -226,8 +234,7 @@ class Brakes:
 
     def _vanished(self, result: ScanResult) -> Iterator[_Reason]:
         """Tell what is missing that nobody has agreed to: all of a mapped folder, or too much of the site."""
-        missing = Counter(m.mapping for m in result.missing if m.mapping is not None)
-        for position, count in missing.items():
+        for position, count in result.missing_by.items():
             subject = printable(self._plan.mappings.all[position].path) or "."
             if result.report.per_mapping[position] == 0 and not self._lever.allowed("emptied", subject, count):
                 state = "missing" if position in result.report.missing_mappings else "empty"

@@ -45,6 +45,7 @@ class Missing:
 class ScanResult:
     """What one scan found; `to_send` counts what was queued by it (in a dry run: what would be).
 
+    `missing_by` counts, by mapping, what is missing, of which `missing` names as many as the brake lets pass.
     `taken_over` counts, by mapping, files that were mapped nowhere for a while and were sent to another folder before.
     """
 
@@ -56,10 +57,15 @@ class ScanResult:
     new_versions: int = 0
     unsettled: int = 0
     missing: list[Missing] = field(default_factory=list)
-    missing_count: int = 0
+    missing_by: Counter[int] = field(default_factory=Counter)
     unmapped: int = 0
     moved: int = 0
     taken_over: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def missing_count(self) -> int:
+        """How many files of the mappings are missing."""
+        return self.missing_by.total()
 
 
 class Intake:
@@ -272,7 +278,7 @@ class Intake:
             # Not missing, but not seen: it pulls no brake, and takes no place from what can be decided.
             return
         else:
-            result.missing_count += 1
+            result.missing_by[mapping] += 1
             if result.missing_count > self._most_missing:
                 # More than the brake lets pass: which ones does not matter any more.
                 return

@@ -494,3 +494,43 @@ def test_the_brake_of_a_root_that_is_there_again_stays_while_a_file_is_missing(w
         (world.root / name).unlink()
     world.scan()
     assert [brake.kind for brake in world.ledger.reports.brakes()] == ["root"] * lost
+
+
+def _brakes(world) -> list[tuple[str, str]]:
+    return [(brake.kind, brake.subject) for brake in world.ledger.reports.brakes()]
+
+
+def test_a_folder_that_is_empty_keeps_its_brake_where_more_is_missing_before_it_than_is_named(make_world, monkeypatch):
+    monkeypatch.setattr("assetsync.site._MISSING_KEPT", 5)
+    folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}]
+    world = make_world(folders=folders, brake={"max_vanished": 5})
+    for name in (*(f"a/{number}.jpg" for number in range(8)), *(f"b/{number}.jpg" for number in range(3))):
+        world.write(name, name.encode())
+    world.scan_and_send()
+    world.live(5)
+    shutil.rmtree(world.root / "b")
+    world.scan()
+    assert _brakes(world) == [("emptied", "b")]
+    shutil.rmtree(world.root / "a")
+    world.scan()
+    assert ("emptied", "b") in _brakes(world)
+    (held,) = (brake.detail for brake in world.ledger.reports.brakes() if brake.subject == "a")
+    assert "held 8 files" in held
+
+
+def test_a_brake_for_a_folder_that_was_renamed_lifts_once_its_path_is_corrected(make_world):
+    folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}]
+    world = make_world(folders=folders)
+    for number in range(10):
+        world.write(f"a/{number}.jpg", b"a%d" % number)
+        world.write(f"b/{number}.jpg", b"b%d" % number)
+    world.scan_and_send()
+    world.live(5)
+    (world.root / "b").rename(world.root / "c")
+    world.scan()
+    assert _brakes(world) == [("emptied", "b")]
+    world.restart(folders=[folders[0], {"path": "c", "destfolderid": "F2"}])
+    world.scan()
+    assert _brakes(world) == []
+    world.live(60)
+    assert len(world.service.posts) == 20
