@@ -51,7 +51,8 @@ class Gate:
     @property
     def standing(self) -> Pause | None:
         """The trouble that is not known to be over: also while the one POST after a probe has yet to show it."""
-        on_trial = self._half_open and self._inside
+        # What is sent long after is no trial of that: the next trouble would be another one.
+        on_trial = self._half_open and self._inside and not self._is_past(self._entered)
         return self._pause or (self._ended if on_trial else None)
 
     def enter(self) -> bool:
@@ -88,7 +89,7 @@ class Gate:
             was_open = self._pause is None
             # For as long as the POST on trial has hung, nothing was answered.
             quiet_until = self._entered if self._inside else now
-            if was_open and quiet_until - self._answered > 2 * self._longest:
+            if was_open and self._is_past(quiet_until):
                 # It answered for so long that this is another trouble.
                 self._since, self._failed = None, 0
             began = self._since is None
@@ -101,6 +102,10 @@ class Gate:
             self._pause = Pause(reason, detail, self._since, due, self._failed)
             self._half_open = True
             return began
+
+    def _is_past(self, until: float) -> bool:
+        """Whether all was answered for so long that what was before is over."""
+        return until - self._answered > 2 * self._longest
 
     def probe_due(self) -> bool:
         """Whether a look-up should be tried now."""

@@ -135,3 +135,19 @@ def test_a_folder_that_cannot_be_listed_is_an_outage_once_it_has_lasted(make_wor
     world.service.during_search = lambda _request: None
     world.live(310)
     assert not found().items
+
+
+def test_of_trouble_that_was_over_long_ago_nobody_is_told_while_a_file_is_sent(world):
+    site, clock = world.site, world.clock
+    site.gate.trouble("unreachable", "no answer to a look-up", looking=True)
+    clock.advance(2)
+    assert site.probe()
+    # With nothing to send, the trial that ends it does not come.
+    world.live(6 * 3600, tick=60)
+    facts = Facts(world.ledger, clock, pause=lambda: site.gate.standing, waiting=lambda: None)
+    told = []
+    world.service.during_upload = lambda _request: told.extend(facts.look(()))
+    world.write("a.jpg", b"a")
+    world.scan_and_send()
+    assert told
+    assert not {trouble.kind: trouble for trouble in told}[Kind.OUTAGE].items
