@@ -91,6 +91,7 @@ class Site:
     noting: Noting
     rescan: Rescan
     sidecars: Sidecars = field(repr=False)
+    _waited: bool = field(default=False, init=False, repr=False)
 
     def begin(self) -> None:
         """Settle what the last process left behind; may be repeated where the ledger failed."""
@@ -106,19 +107,30 @@ class Site:
             log.warning("the ledger is older than its last start: a restored backup? every folder is listed anew")
 
     def try_again(self, *, only_due: bool = False) -> None:
-        """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now."""
+        """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now.
+
+        What would have to be sent for that stays blocked while nothing may be sent: nobody would find out that it is
+        still to be blocked, and a person is not told of it meanwhile. `try_what_waited` lets it go on.
+        """
         reasons = list(_LOOKED_FOR_AGAIN)
-        if self._may_send():
-            # Else nobody would find out that they are still to be blocked, and a person is not told of them meanwhile.
+        self._waited = not self._may_send()
+        if not self._waited:
             reasons += _SENT_AGAIN
             # What was only reported by the policy that was, another sends.
             reasons += ["changed"] if self.config.policy.on_change == "upload" else []
         for reason in reasons:
             self.edges.ledger.queue.retry_blocked(reason, self.edges.clock.now(), only_due=only_due)
 
+    def try_what_waited(self) -> bool:
+        """Let go on what waited to be tried again until something may be sent; True when it went on."""
+        if not self._waited or not self._may_send():
+            return False
+        self.try_again(only_due=True)
+        return True
+
     def _may_send(self) -> bool:
         """Whether nothing keeps files from being sent: a pause, a brake, or a window that is shut."""
-        return self.gate.pause is None and not self.brakes.pulled() and self.sender.may_send()
+        return self.gate.pause is None and self.sender.may_send() and not self.brakes.pulled()
 
     def ran(self, job: str, began: float) -> None:
         """Write down that regular work which `began` then (steady seconds) came to its end: index, verify or audit."""
@@ -211,7 +223,7 @@ def build(
     workers = config.upload.workers
     feed = Feed(ledger, clock, most_long=workers - 1 if workers > 1 else None)
     sidecars = Sidecars(edges.tree, clock, config.service.metadata_fields.table())
-    sidecars.met = lambda path: note_sidecar(edges, sidecars, path)
+    sidecars.met = lambda path: note_sidecar(edges, plan, sidecars, path)
     preparer = Preparer(
         edges,
         plan.mappings,

@@ -376,6 +376,7 @@ class World:
             site = self.site
             if site.gate.pause is not None and site.gate.probe_due():
                 site.probe()
+            site.try_what_waited()
             if site.gate.pause is None:
                 site.intake.look_again()
                 if site.installation.is_known:

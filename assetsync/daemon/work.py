@@ -136,6 +136,8 @@ class Work:
             if site.gate.probe_due() and site.probe():
                 log.warning("the service answers again", after=round(self._clock.steady() - since, 1))
                 self._bell.ring()
+        if site.try_what_waited():
+            self._bell.ring()
         if site.gate.looks_answered:
             # Also while uploads fail: what is in doubt need not wait for them.
             try:

@@ -12,6 +12,7 @@ from assetsync.core.names import printable
 from assetsync.core.sidecar import FOLDER_SIDECAR, SUFFIX
 from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.flow.edges import Edges
+from assetsync.flow.plan import Plan
 from assetsync.flow.told import Sidecars
 from assetsync.ledger.intake import SidecarChange
 from assetsync.model import FileStat, Seen
@@ -104,9 +105,12 @@ def look_at_sidecar(edges: Edges, said: Sidecars, path: bytes) -> int:
     return edges.ledger.intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], now)
 
 
-def note_sidecar(edges: Edges, said: Sidecars, path: bytes) -> None:
-    """See to it that the ledger knows a sidecar that was read: else nobody would notice that it goes again."""
-    if edges.ledger.intake.sidecar(path) is not None:
+def note_sidecar(edges: Edges, plan: Plan, said: Sidecars, path: bytes) -> None:
+    """See to it that the ledger knows a sidecar that was read: else nobody would notice that it goes again.
+
+    Where a scan takes it for a file, it is known as that.
+    """
+    if not plan.is_sidecar(path) or edges.ledger.intake.sidecar(path) is not None:
         return
     try:
         stat = edges.tree.lstat(path)

@@ -185,6 +185,7 @@ class Reconciler:
             return
         if take_requests(site.edges):
             site.feed.clear()
+        site.try_what_waited()
         self._look_up(counts=counts)
         self._passes += counts
 

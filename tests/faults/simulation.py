@@ -288,6 +288,7 @@ class Simulation:
                 if site.gate.probe_due():
                     site.probe()
                 return
+            site.try_what_waited()
             site.resolver.step()
             site.indexer.step()
             site.verifier.step()
@@ -302,6 +303,9 @@ class Simulation:
         except RootMissing:
             # A daemon scans again, and so does each run.
             self.note("  no root to scan")
+        self.read_drift()
+
+    def read_drift(self) -> None:
         while self.site.drift.step():
             pass
 

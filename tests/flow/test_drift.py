@@ -494,3 +494,38 @@ def test_a_sidecar_that_goes_while_it_is_read_is_told(make_world, monkeypatch):
         patch.setattr(type(world.site.edges.tree), "read_small", read)
         world.send()
     assert list(drift(world)) == [b"a.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("folders", "sidecar", "path"),
+    [
+        (
+            [{"path": ".", "destfolderid": "F1", "sidecars": "off"}, {"path": "p", "destfolderid": "F2"}],
+            "_folder.yaml",
+            "p/a.jpg",
+        ),
+        (
+            [
+                {"path": ".", "destfolderid": "F1"},
+                {"path": "p", "destfolderid": "F2", "sidecars": "off"},
+                {"path": "p/q", "destfolderid": "F3"},
+            ],
+            "p/_folder.yaml",
+            "p/q/a.jpg",
+        ),
+    ],
+)
+def test_a_sidecar_that_is_a_file_of_a_mapping_above_is_not_found_anew_by_each_scan(make_world, folders, sidecar, path):
+    world = make_world(folders=folders)
+    world.write(path, b"a")
+    world.write(sidecar, b"description: x")
+    unread = "SELECT COUNT(*) FROM files WHERE drift = 'unread'"
+    found = []
+    world.scan_and_send()
+    for _ in range(4):
+        world.live(5)
+        world.scan()
+        found.append(world.ledger.store.rows(unread)[0][0])
+        while world.site.drift.step():
+            pass
+    assert found[1:] == [0, 0, 0]

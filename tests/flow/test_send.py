@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -792,3 +793,28 @@ def test_a_ledger_that_is_damaged_is_not_waited_for(world):
     with pytest.raises(LedgerDamaged):
         world.send()
     assert world.clock.steady() == began
+
+
+def test_what_was_unreadable_goes_on_once_the_window_opens_where_each_scan_is_outside_of_it(make_world):
+    world = make_world(upload={"window": "19:00-07:00"}, schedule={"rescan": "0 12 * * *"})
+    world.write("a.jpg", b"a")
+    world.scan()
+
+    def until(hour: int) -> None:
+        for _ in range(48):
+            if time.localtime(world.clock.now()).tm_hour == hour:
+                return
+            world.clock.advance(1800)
+        raise AssertionError
+
+    until(12)
+    world.ledger.queue.hold(world.row("a.jpg").id, "unreadable", "was not readable", world.clock.now())
+    world.clock.advance(3600)
+    # As the daemon scans.
+    world.site.try_again(only_due=True)
+    world.scan()
+    world.live(60)
+    assert world.states()["a.jpg"] is State.BLOCKED
+    until(22)
+    world.live(60)
+    assert world.states()["a.jpg"] is State.VERIFIED
