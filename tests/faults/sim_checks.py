@@ -70,10 +70,11 @@ class Checks:
         return int(self._rows(sql, asset.folder, len(asset.content))[0][0])
 
     def _handed_on(self, asset: Stored) -> int:
-        """Count equal assets that people moved from this folder to another, where an equal file has taken them over."""
-        sql = (
-            "SELECT COUNT(*) FROM files WHERE assetid = ? AND destfolderid <> ? AND state NOT IN ('superseded', 'gone')"
-        )
+        """Count equal assets that people moved from this folder to another, where an equal file took them over.
+
+        Also of one that has gone on from there since: what comes back to this folder with it is sent there.
+        """
+        sql = "SELECT COUNT(*) FROM files WHERE assetid = ? AND destfolderid <> ?"
         moved = [
             one
             for one in self._simulation.service.assets.values()
