@@ -72,15 +72,22 @@ class Checks:
     def _handed_on(self, asset: Stored) -> int:
         """Count equal assets that people moved from this folder to another, where an equal file took them over.
 
-        Also of one that has gone on from there since: what comes back to this folder with it is sent there.
+        Also of one that has gone on from there since: what comes back to this folder with it is sent there. And those
+        about which a person is asked, of a file that was never hashed: nobody can tell that this one is equal to it.
         """
-        sql = "SELECT COUNT(*) FROM files WHERE assetid = ? AND destfolderid <> ?"
+        taken = "SELECT COUNT(*) FROM files WHERE assetid = ? AND destfolderid <> ?"
+        asked = (
+            "SELECT COUNT(*) FROM attempts a JOIN files f ON f.id = a.file_id"
+            " WHERE a.boundary = ? AND f.md5 IS NULL AND f.state = 'blocked'"
+        )
         moved = [
             one
             for one in self._simulation.service.assets.values()
             if one.curated and one.content == asset.content and one.made_in == asset.folder != one.folder
         ]
-        return sum(int(self._rows(sql, one.id, asset.folder)[0][0]) for one in moved)
+        return sum(
+            int(self._rows(taken, one.id, asset.folder)[0][0]) + int(self._rows(asked, one.post)[0][0]) for one in moved
+        )
 
     def allow(self, row: FileRow) -> None:
         """Note that a person wants another copy of a version."""
