@@ -15,6 +15,7 @@ import pytest
 
 from assetsync.model import State
 from assetsync.sandbox import FaultKind, FaultRule, Operation
+from tests.running import Running
 
 
 def test_a_burst_while_the_process_is_stopped_is_sent_once_without_waiting_for_the_rescan(make, sandbox, request):
@@ -184,12 +185,17 @@ def test_a_wait_for_the_ledger_at_the_start_ends_at_a_signal(make):
     assert not running.events("running")
 
 
-def test_damage_that_shows_while_a_start_settles_what_was_left_is_told_before_it_ends(make, tmp_path):
-    told = tmp_path / "told"
-    command = tmp_path / "tell"
+def _telling(make, folder: Path) -> tuple[Running, Path]:
+    """Make a daemon that tells a program, and the file into which that writes what it is told."""
+    told = folder / "told"
+    command = folder / "tell"
     command.write_text(f"#!/bin/sh\ncat >> {told}\n")
     command.chmod(0o755)
-    running = make(notify=f"{{command: [{command}]}}")
+    return make(notify=f"{{command: [{command}]}}"), told
+
+
+def test_damage_that_shows_while_a_start_settles_what_was_left_is_told_before_it_ends(make, tmp_path):
+    running, told = _telling(make, tmp_path)
     broken = _IN_THE_WAY.format(module="ledger.outcomes", cls="Outcomes", method="recover", error="LedgerDamaged")
     running.start(broken=broken, ready=False)
     assert running.process.wait(30) == 2
@@ -198,11 +204,7 @@ def test_damage_that_shows_while_a_start_settles_what_was_left_is_told_before_it
 
 @pytest.mark.parametrize(("error", "left"), [("RuntimeError", "[1]"), ("LedgerUnwritable", "[1000]")])
 def test_what_a_start_meets_is_told_as_what_a_run_meets(make, tmp_path, error, left):
-    told = tmp_path / "told"
-    command = tmp_path / "tell"
-    command.write_text(f"#!/bin/sh\ncat >> {told}\n")
-    command.chmod(0o755)
-    running = make(notify=f"{{command: [{command}]}}")
+    running, told = _telling(make, tmp_path)
     broken = _IN_THE_WAY.format(module="ledger.outcomes", cls="Outcomes", method="recover", error="LedgerUnwritable")
     broken = broken.replace("raise LedgerUnwritable", f"raise {error}").replace("[1]", left)
     running.start(broken=broken, ready=False)

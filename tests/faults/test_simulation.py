@@ -28,6 +28,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,12 +116,9 @@ def test_no_schedule_loses_a_file_or_sends_one_twice(request: pytest.FixtureRequ
 
 @pytest.mark.parametrize("share", [0.03, 0.1])
 def test_a_tree_that_fails_now_and_then_loses_and_doubles_nothing(share, request: pytest.FixtureRequest):
+    print(f"{share:.0%} of the looks fail")
     count = LONG_UNSTEADY if request.config.getoption("--long") else SHORT_UNSTEADY
-    print(f"seeds {FIRST} to {FIRST + count - 1}, {share:.0%} of the looks fail")
-    for seed in range(FIRST, FIRST + count):
-        schedule = _unsteady(seed, share)
-        if failure(schedule) is not None:
-            pytest.fail(explained(seed, schedule))
+    _find_none(lambda seed: _unsteady(seed, share), count)
 
 
 def _unsteady(seed: int, share: float) -> Schedule:
@@ -158,71 +156,55 @@ def test_without_this_rule_a_schedule_fails(mutant, request: pytest.FixtureReque
     assert failure(schedule_of(found, twins=twins)) is None
 
 
-def test_of_files_that_begin_alike_none_is_lost_or_sent_twice(request: pytest.FixtureRequest):
-    count = LONG_ALIKE if request.config.getoption("--long") else SHORT_ALIKE
+def _find_none(schedule_of_kind: Callable[[int], Schedule], count: int) -> None:
     print(f"seeds {FIRST} to {FIRST + count - 1}")
     for seed in range(FIRST, FIRST + count):
-        if failure(alike_schedule(seed)) is not None:
-            pytest.fail(explained(seed, alike_schedule(seed)))
+        schedule = schedule_of_kind(seed)
+        if failure(schedule) is not None:
+            pytest.fail(explained(seed, schedule))
+
+
+def _needs(mutant, schedule_of_kind: Callable[[int], Schedule], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = schedule_of_kind(KNOWN[mutant.__name__])
+    with monkeypatch.context() as patch:
+        mutant(patch)
+        assert says in str(failure(schedule))
+    assert failure(schedule) is None
+
+
+def test_of_files_that_begin_alike_none_is_lost_or_sent_twice(request: pytest.FixtureRequest):
+    _find_none(alike_schedule, LONG_ALIKE if request.config.getoption("--long") else SHORT_ALIKE)
 
 
 @pytest.mark.parametrize("mutant", OF_ALIKE, ids=lambda mutant: mutant.__name__)
 def test_without_this_rule_a_file_that_begins_alike_is_sent_twice(mutant, monkeypatch: pytest.MonkeyPatch):
-    schedule = alike_schedule(KNOWN[mutant.__name__])
-    with monkeypatch.context() as patch:
-        mutant(patch)
-        assert "is stored 2 times by us" in str(failure(schedule))
-    assert failure(schedule) is None
+    _needs(mutant, alike_schedule, "is stored 2 times by us", monkeypatch)
 
 
 def test_what_the_service_was_told_of_each_file_is_what_the_tree_says_or_is_listed(request: pytest.FixtureRequest):
-    count = LONG_TOLD if request.config.getoption("--long") else SHORT_TOLD
-    print(f"seeds {FIRST} to {FIRST + count - 1}")
-    for seed in range(FIRST, FIRST + count):
-        if failure(told_schedule(seed)) is not None:
-            pytest.fail(explained(seed, told_schedule(seed)))
+    _find_none(told_schedule, LONG_TOLD if request.config.getoption("--long") else SHORT_TOLD)
 
 
 @pytest.mark.parametrize("mutant", OF_TOLD, ids=lambda mutant: mutant.__name__)
 def test_without_this_rule_nobody_hears_what_the_service_was_not_told(mutant, monkeypatch: pytest.MonkeyPatch):
-    schedule = told_schedule(KNOWN[mutant.__name__])
-    with monkeypatch.context() as patch:
-        mutant(patch)
-        assert str(failure(schedule)).startswith("I9")
-    assert failure(schedule) is None
+    _needs(mutant, told_schedule, "I9", monkeypatch)
 
 
 def test_what_people_do_to_the_assets_in_the_service_is_told_and_sends_nothing_twice(request: pytest.FixtureRequest):
-    count = LONG_CURATED if request.config.getoption("--long") else SHORT_CURATED
-    print(f"seeds {FIRST} to {FIRST + count - 1}")
-    for seed in range(FIRST, FIRST + count):
-        if failure(curated_schedule(seed)) is not None:
-            pytest.fail(explained(seed, curated_schedule(seed)))
+    _find_none(curated_schedule, LONG_CURATED if request.config.getoption("--long") else SHORT_CURATED)
 
 
 @pytest.mark.parametrize("mutant", OF_CURATED, ids=lambda mutant: mutant.__name__)
 def test_without_this_rule_what_people_move_is_sent_again(mutant, monkeypatch: pytest.MonkeyPatch):
-    schedule = curated_schedule(KNOWN[mutant.__name__])
-    with monkeypatch.context() as patch:
-        mutant(patch)
-        assert "is stored 2 times by us" in str(failure(schedule))
-    assert failure(schedule) is None
+    _needs(mutant, curated_schedule, "is stored 2 times by us", monkeypatch)
 
 
 def test_a_ledger_that_is_lost_or_put_back_sends_nothing_twice(request: pytest.FixtureRequest):
-    count = LONG_RESTORED if request.config.getoption("--long") else SHORT_RESTORED
-    print(f"seeds {FIRST} to {FIRST + count - 1}")
-    for seed in range(FIRST, FIRST + count):
-        if failure(restored_schedule(seed)) is not None:
-            pytest.fail(explained(seed, restored_schedule(seed)))
+    _find_none(restored_schedule, LONG_RESTORED if request.config.getoption("--long") else SHORT_RESTORED)
 
 
 def test_a_copy_of_the_ledger_that_is_believed_sends_twice(monkeypatch: pytest.MonkeyPatch):
-    schedule = restored_schedule(KNOWN["a_copy_is_believed"])
-    with monkeypatch.context() as patch:
-        a_copy_is_believed(patch)
-        assert "is stored 2 times by us" in str(failure(schedule))
-    assert failure(schedule) is None
+    _needs(a_copy_is_believed, restored_schedule, "is stored 2 times by us", monkeypatch)
 
 
 def test_a_schedule_that_fails_is_made_as_small_as_it_can_be():
