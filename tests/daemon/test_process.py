@@ -144,9 +144,9 @@ def test_a_ledger_that_another_program_holds_at_the_start_is_waited_for(make):
 
 
 _IN_THE_WAY = """
+from assetsync.errors import *
 import assetsync.{module} as module
-from assetsync.errors import {error}
-left = [1]
+left = [{times}]
 real = module.{cls}.{method}
 def broken(self, *given, **named):
     if left[0]:
@@ -155,8 +155,16 @@ def broken(self, *given, **named):
     return real(self, *given, **named)
 module.{cls}.{method} = broken
 """
+
+
+def _in_the_way(module: str, cls: str, method: str, error: str = "LedgerUnwritable", times: int = 1) -> str:
+    """Give lines that let a method of the daemon fail that often."""
+    return _IN_THE_WAY.format(module=module, cls=cls, method=method, error=error, times=times)
+
+
+_RECOVERY = ("ledger.outcomes", "Outcomes", "recover")
 _SETTLED_AT_THE_START = [
-    pytest.param("ledger.outcomes", "Outcomes", "recover", id="what a crash left", marks=pytest.mark.long),
+    pytest.param(*_RECOVERY, id="what a crash left", marks=pytest.mark.long),
     pytest.param("daemon.reading", "Reading", "last", id="when jobs ran last"),
     pytest.param("notices.news", "News", "__init__", id="what was told", marks=pytest.mark.long),
     pytest.param("site", "Site", "try_again", id="what is tried again", marks=pytest.mark.long),
@@ -166,8 +174,7 @@ _SETTLED_AT_THE_START = [
 @pytest.mark.parametrize(("module", "cls", "method"), _SETTLED_AT_THE_START)
 def test_a_ledger_that_fails_while_a_start_settles_what_was_left_is_waited_for(make, module, cls, method):
     running = make()
-    broken = _IN_THE_WAY.format(module=module, cls=cls, method=method, error="LedgerUnwritable")
-    running.start(broken=broken, ready=False)
+    running.start(broken=_in_the_way(module, cls, method), ready=False)
     (running.photos / "a.jpg").write_bytes(b"a")
     running.until(lambda: running.log.exists() and running.events("waiting for the ledger"))
     running.until(lambda: running.events("running"))
@@ -178,8 +185,7 @@ def test_a_ledger_that_fails_while_a_start_settles_what_was_left_is_waited_for(m
 
 def test_a_wait_for_the_ledger_at_the_start_ends_at_a_signal(make):
     running = make()
-    broken = _IN_THE_WAY.format(module="ledger.outcomes", cls="Outcomes", method="recover", error="LedgerUnwritable")
-    running.start(broken=broken.replace("[1]", "[1000]"), ready=False)
+    running.start(broken=_in_the_way(*_RECOVERY, times=1000), ready=False)
     running.until(lambda: running.events("waiting for the ledger"))
     assert running.stop(10) == 0
     assert not running.events("running")
@@ -194,26 +200,19 @@ def _telling(make, folder: Path) -> tuple[Running, Path]:
     return make(notify=f"{{command: [{command}]}}"), told
 
 
-def test_damage_that_shows_while_a_start_settles_what_was_left_is_told_before_it_ends(make, tmp_path):
+@pytest.mark.parametrize(("error", "code"), [("LedgerDamaged", 2), ("RuntimeError", 70)])
+def test_what_ends_a_start_that_settles_what_was_left_is_told_before_it_ends(make, tmp_path, error, code):
     running, told = _telling(make, tmp_path)
-    broken = _IN_THE_WAY.format(module="ledger.outcomes", cls="Outcomes", method="recover", error="LedgerDamaged")
-    running.start(broken=broken, ready=False)
-    assert running.process.wait(30) == 2
+    running.start(broken=_in_the_way(*_RECOVERY, error=error), ready=False)
+    assert running.process.wait(30) == code
     assert "the disk fails" in told.read_text("utf-8")
 
 
-@pytest.mark.parametrize(("error", "left"), [("RuntimeError", "[1]"), ("LedgerUnwritable", "[1000]")])
-def test_what_a_start_meets_is_told_as_what_a_run_meets(make, tmp_path, error, left):
+def test_what_a_start_waits_for_is_told_while_it_waits(make, tmp_path):
     running, told = _telling(make, tmp_path)
-    broken = _IN_THE_WAY.format(module="ledger.outcomes", cls="Outcomes", method="recover", error="LedgerUnwritable")
-    broken = broken.replace("raise LedgerUnwritable", f"raise {error}").replace("[1]", left)
-    running.start(broken=broken, ready=False)
-    end = time.monotonic() + 30
-    while not told.exists() or not told.read_text("utf-8"):
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    assert "the disk fails" in told.read_text("utf-8")
-    assert running.stop() == (70 if error == "RuntimeError" else 0)
+    running.start(broken=_in_the_way(*_RECOVERY, times=1000), ready=False)
+    running.until(lambda: told.exists() and "the disk fails" in told.read_text("utf-8"), 30)
+    assert running.stop() == 0
 
 
 @pytest.mark.parametrize(("name", "to"), [("site", "another"), ("ledger", "/nonexistent/folder/another.db")])
