@@ -205,32 +205,24 @@ class Brakes:
         """After a scan that came to its end: whether what is missing may be recorded as gone."""
         if result.report.complete:
             self._heed_whole(result)
-        if not result.missing_count:
-            if result.report.complete:
-                self._put_right("vanished", "site")
-            return True
         reasons = list(self._vanished(result))
         for reason in reasons:
             self._lever.pull(*reason)
         return not reasons
 
     def _heed_whole(self, result: ScanResult) -> None:
-        """After a complete scan: note of which mapped folders nothing is missing, and which are mapped no more."""
+        """After a complete scan: note of what nothing is missing any more, and which folders are mapped no more."""
         subjects = [printable(mapping.path) or "." for mapping in self._plan.mappings.all]
-        for position, subject in enumerate(subjects):
-            if not result.missing_by[position]:
-                self._put_right("emptied", subject)
+        whole = {("emptied", subject) for at, subject in enumerate(subjects) if not result.missing_by[at]}
+        whole |= {("vanished", "site")} if not result.missing_count else set()
+        for kind, subject in whole:
+            # Whoever resumed had mounted the disk again: that is no word on the next time.
+            self._lever.withdraw(kind, subject)
         for brake in self._ledger.reports.brakes():
-            if brake.kind == "emptied" and brake.subject not in subjects:
-                self._lever.lift(brake, "no mapping names this folder any more")
-
-    def _put_right(self, kind: str, subject: str) -> None:
-        """Take note that nothing is missing any more that a brake was, or would have been, pulled for."""
-        # Whoever resumed had mounted the disk again: that is no word on the next time.
-        self._lever.withdraw(kind, subject)
-        for brake in self._ledger.reports.brakes():
-            if (brake.kind, brake.subject) == (kind, subject):
+            if (brake.kind, brake.subject) in whole:
                 self._lever.lift(brake, "what was missing is there again")
+            elif brake.kind == "emptied" and brake.subject not in subjects:
+                self._lever.lift(brake, "no mapping names this folder any more")
 
     def _vanished(self, result: ScanResult) -> Iterator[_Reason]:
         """Tell what is missing that nobody has agreed to: all of a mapped folder, or too much of the site."""
