@@ -37,10 +37,11 @@ def image(*, build: bool) -> Path:
 
 
 def wheels(folder: Path) -> Path:
-    """Give a folder with the wheels of everything that `pip install .` fetches for the Python of the image."""
+    """Give a folder with the wheels of all that an install in the versions of the lock file fetches in the image."""
     python = re.fullmatch(r"python(3\.\d+)", os.path.basename(os.path.realpath(folder / "usr" / "bin" / "python3")))
     assert python, f"the image in {folder} has no python3"
-    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()[:16]
+    lock = (ROOT / "requirements.lock").read_bytes()
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + lock).hexdigest()[:16]
     house = _cache() / f"wheels-{python[1]}-{wanted}"
     if house.is_dir():
         return house
@@ -50,9 +51,12 @@ def wheels(folder: Path) -> Path:
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     _build(*pip, "wheel", "--no-deps", "--wheel-dir", str(made), str(ROOT))
     [own] = made.glob("assetsync-*.whl")
+    pins = made / "pins"
+    pins.write_bytes(b"\n".join(re.findall(rb"(?m)^[^ ]*==[^ ]*", lock)))
     for wanted in (str(own), "hatchling"):
         _build(
-            *pip, "download", "--only-binary=:all:", "--python-version", python[1], "--dest", str(made), wanted
+            *pip, "download", "--only-binary=:all:", "--python-version", python[1], "--dest", str(made),
+            "--constraint", str(pins), wanted,
         )  # fmt: skip
     own.unlink()
     made.rename(house)
