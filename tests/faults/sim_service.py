@@ -250,7 +250,8 @@ class SimService(httpx.BaseTransport):
 
     def _store(self, post: Post, content: bytes, late: float) -> None:
         post.stored = True
-        if not content:
+        # A copy is refused also where nobody hears of it any more.
+        if not content or (self.habits.refuses_copies and self._has(content)):
             return
         asset = self._make(post.folder, post.name, content, min(late, LATEST))
         asset.post = post.boundary
