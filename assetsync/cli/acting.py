@@ -4,7 +4,7 @@ What the decisions mean is `flow.requests`'s. Looking at a ledger is here too, a
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 
@@ -113,9 +113,8 @@ def act(config: SiteConfig, verb: str, argument: dict[str, object]) -> Acted:
 
 def _told(beside: Ledger, number: int, clock: Clock) -> Acted:
     """Wait for the holder's answer to a request; raises UsageError or ServiceError where it could not be done."""
-    until = clock.steady() + PATIENCE
-    while (answer := beside.answered(number)) is None and clock.steady() < until:
-        clock.wait(_LOOK_EVERY)
+    soon(lambda: beside.answered(number) is not None, clock)
+    answer = beside.answered(number)
     if answer is None:
         left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
         return Acted(left, number, done=False)
@@ -124,3 +123,11 @@ def _told(beside: Ledger, number: int, clock: Clock) -> Acted:
     if answer.startswith(UNASKED):
         raise ServiceError(answer.removeprefix(UNASKED))
     return Acted(answer, number)
+
+
+def soon(is_so: Callable[[], bool], clock: Clock) -> bool:
+    """Whether something comes to be so within a moment that the ledger's holder may take for it."""
+    until = clock.steady() + PATIENCE
+    while not (found := is_so()) and clock.steady() < until:
+        clock.wait(_LOOK_EVERY)
+    return found

@@ -1,6 +1,6 @@
 """`assetsync audit`: the service's folders compared with the ledger, and what differs, as a table or as JSON.
 
-How a folder is compared is `flow.audit`'s. Beside a daemon it is asked for an audit, and its last one is shown.
+How a folder is compared is `flow.audit`'s. Beside a daemon it is asked for an audit, which is waited for a moment.
 """
 
 import random
@@ -11,7 +11,7 @@ from contextlib import closing
 import click
 
 from assetsync.amounts import plural
-from assetsync.cli.acting import open_service
+from assetsync.cli.acting import open_service, soon
 from assetsync.cli.entry import NOT_IN_SYNC, OK
 from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import moment, note, table, write, write_json
@@ -37,7 +37,8 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
     WHY is missing (no longer in the service), different (no longer these bytes), elsewhere (moved in the service),
     doubled (a copy), damaged (a cut upload, proven), suspected (perhaps one) or unknown (never sent by this ledger).
     Exits with 1 when there is any, when so much is missing that a brake was pulled, or when a folder was not audited
-    yet. Beside a daemon the daemon is asked for an audit; what is shown, and the exit code, are of its last one.
+    yet. Beside a daemon the daemon is asked for an audit. Where that takes more than a few seconds, what is shown, and
+    the exit code, are of its last one, and a line says so.
 
     \b
     Examples:
@@ -58,7 +59,10 @@ def _audit(config: SiteConfig) -> None:
         ledger = open_ledger(config.ledger, site=config.site, create=False)
     except LedgerBusy:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
-            number = beside.ask("audit", {}, clock.now())
+            asked = clock.now()
+            number = beside.ask("audit", {}, asked)
+            if soon(lambda: _is_audited(config, beside, asked), clock):
+                return
         note(
             f"another process holds the ledger: it will audit (request {number}), and `audit --last` shows what it"
             " found when it is over. What stands here, and the exit code, are of the audits before, with their times"
@@ -80,6 +84,12 @@ def _audit(config: SiteConfig) -> None:
             pass
         if failed is not None:
             raise failed
+
+
+def _is_audited(config: SiteConfig, ledger: Ledger, since: float) -> bool:
+    """Whether each folder has been audited, begun at that time (seconds since 1970) or later."""
+    ended = [ledger.audits.last_at(folder) for folder in _folders(config)]
+    return all(at is not None and at >= since for at in ended)
 
 
 def _folders(config: SiteConfig) -> list[str]:

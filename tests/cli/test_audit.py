@@ -2,6 +2,7 @@
 
 import pytest
 
+from assetsync.cli import acting
 from assetsync.ledger.store import is_held
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
@@ -73,6 +74,16 @@ def test_without_an_audit_the_last_one_says_so_and_asks_the_service_nothing(mirr
 
 
 def test_beside_a_daemon_the_daemon_audits(mirrored, eventually):
+    mirrored.start("run")
+    eventually(lambda: is_held(mirrored.ledger))
+    for _ in range(2):
+        result = mirrored.run("audit")
+        assert (result.code, result.err) == (0, "")
+        assert result.out.splitlines()[-1] == "hq: nothing differs"
+
+
+def test_an_audit_of_the_daemon_that_takes_long_is_not_waited_for(mirrored, eventually, monkeypatch):
+    monkeypatch.setattr(acting, "PATIENCE", 0.0)
     mirrored.start("run")
     eventually(lambda: is_held(mirrored.ledger))
     result = mirrored.run("audit")
