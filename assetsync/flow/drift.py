@@ -19,7 +19,7 @@ _MISNAMED = (
     "the service took it for another kind of file ({}) than its name says, and its description and keywords came under"
     " names of that one: set them in the service by hand"
 )
-_UNREADABLE = "its metadata cannot be read any more: {}"
+_UNREADABLE = "its metadata cannot be read any more, mend the sidecar: {}"
 _REMAPPED = "its mapping points to folder {} now, and policy.on_move is report"
 _AND = "; "
 

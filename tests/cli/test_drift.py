@@ -25,7 +25,7 @@ def test_what_is_to_be_set_is_listed_with_its_values(drifted):
     assert shown.code == 0
     assert "photos/a.jpg: its metadata changed after the upload" in shown.out
     assert "    img_description = The pier\n    img_keywords = harbour,dawn\n" in shown.out
-    assert "photos/20260/d.jpg: its metadata cannot be read any more: " in shown.out
+    assert "photos/20260/d.jpg: its metadata cannot be read any more, mend the sidecar: " in shown.out
     (asset,) = [asset for asset in drifted.sandbox.assets() if asset.filename == "a.jpg"]
     (row,) = drifted.run("drift list", "--json", "photos/a.jpg").objects
     assert row == {
