@@ -24,7 +24,7 @@ from assetsync.log import configure_logging
 from assetsync.shown import printable, relative_text
 from assetsync.site import build
 
-_COLUMNS = ("assets", "fine", "different", "missing", "elsewhere", "doubled", "suspected", "unknown")
+_COLUMNS = ("assets", "fine", "different", "missing", "elsewhere", "doubled", "suspected", "unknown", "history")
 
 
 @click.command("audit")
@@ -34,6 +34,7 @@ _COLUMNS = ("assets", "fine", "different", "missing", "elsewhere", "doubled", "s
 def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
     """Compare each mapped folder of the service with the ledger, and list what differs.
 
+    In the table, history counts assets of versions that were replaced or deleted, or that a person had sent again.
     WHY is missing (no longer in the service), different (no longer these bytes), elsewhere (moved in the service),
     doubled (a copy), damaged (a cut upload, proven), suspected (perhaps one) or unknown (never sent by this ledger).
     Exits with 1 when there is any, when so much is missing that a brake was pulled, or when a folder was not audited
@@ -105,7 +106,7 @@ def _as_json(config: SiteConfig, ledger: Ledger) -> bool:
     """Print it; gives whether every folder was audited and nothing differs."""
     fine = True
     for folder, said in _audited(config, ledger):
-        numbers = {name: None if said is None else said[name] for name in (*_COLUMNS, "braked")}
+        numbers = {name: None if said is None else said.get(name) for name in (*_COLUMNS, "braked")}
         at = None if said is None else moment(float(str(said["at"])))
         fine = fine and said is not None and not said["braked"]
         write_json({"folder": folder, "audited_at": at, **numbers})
@@ -128,6 +129,11 @@ def _shown(finding: Finding) -> dict[str, object]:
     return shown if encoded is None else shown | {"path_base64": encoded}
 
 
+def _number(count: object) -> str:
+    """Show a count; one of an older release may not know it."""
+    return f"{count:,}" if isinstance(count, int) else "-"
+
+
 def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
     """Print it; gives whether every folder was audited and nothing differs."""
     rows = []
@@ -141,7 +147,7 @@ def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
         stopped += bool(said["braked"])
         braked = f"  BRAKED: assetsync resume {brakes.get(folder, '')}".rstrip() if said["braked"] else ""
         at = moment(float(str(said["at"])))
-        rows.append((folder, *(f"{said[name]:,}" for name in _COLUMNS), f"{at}{braked}"))
+        rows.append((folder, *(_number(said.get(name)) for name in _COLUMNS), f"{at}{braked}"))
     for line in table(("folder", *_COLUMNS, "audited at"), rows):
         write(line)
     counts: Counter[str] = Counter()

@@ -107,6 +107,7 @@ class Auditor:
         replaced = self._ledger.audits.replaced([asset.id for asset in strangers])
         equal = self._ledger.audits.equal_content(folder, strangers)
         found: list[tuple[str, str, FileRow | None]] = []
+        result.history += len(history) + len(replaced)
         for asset in strangers:
             if asset.id in replaced:
                 continue

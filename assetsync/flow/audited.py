@@ -16,4 +16,6 @@ class Audited:
     doubled: int = 0
     suspected: int = 0
     unknown: int = 0
+    history: int = 0
+    """Of versions that were replaced or deleted, or that a person had sent again."""
     braked: bool = False

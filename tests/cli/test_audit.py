@@ -1,5 +1,8 @@
 """The folders of the service against the ledger, as a person asks for it."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from assetsync.cli import acting
@@ -50,6 +53,15 @@ def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mi
     shown = mirrored.run("audit", "--last")
     assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: 1 doubled, 1 missing, 1 unknown")
     assert "retry --send-again" in shown.out
+
+
+def test_an_audit_of_a_release_that_counted_less_is_shown_all_the_same(mirrored):
+    mirrored.run("audit")
+    with closing(sqlite3.connect(mirrored.ledger)) as ledger, ledger:
+        ledger.execute("UPDATE facts SET value = json_remove(value, '$.history') WHERE name LIKE 'audit%'")
+    shown = mirrored.run("audit", "--last")
+    assert (shown.code, shown.out.splitlines()[1].split()[-2]) == (0, "-")
+    assert mirrored.run("audit", "--last", "--json").objects[0]["history"] is None
 
 
 def test_an_audit_that_pulled_the_brake_names_its_number(site):

@@ -251,7 +251,7 @@ def test_history_is_not_called_unknown(mirrored):
     world.scan_and_send()
     world.live(5)
     world.clock.advance(60)
-    assert audit(world) == {"assets": 4, "fine": 3}
+    assert audit(world) == {"assets": 4, "fine": 3, "history": 1}
     assert why(world) == {("replaced", b"0")}
 
 
@@ -262,7 +262,7 @@ def test_what_a_person_had_replaced_is_listed_for_removal_and_is_no_copy_that_no
     world.live(5)
     for _ in range(2):
         world.clock.advance(60)
-        assert audit(world) == {"assets": 4, "fine": 3}
+        assert audit(world) == {"assets": 4, "fine": 3, "history": 1}
         assert why(world) == {("replaced", b"0")}
 
 
