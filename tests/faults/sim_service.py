@@ -150,7 +150,7 @@ class SimService(httpx.BaseTransport):
             raise
         except Exception:
             # The body gave itself up: what had come is a cut upload.
-            self._store(post, post.content, plan.late)
+            self._store_unheard(post, post.content)
             raise
         return answer
 
@@ -170,7 +170,7 @@ class SimService(httpx.BaseTransport):
 
     def _cut(self, post: Post, request: httpx.Request) -> httpx.Response:
         sent = post.content + (f"\r\n--{post.boundary}--\r\n".encode() if post.closed else b"")
-        self._store(post, sent[: post.plan.at % (len(sent) + 1)], post.plan.late)
+        self._store_unheard(post, sent[: post.plan.at % (len(sent) + 1)])
         raise httpx.ReadError("connection reset", request=request)
 
     def _client_died(self, post: Post) -> None:
@@ -178,9 +178,9 @@ class SimService(httpx.BaseTransport):
             return
         plan = post.plan
         if post.closed and not plan.flag:
-            self._store(post, post.content, plan.late)
+            self._store_unheard(post, post.content)
         elif plan.at:
-            self._store(post, post.content[: plan.at % (len(post.content) + 1)], plan.late)
+            self._store_unheard(post, post.content[: plan.at % (len(post.content) + 1)])
 
     def _answer(self, post: Post, request: httpx.Request) -> httpx.Response:
         plan = post.plan
@@ -248,10 +248,16 @@ class SimService(httpx.BaseTransport):
         number, indexed = f"A{self._numbers:031d}", processed + self.habits.index_lag
         return Stored(number, folder, name, content, shown, processed, indexed, self._clock.true)
 
+    def _store_unheard(self, post: Post, content: bytes) -> None:
+        """Store what came of an upload after which nobody listens any more; a copy is refused all the same."""
+        if self.habits.refuses_copies and self._has(content):
+            post.stored = True
+        else:
+            self._store(post, content, post.plan.late)
+
     def _store(self, post: Post, content: bytes, late: float) -> None:
         post.stored = True
-        # A copy is refused also where nobody hears of it any more.
-        if not content or (self.habits.refuses_copies and self._has(content)):
+        if not content:
             return
         asset = self._make(post.folder, post.name, content, min(late, LATEST))
         asset.post = post.boundary
