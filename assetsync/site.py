@@ -30,6 +30,7 @@ from assetsync.flow.intake import Intake
 from assetsync.flow.members import Members
 from assetsync.flow.missing import Missing
 from assetsync.flow.noting import Noting
+from assetsync.flow.owed import Owed
 from assetsync.flow.pace import Throttle
 from assetsync.flow.place import Place
 from assetsync.flow.plan import Plan
@@ -87,6 +88,7 @@ class Site:
     verifier: Verifier
     indexer: Indexer
     auditor: Auditor
+    owed: Owed
     drift: Drift
     noting: Noting
     rescan: Rescan
@@ -307,6 +309,7 @@ def build(
                 mapped={mapping.destfolderid for mapping in plan.mappings.all},
             ),
         ),
+        owed=Owed(ledger, clock, folders),
         drift=Drift(edges, plan, sidecars, resend_moved=resend_moved),
         noting=noting,
         rescan=Rescan(edges, plan, intake, looking, place, brakes, noting, config.ledger.parent),

@@ -13,12 +13,14 @@ from structlog.testing import capture_logs
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.errors import LedgerError, RootMissing
+from assetsync.flow.requests import carry_out
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import open_ledger
 from assetsync.model import State
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.sandbox import FaultKind, FaultRule, Operation, Sandbox, SandboxSettings
 from assetsync.site import build, make_service
+from assetsync.status.sentences import verdict
 from assetsync.status.standing import stand
 
 
@@ -455,6 +457,37 @@ def test_adopt_lists_folders_that_were_known_before(world, adopt):
     report = run(world, adopt=adopt)
     assert (report.adopted, report.uploaded, report.in_sync) == ((1, 0, True) if adopt else (0, 1, True))
     assert (world.row("b").assetid == theirs.id) is adopt
+
+
+def test_a_run_makes_the_audit_that_a_released_brake_is_owed(world):
+    for number in range(30):
+        world.write(f"{number}", b"%d" % number)
+    run(world)
+    world.clock.wait(3600.0)
+    world.service.assets.clear()
+    assert world.site.auditor.audit("F1").braked
+    assert not run(world).in_sync
+    world.clock.wait(1.0)
+    carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
+    standing = stand(world.config(), world.ledger, world.clock.now(), running=False)
+    assert (standing.in_sync, verdict(standing)) == (False, "on its way: 1 folder to be audited")
+    report = run(world)
+    assert (report.blocked, report.undecided, report.in_sync, len(world.service.posts)) == (30, 0, False, 30)
+    assert {row.reason for row in map(world.row, map(str, range(30)))} == {"missing"}
+    assert "audit" in last_runs(world)
+
+
+def test_an_audit_that_is_owed_and_not_answered_is_made_by_a_later_run(world, monkeypatch):
+    world.write("a")
+    run(world)
+    world.clock.wait(1.0)
+    world.site.owed.ask()
+    world.service.down = True
+    assert run(world, wait=0).trouble is not None
+    assert world.site.owed.folders() == ["F1"]
+    world.service.down = False
+    assert run(world).in_sync
+    assert world.site.owed.folders() == []
 
 
 def test_a_dry_run_counts_what_would_be_uploaded_and_does_nothing(world):

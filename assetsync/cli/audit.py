@@ -134,6 +134,11 @@ def _number(count: object) -> str:
     return f"{count:,}" if isinstance(count, int) else "-"
 
 
+def _braked(brake: int | None) -> str:
+    """Say what became of an audit that missed so much that it concluded nothing."""
+    return "BRAKED, released: audited again by the next run" if brake is None else f"BRAKED: assetsync resume {brake}"
+
+
 def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
     """Print it; gives whether every folder was audited and nothing differs."""
     rows = []
@@ -145,7 +150,7 @@ def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
             rows.append((folder, *("-" for _ in _COLUMNS), "not yet"))
             continue
         stopped += bool(said["braked"])
-        braked = f"  BRAKED: assetsync resume {brakes.get(folder, '')}".rstrip() if said["braked"] else ""
+        braked = f"  {_braked(brakes.get(folder))}" if said["braked"] else ""
         at = moment(float(str(said["at"])))
         rows.append((folder, *(_number(said.get(name)) for name in _COLUMNS), f"{at}{braked}"))
     for line in table(("folder", *_COLUMNS, "audited at"), rows):

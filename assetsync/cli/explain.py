@@ -28,6 +28,7 @@ from assetsync.tree.opening import Tree
 _ATTEMPTS = 20
 _OF_A_MAPPING = ("destfolderid", "takeover")
 _OF_THE_TREE = ("root", "twin")
+_OF_WHAT_IS_GONE = (*_OF_THE_TREE, "emptied", "vanished")
 _NO_FILE = "no file"
 _FOLDER = "a folder: `assetsync files` lists what is below it"
 _LINK = "a symbolic link: left out, see watch.follow_symlinks"
@@ -95,9 +96,9 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
             for line in (line for row in rows for line in _version(config, ledger, row, holds)):
                 write(f"  {line}")
             if on_disk in _NOTHING and any(row.wanted is Wanted.YES for row in rows):
-                write("  it is gone from the tree: the next scan notices")
+                write(f"  it is gone from the tree: {_gone(ledger)}")
             if not rows and is_sent and on_disk not in (*_NOTHING, _LINK, _OTHER):
-                write(f"  {_unknown(config, ledger)}")
+                write(f"  {_unknown(config, ledger, wanted)}")
     if not rows and on_disk in _NOTHING:
         # What is above may help all the same: a rule or a mapping that the path would come under.
         raise UnknownPath(printable(wanted))
@@ -156,8 +157,20 @@ def _asked(config: SiteConfig, ledger: Ledger, path: bytes) -> str | None:
     return None if brake is None else f"brake {brake.id} is pulled: {printable(brake.detail)}"
 
 
-def _unknown(config: SiteConfig, ledger: Ledger) -> str:
+def _gone(ledger: Ledger) -> str:
+    """Say when it is written down that a file is not there any more."""
+    brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_WHAT_IS_GONE), None)
+    if brake is None:
+        return "the next scan notices"
+    return f"nothing is concluded from that before brake {brake.id} is released"
+
+
+def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:
     """Say when a file that the ledger does not know will be met."""
+    try:
+        Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks).lstat(path)
+    except (FileUnreadable, RootMissing):
+        return "the ledger does not know it: it is met once it can be read"
     brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_THE_TREE), None)
     if brake is not None:
         return f"the ledger does not know it: nothing is looked at before brake {brake.id} is released"

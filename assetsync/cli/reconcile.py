@@ -157,15 +157,15 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
     if report.trouble is not None:
         write(f"the service: {printable(report.trouble)}")
         write("    assetsync check shows what answers; the next run goes on where this one stopped")
-    if report.unreadable:
+    # What is left is the same whoever sends: a look is not to need the lock, which others may not be let to read.
+    standing = stand(site.config, site.edges.ledger, site.edges.clock.now(), running=not only_look)
+    if report.unreadable and (only_look or standing.unreadable is None):
         write(f"unreadable, files and folders: {report.unreadable:,}; nothing is concluded about them")
         write("    assetsync check names them")
     for reason in report.would_brake:
         write(f"a run would pull the brake: {printable(reason)}")
     for line in missing_folders(report.missing):
         write(line)
-    # What is left is the same whoever sends: a look is not to need the lock, which others may not be let to read.
-    standing = stand(site.config, site.edges.ledger, site.edges.clock.now(), running=not only_look)
     for line in leftovers(standing):
         write(line)
     if report.pending and not only_look and not report.interrupted:
@@ -193,5 +193,6 @@ def _verdict(report: Report, *, only_look: bool) -> str:
         named = [f"{count:,} {name}" for name, count in left if count]
         named += [plural(report.braked, "brake")] * bool(report.braked)
         named += [not_there(report.missing)] * bool(report.missing)
+        named += [f"{plural(report.undecided, 'folder')} to be audited"] * bool(report.undecided)
         verdict = f"not in sync: {', '.join(named) or 'the tree could not be read completely'}"
     return f"{report.site}: {verdict}; {done}; {seen}; {report.seconds:.1f} s"

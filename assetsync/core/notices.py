@@ -33,6 +33,7 @@ class Kind(StrEnum):
     BRAKE = "brake"
     OUTAGE = "outage"
     INDEX_STOPPED = "index_stopped"
+    TREE = "tree"
     LEDGER = "ledger"
     ENDED = "ended"
     TEST = "test"
@@ -184,6 +185,7 @@ _OVER = {
     Kind.BRAKE: "no brake holds any more",
     Kind.OUTAGE: "the service answers again, after {after}",
     Kind.INDEX_STOPPED: "indexing is switched off, or may be tried again",
+    Kind.TREE: "all of the tree can be read again",
     Kind.LEDGER: "the ledger can be used again",
     Kind.ENDED: "assetsync runs again",
 }
@@ -204,6 +206,8 @@ def _sentence(trouble: Trouble, new: int, names: tuple[str, ...], lasted: float)
             return f"nothing is sent for {_span(lasted)}: {first} (assetsync check)"
         case Kind.INDEX_STOPPED:
             return f"indexing has stopped: {first}"
+        case Kind.TREE:
+            return f"not sent, for it cannot be read: {first}{more} (assetsync check)"
         case Kind.LEDGER:
             return f"the ledger cannot be used, everything waits for it: {first}"
         case _:

@@ -1,8 +1,7 @@
 """What the daemon asks the service about files that are there: findable, as sent, still there.
 
-One step of one kind at a time, when it is wanted. Which audit is due is a fact in the ledger: one that a restart, an
-outage or a full disk cut short is taken up again. What becomes of trouble with the service is the gate's matter; a
-folder that alone is not answered for is audited later.
+One step of one kind at a time, when it is wanted. Which audits are due is `flow.owed`'s. What becomes of trouble with
+the service is the gate's matter; a folder that alone is not answered for is audited later.
 """
 
 import threading
@@ -12,14 +11,10 @@ import structlog
 
 from assetsync.daemon.bell import Bell
 from assetsync.errors import ServiceError
-from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.failing import Failing
 from assetsync.site import Site
 
 log = structlog.get_logger(__name__)
-
-AUDIT_FROM = "audit_from"
-"""The fact that holds when the ledger's first start was, from which the first audit is counted."""
 
 _AGAIN = 60.0
 
@@ -78,17 +73,9 @@ class Reading:
     def last(self, job: str) -> float | None:
         """Give when a kind of work was done last; of an audit, when it was asked for or from when it is counted."""
         if job == "audit":
-            return self._audit_asked()
+            return self._site.owed.asked_at()
         run = self._ledger.runs.last().get(job)
         return None if run is None else run.at
-
-    def _audit_asked(self) -> float:
-        facts = self._ledger.reports.fact
-        since = facts(AUDIT_ASKED) or facts(AUDIT_FROM)
-        if since is None:
-            since = repr(self._clock.now())
-            self._ledger.set_fact(AUDIT_FROM, since)
-        return float(since)
 
     def wake(self) -> None:
         """Let a waiting step return."""
@@ -130,13 +117,13 @@ class Reading:
     def _audit(self) -> bool:
         """Audit one folder that is due for it; False when there was none."""
         if self._audit_wanted.is_set():
-            self._ledger.set_fact(AUDIT_ASKED, repr(self._clock.now()))
+            self._site.owed.ask()
             self._audit_wanted.clear()
             self._audit_left = True
             self._audit_again = 0.0
         if not self._audit_left or self._clock.steady() < self._audit_again or not self._may_ask():
             return False
-        left = self._folders_left()
+        left = self._site.owed.folders()
         if not left:
             self._audit_left = False
             if self._audit_began is not None:
@@ -164,24 +151,6 @@ class Reading:
             self._found()
         self._audit_again = 0.0
         return True
-
-    def _folders_left(self) -> list[str]:
-        """Give the folders that are to be audited since it was last asked for."""
-        said = self._ledger.reports.fact(AUDIT_ASKED)
-        if said is None:
-            return []
-        asked, now = float(said), self._clock.now()
-        folders = sorted({mapping.destfolderid for mapping in self._site.plan.mappings.all})
-        audited = {folder: self._ledger.audits.last_at(folder) for folder in folders}
-        if asked > now:
-            # Asked for by a clock that has since been set back: what was audited then, too, is done.
-            if all(at is not None and at >= asked for at in audited.values()):
-                return []
-            # An audit that is made now would be made again, until the clock is there.
-            asked = now
-            self._ledger.set_fact(AUDIT_ASKED, repr(asked))
-        # Audited after now is by such a clock as well, and long ago.
-        return [folder for folder, at in audited.items() if at is None or not asked <= at <= now]
 
     def _may_ask(self) -> bool:
         # Also while uploads fail: what is stored need not wait for them to be found.

@@ -24,9 +24,6 @@ from assetsync.service.paging import every
 
 log = structlog.get_logger(__name__)
 
-AUDIT_ASKED = "audit_asked"
-"""The fact that holds when the newest audit was asked for, in seconds since the epoch."""
-
 _BATCH = 500
 
 

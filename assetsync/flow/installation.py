@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager
 import structlog
 
 from assetsync.errors import KeyRefused, ServiceElsewhere, ServiceError
-from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.everywhere import by_id
 from assetsync.flow.index import SUSPECT
 from assetsync.flow.lever import Lever
+from assetsync.flow.owed import ask_for_audit
 from assetsync.flow.witness import is_shown
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
@@ -133,7 +133,7 @@ class Installation:
         # What was found out of its index was another's, or is so no more.
         for name in (SUSPECT, INDEX_STOPPED):
             self._ledger.set_fact(name, None)
-        self._ledger.set_fact(AUDIT_ASKED, repr(self._clock.now()))
+        ask_for_audit(self._ledger, self._clock.now())
         log.warning("another address of the service", before=before, now=self._address)
 
     def _settle(self) -> None:

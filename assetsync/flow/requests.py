@@ -16,9 +16,9 @@ from assetsync.core.names import printable
 from assetsync.core.states import Event, allowed
 from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.errors import AssetsyncError, ServiceError, UnknownPath, UsageError
-from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.edges import Edges
 from assetsync.flow.everywhere import by_id, named, names_of
+from assetsync.flow.owed import ask_for_audit
 from assetsync.ledger.ledger import Ledger, Request
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Clock, SearchRequest, Service, State
@@ -103,13 +103,15 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
         return _retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")), now=now)
     if verb == "resume":
         pulled = _pulled(ledger, argument)
+        then = ""
         if any(brake.kind == "missing" and brake.id in pulled for brake in ledger.reports.brakes()):
             # An audit pulled it, and the next decides: the word may be over by the time that one is due.
-            ledger.set_fact(AUDIT_ASKED, repr(now))
+            ask_for_audit(ledger, now)
+            then = "; an audit concludes what is missing: the daemon makes it, or the next `assetsync reconcile`"
         for number in pulled:
             # Each by its number: one that is pulled meanwhile was seen by nobody.
             ledger.resume(number, now)
-        return f"{plural(len(pulled), 'brake')} released: {', '.join(map(str, pulled))}"
+        return f"{plural(len(pulled), 'brake')} released: {', '.join(map(str, pulled))}{then}"
     if verb == "doubt":
         path = bytes.fromhex(str(argument["path"]))
         asset = argument.get("asset")
@@ -117,7 +119,7 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
     if verb == "drift":
         return _settle(ledger, _paths(argument))
     if verb == "audit":
-        ledger.set_fact(AUDIT_ASKED, repr(now))
+        ask_for_audit(ledger, now)
         return "each mapped folder is audited"
     if verb == "sighted":
         assetid, folder, name, md5 = (str(argument[key]) for key in ("id", "folder_id", "filename", "md5"))

@@ -115,7 +115,12 @@ class Rescan:
                 "mapped folders are not there", folders=missing, fix="mount their disk, correct `path`, or create them"
             )
         at = self.edges.clock.now()
-        last = LastScan(at, report.complete, report.unreadable_count, missing, stray, first)
+        found = report.first_unreadable
+        blind = "" if found is None else f"{printable(found[0]) or '.'} ({found[1]})"
+        if blind and (before is None or before.first_unreadable != blind):
+            fix = "let assetsync's user read it; `assetsync check` names all"
+            log.warning("cannot be read", first=blind, count=report.unreadable_count, fix=fix)
+        last = LastScan(at, report.complete, report.unreadable_count, missing, stray, first, blind)
         runs.scanned(last, seconds)
         self.edges.meter.ran("rescan", seconds)
 

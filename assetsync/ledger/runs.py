@@ -25,7 +25,7 @@ class LastScan(NamedTuple):
     """When the tree was last looked at as a whole, whether all of it was there to be read, and what was not.
 
     `missing` names the mapped folders that were not there. So many sidecars were `stray`, which speak of no file, a
-    thousand at most; `first_stray` is one of them.
+    thousand at most; `first_stray` is one of them. `first_unreadable` names a path that must be made readable, and why.
     """
 
     at: float
@@ -34,6 +34,7 @@ class LastScan(NamedTuple):
     missing: tuple[str, ...] = ()
     stray: int = 0
     first_stray: str = ""
+    first_unreadable: str = ""
 
 
 class Run(NamedTuple):
@@ -79,6 +80,7 @@ class Runs:
                 "unreadable": scan.unreadable,
                 **missing,
                 **({"stray": scan.stray, "first_stray": scan.first_stray} if scan.stray else {}),
+                **({"first_unreadable": scan.first_unreadable} if scan.first_unreadable else {}),
             },
         )
 
@@ -92,8 +94,15 @@ class Runs:
         if said is None:
             return None
         missing = tuple(map(str, said.get("missing", ())))
-        stray = int(said.get("stray", 0)), str(said.get("first_stray", ""))
-        return LastScan(float(said["at"]), bool(said["complete"]), int(said["unreadable"]), missing, *stray)
+        return LastScan(
+            float(said["at"]),
+            bool(said["complete"]),
+            int(said["unreadable"]),
+            missing,
+            int(said.get("stray", 0)),
+            str(said.get("first_stray", "")),
+            str(said.get("first_unreadable", "")),
+        )
 
     def not_scanned(self) -> None:
         """Let the last scan count as incomplete: since then the tree could not be looked at."""
@@ -140,6 +149,15 @@ class Runs:
         """Give how many files were not at rest when it was written down last."""
         said = self._read(_UNSETTLED)
         return Unsettled() if said is None else Unsettled(int(said["count"]), bool(said["overflowed"]))
+
+    def undecided_audits(self) -> list[str]:
+        """Name the folders of the service whose newest audit concluded nothing: it missed so much that a brake came."""
+        sql = (
+            "SELECT substr(name, ?) FROM facts WHERE name BETWEEN ? AND ? AND json_extract(value, '$.braked')"
+            " ORDER BY name"
+        )
+        rows = self._store.rows(sql, len(AUDITED) + 1, AUDITED, AUDITED + "\U0010ffff")
+        return [str(row[0]) for row in rows]
 
     def _write(self, name: str, said: dict[str, Any] | None) -> None:
         value = None if said is None else json.dumps(said)

@@ -29,6 +29,7 @@ class Facts:
         outage: float = OUTAGE,
     ) -> None:
         self._reports = ledger.reports
+        self._runs = ledger.runs
         self._clock = clock
         self._pause = pause
         self._waiting = waiting
@@ -46,7 +47,7 @@ class Facts:
         outages = [out] if out.items else []
         found = [Trouble(Kind.ENDED)]
         try:
-            found += [self._blocked(told), self._braked(), self._stopped()]
+            found += [self._blocked(told), self._braked(), self._stopped(), self._unread()]
             outages = outages or [self._not_listed(out.lingering)]
         except LedgerDamaged:
             raise
@@ -95,6 +96,17 @@ class Facts:
         detail = self._reports.fact(INDEX_STOPPED)
         items = dict(_pairs(detail))
         return Trouble(Kind.INDEX_STOPPED, items, len(items))
+
+    def _unread(self) -> Trouble:
+        scan = self._runs.last_scan()
+        if scan is None:
+            return Trouble(Kind.TREE)
+        # Of one that held files the brake is told.
+        braked = {brake.subject for brake in self._reports.brakes() if brake.kind == "emptied"}
+        missing = [name for name in scan.missing if name not in braked]
+        items = {f"missing {name}": f"the mapped folder {name} is not there" for name in missing}
+        items |= {"unreadable": scan.first_unreadable} if scan.first_unreadable else {}
+        return Trouble(Kind.TREE, items, len(items))
 
 
 def _pairs(detail: str | None) -> Iterator[tuple[str, str]]:

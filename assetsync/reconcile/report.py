@@ -12,13 +12,15 @@ from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.site import Site
 from assetsync.status.left import what_is_left
+from assetsync.status.standing import undecided_folders
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """The outcome of a run.
 
-    `missing` names the mapped folders that are not there; `finished` says that the tree was looked at to its end;
+    `missing` names the mapped folders that are not there; `undecided` counts folders of the service that were found to
+    miss much, of which an audit is still to conclude it; `finished` says that the tree was looked at to its end;
     `would_brake` is for what a dry run found that the next run would stop for.
     """
 
@@ -36,6 +38,7 @@ class Report:
     in_sync: bool
     unreadable: int = 0
     missing: tuple[str, ...] = ()
+    undecided: int = 0
     finished: bool = False
     braked: int = 0
     trouble: str | None = None
@@ -65,6 +68,7 @@ def report_of(
         braked=len(site.edges.ledger.reports.brakes()),
         complete=scan is not None and scan.complete,
         coming=coming,
+        undecided=len(undecided_folders(site.config, site.edges.ledger)),
     )
     pause = site.gate.pause
     return Report(
@@ -82,6 +86,7 @@ def report_of(
         in_sync=left.in_sync,
         unreadable=scan.unreadable_count if scan else 0,
         missing=site.rescan.missing_folders(scan) if scan else (),
+        undecided=left.undecided,
         finished=scan is not None and scan.finished,
         braked=left.braked,
         trouble=None if pause is None else pause.detail,

@@ -141,6 +141,7 @@ class Reconciler:
         """Resolve, index and verify beside the workers until the run is over."""
         total = self._ledger.queue.counts(self._clock.now())[0]
         self._progress.phase("upload", total)
+        self._audit()
         while not self._done.is_set() and not self._stopped():
             idle = self._site.sender.is_idle()
             self._tell()
@@ -155,6 +156,26 @@ class Reconciler:
                     self._sent_everything()
                 return
             self._clock.wait(_TICK)
+
+    def _audit(self) -> None:
+        """Make the audits that are owed, one folder after the other, while others send."""
+        site = self._site
+        if not site.installation.is_known:
+            return
+        began = self._clock.steady()
+        owed = site.owed.folders()
+        for folder in owed:
+            if self._stopped():
+                return
+            try:
+                site.auditor.audit(folder)
+            except ServiceError as error:
+                log.warning("cannot be audited", destfolderid=folder, detail=str(error))
+                if not site.prober.is_answered({folder}):
+                    self._trouble(error)
+                    return
+        if owed and not site.owed.folders():
+            site.ran("audit", began)
 
     def _sent_everything(self) -> None:
         """Go over from sending to reading back."""

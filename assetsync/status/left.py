@@ -12,6 +12,7 @@ class Left(NamedTuple):
 
     `pending` goes on by itself: queued, on its way, stored and not verified yet, or not at rest yet; `coming` is what a
     dry run found and the ledger does not know. `complete` says that all mapped folders were there and all was read.
+    `undecided` counts folders of the service that were found to miss much, of which an audit is still to conclude it.
     """
 
     pending: int
@@ -20,14 +21,18 @@ class Left(NamedTuple):
     braked: int
     complete: bool
     coming: int = 0
+    undecided: int = 0
 
     @property
     def in_sync(self) -> bool:
         """Whether a complete scan found nothing that is not verified, and nothing waits for a person."""
-        return self.complete and not (self.pending or self.coming or self.in_doubt or self.blocked or self.braked)
+        files = self.pending + self.coming + self.in_doubt + self.blocked
+        return self.complete and not (files or self.braked or self.undecided)
 
 
-def what_is_left(counts: Counts, unsettled: Unsettled, *, braked: int, complete: bool, coming: int = 0) -> Left:
+def what_is_left(
+    counts: Counts, unsettled: Unsettled, *, braked: int, complete: bool, coming: int = 0, undecided: int = 0
+) -> Left:
     """Sum it up; `complete` is the last scan's, and does not hold while more files settle than could be counted."""
     return Left(
         pending=counts.of(State.QUEUED, State.SENDING, State.STORED) + unsettled.count,
@@ -37,4 +42,5 @@ def what_is_left(counts: Counts, unsettled: Unsettled, *, braked: int, complete:
         braked=braked,
         complete=complete and not unsettled.overflowed,
         coming=coming,
+        undecided=undecided,
     )

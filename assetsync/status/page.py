@@ -121,6 +121,8 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         else {"detail": _shown(pause.detail), "at": ago(pause.since), "by_itself": pause.reason != "key_refused"},
         "holds": [(_shown(folder), _shown(why or "")) for folder, why in sorted(standing.holds.items())],
         "missing": [_shown(name) for name in standing.missing_folders],
+        "unreadable": None if standing.unreadable is None else _shown(standing.unreadable),
+        "undecided": [_shown(folder) for folder in standing.undecided],
         "index_stopped": None if standing.index_stopped is None else _shown(standing.index_stopped),
         "blocked": [_blocked(row) for row in standing.blocked],
         "more_blocked": max(0, counts.of(State.BLOCKED) - len(standing.blocked)),

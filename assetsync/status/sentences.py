@@ -46,12 +46,14 @@ def verdict(standing: Standing) -> str:
     needs = [f"{blocked:,} blocked"] * bool(blocked)
     needs += [plural(brakes, "brake")] * bool(brakes)
     needs += [not_there(standing.missing_folders)] * bool(standing.missing_folders)
+    needs += [f"{unread(standing)} unreadable"] * (standing.unreadable is not None)
     needs += ["no room for the ledger"] * (standing.without_room is not None)
     needs += ["indexing has stopped"] * (standing.index_stopped is not None)
     opens = sent_from(standing)
     waits = "" if opens is None else f", sent {opens}"
     going = [f"{standing.pending:,} pending{waits}"] * bool(standing.pending)
     going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)
+    going += [f"{plural(len(standing.undecided), 'folder')} to be audited"] * bool(standing.undecided)
     pause = standing.paused or standing.ended_by
     ended = ""
     if pause is not None and pause.reason == "key_refused":
@@ -69,6 +71,11 @@ def verdict(standing: Standing) -> str:
     if going:
         return f"on its way: {', '.join(going)}"
     return "the tree was not scanned completely yet"
+
+
+def unread(standing: Standing) -> str:
+    """Count the files and folders that the last scan could not read, in words."""
+    return plural(0 if standing.last_scan is None else standing.last_scan.unreadable, "path")
 
 
 def sent_from(standing: Standing) -> str | None:
@@ -192,10 +199,7 @@ def waiting(standing: Standing) -> str | None:
 
 def leftovers(standing: Standing) -> Iterator[str]:
     """Say line by line what keeps the site from being in sync, with the next step for each."""
-    for brake in standing.brakes:
-        yield f"brake {brake.id}: {printable(brake.detail)}"
-        since = moment(brake.pulled_at)
-        yield f"    since {since}; {released_by(brake.kind)}: assetsync resume {brake.id}"
+    yield from _braked(standing)
     for folder, why in standing.holds.items():
         yield f"held: folder {printable(folder)}: {printable(why)}"
     for row in standing.blocked:
@@ -204,6 +208,9 @@ def leftovers(standing: Standing) -> Iterator[str]:
     more = standing.counts.of(State.BLOCKED) - NAMED
     if more > 0:
         yield f"and {more:,} more blocked: assetsync files --state blocked"
+    if standing.unreadable is not None:
+        yield f"unreadable: {standing.unreadable}: nothing there or below it is sent, and nothing is concluded about it"
+        yield "    let assetsync's user read it: assetsync check names all"
     if standing.in_doubt:
         yield (
             f"in doubt: {standing.in_doubt:,}, looked up until it is clear whether they arrived: assetsync doubt list"
@@ -217,3 +224,15 @@ def leftovers(standing: Standing) -> Iterator[str]:
         yield "    assetsync drift list tells what to set in the service, assetsync drift settle that it is set"
     if standing.index_stopped is not None:
         yield f"indexing stopped: {printable(standing.index_stopped)}"
+
+
+def _braked(standing: Standing) -> Iterator[str]:
+    """Say which brakes are pulled, and what is to be done where one was released."""
+    for brake in standing.brakes:
+        yield f"brake {brake.id}: {printable(brake.detail)}"
+        since = moment(brake.pulled_at)
+        yield f"    since {since}; {released_by(brake.kind)}: assetsync resume {brake.id}"
+    if standing.undecided and not any(brake.kind == "missing" for brake in standing.brakes):
+        named = ", ".join(map(printable, standing.undecided))
+        yield f"to be audited: much is missing in folder {named} of the service: its brake was released"
+        yield "    the daemon audits it, or the next assetsync reconcile; at once: assetsync audit"

@@ -38,9 +38,10 @@ class Standing:
     """All that the ledger tells of a site at one time; of the lists, the first `NAMED`.
 
     `running` says whether a process holds the ledger; `oldest` is the version under way that was queued first. Without
-    a running process, `ended_by` is the trouble that the last one ended in. `without_room` says that the ledger's
-    disk is full: then it does not tell what happens now. `sends_from` is when `upload.window` opens, while it is shut
-    and something is queued.
+    a running process, `ended_by` is the trouble that the last one ended in. `undecided` names folders of the service
+    that were found to miss much, of which the next audit concludes it. `without_room` says that the ledger's disk is
+    full: then it does not tell what happens now. `sends_from` is when `upload.window` opens, while it is shut and
+    something is queued.
     """
 
     site: str
@@ -62,6 +63,7 @@ class Standing:
     index_stopped: str | None
     paused: Pause | None
     ended_by: Pause | None
+    undecided: tuple[str, ...] = ()
     without_room: str | None = None
     sends_from: float | None = None
 
@@ -69,7 +71,8 @@ class Standing:
     def left(self) -> Left:
         """What keeps the site from being in sync."""
         complete = self.last_scan is not None and self.last_scan.complete
-        return what_is_left(self.counts, self.unsettled, braked=len(self.brakes), complete=complete)
+        braked, undecided = len(self.brakes), len(self.undecided)
+        return what_is_left(self.counts, self.unsettled, braked=braked, complete=complete, undecided=undecided)
 
     @property
     def pending(self) -> int:
@@ -92,6 +95,11 @@ class Standing:
         return () if self.last_scan is None else self.last_scan.missing
 
     @property
+    def unreadable(self) -> str | None:
+        """Name the first path that the last scan was not let read, and why; None for none."""
+        return None if self.last_scan is None else self.last_scan.first_unreadable or None
+
+    @property
     def oldest_age(self) -> float:
         """Give for how many seconds the version that waits longest has waited; 0 when none does."""
         return 0.0 if self.oldest is None else max(0.0, self.at - self.oldest.queued_at)
@@ -101,7 +109,7 @@ class Standing:
         """Sum it up."""
         trouble = self.paused or self.ended_by
         key_refused = trouble is not None and trouble.reason == "key_refused"
-        asks = self.brakes, self.missing_folders, key_refused, self.without_room, self.index_stopped
+        asks = self.brakes, self.missing_folders, self.unreadable, key_refused, self.without_room, self.index_stopped
         if self.counts.of(State.BLOCKED) or any(asks):
             return Level.NEEDS_YOU
         return Level.IN_SYNC if self.in_sync and trouble is None else Level.UNDER_WAY
@@ -136,6 +144,13 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool |
         index_stopped=reports.fact(INDEX_STOPPED),
         paused=ledger.runs.pause_at_hand() if running else None,
         ended_by=None if running else ledger.runs.pause(),
+        undecided=undecided_folders(config, ledger),
         without_room=without_room(ledger.store.path),
         sends_from=None if window is None or not counts.of(State.QUEUED) else window.opens(now),
     )
+
+
+def undecided_folders(config: SiteConfig, ledger: LedgerView) -> tuple[str, ...]:
+    """Name the mapped folders of the service of which an audit is still to conclude what they miss."""
+    mapped = {folder.destfolderid for folder in config.folders}
+    return tuple(folder for folder in ledger.runs.undecided_audits() if folder in mapped)

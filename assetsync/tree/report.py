@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 # Every path that cannot be read is counted; so many are named.
 NAMED = 1000
 
+MOVED_AWAY = "it was moved or replaced during the scan"
+"""The reason of what could not be read although everybody was let."""
+
 
 @dataclass(slots=True)
 class ScanReport:
@@ -40,6 +43,11 @@ class ScanReport:
     def complete(self) -> bool:
         """Whether the scan went to its end, could read everything on the way, and met every mapped folder."""
         return self.finished and not self.unreadable_count and not self.missing_mappings
+
+    @property
+    def first_unreadable(self) -> tuple[bytes, str] | None:
+        """Give the first path that nobody was let read, and why; not what was only on its way to another place."""
+        return next((each for each in self.unreadable if each[1] != MOVED_AWAY), None)
 
     def mark_unreadable(self, path: bytes, reason: str) -> None:
         """Note that nothing is known of `path`, a file or a folder, and of what is below it."""

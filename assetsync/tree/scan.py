@@ -19,7 +19,7 @@ from assetsync.tree.frame import Frame, close, identity_of
 from assetsync.tree.listing import NOTHING, Kind, Lister, Spool
 from assetsync.tree.opening import ABSENT, IRREGULAR, LARGEST, LISTABLE, Tree, facts, open_unmarked
 from assetsync.tree.quiet import Notes, Signature, is_same
-from assetsync.tree.report import ScanReport
+from assetsync.tree.report import MOVED_AWAY, ScanReport
 
 # Names held in memory, by all folders on the way down together, before one of them is sorted on disk.
 SPILL_ABOVE = 50_000
@@ -307,7 +307,7 @@ class _Walk:
             if above.fd < 0:
                 above.fd = self._open_again(above, frame)
             if above.fd < 0:
-                self._report.mark_unreadable(self._path[:-1], "it was moved or replaced during the scan")
+                self._report.mark_unreadable(self._path[:-1], MOVED_AWAY)
                 self._lister.release(above.listing, above.spooled)
                 above.listing = NOTHING
                 above.signature = None

@@ -76,6 +76,24 @@ def test_an_audit_that_pulled_the_brake_names_its_number(site):
     assert site.run("audit", "--last", "--json").code == 1
 
 
+def test_a_brake_of_an_audit_that_was_released_leaves_an_audit_to_be_made_and_says_so(site):
+    for number in range(30):
+        site.write(f"{number}.txt", b"%d" % number)
+    site.run("reconcile")
+    with site.sandbox._stored._transaction() as service:
+        service.execute("DELETE FROM assets")
+    site.run("audit")
+    assert "assetsync reconcile" in site.run("resume").out
+    shown = site.run("audit", "--last")
+    assert (shown.code, "BRAKED, released: audited again by the next run\n" in shown.out) == (1, True)
+    lines = site.run("status").out.splitlines()
+    assert lines[0] == "hq: on its way: 1 folder to be audited"
+    assert f"to be audited: much is missing in folder {PHOTOS} of the service: its brake was released" in lines
+    assert site.run("reconcile").code == 1
+    assert site.run("status").out.startswith("hq: needs you: 30 blocked\n")
+    assert site.run("audit", "--last").out.splitlines()[-1] == "hq: 30 missing"
+
+
 def test_without_an_audit_the_last_one_says_so_and_asks_the_service_nothing(mirrored):
     mirrored.nowhere()
     shown = mirrored.run("audit", "--last")

@@ -10,8 +10,10 @@ import pytest
 from assetsync.cli import given
 from assetsync.cli.fileview import FILE_KEYS
 from assetsync.cli.output import csv_cell
+from assetsync.errors import FileUnreadable
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 from assetsync.shown import decoded, printable
+from assetsync.tree.opening import Tree
 
 from .conftest import PAPERS
 
@@ -246,6 +248,29 @@ class TestExplain:
         site.run("reconcile")
         (tmp_path / "link").symlink_to(site.tree)
         assert site.run("explain", str(tmp_path / "link" / "photos" / "a.jpg")).code == 0
+
+    def test_of_a_file_that_cannot_be_looked_at_it_is_not_said_that_it_will_be_met(self, site, monkeypatch):
+        site.write("a.jpg")
+        site.run("reconcile")
+        (site.photos / "d").mkdir()
+        (site.photos / "d" / "new.jpg").write_bytes(b"new")
+
+        def refuse(_tree: Tree, path: bytes) -> None:
+            raise FileUnreadable(f"{path.decode()} cannot be read: Permission denied")
+
+        monkeypatch.setattr(Tree, "lstat", refuse)
+        said = site.run("explain", "photos/d/new.jpg").out
+        assert "Permission denied" in said
+        assert said.splitlines()[-1] == "  the ledger does not know it: it is met once it can be read"
+
+    def test_of_a_file_that_is_gone_the_brake_is_named_that_keeps_it_from_being_concluded(self, site):
+        kept = [site.write(f"{number}.jpg", b"%d" % number) for number in range(3)]
+        site.run("reconcile")
+        for path in kept:
+            path.unlink()
+        site.run("reconcile")
+        lines = site.run("explain", "photos/1.jpg").out.splitlines()
+        assert lines[-1] == "  it is gone from the tree: nothing is concluded from that before brake 1 is released"
 
     @pytest.mark.parametrize("path", ["../a.jpg", "/etc/passwd", ".", ""])
     def test_a_path_outside_the_root_is_exit_2(self, site, path):

@@ -12,7 +12,6 @@ import pytest
 from assetsync.clock import SystemClock
 from assetsync.config.schedule import Interval, cron
 from assetsync.daemon import schedule as schedule_module
-from assetsync.daemon.reading import AUDIT_FROM
 from assetsync.daemon.schedule import Schedule, trigger_of
 from assetsync.daemon.work import Work
 from assetsync.ledger.ledger import open_ledger
@@ -98,7 +97,7 @@ def test_an_audit_whose_time_passed_while_no_daemon_ran_is_made_at_the_next_star
     running.until(lambda: running.events("scanned"))
     assert running.stop() == 0
     ledger = open_ledger(running.ledger)
-    ledger.set_fact(AUDIT_FROM, repr(time.time() - 7200))
+    ledger.set_fact("audit_from", repr(time.time() - 7200))
     ledger.close()
     running.start()
     running.until(lambda: running.events("audited"))
@@ -142,7 +141,7 @@ def test_a_clock_that_jumps_stops_no_job_and_starts_none_more_often(make_world, 
     work.reading.want_audit = count("audit")
     wall = Wall(monkeypatch)
     wall.off = -jump
-    world.ledger.set_fact(AUDIT_FROM, repr(wall.now()))
+    world.ledger.set_fact("audit_from", repr(wall.now()))
     schedule = Schedule(world.config().schedule, work, wall, failed=pytest.fail)
     schedule.start()
     try:

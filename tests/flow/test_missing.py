@@ -6,7 +6,6 @@ import pytest
 
 from assetsync.errors import BadAnswer
 from assetsync.flow import missing
-from assetsync.flow.audit import AUDIT_ASKED
 from assetsync.flow.requests import carry_out
 from assetsync.ledger.audits import Underway, Unmet, begin
 from assetsync.model import State
@@ -269,18 +268,21 @@ def test_who_releases_the_brake_of_an_audit_has_the_folders_audited_while_the_wo
     world = mirrored(31)
     gone_and_back(world, 30)
     audit(world)
+    world.clock.wait(1.0)
     world.ledger.pull_brake("vanished", "site", "so many are gone", 3, world.clock.now())
     carry_out(world.ledger, world.service, world.clock, "resume", {"id": 2})
-    assert world.ledger.reports.fact(AUDIT_ASKED) is None
-    carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
-    assert float(world.ledger.reports.fact(AUDIT_ASKED)) == world.clock.now()
+    assert world.site.owed.folders() == []
+    told = carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
+    assert "assetsync reconcile" in told
+    assert world.site.owed.folders() == ["F1"]
+    assert world.site.owed.asked_at() == world.clock.now()
 
 
 def test_who_releases_another_brake_has_nothing_audited(mirrored):
     world = mirrored()
     world.ledger.pull_brake("vanished", "site", "so many are gone", 3, world.clock.now())
-    carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
-    assert world.ledger.reports.fact(AUDIT_ASKED) is None
+    assert carry_out(world.ledger, world.service, world.clock, "resume", {"id": None}) == "1 brake released: 1"
+    assert world.site.owed.folders() == []
 
 
 @pytest.mark.parametrize("what", ["missing", "different"])

@@ -5,6 +5,7 @@ import pytest
 from assetsync.core.notices import Kind
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
+from assetsync.ledger.runs import LastScan
 from assetsync.notices.facts import OUTAGE, Facts
 
 
@@ -151,3 +152,17 @@ def test_of_trouble_that_was_over_long_ago_nobody_is_told_while_a_file_is_sent(w
     world.scan_and_send()
     assert told
     assert not {trouble.kind: trouble for trouble in told}[Kind.OUTAGE].items
+
+
+def test_what_cannot_be_read_in_the_tree_is_told_and_a_folder_of_which_a_brake_tells_is_not(world, look):
+    at = world.clock.now()
+    scan = LastScan(at, complete=False, unreadable=1, missing=("a", "b"), first_unreadable="d (Permission denied)")
+    world.ledger.runs.scanned(scan, 0.1)
+    told = look()[Kind.TREE]
+    assert (list(told.items.values()), told.count) == (
+        ["the mapped folder a is not there", "the mapped folder b is not there", "d (Permission denied)"], 3,
+    )  # fmt: skip
+    world.ledger.pull_brake("emptied", "a", "it is empty now", 5, at)
+    assert "missing a" not in look()[Kind.TREE].items
+    world.ledger.runs.scanned(LastScan(at, complete=True, unreadable=0), 0.1)
+    assert not look()[Kind.TREE].items

@@ -47,6 +47,11 @@ def missing(world):
     world.ledger.runs.scanned(LastScan(world.clock.now(), complete=False, unreadable=0, missing=("fotos",)), 0.1)
 
 
+def unreadable(world):
+    scan = LastScan(world.clock.now(), complete=False, unreadable=2, first_unreadable="d (Permission denied)")
+    world.ledger.runs.scanned(scan, 0.1)
+
+
 def braked(world):
     world.ledger.pull_brake("emptied", "photos", "it is empty now", 5, world.clock.now())
 
@@ -58,6 +63,7 @@ def braked(world):
         ([verified], Level.IN_SYNC, "in sync: 1 file verified"),
         ([verified, queued], Level.UNDER_WAY, "on its way: 1 pending"),
         ([verified, blocked], Level.NEEDS_YOU, "needs you: 1 blocked"),
+        ([verified, unreadable], Level.NEEDS_YOU, "needs you: 2 paths unreadable"),
         ([blocked, queued, braked], Level.NEEDS_YOU, "needs you: 1 blocked, 1 brake (beside 1 pending)"),
         (
             [queued, paused],
@@ -84,6 +90,7 @@ def braked(world):
         "in sync",
         "queued",
         "blocked",
+        "unreadable",
         "all",
         "outage",
         "idle outage",
