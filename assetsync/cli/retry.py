@@ -3,7 +3,7 @@
 import click
 
 from assetsync.cli.acting import act
-from assetsync.cli.given import known_paths, with_config, with_json
+from assetsync.cli.given import known_folders, topmost, with_config, with_json
 from assetsync.config import SiteConfig
 
 
@@ -17,7 +17,7 @@ from assetsync.config import SiteConfig
 @with_json("Print one object: done, request, message.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, as_json: bool) -> None:
-    """Let blocked files go on where they stand: the given ones, or all.
+    """Let blocked files go on where they stand: the given ones, those below the given folders, or all.
 
     A file with a known asset is read back again, one in doubt is looked up again, others are tried again; an empty one
     stays blocked, as the service refuses it. One whose asset lay in the folder before and is gone takes over
@@ -27,8 +27,9 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, as_
     Examples:
       assetsync retry --config hq.yaml
       assetsync retry --config hq.yaml photos/harbour.jpg
+      assetsync retry --config hq.yaml photos/2026
       assetsync retry --config hq.yaml --send-again photos/harbour.jpg
     """
-    wanted = known_paths(config, paths)
+    wanted = topmost(known_folders(config, paths))
     argument: dict[str, object] = {"paths": [path.hex() for path in wanted], "send_again": send_again}
     act(config, "retry", argument).show(as_json=as_json)

@@ -31,6 +31,7 @@ class _Problem(NamedTuple):
 
     subject: str
     detail: str
+    is_another_root: bool = False
 
 
 class Place:
@@ -61,7 +62,9 @@ class Place:
         problem = self._problem()
         if problem is not None:
             self._lever.pull(_KIND, problem.subject, problem.detail, 1)
-            self._lift_others("another brake is about what is there now", problem.subject, _MISSING)
+            # That another root is not there, by now, is no matter; of this one the next scan tells.
+            also = () if problem.is_another_root else (_MISSING,)
+            self._lift_others("another brake is about what is there now", problem.subject, *also)
             raise RootElsewhere(problem.detail)
         self._remember()
         # What was agreed to is what it knows by now.
@@ -98,7 +101,7 @@ class Place:
                 f"the ledger was filled from the root {known}, and `root` is {printable(here)} now: nothing there"
                 " is looked at before you agree that the same tree has moved; else correct `root`"
             )
-            return _Problem(here, detail)
+            return _Problem(here, detail, is_another_root=True)
         all_of_them = enumerate(self._plan.mappings.all)
         found = [(mapping, disk) for at, mapping in all_of_them if (disk := self._another_disk(at, mapping))]
         if not found:

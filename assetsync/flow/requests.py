@@ -5,7 +5,7 @@ and the process that holds the lock takes it from there with `take_requests`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 import structlog
@@ -20,6 +20,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.everywhere import by_id, named, names_of
 from assetsync.flow.owed import ask_for_audit
 from assetsync.ledger.ledger import Ledger, Request
+from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Clock, SearchRequest, Service, State
 from assetsync.service.paging import every
@@ -92,10 +93,10 @@ def _is_for_once(verb: str, argument: dict[str, object]) -> bool:
 def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argument: dict[str, object]) -> str:
     """Do what is asked and say in a sentence what was done. Paths in `argument` are hex of their bytes.
 
-    retry: {"paths": [...], "send_again": bool}, no paths for all blocked files · resume: {"id": int | None}, no id for
-    all, or all of {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None for absent · drift: {"paths":
-    [...]}, of files or of folders · sighted: what `sighted` gives · audit: {}, which the daemon goes on with. Raises
-    UsageError for what cannot be done, ServiceError where the service had to be asked.
+    retry: {"paths": [...], "send_again": bool}, of files or folders, no paths for all that is blocked · resume: {"id":
+    int | None}, no id for all, or all of {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None for absent ·
+    drift: {"paths": [...]}, of files or folders · sighted: what `sighted` gives · audit: {}, which the daemon goes on
+    with. Raises UsageError for what cannot be done, ServiceError where the service had to be asked.
     """
     now = clock.now()
     refuse(ledger, verb, argument)
@@ -153,6 +154,12 @@ def _refuse_retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool) -
     if send_again and not paths:
         raise UsageError("--send-again needs the paths of the files", hint="each is uploaded anew, whatever is there")
     for path in paths:
+        below = next(ledger.reports.files(under=path or None), None)
+        if below is not None and below.path != path:
+            if send_again:
+                named = printable(path) or "the root"
+                raise UsageError(f"{named} is a folder", hint="--send-again is for files, each named by itself")
+            continue
         row = _current(ledger, path)
         if send_again and not allowed(row.state, Event.SENT_AGAIN):
             raise UsageError(f"{printable(path)} is {_state(row)}", hint="--send-again is for one that was sent")
@@ -178,14 +185,19 @@ def note_asset(ledger: Ledger, asset: Asset, now: float) -> None:
 
 
 def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: float) -> str:
-    rows = [_current(ledger, path) for path in paths] if paths else ledger.reports.files(State.BLOCKED)
     if send_again:
-        for row in rows:
-            ledger.repair.send_again(row, now)
+        for path in paths:
+            ledger.repair.send_again(_current(ledger, path), now)
         return f"{len(paths):,} to be sent again"
-    said = Counter(_tried(ledger, row, now) for row in rows)
+    rows = {row.id: row for path in paths for row in _retried(ledger, path)}.values()
+    said = Counter(_tried(ledger, row, now) for row in (rows if paths else ledger.reports.files(State.BLOCKED)))
     ledger.queue.release_folders(now)
     return "; ".join(f"{count:,} {what}" for what, count in said.items()) or "nothing is blocked"
+
+
+def _retried(ledger: Ledger, path: bytes) -> Iterable[FileRow]:
+    """Give a file, or what is blocked below a folder; b"" is the root."""
+    return ledger.reports.of_path(path)[:1] or ledger.reports.files(State.BLOCKED, under=path or None)
 
 
 def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
@@ -195,6 +207,8 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
     reason = row.reason or ""
     kept = _kept(ledger, row)
     state = ledger.repair.retry(row, now) if kept is None else ledger.repair.let_go(row, kept, now)
+    if reason == MISSING and state is State.STORED:
+        return "missing, to be looked for again"
     was_blocked = row.state is State.BLOCKED and state is State.QUEUED
     return _TRIED_AGAIN.get(reason, "to be tried again") if was_blocked else _AFTER_RETRY[state]
 

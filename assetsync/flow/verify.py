@@ -21,6 +21,7 @@ from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
 from assetsync.flow.witness import Witnessed
 from assetsync.ledger.assets import Change
+from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
@@ -31,6 +32,7 @@ log = structlog.get_logger(__name__)
 BATCH = 100
 """Assets that one call reads back."""
 
+_NOT_YET = "the service does not show it yet"
 _BY_NAME_AT_MOST = 5
 _BY_LISTING_AT_MOST = 5000
 
@@ -213,7 +215,7 @@ class Verifier:
         due = now + min(next_look(now - (row.uploaded_at or row.queued_at), self._longest), UNSEEN_PATIENCE / 4)
         columns = {
             "unseen_boot": grace.boot, "unseen_first": grace.first, "unseen_last": grace.last,
-            "due_at": due, "detail": "the service does not show it yet",
+            "due_at": due, "detail": "missing, and looked for again" if row.reason == MISSING else _NOT_YET,
         }  # fmt: skip
         self._ledger.assets.apply_all([(row, None, columns)], now)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
+from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, reopen
 from assetsync.ledger.store import Store
 
@@ -98,12 +99,13 @@ class Assets:
         def work(conn: sqlite3.Connection) -> None:
             if not _is_as_read(conn, row):
                 return
+            reason = MISSING if row.reason == MISSING else "unseen"
             last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (row.id,)).fetchone()[0]
             if last is not None:
                 reopen(conn, last, now, why="unseen", accepted_id=row.assetid)
-                apply(conn, row.id, Event.UNSEEN, now, reason="unseen", detail=detail)
+                apply(conn, row.id, Event.UNSEEN, now, reason=reason, detail=detail)
             else:
-                apply(conn, row.id, Event.MISSING, now, reason="unseen", detail=detail)
+                apply(conn, row.id, Event.MISSING, now, reason=reason, detail=detail)
 
         self._store.write(work)
 

@@ -9,6 +9,7 @@ from assetsync.core.backoff import LONGEST
 from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.states import Event
 from assetsync.ledger.hours import count_upload
+from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import ATTEMPT_COLUMNS, FILE_COLUMNS, AttemptRow, FileRow, apply, attempt_row, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
@@ -266,13 +267,7 @@ class Doubts:
                 conn.execute("UPDATE files SET detail = ? WHERE id = ?", (verdict.reason, file.id))
                 return
             if verdict.judgement is Judgement.UNDECIDABLE:
-                # The attempt stays open, so that `retry` looks again, but no longer holds its name back.
-                conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (attempt.id,))
-                word = "refused_as_duplicate" if attempt.is_duplicate else "undecidable"
-                detail = f"{verdict.reason}; look in the service, then `assetsync doubt resolve PATH`"
-                apply(conn, file.id, Event.UNDECIDABLE, now, reason=word, detail=detail)
-                if verdict.assetid is not None and not attempt.is_duplicate:
-                    _explain(conn, verdict.assetid, "damaged", file)
+                _leave_to_a_person(conn, doubt, verdict, now)
                 return
             conn.execute(
                 "UPDATE attempts SET closed_at = ?, result = ? WHERE id = ?", (now, str(verdict.judgement), attempt.id)
@@ -325,6 +320,20 @@ def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict
     taken = "SELECT 1 FROM files WHERE assetid = ? AND id <> ? AND state NOT IN ('superseded', 'gone')"
     found = verdict.judgement is Judgement.FOUND
     return not found or conn.execute(taken, (verdict.assetid, doubt.file.id)).fetchone() is None
+
+
+def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
+    file, attempt = doubt.file, doubt.attempt
+    # The attempt stays open, so that `retry` looks again, but no longer holds its name back.
+    conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (attempt.id,))
+    word, helps = "undecidable", "look in the service, then `assetsync doubt resolve PATH`"
+    if attempt.is_duplicate:
+        word = "refused_as_duplicate"
+    elif file.reason == MISSING:
+        word, helps = MISSING, "`assetsync retry --send-again PATH` uploads the file anew"
+    apply(conn, file.id, Event.UNDECIDABLE, now, reason=word, detail=f"{verdict.reason}; {helps}")
+    if verdict.assetid is not None and not attempt.is_duplicate:
+        _explain(conn, verdict.assetid, "damaged", file)
 
 
 def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:

@@ -14,6 +14,9 @@ GOES_ON = {
 }  # fmt: skip
 """What is written of a blocked file that is to go on, beside when it is due."""
 
+MISSING = "missing"
+"""The reason of what an audit has not found any more, also while it is looked for once more."""
+
 _MAY_LET_GO = (
     "SELECT EXISTS (SELECT 1 FROM files f WHERE id = ? AND assetid = ? AND state = 'blocked' AND wanted = 'yes'"
     " AND reason IN ('unseen', 'missing') AND id_from = 'adopted' AND asset_folder = destfolderid"
@@ -64,7 +67,9 @@ class Repair:
             conn.execute("UPDATE attempts SET look_at = ? WHERE file_id = ? AND closed_at IS NULL", (now, row.id))
             for attempt in conn.execute("SELECT id FROM attempts WHERE file_id = ? AND closed_at IS NULL", (row.id,)):
                 hold_name(conn, attempt["id"])
-            return apply(conn, row.id, Event.RETRIED, now, due_at=now, **GOES_ON)
+            # What was missing is so until it is found: where it is not, a person is told the same again.
+            missing = {"reason": MISSING} if current.reason == MISSING else {}
+            return apply(conn, row.id, Event.RETRIED, now, due_at=now, **(GOES_ON | missing))
 
         return self._store.write(work)
 

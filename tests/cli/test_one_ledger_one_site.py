@@ -134,6 +134,18 @@ def test_once_a_person_agreed_to_the_root_it_is_the_ledgers(mirrored):
     assert fact(mirrored, "root") == str(moved)
 
 
+def test_a_tree_that_was_missed_before_it_was_found_elsewhere_is_asked_about_once(mirrored):
+    moved = mirrored.folder / "moved"
+    mirrored.tree.rename(moved)
+    mirrored.run("reconcile")
+    move_root(mirrored, moved)
+    mirrored.run("reconcile")
+    (brake,) = mirrored.run("status", "--json").only["brakes"]
+    assert brake["detail"].startswith("the ledger was filled from the root")
+    assert mirrored.run("resume").code == 0
+    assert mirrored.run("reconcile").code == 0
+
+
 def test_a_root_that_is_corrected_releases_the_brake_and_allows_nothing(mirrored):
     other = another_tree(mirrored)
     move_root(mirrored, other)

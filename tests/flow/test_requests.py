@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from assetsync.errors import LedgerError
-from assetsync.flow.requests import asked_of, take_requests
+from assetsync.errors import LedgerError, UnknownPath, UsageError
+from assetsync.flow.requests import asked_of, carry_out, take_requests
 from assetsync.model import State
 
 AGAIN = {"paths": [b"a".hex()], "send_again": True}
@@ -83,3 +83,48 @@ def test_a_request_that_holds_no_object_is_refused_and_ends_nobody(world, verb, 
     assert take_requests(world.site.edges) == 1
     assert world.ledger.answered(1).startswith("refused: ")
     assert len(world.ledger.reports.brakes()) == 1
+
+
+@pytest.fixture
+def blocked(world):
+    """A world with blocked files in and beside a folder, and one verified in it."""
+    for path in ("d/e/1", "d/2", "d-e", "d0"):
+        world.write(path, b"content of " + path.encode())
+    world.write("d/fine")
+    world.scan()
+    for path in ("d/e/1", "d/2", "d-e", "d0"):
+        world.ledger.queue.hold(world.row(path).id, "different", "it is so", world.clock.now())
+    world.live(5)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("asked", "tried"),
+    [
+        (["d"], {"d/e/1", "d/2"}),
+        (["d/e", "d/e/1"], {"d/e/1"}),
+        ([""], {"d/e/1", "d/2", "d-e", "d0"}),
+        (["d-e"], {"d-e"}),
+    ],
+)
+def test_a_retry_of_a_folder_is_one_of_what_is_blocked_below_it(blocked, asked, tried):
+    paths = [path.encode().hex() for path in asked]
+    told = carry_out(blocked.ledger, blocked.service, blocked.clock, "retry", {"paths": paths})
+    assert told == f"{len(tried)} to be tried again"
+    states = {path for path, state in blocked.states().items() if state is State.QUEUED}
+    assert states == tried
+    assert blocked.row("d/fine").state is State.VERIFIED
+
+
+def test_a_folder_with_nothing_blocked_is_no_mistake_and_one_that_is_not_known_is(blocked):
+    def retry(path: str, **more) -> str:
+        return carry_out(
+            blocked.ledger, blocked.service, blocked.clock, "retry", {"paths": [path.encode().hex()], **more}
+        )
+
+    retry("d")
+    assert retry("d") == "nothing is blocked"
+    with pytest.raises(UnknownPath):
+        retry("f")
+    with pytest.raises(UsageError, match="d is a folder"):
+        retry("d", send_again=True)

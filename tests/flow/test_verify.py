@@ -349,11 +349,37 @@ def test_a_retry_of_what_an_audit_has_missed_looks_for_it_where_nothing_equal_is
     world.clock.advance(60)
     gone = world.service.assets.pop(first.id)
     world.site.auditor.audit("F1")
-    assert retry(world) == "1 to be read back again"
+    assert retry(world) == "1 missing, to be looked for again"
     world.live(60)
     world.service.assets[gone.id] = gone
     world.live(60)
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid, world.posted()) == (VERIFIED, gone.id, ["keep.jpg"])
+
+
+@pytest.mark.parametrize("was_sent", [True, False])
+def test_what_is_missing_is_called_so_while_it_is_looked_for_again_and_where_it_is_not_found(adopted, was_sent):
+    world, _ = adopted(1)
+    path = "a.jpg"
+    if was_sent:
+        path = "b.jpg"
+        world.write(path, b"content B")
+        world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    del world.service.assets[world.row(path).assetid]
+    world.site.auditor.audit("F1")
+    ask = {"paths": [path.encode().hex()]}
+    assert carry_out(world.ledger, world.service, world.clock, "retry", ask) == "1 missing, to be looked for again"
+    world.live(60)
+    assert (world.row(path).state, world.row(path).detail) == (STORED, "missing, and looked for again")
+    world.live(2000, tick=2)
+    row = world.row(path)
+    assert (row.state, row.reason) == (BLOCKED, "missing")
+    posted = len(world.service.posts)
+    carry_out(world.ledger, world.service, world.clock, "retry", ask | {"send_again": True})
+    world.live(60)
+    assert (world.row(path).state, world.row(path).reason) == (VERIFIED, None)
+    assert len(world.service.posts) == posted + 1
 
 
 def moved_before_it_was_read_back(make_world):
@@ -414,7 +440,7 @@ def test_a_retry_does_not_take_over_a_kept_copy_that_the_audit_missed_as_well(ad
     for asset in (first, kept):
         del world.service.assets[asset.id]
     world.site.auditor.audit("F1")
-    assert retry(world) == "1 to be read back again"
+    assert retry(world) == "1 missing, to be looked for again"
     assert world.row("a.jpg").assetid == first.id
 
 
