@@ -120,8 +120,13 @@ class Checks:
             return "unknown"
         equal = [asset for asset in equal if asset.folder == row.destfolderid]
         owned = self._simulation.site.edges.ledger.doubts.owned([a.id for a in equal])
-        free = [asset.id for asset in equal if asset.id not in owned or asset.id == row.assetid]
-        return free[0] if free else None
+        free = [asset for asset in equal if asset.id not in owned or asset.id == row.assetid]
+        # Of several a person takes the one that has the file's name; another may be another file's upload, which
+        # without an MD5 nobody would know for it any more.
+        named = [asset for asset in free if asset.name.casefold() == row.folded_name]
+        if len(free) > 1 and not named:
+            return "unknown"
+        return (named or free)[0].id if free else None
 
     def always(self) -> None:
         """I3 and I6, and what must be true of the ledger's rows after every step."""
