@@ -68,8 +68,9 @@ def command(
 
     Faults are rules that are posted to it, each in place of those before: latency, hang, status, html, too_many,
     answer_lost, answer_cut, key_refused, search_down, database_down, index_wipes, names_lost, invisible. A rule may
-    say operation (upload, search, index), times, probability, seconds, status, and stored (true: the fault comes after
-    the upload is stored). An empty list ends them.
+    say operation (upload, search, index), times, probability, seconds, status, and, of status and html, stored (true:
+    the fault comes after the upload is stored, as answer_lost always does). An empty list ends them. Assets are listed
+    at /_sandbox/assets; an id that is posted there with a folder, a name or delete is moved, renamed or deleted.
 
     \b
     Examples:
@@ -78,6 +79,7 @@ def command(
       assetsync sandbox --dialect documented --index-mode adds --no-self-index
       curl -H 'Content-Type: application/json' http://127.0.0.1:8790/_sandbox/faults \\
         -d '{"faults": [{"kind": "answer_lost", "operation": "upload", "probability": 0.2}]}'
+      curl -H 'Content-Type: application/json' http://127.0.0.1:8790/_sandbox/assets -d '{"id": "ID", "delete": true}'
     """
     host, _, port = listen.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal() and len(port) <= _DIGITS):

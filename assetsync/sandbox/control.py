@@ -51,6 +51,7 @@ class Control:
             Route("/_sandbox/folders", self.folders),
             Route("/_sandbox/folders", self.create_folder, methods=["POST"]),
             Route("/_sandbox/assets", self.assets),
+            Route("/_sandbox/assets", self.alter_asset, methods=["POST"]),
             Route("/_sandbox/log", self.log),
             Route("/_sandbox/file/{assetid}", self.file),
         ]
@@ -92,6 +93,23 @@ class Control:
     async def assets(self, _: Request) -> Response:
         """List everything stored, whatever a search would show."""
         return JSONResponse([asdict(asset) for asset in self._store.assets()])
+
+    async def alter_asset(self, request: Request) -> Response:
+        """Do what people do in a DAM: `{"id": …, "folder": ID, "name": …}` moves and renames, or `"delete": true`."""
+
+        def alter(given: Mapping[str, object]) -> Response:
+            assetid, folder, name = given.get("id"), given.get("folder"), given.get("name")
+            if not (isinstance(assetid, str) and isinstance(folder, str | None) and isinstance(name, str | None)):
+                raise UsageError("The asset has no id", hint='send {"id": …} with "folder", "name" or "delete": true')
+            if folder is not None and folder not in self._store.folders():
+                raise UsageError(f"There is no folder {folder}", hint="GET /_sandbox/folders lists them")
+            if given.get("delete") is True:
+                found = self._store.delete(assetid)
+            else:
+                found = self._store.alter(assetid, folder=folder, name=name or None)
+            return JSONResponse({"id": assetid}) if found else JSONResponse({"error": "There is no such asset"}, 404)
+
+        return await _with_json(request, alter)
 
     async def log(self, _: Request) -> Response:
         """Count the requests by operation."""

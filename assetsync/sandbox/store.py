@@ -252,6 +252,29 @@ class Store:
             self.content(asset.id).unlink()
             raise
 
+    def delete(self, assetid: str) -> bool:
+        """Take an asset away, as a person does in a DAM; False where there is none of this identifier."""
+        with self._lock:
+            found = self._writer.execute("DELETE FROM assets WHERE id = ?", (assetid,)).rowcount > 0
+        if found:
+            self.content(assetid).unlink(missing_ok=True)
+        return found
+
+    def alter(self, assetid: str, *, folder: str | None = None, name: str | None = None) -> bool:
+        """Move an asset to a folder that exists, rename it, or both; False where there is none of this identifier."""
+        with self._transaction() as connection:
+            row = connection.execute("SELECT * FROM assets WHERE id = ?", (assetid,)).fetchone()
+            if row is None:
+                return False
+            if folder is not None:
+                moved = "UPDATE assets SET folder_id = :to, folder_name = (SELECT name FROM folders WHERE id = :to)"
+                connection.execute(f"{moved} WHERE id = :id", {"to": folder, "id": assetid})
+            if name is not None:
+                text = indexed_text(name, row["description"], row["keywords"], json.loads(row["fields"]))
+                renamed = "UPDATE assets SET filename = ?, name_key = ?, t_any = ?, t_name = ? WHERE id = ?"
+                connection.execute(renamed, (name, name.lower(), text.t_any, text.t_name, assetid))
+        return True
+
     def index(self, assetids: Sequence[str] | None, *, wipe: bool) -> None:
         """Put assets (None: all) into the index `index_delay` from now; with `wipe`, empty the index first."""
         now = self.now

@@ -151,3 +151,22 @@ def test_a_picture_is_served_as_one_and_anything_else_is_a_download(control, cal
 
 def test_the_file_of_an_unknown_asset_is_404(control):
     assert control("file/nothing").status_code == 404
+
+
+def test_what_people_do_to_an_asset_is_done_at_once_and_searches_show_it(control, caller):
+    folder = control("folders", {"name": "archive"}).json()["id"]
+    assetid = caller.uploaded("harbour.jpg")
+    assert control("assets", {"id": assetid, "folder": folder, "name": "quay.jpg"}).status_code == 200
+    (asset,) = control("assets").json()
+    assert (asset["folder_id"], asset["folder_name"], asset["filename"]) == (folder, "archive", "quay.jpg")
+    assert [row["id"] for row in caller.found("quay.jpg", folderid=folder)] == [assetid]
+    assert caller.found("harbour.jpg") == []
+    assert control("assets", {"id": assetid, "delete": True}).status_code == 200
+    assert (control("assets").json(), caller.found("quay.jpg")) == ([], [])
+    assert control("assets", {"id": assetid, "delete": True}).status_code == 404
+
+
+@pytest.mark.parametrize("given", [{}, {"id": 1}, {"id": "a", "folder": "NONE"}, {"id": "a", "name": 1}])
+def test_what_names_no_asset_or_folder_is_refused_with_a_sentence(control, given):
+    answer = control("assets", given)
+    assert (answer.status_code, list(answer.json())) == (400, ["error"])
