@@ -85,9 +85,8 @@ class Auditor:
             else:
                 if _is_mended(row, reading, asset):
                     changes.append((row, Event.RETRIED, GOES_ON | {"due_at": now}))
-                is_home = folder in (row.destfolderid, row.agreed_folder)
-                result.fine += reading is Reading.EQUAL or (reading is Reading.MOVED and is_home)
-                result.elsewhere += reading is Reading.MOVED and not is_home
+                if reading in (Reading.EQUAL, Reading.MOVED):
+                    result.count(at_home=folder in (row.destfolderid, row.agreed_folder))
         self._ledger.audits.met(met, began)
         self._ledger.assets.apply_all(changes, now)
         self._explain(folder, strangers, began, result)

@@ -19,3 +19,8 @@ class Audited:
     history: int = 0
     """Of versions that were replaced or deleted, or that a person had sent again."""
     braked: bool = False
+
+    def count(self, *, at_home: bool) -> None:
+        """Count an asset that is what was sent: where it was sent to or may be, or moved by somebody, now or before."""
+        self.fine += at_home
+        self.elsewhere += not at_home

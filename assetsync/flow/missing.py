@@ -161,8 +161,8 @@ class _Case:
             columns: dict[str, Any] = {"audited_at": self._audit.at}
             if asset.folder_id not in (row.asset_folder, ""):
                 columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
-                self._result.elsewhere += reading is not Reading.DIFFERENT
             if reading is not Reading.DIFFERENT:
+                self._result.elsewhere += asset.folder_id not in (row.destfolderid, row.agreed_folder, "")
                 changes.append((row, None, columns))
                 continue
             self._result.different += 1

@@ -86,7 +86,7 @@ def test_an_asset_that_was_moved_in_the_service_is_drift_and_not_missing(mirrore
     assert (world.row("1").state, world.row("1").asset_folder) == (State.VERIFIED, "ELSEWHERE")
     assert drift(world) == {b"1": "it lies in another folder of the service: ELSEWHERE"}
     world.clock.advance(60)
-    assert audit(world) == {"assets": 2, "fine": 2}
+    assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
     assert drift(world).keys() == {b"1"}
 
 
