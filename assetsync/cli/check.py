@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from assetsync.cli.entry import NO_SERVICE, OK, USAGE
-from assetsync.cli.findings import Finding, Level, Where, look
+from assetsync.cli.finding import Finding, Level, Where
+from assetsync.cli.findings import look
 from assetsync.cli.given import CONFIG_HELP, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.cli.telling import look_at_notify

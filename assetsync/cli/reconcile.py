@@ -49,7 +49,13 @@ _PATIENCE = 15.0
 
 @click.command("reconcile")
 @with_config
-@click.option("--dry-run", "only_look", is_flag=True, help="Only count what would be done; works beside a daemon.")
+@click.option(
+    "--dry-run",
+    "only_look",
+    is_flag=True,
+    help="Only count what would be done, and read no file for it: one that was renamed, moved or touched counts as an"
+    " upload, though a run would find that it is none. Works beside a daemon.",
+)
 @with_json("Print one object, whatever the exit code.")
 @click.option(
     "--wait",
@@ -179,7 +185,11 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
 def _verdict(report: Report, *, only_look: bool) -> str:
     seen = f"{report.scanned:,} scanned, {report.unchanged:,} unchanged"
     if only_look:
-        would = f"would upload {files(report.uploaded)} ({amount(report.bytes_uploaded)})" if report.uploaded else ""
+        would = (
+            f"would upload at most {files(report.uploaded)} ({amount(report.bytes_uploaded)})"
+            if report.uploaded
+            else ""
+        )
         cut = "" if report.finished else "; the tree was not looked at to its end"
         cut += f"; {not_there(report.missing)}" if report.missing else ""
         return f"{report.site}: {would or 'nothing to upload'}; {seen}{cut}"

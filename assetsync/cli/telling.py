@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from assetsync.cli.findings import Finding, Level, Where
+from assetsync.cli.finding import Finding, Level, Where
 from assetsync.config import SiteConfig
 from assetsync.core.notices import trial_notice
 from assetsync.errors import ConfigError

@@ -10,16 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from assetsync.amounts import files
+from assetsync.amounts import files, plural
 from assetsync.core.names import printable
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import ScanResult
 from assetsync.flow.lever import Lever, subject_of
 from assetsync.flow.plan import Plan
+from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.owner import LAYOUT, LISTED
 from assetsync.model import Mapping
 
 _SAMPLED = 1000
+_NAMED = 3
 _HOUR = 3600.0
 _MINUTE = 60.0
 _SENT_AGAIN = "its files would all be sent again, but those that were moved there in the service"
@@ -29,6 +31,22 @@ _QUEUE_WAS_EMPTY = "queue_was_empty"
 def _mapping_fact(mapping: Mapping) -> str:
     """Name the fact that says where a mapping pointed."""
     return "mapping:" + mapping.path.hex()
+
+
+def _most_of(result: ScanResult) -> str:
+    """Name the folders from which most is missing, in words."""
+    folders = Counter(one.path.rpartition(b"/")[0] for one in result.missing if one.mapping is not None)
+    named = [f"{count:,} from {printable(folder) or '.'}" for folder, count in folders.most_common(_NAMED)]
+    others = [f"the others from {plural(len(folders) - _NAMED, 'other folder')}"] * (len(folders) > _NAMED)
+    return f", {', '.join(named + others)}"
+
+
+def pointed_to(ledger: Ledger, mapping: Mapping) -> str | None:
+    """Give the folder of the service that a mapping pointed to, where it has assets there and points elsewhere now."""
+    before, to = ledger.reports.fact(_mapping_fact(mapping)), mapping.destfolderid
+    if before is None or before == to or not ledger.intake.has_assets(mapping.path, before, apart_from=to):
+        return None
+    return before
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +106,7 @@ class Brakes:
                 self._lever.pull(*reason)
                 subjects.add(reason.subject)
                 frozen.add(position)
-            elif self._pointed_to(mapping) != mapping.destfolderid:
+            elif self._ledger.reports.fact(_mapping_fact(mapping)) != mapping.destfolderid:
                 self._ledger.set_fact(_mapping_fact(mapping), mapping.destfolderid)
         for brake in self._ledger.reports.brakes():
             if brake.kind == "destfolderid" and brake.subject not in subjects:
@@ -99,16 +117,11 @@ class Brakes:
             self._lever.withdraw_others(kind, [self._subject(at) for at in range(len(self._plan.mappings.all))])
         return frozenset(frozen | self._check_takeover(frozen))
 
-    def _pointed_to(self, mapping: Mapping) -> str | None:
-        return self._ledger.reports.fact(_mapping_fact(mapping))
-
     def _repointed(self, position: int) -> _Reason | None:
         """Tell whether a mapping that has assets points to another folder than before, to which nobody has agreed."""
         mapping, subject = self._plan.mappings.all[position], self._subject(position)
-        before, to = self._pointed_to(mapping), mapping.destfolderid
-        if before in (None, to) or not self._ledger.intake.has_assets(mapping.path, before, apart_from=to):
-            return None
-        if self._lever.allowed("destfolderid", subject, 1):
+        before, to = pointed_to(self._ledger, mapping), mapping.destfolderid
+        if before is None or self._lever.allowed("destfolderid", subject, 1):
             return None
         then = _SENT_AGAIN if self._limits.resend_moved else "what is new would be sent there"
         shown = printable(mapping.path) or "."
@@ -235,7 +248,7 @@ class Brakes:
         count, before = result.missing_count, self._ledger.intake.size()
         too_many = count > self._limits.max_vanished or (before >= _SAMPLED and count * 2 > before)
         if too_many and not self._lever.allowed("vanished", "site", count):
-            detail = f"{count:,} of {before:,} known files are gone: is that meant?"
+            detail = f"{count:,} of {before:,} known files are gone{_most_of(result)}: is that meant?"
             yield _Reason("vanished", "site", detail, count)
 
     def queue_is_empty(self) -> None:

@@ -256,5 +256,5 @@ def _shared(ours: _Placed, theirs: _Placed) -> Iterator[tuple[bytes, str]]:
 def _sentence(twin: Twin) -> str:
     return (
         f"{twin}: each would upload what the other has uploaded. Correct the configuration that is wrong; where that is"
-        " the other one, or that site is no more, release this brake afterwards"
+        " the other one, or that site is no more, release the brake afterwards"
     )

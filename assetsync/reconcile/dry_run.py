@@ -15,7 +15,7 @@ from assetsync.tree.report import ScanReport
 def dry_run(site: Site) -> Report:
     """Count what a run would do; changes nothing and may run beside a daemon. Raises RootMissing for a new site.
 
-    A renamed or touched file counts as one that would be uploaded: telling needs its digest, and that is not read.
+    A renamed, moved or touched file counts as one to be uploaded: telling needs its digest, and that is not read.
     """
     edges = site.edges
     started = edges.clock.steady()
@@ -23,7 +23,7 @@ def dry_run(site: Site) -> Report:
     try:
         result = site.rescan.run(dry_run=True)
     except (RootElsewhere, RootMissing) as error:
-        if edges.ledger.intake.size() == 0:
+        if isinstance(error, RootMissing) and edges.ledger.intake.size() == 0:
             raise
         # Nothing is known of the tree, and nothing would be sent.
         result, elsewhere = ScanResult(ScanReport()), str(error)

@@ -69,7 +69,7 @@ def verdict(standing: Standing) -> str:
     if standing.in_sync:
         return f"in sync: {files(standing.counts.of(State.VERIFIED))} verified"
     if going:
-        return f"on its way: {', '.join(going)}"
+        return f"{'on its way' if standing.running else 'no process sends now'}: {', '.join(going)}"
     return "the tree was not scanned completely yet"
 
 

@@ -18,15 +18,18 @@ class ScanReport:
     """Counts of one scan; `files` and `sidecars` are what was yielded, by kind.
 
     `ignored` counts what rules left out (a folder counts once, with all below it), `unmapped_files` the files beside
-    mapped folders, `special` the links, pipes, sockets and devices under mapped folders. `per_mapping` counts files by
-    mapping, `missing_mappings` lists the mappings whose folder is not there (known at the end). `devices` are the
-    numbers of the file systems that were met.
+    mapped folders, `unmapped_count` the folders there that hold no mapping (`unmapped` names the first), `special` the
+    links, pipes, sockets and devices under mapped folders. `per_mapping` counts files by mapping, `missing_mappings`
+    lists the mappings whose folder is not there (known at the end). `devices` are the numbers of the file systems that
+    were met.
     """
 
     files: int = 0
     sidecars: int = 0
     ignored: int = 0
     unmapped_files: int = 0
+    unmapped: list[bytes] = field(default_factory=list)
+    unmapped_count: int = 0
     special: int = 0
     folders: int = 0
     unreadable: list[tuple[bytes, str]] = field(default_factory=list)
@@ -48,6 +51,14 @@ class ScanReport:
     def first_unreadable(self) -> tuple[bytes, str] | None:
         """Give the first path that nobody was let read, and why; not what was only on its way to another place."""
         return next((each for each in self.unreadable if each[1] != MOVED_AWAY), None)
+
+    def mark_left(self, path: bytes, mapping: int | None) -> None:
+        """Note that a folder is not entered: because no mapping covers it or what is below, or by a rule of its own."""
+        if mapping is not None:
+            return
+        self.unmapped_count += 1
+        if len(self.unmapped) < NAMED:
+            self.unmapped.append(path)
 
     def mark_unreadable(self, path: bytes, reason: str) -> None:
         """Note that nothing is known of `path`, a file or a folder, and of what is below it."""

@@ -223,6 +223,7 @@ class _Walk:
             if hidden and not frame.hidden:
                 self._report.ignored += 1
         if (hidden or covered is None) and not self._plan.descend(path):
+            self._report.mark_left(path, covered)
             return False
         linked = frame.linked
         try:

@@ -87,7 +87,7 @@ def test_a_brake_of_an_audit_that_was_released_leaves_an_audit_to_be_made_and_sa
     shown = site.run("audit", "--last")
     assert (shown.code, "BRAKED, released: audited again by the next run\n" in shown.out) == (1, True)
     lines = site.run("status").out.splitlines()
-    assert lines[0] == "hq: on its way: 1 folder to be audited"
+    assert lines[0] == "hq: no process sends now: 1 folder to be audited"
     assert f"to be audited: much is missing in folder {PHOTOS} of the service: its brake was released" in lines
     assert site.run("reconcile").code == 1
     assert site.run("status").out.startswith("hq: needs you: 30 blocked\n")

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.cli.findings import Level, _no_room
+from assetsync.cli.finding import Level
+from assetsync.cli.look_ledger import _no_room
 from assetsync.sandbox import FaultKind, FaultRule
+
+from .conftest import PAPERS, PHOTOS
 
 KEYS = {"what", "level", "message", "fix"}
 
@@ -129,7 +132,7 @@ def test_a_bad_sidecar_is_named_with_its_line(site):
 def test_too_few_watches_give_the_sysctl_line(site, monkeypatch, tmp_path):
     few = tmp_path / "max_user_watches"
     few.write_text("1\n")
-    monkeypatch.setattr("assetsync.cli.findings._WATCHES", few)
+    monkeypatch.setattr("assetsync.cli.look_tree._WATCHES", few)
     site.write("below/a.jpg")
     said = json.loads(site.run("check", "--json").out)
     (finding,) = [finding for finding in said["findings"] if finding["what"] == "watch"]
@@ -227,3 +230,25 @@ def test_a_key_that_comes_through_a_pipe_is_read_once(site):
     result = site.run("check", "--json")
     assert writer.wait(10) == 0
     assert _levels(result.only)["service"] == {"ok"}
+
+
+def test_what_no_mapping_covers_is_told_and_what_rules_leave_out_is_not(site):
+    site.write("a.jpg")
+    for name in ("docs/x/y", "@eaDir", "raw"):
+        (site.tree / name).mkdir(parents=True)
+    (site.tree / "docs" / "one.txt").write_text("not sent")
+    (site.tree / "notes.txt").write_text("not sent")
+    said = [finding["message"] for finding in site.run("check", "--json").only["findings"]]
+    assert [message for message in said if "mapped nowhere" in message] == [
+        "mapped nowhere, so not sent: docs/, raw/, 1 file"
+    ]
+
+
+def test_a_mapping_that_points_elsewhere_than_before_is_a_warning(site):
+    site.write("a.jpg")
+    site.run("reconcile")
+    assert "pointed to" not in site.run("check").out
+    site.config.write_text(site.config.read_text().replace(PHOTOS, PAPERS))
+    shown = site.run("check")
+    assert f"the mapping photos pointed to folder {PHOTOS} of the service and points to {PAPERS}" in shown.out
+    assert shown.code == 0

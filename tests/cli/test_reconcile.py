@@ -178,7 +178,7 @@ class TestDryRun:
         site.write("b.jpg")
         result = site.run("reconcile", "--dry-run")
         assert (result.code, result.err) == (1, "")
-        assert result.out.startswith("hq: would upload 1 file")
+        assert result.out.startswith("hq: would upload at most 1 file")
 
     def test_of_a_site_in_sync_is_exit_0(self, site):
         site.write("a.jpg")

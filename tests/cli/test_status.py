@@ -55,7 +55,8 @@ def test_outside_the_window_everything_that_shows_a_file_says_when_it_is_sent(si
     site.write("a.jpg")
     at = f"{opens.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
     assert f"another run goes on with them, from {at} on (upload.window)" in site.run("reconcile", "--wait", "0s").out
-    assert site.run("status").out.startswith(f"hq: on its way: 1 pending, sent from {at} on (upload.window)\n")
+    said = f"hq: no process sends now: 1 pending, sent from {at} on (upload.window)\n"
+    assert site.run("status").out.startswith(said)
     assert site.run("status", "--json").only["sends_from"] == at
     assert f"next try: {at}, when upload.window opens" in site.run("explain", "photos/a.jpg").out
     (version,) = site.run("explain", "--json", "photos/a.jpg").only["versions"]
@@ -147,7 +148,7 @@ def test_an_upload_without_an_answer_is_in_doubt_and_on_its_way(site):
     site.write("a.jpg")
     site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
     assert site.run("reconcile", "--wait", "0s").code == 1
-    assert site.run("status").out.splitlines()[0] == "hq: on its way: 1 in doubt"
+    assert site.run("status").out.splitlines()[0] == "hq: no process sends now: 1 in doubt"
     assert site.run("status", "--json").only["in_doubt"] == 1
 
 
@@ -157,7 +158,7 @@ def test_a_file_that_is_not_at_rest_is_pending_as_the_run_said(site):
     site.write("a.jpg")
     assert site.run("reconcile", "--json", "--wait", "0s").only["pending"] == 1
     result = site.run("status")
-    assert result.out.splitlines()[0] == "hq: on its way: 1 pending"
+    assert result.out.splitlines()[0] == "hq: no process sends now: 1 pending"
     assert "not at rest yet: 1 file, sent once unchanged for watch.settle" in result.out.splitlines()
     said = site.run("status", "--json").only
     assert (said["in_sync"], said["pending"], said["unsettled"], said["states"]) == (False, 1, 1, {})

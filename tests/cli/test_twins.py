@@ -2,7 +2,7 @@
 
 import pytest
 
-from assetsync.cli.findings import Level
+from assetsync.cli.finding import Level
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_nothing_is_sent_and_the_exit_code_and_the_brake_say_so(copied):
 
 def test_a_dry_run_says_so_before_there_is_a_ledger(copied):
     dry = copied.run("reconcile", "--dry-run")
-    assert (dry.code, "the site `hq`" in dry.out + dry.err) == (2, True)
+    assert (dry.code, "a run would pull the brake: the site `hq`" in dry.out) == (1, True)
 
 
 def test_the_first_site_goes_on_meanwhile(copied):

@@ -234,8 +234,16 @@ def test_only_mapped_folders_are_entered_and_the_longest_mapping_wins(make_tree,
     assert found == [(b"p/a.jpg", 0), (b"p/raw/b.jpg", 1), (b"r/s/t/d.jpg", 2)]
     assert report.per_mapping == {0: 1, 1: 1, 2: 1}
     assert report.unmapped_files == 3
+    assert (report.unmapped, report.unmapped_count) == ([b"q"], 1)
     assert report.missing_mappings == []
     assert report.complete
+
+
+def test_folders_that_hold_no_mapping_are_named_once_and_not_entered(make_tree, make_plan):
+    root = make_tree(b"p/a.jpg", b"p/raw/b.jpg", b"q/c/d.jpg", b"r/s/t/d.jpg", b"r/u/e.jpg")
+    report = ScanReport()
+    assert len(list(scan(Tree(root), make_plan({b"p": True, b"r/s/t": True}), report))) == 3
+    assert (report.unmapped, report.unmapped_count) == ([b"q", b"r/u"], 2)
 
 
 def test_a_mapped_folder_that_is_not_there_is_missing(make_tree, make_plan, scanned):
