@@ -22,6 +22,8 @@ QUIET = 60.0
 KEPT = 1000
 """Things of a kind that are told apart; what goes beyond is only counted."""
 
+_MINUTE = 60.0
+
 NAMED = 5
 """Things that a message names."""
 
@@ -203,7 +205,8 @@ def _sentence(trouble: Trouble, new: int, names: tuple[str, ...], lasted: float)
         case Kind.BRAKE:
             return f"a brake stops all sending: {first}{more} (assetsync status tells what ends it)"
         case Kind.OUTAGE:
-            return f"nothing is sent for {_span(lasted)}: {first} (assetsync check)"
+            long = f" for {_span(lasted)}" if lasted >= _MINUTE else ""
+            return f"nothing is sent{long}: {first} (assetsync check)"
         case Kind.INDEX_STOPPED:
             return f"indexing has stopped: {first}"
         case Kind.TREE:

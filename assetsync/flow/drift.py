@@ -34,6 +34,9 @@ class Drift:
         self._tick = edges.tick
         self._plan = plan
         self._sidecars = sidecars
+        # Of a file that is not there, with its folder and the sidecars in it, nobody has said anything else. Once
+        # they are back, they are read.
+        self._is_absent = edges.tree.is_absent
 
     def step(self) -> int:
         """Look at some of the files in question; gives how many.
@@ -57,7 +60,7 @@ class Drift:
 
     def _found(self, row: FileRow) -> Found:
         position = self._plan.covers(row.path)
-        if position is None:
+        if position is None or self._is_absent(row.path):
             return Found(None, None, row)
         mapping = self._plan.mappings.all[position]
         said, digest = None, None

@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ _LOGGERS = ("watchdog.observers.inotify_c", "watchdog.observers.inotify")
 _OVERFLOW = "overflow"
 OVERFLOWED = "more happened at once than the kernel keeps (fs.inotify.max_queued_events)"
 """What `lost` is told when the kernel's queue overflowed."""
+_WATCHED_STILL = r"Callback with id '\d+' already exists for watch "
 _CANARY = b"alive"
 _TRY_AGAIN = 60.0
 _FDINFO = Path("/proc/self/fdinfo")
@@ -95,6 +97,8 @@ class Watcher:
         """Begin to watch what is there; raises OSError, and has ended, when not even the canary can be watched."""
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self._ears)
+        # A folder that was moved out of the tree and back has its watch still, which is as good as another.
+        warnings.filterwarnings("ignore", _WATCHED_STILL, RuntimeWarning)
         # Where its folder cannot be made, `sings` says so.
         with contextlib.suppress(OSError):
             os.makedirs(self._canary, mode=0o700, exist_ok=True)

@@ -72,6 +72,11 @@ def test_the_end_of_an_outage_says_how_long_it_was(day):
     assert day.texts(7200, Trouble(Kind.OUTAGE), quiet=0) == ["hq: the service answers again, after 2 h 15 min"]
 
 
+def test_an_outage_that_a_run_gave_up_on_at_once_has_no_length(day):
+    out = Trouble(Kind.OUTAGE, {"outage": "dam:443 refused"}, 1, since=NOW - 20)
+    assert day.texts(0, out, gather=0) == ["hq: nothing is sent: dam:443 refused (assetsync check)"]
+
+
 def test_a_file_that_a_scan_tries_again_and_blocks_again_is_no_news(day):
     day.at(0, blocked("a"), gather=0)
     for hour in range(1, 5):

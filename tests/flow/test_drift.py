@@ -223,6 +223,28 @@ def test_without_a_root_what_drifted_waits_for_it(make_world):
     assert list(drift(world)) == [b"a.jpg"]
 
 
+def test_of_a_folder_that_is_away_with_its_sidecars_nothing_is_told_and_what_was_is_told_again(make_world):
+    world = make_world(brake={"max_vanished": "0"}, folders=[{"path": "p", "destfolderid": "F1"}])
+    for name in ("same", "changed"):
+        world.write(f"p/d/{name}", name.encode())
+        world.write(f"p/d/{name}.yaml", b"description: first")
+    world.write("p/else")
+    world.scan_and_send()
+    world.live(5)
+    world.write("p/d/changed.yaml", b"description: second one")
+    world.scan()
+    assert list(drift(world)) == [b"p/d/changed"]
+    (world.root / "p" / "d").rename(world.root / "away")
+    world.scan()
+    assert world.site.brakes.pulled()
+    assert drift(world) == {}
+    (world.root / "away").rename(world.root / "p" / "d")
+    world.scan()
+    assert not world.site.brakes.pulled()
+    assert list(drift(world)) == [b"p/d/changed"]
+    assert set(world.states().values()) == {State.VERIFIED}
+
+
 def test_how_many_have_drifted_is_counted_and_history_is_not(make_world):
     world = make_world()
     for name in ("a.jpg", "b.jpg", "c.jpg"):

@@ -77,6 +77,21 @@ def test_a_folder_that_comes_later_is_told_once_and_watched(watch, heard):
     heard.until(b"photos/a")
 
 
+def test_a_folder_that_leaves_the_tree_and_comes_back_is_watched_without_a_word(watch, heard, tmp_path, recwarn):
+    _, root = watch()
+    (root / "a").mkdir()
+    (root / "a" / "1").write_bytes(b"1")
+    heard.until(b"a/1")
+    (root / "a").rename(tmp_path / "a")
+    (root / "other").write_bytes(b"until the kernel has told of it")
+    heard.until(b"other")
+    (tmp_path / "a").rename(root / "b")
+    heard.until(b"b/1")
+    (root / "b" / "2").write_bytes(b"2")
+    heard.until(b"b/2")
+    assert [str(warning.message) for warning in recwarn] == []
+
+
 def test_a_folder_that_goes_is_told_once(watch):
     watcher, root = watch(b"photos")
     (root / "photos").mkdir()
