@@ -120,7 +120,7 @@ def test_files_that_are_not_at_rest_are_pending_beside_the_daemon_too(make):
     running.until(lambda: json.loads(get(running.address(), "/status.json"))["unsettled"] == 1)
     assert running.stop() == 0
     (running.photos / "a.jpg").unlink()
-    assert status(running).startswith("d: on its way: 1 pending"), "nobody has looked at the tree since"
+    assert status(running).startswith("d: no process sends now: 1 pending"), "nobody has looked at the tree since"
     running.start()
     running.until(lambda: status(running).startswith("d: in sync: 0 files"))
     assert running.stop() == 0
