@@ -6,6 +6,7 @@ its lane from the beginning: then the interpreter is what everybody waits for, a
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable
 
 _SLOW = 0.01
@@ -26,7 +27,8 @@ class Lanes:
         self._steady = steady
         self._free = count
         self._came_free = float("-inf")
-        self._change = threading.Condition()
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Event] = deque()
 
     def pays_ahead(self) -> bool:
         """Whether a file is better made ready before it has a lane, intent and all.
@@ -37,27 +39,44 @@ class Lanes:
 
     def enter(self) -> bool:
         """Take a lane if one is free; whoever has one must `leave`."""
-        with self._change:
+        with self._lock:
             if not self._free:
                 return False
             self._free -= 1
             return True
 
     def wait(self, may_wait: Callable[[], bool]) -> bool:
-        """Take a lane, or give up after a second, or once `may_wait` says no, which is asked again and again."""
-        for _ in range(_LOOKS):
-            if not may_wait():
-                return False
-            if self.enter():
+        """Take the next lane that comes free for nobody who waited before.
+
+        Gives up after a second, or once `may_wait` says no, which is asked again and again.
+        """
+        if not may_wait():
+            return False
+        mine = threading.Event()
+        with self._lock:
+            if self._free:
+                self._free -= 1
                 return True
-            with self._change:
-                if not self._free:
-                    self._change.wait(_LOOK)
+            self._waiting.append(mine)
+        for _ in range(_LOOKS):
+            has_one = mine.wait(_LOOK)
+            if has_one or not may_wait():
+                break
+        with self._lock:
+            # It may have been handed over since.
+            if not mine.is_set():
+                self._waiting.remove(mine)
+                return False
+        if may_wait():
+            return True
+        self.leave()
         return False
 
     def leave(self) -> None:
-        """Give the lane back."""
-        with self._change:
-            self._free += 1
+        """Give the lane back: to whoever has waited longest, so that a large file is not kept from it by small ones."""
+        with self._lock:
             self._came_free = self._steady()
-            self._change.notify()
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._free += 1

@@ -154,9 +154,12 @@ class Sender:
 
     def _handle(self, row: FileRow, told: "_Told | None") -> tuple[Step, "_Told | None"]:
         with ExitStack() as held:
-            # A long one is made ready in its lane: that may take minutes, and is not to be done for nothing.
-            is_ahead = self._is_quick(row) and self.lanes.pays_ahead()
-            if not is_ahead and not self._enter_lane(held, self.lanes.enter):
+            is_quick = self._is_quick(row)
+            is_ahead = is_quick and self.lanes.pays_ahead()
+            # A long one is made ready in its lane: that may take minutes, and is not to be done for nothing. It waits
+            # for the lane all the same: those that are ahead leave none free.
+            enter = self.lanes.enter if is_quick else self._wait_for_lane
+            if not is_ahead and not self._enter_lane(held, enter):
                 return Step.PAUSED, told
             ready = self._ready(row)
             if ready is None:

@@ -1,6 +1,7 @@
 """As many files leave at once as there are workers, while a few more threads make the next ones ready."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -33,7 +34,9 @@ def senders(world, count: int) -> Iterator[None]:
 
     def work() -> None:
         while not world.site.sender.is_idle():
-            world.site.sender.run(always)
+            if world.site.sender.run(always) is Step.PAUSED:
+                # As the loops that drive it do.
+                time.sleep(0.1)
 
     threads = [threading.Thread(target=work) for _ in range(count)]
     for thread in threads:
@@ -42,6 +45,13 @@ def senders(world, count: int) -> Iterator[None]:
     for thread in threads:
         thread.join(LONG)
         assert not thread.is_alive()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + LONG
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 @pytest.mark.parametrize(("count", "threads"), [(1, 1), (4, 5), (16, 20), (64, 80)])
@@ -66,10 +76,43 @@ def test_a_wait_for_a_lane_is_given_up_after_a_while(lanes):
     assert not lanes.wait(always)
 
 
-def test_a_lane_that_comes_free_is_taken_by_who_waits_for_it(lanes):
+def test_a_lane_that_comes_free_is_handed_to_who_has_waited_longest(lanes):
     fill(lanes)
-    threading.Timer(0.2, lanes.leave).start()
-    assert lanes.wait(always)
+    order = []
+
+    def wait(name: str) -> None:
+        assert lanes.wait(always)
+        order.append(name)
+        lanes.leave()
+
+    waiting = [threading.Thread(target=wait, args=[name]) for name in "abc"]
+    for number, thread in enumerate(waiting, 1):
+        thread.start()
+        until(lambda number=number: len(lanes._waiting) == number)
+    lanes.leave()
+    # Nobody who comes later is quicker.
+    assert not lanes.enter()
+    for thread in waiting:
+        thread.join(LONG)
+    assert order == ["a", "b", "c"]
+    assert [lanes.enter() for _ in range(2)] == [True, False]
+
+
+def test_a_lane_that_is_handed_over_after_all_was_given_up_is_handed_on(lanes):
+    fill(lanes)
+    answers = iter([True])
+
+    def may_wait() -> bool:
+        if next(answers, False):
+            return True
+        # Just now one comes free.
+        if lanes._waiting:
+            lanes.leave()
+        return False
+
+    assert not lanes.wait(may_wait)
+    assert lanes.enter()
+    assert not lanes.enter()
 
 
 def test_it_pays_to_be_ahead_where_answers_take_their_time_and_lanes_come_free():
@@ -133,6 +176,27 @@ def test_the_next_intent_is_on_the_disk_while_the_only_worker_waits_for_its_answ
     assert world.service.most_in_flight == 1
     assert len(world.service.posts) == 4
     assert set(world.states().values()) == {State.STORED}
+
+
+def test_small_files_that_are_ahead_do_not_keep_a_large_one_from_its_lane(world):
+    for number in range(300):
+        world.write(f"{number}", b"%d" % number)
+    world.scan()
+    # After files that have waited it is the turn of the newest.
+    world.clock.advance(60)
+
+    def take_a_while(_request) -> None:
+        world.clock.advance(0.05)
+        time.sleep(0.01)
+
+    world.service.during_upload = take_a_while
+    world.site.sender.lanes.answer_took = 1.0
+    with senders(world, 4):
+        until(lambda: len(world.service.posts) > 20)
+        world.write("large", b"l" * 300 * 1024)
+        world.scan()
+        before = len(world.service.posts)
+    assert world.posted().index("large") < before + 100
 
 
 @pytest.mark.parametrize("size", [10, 300 * 1024])
