@@ -51,6 +51,8 @@ def command(path: Path) -> int:
     _refuse_missing_root(config)
     signals = Signals()
     signals.take()
+    # A reload comes after ready, and needs no more time than the watchdog gives: the ledger was in use until then.
+    notifier.beginning()
     following = [(config, key)]
     while True:
         config, key = following[-1]

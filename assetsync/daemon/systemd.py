@@ -7,6 +7,8 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
+_LONGEST_START = 30 * 60.0
+
 
 class Notifier:
     """Speaks to the socket that systemd named in $NOTIFY_SOCKET; without one it is silent."""
@@ -19,6 +21,10 @@ class Notifier:
         self._unheard = False
         for_us = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
         self.watchdog = int(micro) / 1e6 if micro.isdigit() and for_us else None
+
+    def beginning(self) -> None:
+        """Ask for half an hour to begin in: a large ledger is looked through, and migrated after an update."""
+        self._send(f"EXTEND_TIMEOUT_USEC={int(_LONGEST_START * 1e6)}")
 
     def ready(self) -> None:
         """Say that the site is open and the threads run."""
