@@ -27,12 +27,11 @@ from assetsync.flow.gate import Gate
 from assetsync.flow.index import Indexer
 from assetsync.flow.installation import Installation
 from assetsync.flow.intake import Intake
-from assetsync.flow.lanes import Lanes
 from assetsync.flow.members import Members
 from assetsync.flow.missing import Missing
 from assetsync.flow.noting import Noting
 from assetsync.flow.owed import Owed
-from assetsync.flow.pace import Pace, Throttle
+from assetsync.flow.pace import Throttle
 from assetsync.flow.place import Place
 from assetsync.flow.plan import Plan
 from assetsync.flow.prepare import Preparer, Rules
@@ -286,12 +285,9 @@ def build(
             preparer,
             gate,
             feed,
-            Pace(
-                Lanes(workers, clock.steady),
-                throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock, tick),
-                may_send=lambda: window is None or window.opens(clock.now()) is None,
-            ),
-            most_doubts=MostDoubts.of(workers, len(folders)),
+            most_doubts=MostDoubts.of(config.upload.workers, len(folders)),
+            throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock, tick),
+            may_send=lambda: window is None or window.opens(clock.now()) is None,
         ),
         prober=prober,
         resolver=Resolver(edges, prober, grace=config.upload.doubt_grace),

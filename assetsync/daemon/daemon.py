@@ -151,7 +151,7 @@ class Daemon:
 
     def _run(self, site: Site, ledger: Ledger, outlet: Outlet, metrics: Metrics) -> None:
         work = Work(site, idle=self._limit / 3)
-        loops = [self._loop(f"send-{n}", work.send) for n in range(site.sender.lanes.threads)]
+        loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
         others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.reading.step}
         loops += [self._loop(name, step) for name, step in others.items()]
         facts = Facts(ledger, self.clock, pause=lambda: site.gate.standing, waiting=lambda: _waiting(loops))

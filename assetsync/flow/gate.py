@@ -55,10 +55,6 @@ class Gate:
         on_trial = self._half_open and self._inside and not self._is_past(self._entered)
         return self._pause or (self._ended if on_trial else None)
 
-    def is_open(self) -> bool:
-        """Whether all may go: there is no trouble, and none of which it is not known yet that it is over."""
-        return self._pause is None and not self._half_open
-
     def enter(self) -> bool:
         """Ask to send one file; whoever is let in must `leave`."""
         with self._lock:

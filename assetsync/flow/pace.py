@@ -1,10 +1,8 @@
-"""How many files leave at once, how fast and at what times of the day: `workers`, `rate` and `window` of `upload`."""
+"""How fast and at what times of the day files may leave: `upload.rate` and `upload.window`."""
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from assetsync.flow.lanes import Lanes
 from assetsync.model import Clock
 
 _BURST_SECONDS = 1.0
@@ -40,12 +38,3 @@ class Throttle:
         while (left := until - self._clock.steady()) > 0:
             if self._clock.wait(min(left, _SLICE_SECONDS)) or self._tick():
                 return
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """What the configuration says of sending."""
-
-    lanes: Lanes
-    throttle: Throttle | None = None
-    may_send: Callable[[], bool] = lambda: True

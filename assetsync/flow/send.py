@@ -6,7 +6,7 @@ gate or holds the folder.
 """
 
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,7 +21,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
 from assetsync.flow.order import Order
-from assetsync.flow.pace import Pace
+from assetsync.flow.pace import Throttle
 from assetsync.flow.prepare import Preparer, Ready
 from assetsync.flow.room import Room
 from assetsync.flow.trouble import describe
@@ -71,9 +71,10 @@ class Sender:
         preparer: Preparer,
         gate: Gate,
         feed: Feed,
-        pace: Pace,
         *,
         most_doubts: MostDoubts,
+        throttle: Throttle | None = None,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         self._ledger = edges.ledger
         self._service = edges.service
@@ -81,11 +82,10 @@ class Sender:
         self._preparer = preparer
         self._gate = gate
         self._feed = feed
-        self.lanes = pace.lanes
         self._room = Room(edges.ledger.doubts, most_doubts)
         self._order = Order(edges.clock)
-        self._throttle = pace.throttle
-        self.may_send = pace.may_send
+        self._throttle = throttle
+        self.may_send = may_send
         self._tally = edges.tally
         self._meter = edges.meter
         self._chance = edges.chance.random
@@ -139,88 +139,56 @@ class Sender:
                     self._settle(told)
                     told = None
                 with _AS_IT_IS if self._is_quick(row) else TURN.left():
-                    step, told = self._handle(row, told)
+                    told = self._handle(row, told)
                 released = told is not None and told.ready.row is row
             finally:
                 if not released:
                     self._feed.release(row)
         finally:
             self._gate.leave()
-        return step, told
+        return Step.WORKED, told
 
     def _is_quick(self, row: FileRow) -> bool:
         """Whether the file is read and handed over in a moment, so that others may wait that long."""
         return row.size <= _QUICK and self._throttle is None
 
-    def _handle(self, row: FileRow, told: "_Told | None") -> tuple[Step, "_Told | None"]:
-        with ExitStack() as held:
-            is_quick = self._is_quick(row)
-            is_ahead = is_quick and self.lanes.pays_ahead()
-            # A long one is made ready in its lane: that may take minutes, and is not to be done for nothing. It waits
-            # for the lane all the same: those that are ahead leave none free.
-            enter = self.lanes.enter if is_quick else self._wait_for_lane
-            if not is_ahead and not self._enter_lane(held, enter):
-                return Step.PAUSED, told
-            ready = self._ready(row)
-            if ready is None:
-                return Step.WORKED, told
-            held.enter_context(ready.file)
+    def _handle(self, row: FileRow, told: "_Told | None") -> "_Told | None":
+        try:
+            ready = self._preparer.prepare(row)
+        except ServiceError as error:
+            reason, retry_after = describe(error)
+            self._trouble(reason, str(error), retry_after, looking=True)
+            return told
+        except Unlisted:
+            # With the files of its folder that were read ahead.
+            self._feed.clear()
+            return told
+        if ready is None:
+            self._tally.handled()
+            return told
+        with ready.file:
             try:
                 attempt = self._begin(ready, told)
             except (NameBusy, Outdated):
-                return Step.WORKED, told
+                return told
             self._settle(told)
-            if is_ahead and not self._enter_lane(held, self._wait_for_lane):
-                self._insist(row, lambda: self._ledger.outcomes.taken_back(attempt, row.id, self._clock.now()))
-                return Step.PAUSED, None
             if self._preparer.is_told_anew(ready):
                 # The change may have been recorded before there was an upload to tell of it.
                 self._insist(row, lambda: self._ledger.drifts.mark_unread(row.id))
             body: Body = ready.body
             if self._throttle is not None:
                 body = TappedBody(body, self._throttle.pace, piece=self._throttle.piece)
-            began = self._clock.steady()
             with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
                 sent = self._service.upload(ready.request, body)
-            self.last_answer = self._clock.steady()
-            if body.size <= SMALL:
-                self.lanes.answer_took = self.last_answer - began
         self._tally.handled()
+        self.last_answer = self._clock.steady()
         if sent.outcome.answer is Answer.ACCEPTED:
             self._gate.worked()
-            pending = self._ledger.outcomes.submit_accepted(attempt, row.id, sent, self._clock.now())
-            return Step.WORKED, _Told(attempt, ready, sent, pending)
+            return _Told(
+                attempt, ready, sent, self._ledger.outcomes.submit_accepted(attempt, row.id, sent, self._clock.now())
+            )
         self._keep(attempt, ready, sent)
-        return Step.WORKED, None
-
-    def _ready(self, row: FileRow) -> Ready | None:
-        """Make a file ready to be sent; None where it is not to be sent, or not now."""
-        try:
-            ready = self._preparer.prepare(row)
-        except ServiceError as error:
-            reason, retry_after = describe(error)
-            self._trouble(reason, str(error), retry_after, looking=True)
-            return None
-        except Unlisted:
-            # With the files of its folder that were read ahead.
-            self._feed.clear()
-            return None
-        if ready is None:
-            self._tally.handled()
-        return ready
-
-    def _enter_lane(self, held: ExitStack, enter: Callable[[], bool]) -> bool:
-        """Take a lane until `held` ends."""
-        has_one = enter()
-        if has_one:
-            held.callback(self.lanes.leave)
-        return has_one
-
-    def _wait_for_lane(self) -> bool:
-        if self.lanes.enter():
-            return True
-        with TURN.left():
-            return self.lanes.wait(lambda: self._gate.is_open() and self.may_send() and not self._clock.wait(0))
+        return None
 
     def _begin(self, ready: Ready, told: "_Told | None") -> int:
         try:

@@ -9,12 +9,11 @@ from assetsync.ledger.holds import UNLISTED, hold_folder, release_folder
 from assetsync.ledger.hours import count_upload
 from assetsync.ledger.rows import apply, move, reopen, row_missing, standing
 from assetsync.ledger.store import Store
-from assetsync.model import Answer, Left, Outcome, Sent, State
+from assetsync.model import Outcome, Sent, State
 
 MAX_CRASHES = 5
 """After so many unclean stops while one file was being sent, a person is asked to look."""
 
-_NOT_BEGUN = Sent(Outcome(Answer.UNSENT), Left.NOTHING, 0, "")
 _AFRESH: dict[str, object] = dict.fromkeys(
     ("reason", "detail", "seen_at", "findable_at", "index_asked_at", "verified_at")
 ) | {"id_from": "answer", "failures": 0, "send_again": 0}
@@ -108,15 +107,6 @@ class Outcomes:
                 reason=sent.outcome.reason, detail=sent.outcome.detail, due_at=due_at,
             )  # fmt: skip
             conn.execute("UPDATE files SET failures = failures + ? WHERE id = ?", (int(counts), file_id))
-
-        self._store.write(work)
-
-    def taken_back(self, attempt_id: int, file_id: int, now: float) -> None:
-        """Record that an upload was not begun after all: its file is to be sent as before, and soon."""
-
-        def work(conn: sqlite3.Connection) -> None:
-            _end(conn, attempt_id, _NOT_BEGUN, None, now, result="unsent")
-            apply(conn, file_id, Event.UNSENT, now, reason=None, detail=None, due_at=now)
 
         self._store.write(work)
 

@@ -101,7 +101,7 @@ class Reconciler:
     def _workers(self) -> Iterator[None]:
         threads = [
             threading.Thread(target=self._work, name=f"send-{number}", daemon=True)
-            for number in range(self._site.sender.lanes.threads)
+            for number in range(self._site.config.upload.workers)
         ]
         self._braked = self._site.brakes.pulled()
         for thread in threads:
