@@ -7,7 +7,7 @@ from typing import Any
 from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
 from assetsync.ledger.repair import MISSING
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row, reopen
+from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, close_attempts, file_row, reopen
 from assetsync.ledger.store import Store
 
 Change = tuple[FileRow, Event | None, dict[str, Any]]
@@ -84,6 +84,9 @@ class Assets:
             for row, event, changes in events:
                 if not _is_as_read(conn, row):
                     continue
+                if event is Event.CONFIRMED:
+                    # One that was opened again when the asset was not shown: nobody else would ever close it.
+                    close_attempts(conn, row.id, "found", now)
                 if event is not None:
                     apply(conn, row.id, event, now, **changes)
                 elif changes:

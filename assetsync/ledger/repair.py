@@ -4,7 +4,7 @@ import sqlite3
 
 from assetsync.core.states import Event, allowed
 from assetsync.ledger.alike import OWNED
-from assetsync.ledger.rows import FileRow, apply, hold_name, read_file
+from assetsync.ledger.rows import FileRow, apply, close_attempts, hold_name, read_file
 from assetsync.ledger.store import Store
 from assetsync.model import Asset, State
 
@@ -81,10 +81,7 @@ class Repair:
 
         def work(conn: sqlite3.Connection) -> State:
             current = read_file(conn, row.id)
-            conn.execute(
-                "UPDATE attempts SET closed_at = ?, result = 'sent_again' WHERE file_id = ? AND closed_at IS NULL",
-                (now, row.id),
-            )
+            close_attempts(conn, row.id, "sent_again", now)
             if current.assetid is not None and not current.is_theirs:
                 conn.execute(
                     "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why,"
@@ -108,7 +105,7 @@ class Repair:
         """Record a person's word that this asset, just seen in the service, is the file; it is read back next."""
 
         def work(conn: sqlite3.Connection) -> State:
-            _close(conn, row.id, "resolved", now)
+            close_attempts(conn, row.id, "resolved", now)
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (asset.id,))
             return apply(
                 conn, row.id, Event.SETTLED_BY_HAND, now,
@@ -123,7 +120,7 @@ class Repair:
         """Record a person's word that nothing of the file is in the service: it is sent again."""
 
         def work(conn: sqlite3.Connection) -> State:
-            _close(conn, row.id, "resolved", now)
+            close_attempts(conn, row.id, "resolved", now)
             return apply(
                 conn, row.id, Event.SETTLED_BY_HAND, now,
                 assetid=None, id_from=None, asset_folder=None, agreed_folder=None, reason=None, detail=None,
@@ -131,9 +128,3 @@ class Repair:
             )  # fmt: skip
 
         return self._store.write(work)
-
-
-def _close(conn: sqlite3.Connection, file_id: int, result: str, now: float) -> None:
-    conn.execute(
-        "UPDATE attempts SET closed_at = ?, result = ? WHERE file_id = ? AND closed_at IS NULL", (now, result, file_id)
-    )

@@ -164,6 +164,13 @@ def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, a
     hold_name(conn, attempt_id)
 
 
+def close_attempts(conn: sqlite3.Connection, file_id: int, result: str, now: float) -> None:
+    """Close what is open of a version, decided by this word."""
+    conn.execute(
+        "UPDATE attempts SET closed_at = ?, result = ? WHERE file_id = ? AND closed_at IS NULL", (now, result, file_id)
+    )
+
+
 def hold_name(conn: sqlite3.Connection, attempt_id: int) -> None:
     """Let an open attempt hold its name back for others again, if none of them is on its way."""
     conn.execute("UPDATE OR IGNORE attempts SET parked = 0 WHERE id = ? AND closed_at IS NULL", (attempt_id,))

@@ -98,6 +98,35 @@ def blocked(world):
     return world
 
 
+@pytest.mark.parametrize("found_by", ["retry", "audit"])
+def test_a_missing_asset_that_is_back_keeps_no_later_version_of_its_file_from_being_sent(world, found_by):
+    for name in "abcd":
+        world.write(name)
+    world.scan_and_send()
+    world.live(150)
+    assetid = world.row("a").assetid
+    kept = world.service.assets.pop(assetid)
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    again = {"paths": [b"a".hex()]}
+    carry_out(world.ledger, world.service, world.clock, "retry", again)
+    world.live(1500, tick=10)
+    assert (world.row("a").state, world.row("a").reason) == (State.BLOCKED, "missing")
+    world.service.assets[assetid] = kept
+    if found_by == "retry":
+        carry_out(world.ledger, world.service, world.clock, "retry", again)
+    else:
+        world.clock.advance(60)
+        world.site.auditor.audit("F1")
+    world.live(60)
+    assert world.row("a").state is State.VERIFIED
+    world.write("a", b"another content")
+    world.scan_and_send()
+    world.live(60)
+    assert (world.row("a").state, world.posted().count("a")) == (State.VERIFIED, 2)
+    assert [orphan.assetid for orphan in world.orphans()] == [assetid]
+
+
 @pytest.mark.parametrize(
     ("asked", "tried"),
     [
