@@ -477,6 +477,22 @@ def test_a_run_makes_the_audit_that_a_released_brake_is_owed(world):
     assert "audit" in last_runs(world)
 
 
+def test_a_run_sends_nothing_past_the_brake_of_an_audit_that_is_owed(world):
+    for number in range(30):
+        world.write(f"{number}", b"%d" % number)
+    run(world)
+    world.service.assets.clear()
+    world.clock.wait(60.0)
+    world.site.owed.ask()
+    for number in range(50):
+        world.write(f"new {number}", b"new %d" % number)
+    told = Told()
+    Reconciler(world.site, wait=300.0, adopt=False, progress=told).run()
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["missing"]
+    assert len(world.service.posts) == 30
+    assert told.phases == ["scan", "audit", "upload"]
+
+
 def test_an_audit_that_is_owed_and_not_answered_is_made_by_a_later_run(world, monkeypatch):
     world.write("a")
     run(world)

@@ -34,7 +34,7 @@ class Progress(Protocol):
     """Where a run tells how far it is."""
 
     def phase(self, name: str, total: int | None = None) -> None:
-        """Begin a phase: scan, upload, verify; `total` is in files where it is known."""
+        """Begin a phase: scan, audit, upload, verify; `total` is in files where it is known."""
 
     def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
         """Tell how much of the phase is done; `done` is in files, a large one on its way counts by its part."""
@@ -75,6 +75,8 @@ class Reconciler:
             self._site.preparer.standin.adopt_alike = True
             self._ledger.queue.retry_blocked("resembles", self._clock.now())
             self._site.contact.list_anew()
+        # Before anything is sent: one that misses too much pulls a brake, and nobody would heed it meanwhile.
+        self._audit()
         with self._workers():
             self._drive()
         # Only now: what was on its way when a stop came has ended after the last look at how far it is.
@@ -141,7 +143,6 @@ class Reconciler:
         """Resolve, index and verify beside the workers until the run is over."""
         total = self._ledger.queue.counts(self._clock.now())[0]
         self._progress.phase("upload", total)
-        self._audit()
         while not self._done.is_set() and not self._stopped():
             idle = self._site.sender.is_idle()
             self._tell()
@@ -158,12 +159,14 @@ class Reconciler:
             self._clock.wait(_TICK)
 
     def _audit(self) -> None:
-        """Make the audits that are owed, one folder after the other, while others send."""
+        """Make the audits that are owed, one folder after the other."""
         site = self._site
         if not site.installation.is_known:
             return
         began = self._clock.steady()
         owed = site.owed.folders()
+        if owed:
+            self._progress.phase("audit")
         for folder in owed:
             if self._stopped():
                 return
