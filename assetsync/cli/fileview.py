@@ -1,6 +1,7 @@
 """One file version of the ledger as the commands show it: as an object of JSON, and why it is not fine."""
 
 from assetsync.cli.output import moment
+from assetsync.ledger.drifts import NOT_TOLD
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State, Wanted
 from assetsync.shown import relative_text
@@ -35,7 +36,7 @@ def error_of(row: FileRow, holds: dict[str, str]) -> str | None:
 
 def drift_of(row: FileRow) -> str | None:
     """Say what is to be set in the service by hand, None for nothing: there is nothing to set for history."""
-    return row.drift if row.drift != "unread" and row.wanted is Wanted.YES else None
+    return row.drift if row.drift not in NOT_TOLD and row.wanted is Wanted.YES else None
 
 
 def as_object(row: FileRow, holds: dict[str, str]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from assetsync.errors import RootMissing, SidecarError
 from assetsync.flow.edges import Edges
 from assetsync.flow.plan import Plan
 from assetsync.flow.told import Sidecars
-from assetsync.ledger.drifts import ELSEWHERE, Found
+from assetsync.ledger.drifts import AWAY, ELSEWHERE, Found
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Mapping
 
@@ -34,8 +34,7 @@ class Drift:
         self._tick = edges.tick
         self._plan = plan
         self._sidecars = sidecars
-        # Of a file that is not there, with its folder and the sidecars in it, nobody has said anything else. Once
-        # they are back, they are read.
+        # Of a file that is not there, with its folder and the sidecars in it, nobody has said anything else.
         self._is_absent = edges.tree.is_absent
 
     def step(self) -> int:
@@ -60,8 +59,10 @@ class Drift:
 
     def _found(self, row: FileRow) -> Found:
         position = self._plan.covers(row.path)
-        if position is None or self._is_absent(row.path):
+        if position is None:
             return Found(None, None, row)
+        if self._is_absent(row.path):
+            return Found(AWAY, None, row)
         mapping = self._plan.mappings.all[position]
         said, digest = None, None
         try:

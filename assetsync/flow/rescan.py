@@ -76,6 +76,7 @@ class Rescan:
                 self.intake.decide_missing(result)
                 if report.complete and not result.missing_count:
                     self.place.is_there("the root is there again, and its files")
+        self.edges.ledger.drifts.back()
         self._scanned(report, clock.steady() - began)
         return result
 

@@ -11,7 +11,13 @@ from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
 
-DRIFTED = "drift <> 'unread' AND wanted = 'yes'"
+AWAY = "away"
+"""The word in place of a drift for a file that was not there to be looked at: `back` has it read."""
+
+NOT_TOLD = ("unread", AWAY)
+"""The words in place of a drift that tell of none."""
+
+DRIFTED = f"drift <> 'unread' AND drift <> '{AWAY}' AND wanted = 'yes'"
 """The condition of SQL for the files that something is told of: history asks for nothing."""
 
 ELSEWHERE = "it lies in another folder of the service: "
@@ -31,6 +37,11 @@ class Found(NamedTuple):
     row: FileRow
 
 
+def _known_from(drift: str | None, digest: str | None) -> str | None:
+    """Give what is said from here on of a file that an earlier release took over; "" where it is unreadable."""
+    return digest or (None if drift in (None, AWAY) else "")
+
+
 class Drifts:
     """The ledger's side of drift."""
 
@@ -48,6 +59,12 @@ class Drifts:
         """Note that something may have been said of a version since it was told."""
         self._store.write(lambda conn: conn.execute("UPDATE files SET drift = 'unread' WHERE id = ?", (file_id,)))
 
+    def back(self) -> None:
+        """Have read what was not there to be looked at: it may be there again."""
+        if self._store.rows(f"SELECT 1 FROM files WHERE drift = '{AWAY}' LIMIT 1"):
+            sql = f"UPDATE files SET drift = 'unread' WHERE drift = '{AWAY}'"
+            self._store.write(lambda conn: conn.execute(sql))
+
     def read_anew(self) -> None:
         """Note that what is told may be so no longer: the mappings are others."""
         self._store.write(lambda conn: conn.execute(f"UPDATE files SET drift = 'unread' WHERE {DRIFTED}"))
@@ -59,7 +76,7 @@ class Drifts:
         meanwhile, here or in the service: it is read once more.
         """
         values = [
-            (drift, digest, digest or ("" if drift else None), row.id, *(getattr(row, name) for name in _READ_BY))
+            (drift, digest, _known_from(drift, digest), row.id, *(getattr(row, name) for name in _READ_BY))
             for drift, digest, row in found
         ]
 

@@ -21,6 +21,7 @@ MIGRATIONS = frozenset(
         "m008_elsewhere",
         "m009_said_since",
         "m010_doubted",
+        "m011_away",
     }
 )
 """The names of all migrations in `schema`."""

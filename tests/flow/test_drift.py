@@ -245,6 +245,30 @@ def test_of_a_folder_that_is_away_with_its_sidecars_nothing_is_told_and_what_was
     assert set(world.states().values()) == {State.VERIFIED}
 
 
+@pytest.mark.parametrize("said_of", ["its asset", "its folder"])
+def test_what_drifts_while_a_file_is_away_is_told_once_it_is_back(make_world, said_of):
+    world = make_world(brake={"max_vanished": "0"})
+    world.write("_folder.yaml", b"description: first")
+    world.write("d/a")
+    world.write("else")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    (world.root / "d").rename(world.base / "away")
+    world.scan()
+    assert world.site.brakes.pulled()
+    if said_of == "its asset":
+        world.service.assets[world.row("d/a").assetid].folder = "F9"
+        world.site.auditor.audit("F1")
+    else:
+        world.write("_folder.yaml", b"description: second one")
+        world.scan()
+    assert b"d/a" not in drift(world)
+    (world.base / "away").rename(world.root / "d")
+    world.scan()
+    assert b"d/a" in drift(world)
+
+
 def test_how_many_have_drifted_is_counted_and_history_is_not(make_world):
     world = make_world()
     for name in ("a.jpg", "b.jpg", "c.jpg"):
