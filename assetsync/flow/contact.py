@@ -133,9 +133,9 @@ class Contact:
 
         After a day a person is asked. Raises as `ensure` does.
         """
-        if row.attempts or row.send_again:
-            return False
         queue = self._ledger.queue
+        if row.send_again or (row.attempts and queue.may_have_left(row.id)):
+            return False
         try:
             assetid = self._unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
         except Unlisted as why:

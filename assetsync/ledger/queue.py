@@ -13,7 +13,7 @@ from assetsync.ledger.alike import OWNED
 from assetsync.ledger.holds import HELD, UNLISTED, hold_folder, release_folder
 from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, apply, file_row, move, read_file, standing
 from assetsync.ledger.store import Store
-from assetsync.model import FileStat, State, Wanted
+from assetsync.model import FileStat, Left, State, Wanted
 
 _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
 # By the other condition the newest would be those of another clock.
@@ -190,6 +190,11 @@ class Queue:
             return int(cursor.lastrowid or 0)
 
         return self._store.write(work)
+
+    def may_have_left(self, file_id: int) -> bool:
+        """Whether of any upload of a version that was begun a byte may have left."""
+        sql = "SELECT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND left_part IS NOT ?)"
+        return bool(self._store.rows(sql, file_id, Left.NOTHING)[0][0])
 
     def hold(self, file_id: int, reason: str, detail: str, now: float) -> None:
         """Block a version that must not be sent as it is; one that is no longer queued is left alone.

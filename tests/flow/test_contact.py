@@ -121,6 +121,18 @@ def test_what_was_not_processed_for_a_day_is_tried_again_by_each_run_until_it_ca
     assert (world.row("film.mp4").assetid, world.posted()) == (asset.id, [])
 
 
+def test_a_file_of_which_no_byte_left_yet_is_waited_for_as_one_that_was_never_tried(world):
+    world.write("film.mp4", b"film")
+    world.service.script.append("unreachable")
+    world.scan_and_send()
+    assert (world.row("film.mp4").state, world.row("film.mp4").attempts) == (State.QUEUED, 1)
+    working_on(world, b"film", "film.mp4")
+    world.site.contact.list_anew()
+    world.live(700)
+    assert world.states() == {"film.mp4": State.VERIFIED}
+    assert len(world.service.assets) == 1
+
+
 def test_a_persons_word_that_nothing_arrived_is_not_doubted_for_an_unprocessed_asset(world):
     world.write("film.mp4", b"film")
     world.service.script.append("lost_before")
