@@ -22,7 +22,7 @@ from assetsync.flow.owed import ask_for_audit
 from assetsync.ledger.ledger import Ledger, Request
 from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, Clock, SearchRequest, Service, State
+from assetsync.model import Asset, Clock, SearchRequest, Service, State, Wanted
 from assetsync.service.paging import every
 
 log = structlog.get_logger(__name__)
@@ -196,8 +196,11 @@ def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: flo
 
 
 def _retried(ledger: Ledger, path: bytes) -> Iterable[FileRow]:
-    """Give a file, or what is blocked below a folder; b"" is the root."""
-    return ledger.reports.of_path(path)[:1] or ledger.reports.files(State.BLOCKED, under=path or None)
+    """Give a file, or what is blocked below a folder, also one that was a file once; b"" is the root."""
+    known = ledger.reports.of_path(path)[:1]
+    if known and known[0].wanted is Wanted.YES:
+        return known
+    return chain(known, ledger.reports.files(State.BLOCKED, under=path or None))
 
 
 def _tried(ledger: Ledger, row: FileRow, now: float) -> str:

@@ -145,6 +145,20 @@ def test_a_retry_of_a_folder_is_one_of_what_is_blocked_below_it(blocked, asked, 
     assert blocked.row("d/fine").state is State.VERIFIED
 
 
+def test_a_retry_of_a_folder_that_was_a_file_once_is_one_of_what_is_below_it(world):
+    world.write("a")
+    world.scan_and_send()
+    (world.root / "a").unlink()
+    world.scan()
+    world.service.script.append("no_filedata")
+    world.write("a/b", b"another content")
+    world.scan_and_send()
+    assert world.row("a/b").state is State.BLOCKED
+    told = carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"a".hex()]})
+    assert told == "1 no longer in the tree; 1 to be tried again"
+    assert world.row("a/b").state is State.QUEUED
+
+
 def test_a_folder_with_nothing_blocked_is_no_mistake_and_one_that_is_not_known_is(blocked):
     def retry(path: str, **more) -> str:
         return carry_out(
