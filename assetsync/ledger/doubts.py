@@ -337,18 +337,22 @@ def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verd
 
 
 def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
-    is_ours = not doubt.attempt.is_duplicate
-    if is_ours:
+    if doubt.attempt.is_duplicate:
+        # What it is refused as a copy of was there before, and was told what is said of another file, if anything.
+        uploaded: dict[str, float | None] = {"uploaded_at": None}
+    elif doubt.attempt.accepted_id is None:
         count_upload(conn, doubt.attempt.size, now)
+        uploaded = {"uploaded_at": now}
+    else:
+        # Its answer was counted, and its asset was not shown any more.
+        uploaded = {}
     conn.execute("DELETE FROM sightings WHERE assetid = ?", (verdict.assetid,))
     # Of a large file that was never read to its end, the service knows the digest first: a version that only was
     # touched meanwhile is then known for the same.
     known = {} if verdict.md5 is None else {"md5": verdict.md5}
     apply(
-        conn, doubt.file.id, Event.FOUND, now, **known,
+        conn, doubt.file.id, Event.FOUND, now, **known, **uploaded,
         assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id, seen_at=now,
-        # What it is refused as a copy of was there before, and was told what is said of another file, if anything.
-        uploaded_at=now if is_ours else None,
         findable_at=None, index_asked_at=None, verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
         # It may lie in another folder, or what was told was of another asset.
         drift="unread",

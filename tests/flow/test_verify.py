@@ -462,3 +462,21 @@ def test_what_was_moved_and_whose_file_was_renamed_is_looked_for_by_the_name_tha
     row = world.row("b.jpg")
     assert (row.state, row.reason, row.asset_folder) == (BLOCKED, "different", "ARCHIVE")
     assert len(world.service.posts) == 1
+
+
+def test_what_is_found_again_was_uploaded_when_it_was_and_counts_once(world):
+    for name in "abcd":
+        world.write(name, name.encode())
+    world.scan_and_send()
+    world.live(150)
+    before = world.row("a")
+    del world.service.assets[before.assetid]
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    world.service.put(b"a", "a")
+    carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"a".hex()]})
+    world.live(1500, tick=10)
+    found = world.row("a")
+    assert (found.state, found.assetid != before.assetid) == (State.VERIFIED, True)
+    assert found.uploaded_at == before.uploaded_at
+    assert sum(hour.uploads for hour in world.ledger.hours.last(24, world.clock.now())) == 4
