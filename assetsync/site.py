@@ -106,7 +106,10 @@ class Site:
         self.indexer.begin()
         self.try_again()
         if ledger.restored:
-            log.warning("the ledger is older than its last start: a restored backup? every folder is listed anew")
+            log.warning(
+                "the ledger is not as its last start left it: put back from a backup, copied here, or given another"
+                " owner? every folder is listed once"
+            )
 
     def try_again(self, *, only_due: bool = False) -> None:
         """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now.

@@ -64,10 +64,10 @@ def test_a_ledger_that_was_put_back_from_a_backup_is_told_of(world):
     with capture_logs() as said:
         run(world)
         world.close()
-        assert [entry["event"] for entry in said if "restored backup" in entry["event"]] == []
+        assert [entry["event"] for entry in said if "put back from a backup" in entry["event"]] == []
         world.ledger_path.write_bytes(backup)
         assert run(world).in_sync
-    assert [entry["log_level"] for entry in said if "restored backup" in entry["event"]] == ["warning"]
+    assert [entry["log_level"] for entry in said if "put back from a backup" in entry["event"]] == ["warning"]
 
 
 def test_a_run_with_nothing_to_do_ends_at_once_and_asks_the_service_nothing(world, clock):
