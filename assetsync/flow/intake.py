@@ -205,7 +205,9 @@ class Intake:
         except (FileUnreadable, RootMissing) as error:
             log.warning("cannot be looked at", path=printable(path), why=str(error))
             self._report.mark_unreadable(path, str(error))
-            self._ledger.runs.not_scanned()
+            why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else str(error)
+            is_blind = isinstance(error, FileUnreadable)
+            self._ledger.runs.not_scanned(f"{printable(path)} ({why})" if is_blind else "")
             stat = None
         if stat is None:
             # Whether it is gone is decided by a complete scan.

@@ -104,11 +104,15 @@ class Runs:
             str(said.get("first_unreadable", "")),
         )
 
-    def not_scanned(self) -> None:
-        """Let the last scan count as incomplete: since then the tree could not be looked at."""
+    def not_scanned(self, unreadable: str = "") -> None:
+        """Let the last scan count as incomplete: since then the tree, or this `unreadable` path, could not be read."""
         said = self._read(_of("rescan"))
-        if said is not None and said["complete"]:
-            self._write(_of("rescan"), said | {"complete": False})
+        if said is None:
+            return
+        named = {} if said.get("first_unreadable") or not unreadable else {"first_unreadable": unreadable}
+        counted = {"unreadable": max(1, int(said["unreadable"]))} if unreadable else {}
+        if (now := said | {"complete": False} | named | counted) != said:
+            self._write(_of("rescan"), now)
 
     def last(self) -> dict[str, Run]:
         """Give when each kind of work that has ever come to its end last did."""

@@ -1,5 +1,6 @@
 """From the tree to the ledger: the merge of a scan, settling, sidecars, what vanished and what is unmapped."""
 
+import errno
 import os
 import random
 import shutil
@@ -13,7 +14,7 @@ from assetsync.flow.edges import Edges
 from assetsync.flow.settle import Settling
 from assetsync.ledger.intake import NewVersion
 from assetsync.model import FileStat, State, Wanted
-from assetsync.tree.opening import facts
+from assetsync.tree.opening import Tree, facts
 from assetsync.tree.report import ScanReport
 from tests.world import FullDisk
 
@@ -579,3 +580,20 @@ def test_the_sidecars_of_a_scan_are_written_down_in_parts(world, monkeypatch):
     monkeypatch.setattr(type(world.ledger.intake), "sidecars_changed", count)
     world.scan()
     assert (sum(parts), max(parts)) == (2500, 1000)
+
+
+def test_a_path_that_a_look_in_between_cannot_read_is_named_until_the_next_scan(world, monkeypatch):
+    world.write("a")
+    world.scan_and_send()
+
+    def refuse(_tree, _path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tree, "look", refuse)
+        world.hint("dark/b")
+    last = world.ledger.runs.last_scan()
+    assert (last.complete, last.unreadable, last.first_unreadable) == (False, 1, "dark/b (Permission denied)")
+    world.scan()
+    last = world.ledger.runs.last_scan()
+    assert (last.complete, last.unreadable, last.first_unreadable) == (True, 0, "")
