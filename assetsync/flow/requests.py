@@ -5,7 +5,7 @@ and the process that holds the lock takes it from there with `take_requests`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 
 import structlog
@@ -189,18 +189,32 @@ def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: flo
         for path in paths:
             ledger.repair.send_again(_current(ledger, path), now)
         return f"{len(paths):,} to be sent again"
-    rows = {row.id: row for path in paths for row in _retried(ledger, path)}.values()
-    said = Counter(_tried(ledger, row, now) for row in (rows if paths else ledger.reports.files(State.BLOCKED)))
+    said = Counter(_tried(ledger, row, now) for row in _retried(ledger, paths or [b""]))
     ledger.queue.release_folders(now)
     return "; ".join(f"{count:,} {what}" for what, count in said.items()) or "nothing is blocked"
 
 
-def _retried(ledger: Ledger, path: bytes) -> Iterable[FileRow]:
-    """Give a file, or what is blocked below a folder, also one that was a file once; b"" is the root."""
-    known = ledger.reports.of_path(path)[:1]
-    if known and known[0].wanted is Wanted.YES:
-        return known
-    return chain(known, ledger.reports.files(State.BLOCKED, under=path or None))
+def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
+    """Give the files of these paths, and what is blocked below those that are folders, each once; b"" is the root.
+
+    What lies below a folder may be more than fits into memory.
+    """
+    known = {path: ledger.reports.of_path(path)[:1] for path in sorted({*paths})}
+    files = {row.id: row for rows in known.values() for row in rows}
+    yield from files.values()
+    # One that was a file once may be a folder by now.
+    folders = {path for path, rows in known.items() if not rows or rows[0].wanted is not Wanted.YES}
+    for folder in sorted(folders):
+        if folders.isdisjoint(_above(folder)):
+            below = ledger.reports.files(State.BLOCKED, under=folder or None)
+            yield from (row for row in below if row.id not in files)
+
+
+def _above(path: bytes) -> Iterator[bytes]:
+    """Give the folders that a path lies in, b"" being the root; of the root none."""
+    while path:
+        path = path.rpartition(b"/")[0]
+        yield path
 
 
 def _tried(ledger: Ledger, row: FileRow, now: float) -> str:

@@ -132,6 +132,7 @@ def test_a_missing_asset_that_is_back_keeps_no_later_version_of_its_file_from_be
     [
         (["d"], {"d/e/1", "d/2"}),
         (["d/e", "d/e/1"], {"d/e/1"}),
+        (["d/e", "d", "d"], {"d/e/1", "d/2"}),
         ([""], {"d/e/1", "d/2", "d-e", "d0"}),
         (["d-e"], {"d-e"}),
     ],
