@@ -51,9 +51,10 @@ def judge_told(simulation: "Simulation") -> None:
             continue
         attempts = simulation.site.edges.ledger.doubts.attempts(row.id, 100)
         made_by = next((attempt for attempt in attempts if attempt.boundary == asset.post), None)
-        if row.uploaded_at is None or made_by is None or made_by.result == "sent_again":
+        if row.uploaded_at is None or made_by is None or made_by.result in ("sent_again", "absent"):
             # It was there before, or is of another file or of an upload that a person ended: nobody knows what it was
-            # told on this one's behalf.
+            # told on this one's behalf. Nor where its upload is held not to have arrived: of two of equal content in
+            # doubt, whose names the service gives back alike, the other had its asset.
             continue
         said = simulation.files.said_of(path)
         drifts = "metadata" in (row.drift or "")
