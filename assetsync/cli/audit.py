@@ -1,30 +1,41 @@
 """`assetsync audit`: the service's folders compared with the ledger, and what differs, as a table or as JSON.
 
-How a folder is compared is `flow.audit`'s. Beside a daemon it is asked for an audit, which is waited for a moment.
+How a folder is compared is `flow.audit`'s, how it is shown `compared`'s. A daemon is asked for the audit, and waited
+for a moment.
 """
 
+import math
 import random
-from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
+from typing import NamedTuple
 
 import click
 
 from assetsync.amounts import plural
-from assetsync.cli.acting import open_service, soon
-from assetsync.cli.entry import NOT_IN_SYNC, OK
+from assetsync.cli.acting import PATIENCE, open_service, soon
+from assetsync.cli.compared import Compared, mapped_folders
+from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK
 from assetsync.cli.given import with_config, with_json
-from assetsync.cli.output import moment, note, table, write, write_json
+from assetsync.cli.output import moment, note, write
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig
 from assetsync.errors import LedgerBusy, ServiceError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
-from assetsync.ledger.reports import Finding
+from assetsync.ledger.runs import Pause
 from assetsync.log import configure_logging
-from assetsync.shown import printable, relative_text
+from assetsync.shown import printable
 from assetsync.site import build
+from assetsync.status.sentences import why_paused
 
-_COLUMNS = ("assets", "fine", "different", "missing", "elsewhere", "doubled", "suspected", "unknown", "history")
+_BY_THIS_PROCESS = -math.inf
+_NOT_ASKED_FOR = math.inf
+
+
+class _Asked(NamedTuple):
+    """Since when audits count as made now (seconds since the epoch), and the request that was left beside a daemon."""
+
+    since: float
+    request: int | None = None
 
 
 @click.command("audit")
@@ -38,8 +49,9 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
     WHY is missing (no longer in the service), different (no longer these bytes), elsewhere (moved in the service),
     doubled (a copy), damaged (a cut upload, proven), suspected (perhaps one) or unknown (never sent by this ledger).
     Exits with 1 when there is any, when so much is missing that a brake was pulled, or when a folder was not audited
-    yet. Beside a daemon the daemon is asked for an audit. Where that takes more than a few seconds, what is shown, and
-    the exit code, are of its last one, and a line says so.
+    yet. Beside a daemon the daemon is asked for an audit. Where that takes more than a few seconds, its last one is
+    shown, the last line says why (with --json, `current` is false), and it exits with 1, or with 3 while sending is
+    paused because of the service.
 
     \b
     Examples:
@@ -47,14 +59,34 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
       assetsync audit --config hq.yaml --last --json | jq -r 'select(.why == "missing") | .path'
     """
     configure_logging(config.log.format, "warning")
-    if not last:
-        _audit(config)
+    asked = _Asked(_NOT_ASKED_FOR) if last else _audit(config)
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
-        fine = _as_json(config, ledger) if as_json else _as_table(config, ledger)
+        compared = Compared(config, ledger, since=asked.since)
+        fine = compared.as_json() if as_json else compared.as_table()
+        if not last and compared.stale:
+            pause = ledger.runs.pause_at_hand()
+            if not as_json:
+                write(_not_now(compared, asked, pause))
+            # What is shown may have been put right since, or the other way round.
+            return NOT_IN_SYNC if pause is None or pause.reason == "elsewhere" else NO_SERVICE
     return OK if fine else NOT_IN_SYNC
 
 
-def _audit(config: SiteConfig) -> None:
+def _not_now(compared: Compared, asked: _Asked, pause: Pause | None) -> str:
+    """Say that what was asked for did not take place in time, and of when is what is shown in its place."""
+    why = f"the process that holds the ledger has not done it within {PATIENCE:g} s (request {asked.request})"
+    if pause is not None:
+        why = why_paused(pause)
+    folders, stale = len(compared.folders), len(compared.stale)
+    some = f"{stale:,} of {plural(folders, 'folder')}, " if stale < folders else ""
+    times = sorted(at for at in compared.stale.values() if at is not None)
+    of = f"what is shown is of {moment(times[0])}" if times else "nothing is shown, as there was no audit before"
+    later = " and later" if times and times[-1] > times[0] else ""
+    return f"{compared.site}: not audited now: {some}{why}; {of}{later}"
+
+
+def _audit(config: SiteConfig) -> _Asked:
+    """Audit each folder, or have the ledger's holder do so; raises ServiceError where this process cannot."""
     clock = SystemClock()
     try:
         ledger = open_ledger(config.ledger, site=config.site, create=False)
@@ -62,17 +94,16 @@ def _audit(config: SiteConfig) -> None:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             asked = clock.now()
             number = beside.ask("audit", {}, asked)
-            if soon(lambda: _is_audited(config, beside, asked), clock):
-                return
-        note(
-            f"another process holds the ledger: it will audit (request {number}), and `audit --last` shows what it"
-            " found when it is over. What stands here, and the exit code, are of the audits before, with their times"
-        )
-        return
+            if not soon(lambda: _is_audited(config, beside, asked), clock):
+                note(
+                    f"another process holds the ledger: it will audit (request {number}), and `audit --last` shows"
+                    " what it found when it is over"
+                )
+            return _Asked(asked, number)
     with closing(ledger), open_service(config) as service:
         site = build(config, ledger, service, clock, random.SystemRandom())
         failed: ServiceError | None = None
-        for folder in _folders(config):
+        for folder in mapped_folders(config):
             try:
                 site.auditor.audit(folder)
             except ServiceError as error:
@@ -85,88 +116,9 @@ def _audit(config: SiteConfig) -> None:
             pass
         if failed is not None:
             raise failed
+    return _Asked(_BY_THIS_PROCESS)
 
 
 def _is_audited(config: SiteConfig, ledger: Ledger, since: float) -> bool:
     """Whether each folder has been audited, begun at that time (seconds since 1970) or later."""
-    ended = [ledger.audits.last_at(folder) for folder in _folders(config)]
-    return all(at is not None and at >= since for at in ended)
-
-
-def _folders(config: SiteConfig) -> list[str]:
-    return sorted({folder.destfolderid for folder in config.folders})
-
-
-def _audited(config: SiteConfig, ledger: Ledger) -> Iterator[tuple[str, dict[str, object] | None]]:
-    for folder in _folders(config):
-        yield folder, ledger.audits.last(folder)
-
-
-def _as_json(config: SiteConfig, ledger: Ledger) -> bool:
-    """Print it; gives whether every folder was audited and nothing differs."""
-    fine = True
-    for folder, said in _audited(config, ledger):
-        numbers = {name: None if said is None else said.get(name) for name in (*_COLUMNS, "braked")}
-        at = None if said is None else moment(float(str(said["at"])))
-        fine = fine and said is not None and not said["braked"]
-        write_json({"folder": folder, "audited_at": at, **numbers})
-    for finding in ledger.reports.findings():
-        fine = False
-        write_json({"why": finding.why, **_shown(finding)})
-    return fine
-
-
-def _shown(finding: Finding) -> dict[str, object]:
-    path, encoded = (None, None) if finding.path is None else relative_text(finding.path)
-    shown: dict[str, object] = {
-        "assetid": finding.assetid,
-        "path": path,
-        "destfolderid": finding.folder,
-        "size": finding.size,
-        "md5": finding.md5,
-        "detail": finding.detail,
-    }
-    return shown if encoded is None else shown | {"path_base64": encoded}
-
-
-def _number(count: object) -> str:
-    """Show a count; one of an older release may not know it."""
-    return f"{count:,}" if isinstance(count, int) else "-"
-
-
-def _braked(brake: int | None) -> str:
-    """Say what became of an audit that missed so much that it concluded nothing."""
-    return "BRAKED, released: audited again by the next run" if brake is None else f"BRAKED: assetsync resume {brake}"
-
-
-def _as_table(config: SiteConfig, ledger: Ledger) -> bool:
-    """Print it; gives whether every folder was audited and nothing differs."""
-    rows = []
-    unseen = stopped = 0
-    brakes = {brake.subject: brake.id for brake in ledger.reports.brakes() if brake.kind == "missing"}
-    for folder, said in _audited(config, ledger):
-        if said is None:
-            unseen += 1
-            rows.append((folder, *("-" for _ in _COLUMNS), "not yet"))
-            continue
-        stopped += bool(said["braked"])
-        braked = f"  {_braked(brakes.get(folder))}" if said["braked"] else ""
-        at = moment(float(str(said["at"])))
-        rows.append((folder, *(_number(said.get(name)) for name in _COLUMNS), f"{at}{braked}"))
-    for line in table(("folder", *_COLUMNS, "audited at"), rows):
-        write(line)
-    counts: Counter[str] = Counter()
-    for finding in ledger.reports.findings():
-        if not counts:
-            write()
-        counts[finding.why] += 1
-        path = "-" if finding.path is None else printable(finding.path)
-        write(f"{finding.why:<9}  {finding.assetid or '-':<32}  {path}")
-        if finding.detail:
-            write(f"    {printable(finding.detail)}")
-    write()
-    said_of = ", ".join(f"{count:,} {why}" for why, count in sorted(counts.items()))
-    not_yet = f"not audited yet: {unseen:,} of {plural(len(rows), 'folder')}" if unseen else ""
-    braked_in = f"stopped by a brake: {stopped:,} of {plural(len(rows), 'folder')}" if stopped else ""
-    write(f"{config.site}: {'; '.join(filter(None, (said_of, braked_in, not_yet))) or 'nothing differs'}")
-    return not (counts or stopped or unseen)
+    return not Compared(config, ledger, since=since).stale

@@ -83,8 +83,13 @@ def sent_from(standing: Standing) -> str | None:
     return None if standing.sends_from is None else f"from {moment(standing.sends_from)} on (upload.window)"
 
 
+def why_paused(pause: Pause) -> str:
+    """Say why nothing is sent."""
+    return _PAUSES.get(pause.reason, _NO_ANSWER)
+
+
 def _paused(standing: Standing, pause: Pause) -> str:
-    why = _PAUSES.get(pause.reason, _NO_ANSWER)
+    why = why_paused(pause)
     if standing.paused is not None:
         return f"paused for {span(standing.at - pause.since)} because {why}"
     ago = span(standing.at - (pause.since if pause.ended is None else pause.ended))

@@ -28,7 +28,8 @@ def test_a_service_that_holds_what_was_sent_differs_in_nothing(mirrored):
     result = mirrored.run("audit")
     assert (result.code, result.out.splitlines()[-1]) == (0, "hq: nothing differs")
     folder, audited = mirrored.run("audit", "--json").objects, mirrored.run("audit", "--last", "--json").objects
-    assert folder[0] | {"audited_at": ""} == audited[0] | {"audited_at": ""}
+    assert (folder[0]["current"], audited[0]["current"]) == (True, False)
+    assert folder[0] | {"audited_at": "", "current": None} == audited[0] | {"audited_at": "", "current": None}
     assert {name: value for name, value in audited[0].items() if name != "audited_at" and value} == {
         "folder": PHOTOS, "assets": 3, "fine": 3,
     }  # fmt: skip
@@ -118,9 +119,29 @@ def test_an_audit_of_the_daemon_that_takes_long_is_not_waited_for(mirrored, even
     eventually(lambda: is_held(mirrored.ledger))
     result = mirrored.run("audit")
     assert (result.code, "it will audit" in result.err) == (1, True)
-    assert result.out.splitlines()[-1] == "hq: not audited yet: 1 of 1 folder"
+    *_, closing_line, not_now = result.out.splitlines()
+    assert closing_line == "hq: not audited yet: 1 of 1 folder"
+    assert not_now.startswith("hq: not audited now: the process that holds the ledger has not done it within 5 s")
+    assert not_now.endswith("; nothing is shown, as there was no audit before")
     eventually(lambda: mirrored.run("audit", "--last", "--json").objects[0]["fine"] == 3)
     assert mirrored.run("audit", "--last").code == 0
+
+
+def test_an_audit_that_a_daemon_is_kept_from_is_not_told_as_made_and_exits_with_what_keeps_it(
+    mirrored, eventually, monkeypatch
+):
+    assert mirrored.run("audit").code == 0
+    before = mirrored.run("audit", "--last", "--json").only["audited_at"]
+    mirrored.sandbox.set_faults(FaultRule(kind=FaultKind.KEY_REFUSED))
+    mirrored.write("d.txt")
+    mirrored.start("run")
+    eventually(lambda: (mirrored.run("status", "--json").only["paused"] or {}).get("reason") == "key_refused")
+    monkeypatch.setattr(acting, "PATIENCE", 0.5)
+    result = mirrored.run("audit")
+    shown = f"hq: not audited now: the service refuses the API key; what is shown is of {before}"
+    assert (result.code, result.out.splitlines()[-1]) == (3, shown)
+    result = mirrored.run("audit", "--json")
+    assert (result.code, result.objects[0]["current"], result.objects[0]["audited_at"]) == (3, False, before)
 
 
 def test_without_a_ledger_there_is_nothing_to_compare(site):
