@@ -45,13 +45,14 @@ class _Asked(NamedTuple):
 def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
     """Compare each mapped folder of the service with the ledger, and list what differs.
 
-    In the table, history counts assets of versions that were replaced or deleted, or that a person had sent again.
-    WHY is missing (no longer in the service), different (no longer these bytes), elsewhere (moved in the service),
-    doubled (a copy), damaged (a cut upload, proven), suspected (perhaps one) or unknown (never sent by this ledger).
-    Exits with 1 when there is any, when so much is missing that a brake was pulled, or when a folder was not audited
-    yet. Beside a daemon the daemon is asked for an audit. Where that takes more than a few seconds, its last one is
-    shown, the last line says why (with --json, `current` is false), and it exits with 1, or with 3 while sending is
-    paused because of the service.
+    In the table, history counts assets of versions that were replaced or deleted, or that a person had sent again. WHY
+    is missing (no longer in the service), different (no longer these bytes), elsewhere (moved in the service), doubled
+    (a copy), damaged (a cut upload, proven), suspected (perhaps one), unknown (never sent by this ledger) or unmet
+    (missed by an audit that a brake stopped; the next one concludes). Where no path is known (-), the asset's name in
+    the service follows. Exits with 1 when there is any, when so much is missing that a brake was pulled, or when a
+    folder was not audited yet. Beside a daemon the daemon is asked for an audit. Where that takes more than a few
+    seconds, its last one is shown, the last line says why (with --json, `current` is false), and it exits with 1, or
+    with 3 while sending is paused because of the service.
 
     \b
     Examples:

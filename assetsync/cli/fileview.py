@@ -4,7 +4,7 @@ from assetsync.cli.output import moment
 from assetsync.ledger.drifts import NOT_TOLD
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State, Wanted
-from assetsync.shown import relative_text
+from assetsync.shown import printable, relative_text
 
 FILE_KEYS = (
     "path",
@@ -32,6 +32,13 @@ def error_of(row: FileRow, holds: dict[str, str]) -> str | None:
             return f"the folder {row.destfolderid} is held back: {holds[row.destfolderid]}"
         return row.detail or row.reason
     return None
+
+
+def named(path: bytes | None, name: str | None) -> str:
+    """Give an asset's path; of one that belongs to no file a dash, and the name that the service has for it."""
+    if path is not None:
+        return printable(path)
+    return f"-  {printable(name)}" if name else "-"
 
 
 def drift_of(row: FileRow) -> str | None:

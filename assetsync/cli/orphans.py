@@ -5,13 +5,14 @@ from contextlib import closing
 
 import click
 
+from assetsync.cli.fileview import named
 from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.view import view_ledger
-from assetsync.shown import printable, relative_text
+from assetsync.shown import relative_text
 
-KEYS = ("assetid", "path", "destfolderid", "size", "md5", "why")
+KEYS = ("assetid", "path", "destfolderid", "size", "md5", "why", "name")
 _GONE_FOR = 7 * 24 * 3600.0
 
 
@@ -22,7 +23,8 @@ def command(config: SiteConfig, *, as_json: bool) -> None:
     """List assets in the service that no file stands behind, for its administrator: assetsync cannot delete.
 
     WHY is replaced (a newer version was sent), deleted (the file is gone for a week), damaged (a cut upload, proven),
-    suspected (perhaps one), doubled (a copy) or unknown (never sent by this ledger).
+    suspected (perhaps one), doubled (a copy) or unknown (never sent by this ledger). Where no path is known (-), the
+    asset's name in the service follows.
 
     \b
     Examples:
@@ -35,9 +37,9 @@ def command(config: SiteConfig, *, as_json: bool) -> None:
             none = False
             path = None if orphan.path is None else relative_text(orphan.path)[0]
             if as_json:
-                values = (orphan.assetid, path, orphan.destfolderid, orphan.size, orphan.md5, orphan.why)
+                values = (orphan.assetid, path, *orphan[2:])
                 write_json(dict(zip(KEYS, values, strict=True)))
             else:
-                write(f"{orphan.why:<9}  {orphan.assetid:<32}  {printable(path) if path is not None else '-'}")
+                write(f"{orphan.why:<9}  {orphan.assetid:<32}  {named(orphan.path, orphan.name)}")
         if none and not as_json:
             write("no orphans")

@@ -75,7 +75,10 @@ class Counts:
 
 
 class Orphan(NamedTuple):
-    """An asset in the service that no live file stands behind, and why."""
+    """An asset in the service that no live file stands behind, and why.
+
+    `name` is the service's, of what was only seen there; what was sent has its path.
+    """
 
     assetid: str
     path: bytes | None
@@ -83,10 +86,14 @@ class Orphan(NamedTuple):
     size: int | None
     md5: str | None
     why: str
+    name: str | None = None
 
 
 class Finding(NamedTuple):
-    """What differs between the ledger and the service: a word for it, and the asset, the file, or both."""
+    """What differs between the ledger and the service: a word for it, and the asset, the file, or both.
+
+    `name` as in `Orphan`.
+    """
 
     why: str
     assetid: str | None
@@ -95,6 +102,7 @@ class Finding(NamedTuple):
     size: int | None
     md5: str | None
     detail: str | None
+    name: str | None = None
 
 
 class Brake(NamedTuple):
@@ -254,7 +262,7 @@ class Reports:
             folder = row["asset_folder"] or row["destfolderid"]
             yield Orphan(row["assetid"], row["path"], folder, row["size"], row["md5"], why)
         sightings = self._store.pages(
-            "SELECT assetid, path, folder_id, size, md5, why FROM sightings s WHERE why <> ''"
+            "SELECT assetid, path, folder_id, size, md5, why, name FROM sightings s WHERE why <> ''"
             f" AND {_NOT_OWNED.format('s')}"
             f" AND NOT (why <> 'damaged' AND {_DOUBTED.format('s.folder_id', 's')})"
             f" AND NOT {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))}"
@@ -264,7 +272,7 @@ class Reports:
             ("",),
         )
         for row in sightings:
-            yield Orphan(row["assetid"], row["path"], row["folder_id"], row["size"], row["md5"], row["why"])
+            yield Orphan(*(row[name] for name in ("assetid", "path", "folder_id", "size", "md5", "why", "name")))
 
     def findings(self) -> Iterator[Finding]:
         """Give what stands different in the service: files first, then assets of ours or of nobody's."""
@@ -279,8 +287,18 @@ class Reports:
                 yield Finding(why, row["assetid"], row["path"], row["folder"], row["size"], row["md5"], row["said"])
         for orphan in self.orphans(0.0):
             if orphan.why not in ("replaced", "deleted"):
-                folder = orphan.destfolderid
-                yield Finding(orphan.why, orphan.assetid, orphan.path, folder, orphan.size, orphan.md5, None)
+                folder, size, md5 = orphan.destfolderid, orphan.size, orphan.md5
+                yield Finding(orphan.why, orphan.assetid, orphan.path, folder, size, md5, None, orphan.name)
+
+    def settled_elsewhere(self) -> int:
+        """Count the files whose assets were moved in the service, and may stay where they are."""
+        sql = "SELECT COUNT(*) FROM files WHERE wanted = 'yes' AND asset_folder <> destfolderid AND state IN"
+        return int(self._store.rows(f"{sql} ('stored', 'verified') AND asset_folder IS agreed_folder")[0][0])
+
+    def replenished(self) -> int:
+        """Count the files that are queued again because an audit missed their assets."""
+        sql = "SELECT COUNT(*) FROM files WHERE state = 'queued' AND wanted = 'yes' AND reason = 'missing'"
+        return int(self._store.rows(sql)[0][0])
 
     def fact(self, name: str) -> str | None:
         """Give one of the facts that concern the whole ledger."""

@@ -51,9 +51,19 @@ def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mi
     assert {(one["why"], one["assetid"], one["path"]) for one in found} == {
         ("missing", lost, "photos/a.txt"), ("doubled", twice, "photos/b.txt"), ("unknown", other, None),
     }  # fmt: skip
+    assert {one["name"] for one in found} == {None, "b.txt", "stranger.txt"}
     shown = mirrored.run("audit", "--last")
     assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: 1 doubled, 1 missing, 1 unknown")
     assert "retry --send-again" in shown.out
+    assert f"unknown    {other}  -  stranger.txt\n" in shown.out
+
+
+def test_an_asset_of_no_file_is_listed_with_its_name_in_the_service(mirrored):
+    (mirrored.folder / "stranger.txt").write_text("nobody's")
+    other = mirrored.run("upload", str(mirrored.folder / "stranger.txt"), "--folder", PHOTOS, "--json").only["assetid"]
+    mirrored.run("audit")
+    assert mirrored.run("orphans").out == f"unknown    {other}  -  stranger.txt\n"
+    assert mirrored.run("orphans", "--json").only["name"] == "stranger.txt"
 
 
 def test_an_audit_of_a_release_that_counted_less_is_shown_all_the_same(mirrored):
@@ -73,8 +83,35 @@ def test_an_audit_that_pulled_the_brake_names_its_number(site):
         service.execute("DELETE FROM assets")
     result = site.run("audit")
     assert (result.code, "BRAKED: assetsync resume 1\n" in result.out) == (1, True)
-    assert result.out.splitlines()[-1] == "hq: stopped by a brake: 1 of 1 folder"
     assert site.run("audit", "--last", "--json").code == 1
+
+
+def test_what_an_audit_missed_that_a_brake_stopped_is_counted_and_listed_though_nothing_is_concluded(site):
+    for number in range(29):
+        site.write(f"{number}.txt", b"%d" % number)
+    site.run("reconcile")
+    with site.sandbox._stored._transaction() as service:
+        service.execute("DELETE FROM assets WHERE filename LIKE '1%' OR filename LIKE '2%'")
+    assert site.run("audit").out.splitlines()[-1] == "hq: 21 missing, not concluded: a brake waits"
+    folder, *listed = site.run("audit", "--last", "--json").objects
+    assert (folder["missing"], folder["not_concluded"], {one["why"] for one in listed}) == (0, 21, {"unmet"})
+    assert len(listed) == 21
+    assert "unmet " in site.run("audit", "--last").out
+    site.run("resume")
+    assert site.run("audit", "--last").out.splitlines()[-1] == "hq: 21 missing, not concluded: the next audit decides"
+
+
+def test_what_is_missing_and_sent_again_by_itself_is_named_as_the_table_counts_it(mirrored):
+    mirrored.configure(more="policy: {on_remote_missing: upload}")
+    lost = ids(mirrored)["a.txt"]
+    with mirrored.sandbox._stored._transaction() as service:
+        service.execute("DELETE FROM assets WHERE id = ?", (lost,))
+    result = mirrored.run("audit")
+    assert (result.code, result.out.splitlines()[-1]) == (1, "hq: 1 missing, queued again")
+    assert mirrored.run("audit", "--last", "--json").code == 1
+    assert mirrored.run("reconcile").code == 0
+    shown = mirrored.run("audit", "--last")
+    assert (shown.code, shown.out.splitlines()[-1]) == (0, "hq: 1 missing when audited, none now")
 
 
 def test_a_brake_of_an_audit_that_was_released_leaves_an_audit_to_be_made_and_says_so(site):
@@ -173,6 +210,7 @@ def test_an_asset_that_somebody_moved_is_told_by_status_until_it_is_agreed_to(mi
     assert f"metadata drift: {moved}\n" in mirrored.run("status").out
     assert f"{moved}\n" in mirrored.run("drift list").out
     assert mirrored.run("drift settle", "photos/a.txt").out == "1 settled\n"
+    assert mirrored.run("audit", "--last").out.splitlines()[-1] == "hq: 1 elsewhere (as agreed)"
     assert mirrored.run("audit").out.splitlines()[-1] == "hq: nothing differs"
     assert "drift" not in mirrored.run("status").out
     assert mirrored.run("reconcile").code == 0
