@@ -40,6 +40,7 @@ KEYS = (
     "in_doubt",
     "blocked",
     "in_sync",
+    "dry_run",
 )
 
 
@@ -104,7 +105,8 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
         if not (only_look or report.interrupted):
             _tell_outside(site)
         if as_json:
-            write_json({key: getattr(report, key) for key in KEYS})
+            values = {"dry_run": only_look}
+            write_json({key: values[key] if key in values else getattr(report, key) for key in KEYS})
         else:
             _tell(report, site, only_look=only_look)
     return _code(report)
@@ -191,7 +193,8 @@ def _verdict(report: Report, *, only_look: bool) -> str:
             else ""
         )
         cut = "" if report.finished else "; the tree was not looked at to its end"
-        cut += f"; {not_there(report.missing)}" if report.missing else ""
+        left = _left(report)
+        cut += f"; not in sync: {', '.join(left)}" if left else ""
         return f"{report.site}: {would or 'nothing to upload'}; {seen}{cut}"
     done = f"{report.uploaded:,} uploaded ({amount(report.bytes_uploaded)}), {report.adopted:,} taken over"
     if report.interrupted:
@@ -199,10 +202,15 @@ def _verdict(report: Report, *, only_look: bool) -> str:
     elif report.in_sync:
         verdict = f"in sync, {files(report.verified)} verified"
     else:
-        left = (("pending", report.pending), ("in doubt", report.in_doubt), ("blocked", report.blocked))
-        named = [f"{count:,} {name}" for name, count in left if count]
-        named += [plural(report.braked, "brake")] * bool(report.braked)
-        named += [not_there(report.missing)] * bool(report.missing)
-        named += [f"{plural(report.undecided, 'folder')} to be audited"] * bool(report.undecided)
-        verdict = f"not in sync: {', '.join(named) or 'the tree could not be read completely'}"
+        verdict = f"not in sync: {', '.join(_left(report)) or 'the tree could not be read completely'}"
     return f"{report.site}: {verdict}; {done}; {seen}; {report.seconds:.1f} s"
+
+
+def _left(report: Report) -> list[str]:
+    """Name what is known to keep the site from being in sync."""
+    left = (("pending", report.pending), ("in doubt", report.in_doubt), ("blocked", report.blocked))
+    named = [f"{count:,} {name}" for name, count in left if count]
+    named += [plural(report.braked, "brake")] * bool(report.braked)
+    named += [not_there(report.missing)] * bool(report.missing)
+    named += [f"{plural(report.undecided, 'folder')} to be audited"] * bool(report.undecided)
+    return named

@@ -32,6 +32,7 @@ def test_all_in_sync_is_exit_0_and_one_object_with_the_keys_of_the_contract(site
         "in_doubt": 0,
         "blocked": 0,
         "in_sync": True,
+        "dry_run": False,
     }
     assert {asset.filename for asset in site.sandbox.assets()} == {"a.jpg", "b.txt"}
 
@@ -184,6 +185,17 @@ class TestDryRun:
         site.write("a.jpg")
         site.run("reconcile")
         assert site.run("reconcile", "--dry-run").code == 0
+
+    def test_says_that_it_is_one_and_what_its_exit_code_is_for(self, site):
+        site.write("a.jpg")
+        assert site.run("reconcile", "--json").only["dry_run"] is False
+        site.write("empty.jpg", b"")
+        site.run("reconcile")
+        assert site.run("reconcile", "--dry-run", "--json").only["dry_run"] is True
+        result = site.run("reconcile", "--dry-run")
+        assert (result.code, result.out.splitlines()[0]) == (
+            1, "hq: nothing to upload; 2 scanned, 2 unchanged; not in sync: 1 blocked",
+        )  # fmt: skip
 
     def test_does_not_ask_the_service(self, site):
         site.write("a.jpg")
