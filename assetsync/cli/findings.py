@@ -11,6 +11,7 @@ from assetsync.amounts import plural
 from assetsync.cli.acting import read_key
 from assetsync.cli.finding import Finding, Level, Where
 from assetsync.cli.look_ledger import look_at_brakes, look_at_ledger, look_at_mappings, look_at_other_sites
+from assetsync.cli.look_page import look_at_page
 from assetsync.cli.look_tree import look_at_tree
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file_warning, mappings
@@ -37,6 +38,7 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
     yield from look_at_mappings(config)
     yield from look_at_other_sites(config)
     yield from look_at_brakes(config)
+    yield from look_at_page(config)
     if key is not None:
         yield from _service(config, key)
 

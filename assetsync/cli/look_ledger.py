@@ -9,6 +9,7 @@ from pathlib import Path
 from assetsync.amounts import amount, files
 from assetsync.cli.finding import Finding, Level, of_error
 from assetsync.cli.holder import holder_of
+from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.brakes import released_by
 from assetsync.errors import (
@@ -16,6 +17,7 @@ from assetsync.errors import (
     LedgerMissing,
 )
 from assetsync.flow.brake import pointed_to
+from assetsync.flow.lever import Lever, subject_of
 from assetsync.flow.twins import UNREADABLE_FIX, is_same_service, placed, twins_of
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.neighbours import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
@@ -63,12 +65,17 @@ def look_at_mappings(config: SiteConfig) -> Iterator[Finding]:
     try:
         with closing(read_ledger(config.ledger, site=config.site)) as ledger:
             before = {mapping: folder for mapping in mappings(config) if (folder := pointed_to(ledger, mapping))}
+            lever = Lever(ledger, SystemClock())
+            agreed = {mapping for mapping in before if lever.allowed("destfolderid", subject_of(mapping), 1)}
     except LedgerError:
         # There is none yet, or what is wrong with it was said.
         return
     for mapping, folder in before.items():
         named = printable(mapping.path) or "."
         message = f"the mapping {named} pointed to folder {folder} of the service and points to {mapping.destfolderid}"
+        if mapping in agreed:
+            yield Finding("folders", Level.OK, f"{message}, which was agreed to: the next run goes by it")
+            continue
         fix = "correct destfolderid; or, if it is meant, let a run pull the brake, then assetsync resume"
         yield Finding("folders", Level.WARNING, message, fix)
 

@@ -1,5 +1,6 @@
 """What `assetsync check` sees in the tree: what a run would read and what not, sidecars, limits of the watcher."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from assetsync.errors import (
     RootMissing,
     SidecarError,
 )
+from assetsync.flow.plan import Plan
 from assetsync.model import Mapping
 from assetsync.shown import printable
 from assetsync.site import make_plan, make_tree
@@ -41,7 +43,7 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
     seen_in = f"{files(report.files)} and {plural(sidecars.count, 'sidecar')} in {plural(report.folders, 'folder')}"
     left_out = f"{report.ignored:,} left out by rules, {report.special:,} links and devices skipped"
     yield Finding("tree", Level.OK, f"{config.root}: {seen_in}, {left_out}")
-    yield from _unmapped(config, report)
+    yield from _unmapped(config, report, tree)
     for position in report.missing_mappings:
         folder = printable(plan.mappings.all[position].path)
         fix = "create or mount it, or correct `path` below `folders`"
@@ -57,16 +59,46 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
     yield from _watching(config, report.folders)
 
 
-def _unmapped(config: SiteConfig, report: ScanReport) -> Iterator[Finding]:
+def _unmapped(config: SiteConfig, report: ScanReport, tree: Tree) -> Iterator[Finding]:
     """Tell what lies below the root and is not sent, because no mapping names it."""
     # What would be left out if the root were mapped is no news.
     rules = IgnoreRules(Mappings([Mapping(b"", "")]), config.ignore)
     left = [path for path in report.unmapped if not rules.ignored(path, is_dir=True)]
     named = [f"{printable(path)}/" for path in left[:NAMED]]
     more = report.unmapped_count - len(report.unmapped) + len(left) - len(named)
-    named += [plural(more, "more folder")] * bool(more) + [files(report.unmapped_files)] * bool(report.unmapped_files)
+    beside = sum(_files_beside(config, tree, rules)) if report.unmapped_files else 0
+    named += [plural(more, "more folder")] * bool(more) + [files(beside)] * bool(beside)
     if named:
         yield Finding("tree", Level.OK, f"mapped nowhere, so not sent: {', '.join(named)}")
+
+
+def _files_beside(config: SiteConfig, tree: Tree, rules: IgnoreRules) -> Iterator[int]:
+    """Count the files in each folder that leads to a mapped one, but for those left out and what speaks of folders.
+
+    The scan's own count knows no names.
+    """
+    plan = make_plan(config)
+    follow = config.watch.follow_symlinks
+    for folder in _leading(plan):
+        try:
+            fd = tree.open_folder(folder)
+        except (OSError, RootMissing):
+            # It is not there or cannot be read, which is told by itself.
+            continue
+        try:
+            with os.scandir(fd) as entries:
+                found = [os.fsencode(entry.name) for entry in entries if entry.is_file(follow_symlinks=follow)]
+        finally:
+            os.close(fd)
+        paths = [folder + b"/" + name if folder else name for name in found]
+        yield sum(not (rules.ignored(path, is_dir=False) or plan.is_sidecar(path)) for path in paths)
+
+
+def _leading(plan: Plan) -> set[bytes]:
+    """Name the folders, the root included, that lie above a mapped one and below none."""
+    parts = [path.split(b"/") for path in plan.folders()]
+    above = {b"/".join(names[:count]) for names in parts if names != [b""] for count in range(len(names))}
+    return {folder for folder in above if plan.mapping_of(folder) is None}
 
 
 class _Sidecars:

@@ -1,5 +1,6 @@
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ def _levels(said) -> dict[str, set[str]]:
 
 
 def test_a_sound_site_is_exit_0_and_one_object_of_findings(site):
+    site.configure(more="status: {listen: null}")
     site.write("a.jpg")
     result = site.run("check", "--json")
     assert (result.code, list(result.only)) == (0, ["ok", "findings"])
@@ -237,7 +239,8 @@ def test_what_no_mapping_covers_is_told_and_what_rules_leave_out_is_not(site):
     for name in ("docs/x/y", "@eaDir", "raw"):
         (site.tree / name).mkdir(parents=True)
     (site.tree / "docs" / "one.txt").write_text("not sent")
-    (site.tree / "notes.txt").write_text("not sent")
+    for name in ("notes.txt", ".DS_Store", "_folder.yaml"):
+        (site.tree / name).write_text("keywords: [applied]")
     said = [finding["message"] for finding in site.run("check", "--json").only["findings"]]
     assert [message for message in said if "mapped nowhere" in message] == [
         "mapped nowhere, so not sent: docs/, raw/, 1 file"
@@ -252,3 +255,29 @@ def test_a_mapping_that_points_elsewhere_than_before_is_a_warning(site):
     shown = site.run("check")
     assert f"the mapping photos pointed to folder {PHOTOS} of the service and points to {PAPERS}" in shown.out
     assert shown.code == 0
+    site.run("reconcile")
+    assert "let a run pull the brake" in site.run("check").out
+    assert site.run("resume").code == 0
+    shown = site.run("check").out
+    assert "pull the brake" not in shown
+    assert f"points to {PAPERS}, which was agreed to: the next run goes by it" in shown
+
+
+def test_an_address_of_the_page_that_is_taken_is_a_warning_but_not_where_the_site_s_own_daemon_has_it(site, eventually):
+    site.write("a.jpg")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        site.configure(more=f"status: {{listen: '127.0.0.1:{port}'}}")
+        result = site.run("check")
+        assert result.code == 0
+        assert f"the status page cannot listen on 127.0.0.1:{port}: Address already in use" in result.out
+        assert "give each site a port of its own" in result.out
+    assert "status page" not in site.run("check").out
+    site.start("run")
+    eventually(lambda: _is_listened_on(port))
+    assert "status page" not in site.run("check").out
+
+
+def _is_listened_on(port) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
