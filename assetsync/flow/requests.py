@@ -158,7 +158,8 @@ def _refuse_retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool) -
         if below is not None and below.path != path:
             if send_again:
                 named = printable(path) or "the root"
-                raise UsageError(f"{named} is a folder", hint="--send-again is for files, each named by itself")
+                listed = f"`assetsync files --state blocked{f' {named}' if path else ''}` lists those that wait for you"
+                raise UsageError(f"{named} is a folder", hint=f"--send-again is for files, each by its name: {listed}")
             continue
         row = _current(ledger, path)
         if send_again and not allowed(row.state, Event.SENT_AGAIN):

@@ -1,5 +1,6 @@
 """How a site stands, in sentences: the verdict, what is left and why, and the command that helps."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from assetsync.amounts import amount, files, moment, plural, span
@@ -27,6 +28,8 @@ _HELP = {
     "refused_as_duplicate": "assetsync doubt resolve {path} --asset ID",
 }
 _RETRY = "assetsync retry {path}"
+_EACH = 5
+"""Of more files of one folder that are blocked for the same reason, one line says so."""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@%")
 
 _PAUSES = {
@@ -207,9 +210,7 @@ def leftovers(standing: Standing) -> Iterator[str]:
     yield from _braked(standing)
     for folder, why in standing.holds.items():
         yield f"held: folder {printable(folder)}: {printable(why)}"
-    for row in standing.blocked:
-        yield f"blocked: {printable(row.path)}: {why_blocked(row)}"
-        yield f"    {next_step(row)}"
+    yield from _blocked(standing)
     more = standing.counts.of(State.BLOCKED) - NAMED
     if more > 0:
         yield f"and {more:,} more blocked: assetsync files --state blocked"
@@ -229,6 +230,36 @@ def leftovers(standing: Standing) -> Iterator[str]:
         yield "    assetsync drift list tells what to set in the service, assetsync drift settle that it is set"
     if standing.index_stopped is not None:
         yield f"indexing stopped: {printable(standing.index_stopped)}"
+
+
+def _blocked(standing: Standing) -> Iterator[str]:
+    """Name the blocked files, each with what helps; many of one folder for the same reason in one line."""
+    groups = [(row.path.rpartition(b"/")[0] or b".", row.reason or "blocked") for row in standing.blocked]
+    counts = Counter(groups)
+    # What is not named may be of the same kind.
+    least = "at least " * (standing.counts.of(State.BLOCKED) > len(groups))
+    told = set()
+    for row, group in zip(standing.blocked, groups, strict=True):
+        if counts[group] <= _EACH:
+            yield f"blocked: {printable(row.path)}: {why_blocked(row)}"
+            yield f"    {next_step(row)}"
+        elif group not in told:
+            told.add(group)
+            folder, reason = group
+            first, *others = _steps_of_many(folder, reason)
+            yield f"blocked: {printable(folder)}: {least}{counts[group]:,} {reason.replace('_', ' ')}: {first}"
+            yield from (f"    {step}" for step in others)
+
+
+def _steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
+    """Say what helps with many blocked files of a folder: their list, where each is to be looked at by itself."""
+    step = _HELP.get(reason, _RETRY)
+    if step.startswith(_RETRY):
+        yield _RETRY.format(path=quoted(folder))
+        return
+    yield f"assetsync files --state blocked --reason {reason} {quoted(folder)}"
+    if "{path}" not in step:
+        yield step
 
 
 def _braked(standing: Standing) -> Iterator[str]:

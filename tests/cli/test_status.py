@@ -286,7 +286,7 @@ def test_a_line_is_cut_by_the_columns_that_it_takes(line, most, shown):
 @pytest.mark.parametrize(("size", "count"), [((0, 0), 23), ((3, 40), 2), ((1, 1), 1)])
 def test_watching_fits_a_terminal_of_any_size(site, monkeypatch, capsys, size, count):
     for number in range(30):
-        site.write(f"{number:02}.jpg", b"")
+        site.write(f"{number:02}/a.jpg", b"")
     site.run("reconcile")
     config = load_config(site.config, {})
     monkeypatch.setattr("os.get_terminal_size", lambda _fd: os.terminal_size(reversed(size)))

@@ -170,5 +170,5 @@ def test_a_folder_with_nothing_blocked_is_no_mistake_and_one_that_is_not_known_i
     assert retry("d") == "nothing is blocked"
     with pytest.raises(UnknownPath):
         retry("f")
-    with pytest.raises(UsageError, match="d is a folder"):
+    with pytest.raises(UsageError, match=r"d is a folder.*`assetsync files --state blocked d` lists"):
         retry("d", send_again=True)

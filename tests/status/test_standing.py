@@ -226,14 +226,32 @@ def test_what_helps_with_a_blocked_file_follows_from_the_reason(shown, reason, s
 def test_twenty_blocked_files_are_named_and_the_others_counted(shown):
     world = shown.world
     for number in range(23):
-        world.write(f"{number:02}", b"x" * (number + 1))
+        world.write(f"{number:02}/a", b"x" * (number + 1))
     world.scan()
     for number in range(23):
-        world.ledger.queue.hold(world.row(f"{number:02}").id, "different", "why", world.clock.now())
+        world.ledger.queue.hold(world.row(f"{number:02}/a").id, "different", "why", world.clock.now())
     lines = list(leftovers(shown.standing()))
     assert sum(line.startswith("blocked: ") for line in lines) == 20
     assert "and 3 more blocked: assetsync files --state blocked" in lines
     assert "And 3 more: " in shown.page()
+
+
+@pytest.mark.parametrize(
+    ("reason", "most", "said"),
+    [
+        ("missing", 5, None),
+        ("missing", 6, "blocked: my docs: 6 missing: assetsync retry 'my docs'"),
+        ("changed", 6, "blocked: my docs: 6 changed: assetsync files --state blocked --reason changed 'my docs'"),
+        ("missing", 23, "blocked: my docs: at least 20 missing: assetsync retry 'my docs'"),
+    ],
+    ids=["few", "many", "each by its name", "more than are named"],
+)
+def test_many_files_of_a_folder_that_are_blocked_for_the_same_reason_are_one_line(shown, reason, most, said):
+    for number in range(most):
+        blocked(shown.world, f"my docs/{number:02}", reason)
+    lines = [line for line in leftovers(shown.standing()) if line.startswith("blocked: ")]
+    assert lines == [said] if said else len(lines) == most
+    assert len(as_object(shown.standing())["blocked_files"]) == min(most, 20)
 
 
 def test_a_doubt_is_named_with_what_is_known_of_it(shown):
