@@ -2,6 +2,7 @@
 
 import stat
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -54,7 +55,8 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     """Tell why a file is where it is: its mapping and rules, its sidecars, its versions, every attempt, what helps.
 
     PATH is relative to the root, or absolute, an odd name as `files` shows it; one that neither the ledger nor the tree
-    knows is exit 2. With --json, `next_try` is when something happens by itself.
+    knows is exit 2. Of a folder, its mapping and how many files below it are in which state. With --json, `next_try` is
+    when something happens by itself, and `files` counts by state what lies below a folder.
 
     \b
     Examples:
@@ -65,9 +67,11 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     wanted = known_path(config, path)
     on_disk = _on_disk(config, wanted)
     covered, is_sent = _covered(config, wanted, is_folder=on_disk == _FOLDER)
-    said = list(said_of(config, wanted))
+    # Of a folder nothing is sent, so that nothing is said of it.
+    said = [] if on_disk == _FOLDER else list(said_of(config, wanted))
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         rows = ledger.reports.of_path(wanted)
+        below = None if rows else _below(ledger, wanted, is_there=on_disk == _FOLDER)
         holds = ledger.reports.holds(time.time())
         asked = _asked(config, ledger, wanted)
         if as_json:
@@ -78,6 +82,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                 "mapping": covered,
                 "said": said,
                 "waits_for": asked,
+                "files": below,
                 "versions": [
                     as_object(row, holds)
                     | {
@@ -93,15 +98,29 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
             write(printable(wanted))
             for line in (f"on disk: {on_disk}", f"mapping: {covered}", *said, *([f"waits: {asked}"] if asked else [])):
                 write(f"  {line}")
+            if below is not None:
+                write(f"  files below it: {_counted(below)}")
             for line in (line for row in rows for line in _version(config, ledger, row, holds)):
                 write(f"  {line}")
             if on_disk in _NOTHING and any(row.wanted is Wanted.YES for row in rows):
                 write(f"  it is gone from the tree: {_gone(ledger)}")
             if not rows and is_sent and on_disk not in (*_NOTHING, _LINK, _OTHER):
                 write(f"  {_unknown(config, ledger, wanted)}")
-    if not rows and on_disk in _NOTHING:
+    if not rows and below is None and on_disk == _NO_FILE:
         # What is above may help all the same: a rule or a mapping that the path would come under.
         raise UnknownPath(printable(wanted))
+
+
+def _below(ledger: Ledger, folder: bytes, *, is_there: bool) -> dict[str, int] | None:
+    """Count by state what the ledger knows below a folder; None where there is no such folder, now or in the ledger."""
+    counts = Counter(row.state for row in ledger.reports.files(under=folder))
+    if not counts and not is_there and next(ledger.reports.files(history=True, under=folder), None) is None:
+        return None
+    return {str(state): counts[state] for state in State if counts[state]}
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in counts.items()) or "none known"
 
 
 def _on_disk(config: SiteConfig, path: bytes) -> str:
@@ -139,7 +158,7 @@ def _covered(config: SiteConfig, path: bytes, *, is_folder: bool) -> tuple[str, 
     shown = printable(mapping.path) or "."
     if is_sidecar:
         return f"{shown}, where *.yaml are sidecars: it is read, not uploaded", False
-    ignored = IgnoreRules(known, config.ignore).why(path)
+    ignored = IgnoreRules(known, config.ignore).why(path, is_dir=is_folder)
     if ignored is not None:
         return f"{shown}, but it is left out: {ignored}", False
     return f"{shown} → folder {mapping.destfolderid}", True

@@ -3,6 +3,7 @@ import csv
 import io
 import os
 import re
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -303,8 +304,6 @@ class TestExplain:
         [
             ("photos/new.tmp", "but it is left out"),
             ("photos/nothere.jpg", f"photos → folder {PHOTOS}"),
-            ("photos", "a folder: `assetsync files` lists"),
-            ("photos", f"photos → folder {PHOTOS}"),
         ],
     )
     @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -313,6 +312,24 @@ class TestExplain:
         result = site.run("explain", name, *options)
         assert (result.code, said in result.out) == (2, True)
         assert f"Error: the ledger knows no file {name}: give it" in result.err
+
+    def test_a_folder_is_explained_by_its_mapping_and_the_states_of_its_files(self, site):
+        for name in ("2026/a.jpg", "2026/b/c.jpg", "2025/d.jpg"):
+            site.write(name, name.encode())
+        site.write("2026/empty.jpg", b"")
+        site.run("reconcile")
+        result = site.run("explain", "photos/2026")
+        assert (result.code, result.err) == (0, "")
+        assert result.out.splitlines()[1:] == [
+            "  on disk: a folder: `assetsync files` lists what is below it",
+            f"  mapping: photos → folder {PHOTOS}",
+            "  files below it: 2 verified, 1 blocked",
+        ]
+        assert site.run("explain", "--json", "photos/2026").only["files"] == {"verified": 2, "blocked": 1}
+        assert site.run("explain", "--json", "photos/2025/d.jpg").only["files"] is None
+        shutil.rmtree(site.photos / "2025")
+        gone = site.run("explain", "photos/2025")
+        assert (gone.code, "files below it: 1 verified" in gone.out) == (0, True)
 
     def test_a_name_of_bad_bytes_is_found(self, site):
         site.write(b"bad \xff.jpg")
@@ -518,7 +535,7 @@ class TestOrphans:
         site.write("a.jpg", b"another")
         site.run("reconcile")
         (orphan,) = site.run("orphans", "--json").objects
-        assert list(orphan) == ["assetid", "path", "destfolderid", "size", "md5", "why"]
+        assert list(orphan) == ["assetid", "path", "destfolderid", "size", "md5", "why", "name"]
         assert orphan == {
             "assetid": old.id,
             "path": "photos/a.jpg",
@@ -526,6 +543,7 @@ class TestOrphans:
             "size": 3,
             "md5": old.md5,
             "why": "replaced",
+            "name": None,
         }
 
     def test_a_file_that_is_gone_is_no_orphan_for_a_week(self, site):
