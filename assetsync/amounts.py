@@ -13,6 +13,12 @@ def moment(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def hour(seconds: float, now: float) -> str:
+    """Give a time of the last 24 hours as `23:45 UTC`; of any other, the day comes first."""
+    day = "" if 0 <= now - seconds < _SPANS[0][0] else "%Y-%m-%d "
+    return datetime.fromtimestamp(seconds, UTC).strftime(f"{day}%H:%M UTC")
+
+
 def amount(size: float) -> str:
     """Give a number of bytes for a person: `3.4 MB`."""
     for unit in _UNITS:

@@ -82,6 +82,7 @@ def as_object(standing: Standing) -> dict[str, Any]:
             "missing": list(scan.missing),
             "stray_sidecars": scan.stray,
         },
+        "scan_age_seconds": None if standing.scan_age is None else round(standing.scan_age, 3),
         "last_runs": {
             job: {"at": moment(run.at), "seconds": run.seconds}
             for job in JOBS

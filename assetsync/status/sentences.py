@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from assetsync.amounts import amount, files, moment, plural, span
+from assetsync.amounts import amount, files, hour, moment, plural, span
 from assetsync.core.brakes import released_by
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
@@ -70,10 +70,18 @@ def verdict(standing: Standing) -> str:
     if pause is not None:
         return ", ".join(going)
     if standing.in_sync:
-        return f"in sync: {files(standing.counts.of(State.VERIFIED))} verified"
+        return f"in sync{_as_of(standing)}: {files(standing.counts.of(State.VERIFIED))} verified"
     if going:
         return f"{'on its way' if standing.running else 'no process sends now'}: {', '.join(going)}"
     return "the tree was not scanned completely yet"
+
+
+def _as_of(standing: Standing) -> str:
+    """Say of when it is known; nothing where a process looks at what changes."""
+    scan = standing.last_scan
+    if standing.running or scan is None:
+        return ""
+    return f" at the last scan, {hour(scan.at, standing.at)} ({span(standing.at - scan.at)} ago)"
 
 
 def unread(standing: Standing) -> str:

@@ -90,6 +90,11 @@ class Standing:
         return self.left.in_sync and self.without_room is None
 
     @property
+    def scan_age(self) -> float | None:
+        """Give how many seconds ago the tree was last looked at as a whole; None where it never was."""
+        return None if self.last_scan is None else max(0.0, self.at - self.last_scan.at)
+
+    @property
     def missing_folders(self) -> tuple[str, ...]:
         """Name the mapped folders that the last scan did not find."""
         return () if self.last_scan is None else self.last_scan.missing

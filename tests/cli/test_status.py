@@ -2,6 +2,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -46,7 +47,10 @@ KEYS = {
     "ended_by",
     "without_room",
     "sends_from",
+    "scan_age_seconds",
 }
+
+AT_THE_LAST_SCAN = r"hq: in sync at the last scan, [0-9]{2}:[0-9]{2} UTC \([0-9]+ s ago\): 1 file verified"
 
 
 def test_outside_the_window_everything_that_shows_a_file_says_when_it_is_sent(site):
@@ -71,7 +75,21 @@ def test_of_a_site_in_sync_says_so_first(site):
     site.run("reconcile")
     result = site.run("status")
     assert result.code == 0
-    assert result.out.splitlines()[0] == "hq: in sync: 1 file verified"
+    assert re.fullmatch(AT_THE_LAST_SCAN, result.out.splitlines()[0])
+
+
+def test_a_site_that_no_process_looks_after_is_in_sync_as_of_its_last_scan_and_tells_its_age(site):
+    site.write("a.jpg")
+    assert site.run("reconcile").code == 0
+    with closing(open_ledger(site.ledger)) as ledger:
+        scan = ledger.runs.last_scan()
+        ledger.runs.scanned(scan._replace(at=scan.at - 7200), 0.1)
+        assert site.run("status").out.splitlines()[0] == "hq: in sync: 1 file verified"
+    at = f"{datetime.fromtimestamp(scan.at - 7200, UTC):%H:%M} UTC"
+    assert site.run("status").out.splitlines()[0] == f"hq: in sync at the last scan, {at} (2 h ago): 1 file verified"
+    said = site.run("status", "--json").only
+    assert said["in_sync"] is True
+    assert 7200 <= said["scan_age_seconds"] < 7260
 
 
 def test_json_is_one_object_with_fixed_keys(site):
@@ -178,7 +196,7 @@ def test_after_a_run_that_the_refused_key_ended_it_says_so_until_a_run_ends_well
     assert (said["level"], said["paused"], said["ended_by"]["reason"]) == ("needs_you", None, "key_refused")
     site.key_file.write_text(key)
     assert site.run("reconcile").code == 0
-    assert site.run("status").out.splitlines()[0] == "hq: in sync: 1 file verified"
+    assert re.fullmatch(AT_THE_LAST_SCAN, site.run("status").out.splitlines()[0])
     assert site.run("status", "--json").only["ended_by"] is None
 
 
@@ -222,7 +240,7 @@ def test_watching_into_a_pipe_is_plain_lines(site):
     lines = [process.stdout.readline() for _ in range(3)]
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
-    assert lines[1] == "hq: in sync: 1 file verified\n"
+    assert re.fullmatch(AT_THE_LAST_SCAN, lines[1].rstrip("\n"))
     assert "\x1b" not in "".join(lines) + process.stdout.read()
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -107,6 +108,25 @@ def test_the_verdict_is_one_sentence_and_one_level(shown, happened, level, sente
     standing = shown.standing()
     assert (standing.level, verdict(standing)) == (level, sentence)
     assert as_object(standing)["verdict"] == sentence
+
+
+@pytest.mark.parametrize(
+    ("age", "said"),
+    [
+        (7200, "23:45 UTC (2 h ago)"),
+        (3 * 86400, "2026-11-20 23:45 UTC (3 d ago)"),
+        (-60, "2026-11-23 23:45 UTC (0 s ago)"),
+    ],
+    ids=["today", "days ago", "the clock was set back"],
+)
+def test_where_no_process_runs_what_is_in_sync_is_so_as_of_the_last_scan(shown, age, said):
+    verified(shown.world)
+    scan = datetime(2026, 11, 20 if age > 86400 else 23, 23, 45, tzinfo=UTC).timestamp()
+    shown.world.ledger.runs.scanned(LastScan(scan, complete=True, unreadable=0), 0.1)
+    standing = replace(shown.standing(), at=scan + age, running=False)
+    assert verdict(standing) == f"in sync at the last scan, {said}: 1 file verified"
+    assert verdict(replace(standing, running=True)) == "in sync: 1 file verified"
+    assert (as_object(standing)["in_sync"], as_object(standing)["scan_age_seconds"]) == (True, max(0, age))
 
 
 def test_that_the_last_run_gave_up_stands_after_what_needs_a_person(shown):
