@@ -23,7 +23,7 @@ from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State, Wanted
 from assetsync.shown import printable, relative_text
-from assetsync.status.sentences import next_step
+from assetsync.status.sentences import NOT_READ_BACK, next_step
 from assetsync.tree.opening import Tree
 
 _ATTEMPTS = 20
@@ -221,6 +221,8 @@ def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, 
     due = next_try(ledger, row, config)
     if due is not None:
         yield f"    next try: {_holds_up(config, ledger, row) or _at(due)}"
+    elif row.state is State.STORED and row.wanted is Wanted.YES and not config.schedule.reads_back:
+        yield f"    {NOT_READ_BACK}; assetsync reconcile reads it back"
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield f"    what helps: {next_step(row)}"
 

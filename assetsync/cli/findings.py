@@ -30,6 +30,9 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
     yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {mapped} mapped")
     if (unknown := zone_warning(os.environ)) is not None:
         yield Finding("schedule", Level.WARNING, unknown, ZONE_FIX)
+    if not config.schedule.reads_back:
+        message = "the daemon reads nothing back: files stay `stored`, and are verified by `assetsync reconcile` alone"
+        yield Finding("schedule", Level.WARNING, message, "switch schedule.verify on, or schedule.index")
     yield from _mailing(config)
     key, said = _key(config)
     yield from said

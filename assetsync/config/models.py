@@ -191,6 +191,11 @@ class Schedule(Section):
     verify: Due = Interval(300.0)
     audit: Due = cron("0 3 * * sun")
 
+    @property
+    def reads_back(self) -> bool:
+        """Whether the daemon reads back what is stored: indexing begins with that, too."""
+        return self.index is not None or self.verify is not None
+
 
 class Policy(Section):
     """What happens by itself, and what is only reported."""

@@ -39,6 +39,7 @@ _PAUSES = {
     "no_answer": "the service does not answer",
     "elsewhere": "the service has another address and shows nothing of what it should have",
 }
+NOT_READ_BACK = "not read back: schedule.verify and schedule.index are off"
 _NO_ANSWER = "the service gives no usable answer"
 _WORK = (("verify", "read back"), ("index", "indexed"))
 
@@ -54,9 +55,11 @@ def verdict(standing: Standing) -> str:
     needs += ["indexing has stopped"] * (standing.index_stopped is not None)
     opens = sent_from(standing)
     waits = "" if opens is None else f", sent {opens}"
-    going = [f"{standing.pending:,} pending{waits}"] * bool(standing.pending)
+    pending = standing.pending - standing.not_read_back
+    going = [f"{pending:,} pending{waits}"] * bool(pending)
     going += [f"{standing.in_doubt:,} in doubt"] * bool(standing.in_doubt)
     going += [f"{plural(len(standing.undecided), 'folder')} to be audited"] * bool(standing.undecided)
+    lies = [f"{standing.not_read_back:,} stored, {NOT_READ_BACK}"] * bool(standing.not_read_back)
     pause = standing.paused or standing.ended_by
     ended = ""
     if pause is not None and pause.reason == "key_refused":
@@ -65,14 +68,17 @@ def verdict(standing: Standing) -> str:
         ended = f"; {_paused(standing, standing.ended_by)}"
     elif pause is not None:
         going.insert(0, _paused(standing, pause))
+    beside = ", ".join([*going, *lies])
     if needs:
-        return f"needs you: {', '.join(needs)}" + (f" (beside {', '.join(going)})" if going else "") + ended
+        return f"needs you: {', '.join(needs)}" + (f" (beside {beside})" if beside else "") + ended
     if pause is not None:
-        return ", ".join(going)
+        return beside
     if standing.in_sync:
         return f"in sync{_as_of(standing)}: {files(standing.counts.of(State.VERIFIED))} verified"
     if going:
-        return f"{'on its way' if standing.running else 'no process sends now'}: {', '.join(going)}"
+        return f"{'on its way' if standing.running else 'no process sends now'}: {beside}"
+    if beside:
+        return beside
     return "the tree was not scanned completely yet"
 
 
@@ -229,6 +235,16 @@ def leftovers(standing: Standing) -> Iterator[str]:
         yield (
             f"in doubt: {standing.in_doubt:,}, looked up until it is clear whether they arrived: assetsync doubt list"
         )
+    if standing.not_read_back:
+        yield f"stored: {standing.not_read_back:,}, {NOT_READ_BACK}"
+        yield "    switch one of them on; as it is, only assetsync reconcile reads back"
+    yield from _drifted(standing)
+    if standing.index_stopped is not None:
+        yield f"indexing stopped: {printable(standing.index_stopped)}"
+
+
+def _drifted(standing: Standing) -> Iterator[str]:
+    """Say of which files the tree says something that the service does not."""
     for row in standing.drifted:
         yield f"metadata drift: {printable(row.path)}: {printable(row.drift or '')}"
     more = standing.drift_count - len(standing.drifted)
@@ -236,8 +252,6 @@ def leftovers(standing: Standing) -> Iterator[str]:
         yield f"and {more:,} more with metadata drift"
     if standing.drifted:
         yield "    assetsync drift list tells what to set in the service, assetsync drift settle that it is set"
-    if standing.index_stopped is not None:
-        yield f"indexing stopped: {printable(standing.index_stopped)}"
 
 
 def _blocked(standing: Standing) -> Iterator[str]:

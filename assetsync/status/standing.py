@@ -41,7 +41,7 @@ class Standing:
     a running process, `ended_by` is the trouble that the last one ended in. `undecided` names folders of the service
     that were found to miss much, of which the next audit concludes it. `without_room` says that the ledger's disk is
     full: then it does not tell what happens now. `sends_from` is when `upload.window` opens, while it is shut and
-    something is queued.
+    something is queued. `reads_back` says whether a daemon would read back what is stored.
     """
 
     site: str
@@ -66,6 +66,7 @@ class Standing:
     undecided: tuple[str, ...] = ()
     without_room: str | None = None
     sends_from: float | None = None
+    reads_back: bool = True
 
     @property
     def left(self) -> Left:
@@ -78,6 +79,11 @@ class Standing:
     def pending(self) -> int:
         """Count what goes on by itself: queued, on its way, stored and not verified yet, or not at rest yet."""
         return self.left.pending
+
+    @property
+    def not_read_back(self) -> int:
+        """Count what is pending and will stay stored, for the schedule has nothing that reads back."""
+        return 0 if self.reads_back else self.counts.of(State.STORED)
 
     @property
     def in_doubt(self) -> int:
@@ -152,6 +158,7 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool |
         undecided=undecided_folders(config, ledger),
         without_room=without_room(ledger.store.path),
         sends_from=None if window is None or not counts.of(State.QUEUED) else window.opens(now),
+        reads_back=config.schedule.reads_back,
     )
 
 

@@ -217,6 +217,15 @@ def test_a_time_zone_that_the_machine_does_not_know_is_a_warning(site, monkeypat
     assert [(f["level"], bool(f["fix"])) for f in said] == ([("warning", True)] if warns else [])
 
 
+@pytest.mark.parametrize(
+    ("times", "warns"), [("{verify: off, index: off}", True), ("{verify: off}", False), ("{index: off}", False)]
+)
+def test_a_schedule_that_reads_nothing_back_is_a_warning(site, times, warns):
+    site.configure(more=f"schedule: {times}\n")
+    result = site.run("check")
+    assert (result.code, "the daemon reads nothing back: files stay `stored`" in result.out) == (0, warns)
+
+
 def test_a_configuration_that_comes_through_a_pipe_is_checked_whole(site):
     site.configure(more='notify: {command: ["/no/such/program"]}\n')
     script = f"{sys.executable} -m assetsync check --json --config <(cat {site.config})"

@@ -522,7 +522,9 @@ class TestExplain:
         waits = datetime.fromisoformat(version["next_try"]) - datetime.now(UTC)
         assert timedelta(minutes=1) < waits <= timedelta(hours=2)
         site.configure(more="schedule: {index: off, verify: off}")
-        assert "next try" not in site.run("explain", "photos/a.jpg").out
+        said = site.run("explain", "photos/a.jpg").out
+        assert "next try" not in said
+        assert "not read back: schedule.verify and schedule.index are off; assetsync reconcile reads it back" in said
 
 
 class TestOrphans:

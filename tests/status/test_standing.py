@@ -129,6 +129,19 @@ def test_where_no_process_runs_what_is_in_sync_is_so_as_of_the_last_scan(shown, 
     assert (as_object(standing)["in_sync"], as_object(standing)["scan_age_seconds"]) == (True, max(0, age))
 
 
+def test_what_the_schedule_never_reads_back_is_not_on_its_way(shown):
+    world = shown.world
+    world.write("s")
+    world.scan_and_send()
+    assert (world.row("s").state, verdict(shown.standing())) == (State.STORED, "on its way: 1 pending")
+    standing = replace(shown.standing(), reads_back=False)
+    assert verdict(standing) == "1 stored, not read back: schedule.verify and schedule.index are off"
+    assert (standing.pending, standing.in_sync, standing.level) == (1, False, Level.UNDER_WAY)
+    assert "stored: 1, not read back: schedule.verify and schedule.index are off" in list(leftovers(standing))
+    queued(world)
+    assert verdict(replace(shown.standing(), reads_back=False)).startswith("on its way: 1 pending, 1 stored, not read")
+
+
 def test_that_the_last_run_gave_up_stands_after_what_needs_a_person(shown):
     world = shown.world
     blocked(world)
