@@ -65,7 +65,7 @@ def command(path: Path) -> int:
         log.info("configuration read again")
 
 
-def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> bool:
+def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> tuple[str, ...]:
     config = following[-1][0]
     try:
         read = _read(path)
@@ -82,7 +82,7 @@ def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> bo
             following[:] = [read]
     for mistake in mistakes:
         log.warning("the configuration is refused, the old one stays", mistake=mistake)
-    return not mistakes
+    return mistakes
 
 
 def _read(path: Path) -> tuple[SiteConfig, SecretStr]:

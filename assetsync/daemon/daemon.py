@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -29,7 +29,8 @@ from assetsync.daemon.work import Work
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable
 from assetsync.flow.noting import Noting
 from assetsync.ledger.ledger import Ledger, open_ledger
-from assetsync.log import log_uncaught
+from assetsync.ledger.runs import Refusal
+from assetsync.log import log_uncaught, redact
 from assetsync.notices.facts import Facts
 from assetsync.notices.news import News, Outlet, senders
 from assetsync.site import Site, build, make_service
@@ -67,11 +68,17 @@ class _Failure:
 class Daemon:
     """One site under way, from one configuration; a new configuration is a new daemon.
 
-    `reread` is called when SIGHUP came; True says that a configuration is there to go on with.
+    `reread` is called when SIGHUP came, and gives the mistakes for which a configuration was refused; none says that
+    there is one to go on with.
     """
 
     def __init__(
-        self, config: SiteConfig, key: SecretStr, notifier: Notifier, signals: Signals, reread: Callable[[], bool]
+        self,
+        config: SiteConfig,
+        key: SecretStr,
+        notifier: Notifier,
+        signals: Signals,
+        reread: Callable[[], Sequence[str]],
     ) -> None:
         self._config = config
         self._key = key
@@ -81,6 +88,7 @@ class Daemon:
         self.clock = SystemClock()
         self._reloaded = False
         self._interrupted = False
+        self._refused: tuple[float, str] | None = None
         self._failure = _Failure()
         limit = min(_LIMIT, notifier.watchdog / 4) if notifier.watchdog else _LIMIT
         self._pulse = Pulse(self.clock, limit)
@@ -179,7 +187,7 @@ class Daemon:
                 server.start()
             self._notifier.ready()
             log.info("running", root=str(self._config.root), watch=work.watching.mode)
-            self._watch_over(board, site.noting, schedule)
+            self._watch_over(board, ledger, site.noting, schedule)
         except Exception as error:
             # Of this thread's own: what ends a loop comes by `_failed`.
             self._failure.error = self._failure.error or error
@@ -219,7 +227,7 @@ class Daemon:
             # Of no harm: the next start finds out anew.
             log.warning("how it ended cannot be written down", detail=str(error))
 
-    def _watch_over(self, board: Board, noting: Noting, schedule: Schedule) -> None:
+    def _watch_over(self, board: Board, ledger: Ledger, noting: Noting, schedule: Schedule) -> None:
         """Feed the watchdog while every loop keeps its word, and heed the clock, until the stop."""
         pause = min(self._limit / 2, 2.0)
         late_before: list[str] = []
@@ -234,6 +242,7 @@ class Daemon:
                 log.error("a loop hangs: the watchdog is not fed", loops=late)
             late_before = late
             self._guarded(noting.note)
+            self._guarded(lambda: self._note_refusal(ledger))
             if self.clock.steady() >= next_status:
                 next_status = self.clock.steady() + _STATUS_EVERY
                 self._guarded(lambda: self._notifier.status(verdict(board.standing(_STATUS_PATIENCE))))
@@ -242,9 +251,18 @@ class Daemon:
         if signals & STOP:
             self._interrupted = signal.SIGINT in signals
             self.clock.stop.set()
-        elif signals & RELOAD and self._reread():
-            self._reloaded = True
-            self.clock.stop.set()
+        elif signals & RELOAD:
+            mistakes = self._reread()
+            if mistakes:
+                self._refused = self.clock.now(), redact("; ".join(mistakes))
+            else:
+                self._reloaded = True
+                self.clock.stop.set()
+
+    def _note_refusal(self, ledger: Ledger) -> None:
+        if self._refused is not None:
+            ledger.runs.note_refusal(Refusal(ledger.start_no, *self._refused))
+            self._refused = None
 
     def _guarded(self, say: Callable[[], None]) -> None:
         """Do what needs the ledger; trouble with its disk is waited for, as the loops do."""

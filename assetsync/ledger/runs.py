@@ -20,6 +20,10 @@ AUDITED = "audited "
 
 _UNSETTLED = "unsettled"
 
+_REFUSED = "config_refused"
+"""The fact in which a process tells of the configuration that it was last to go on with and did not: start, at,
+mistake."""
+
 
 class LastScan(NamedTuple):
     """When the tree was last looked at as a whole, whether all of it was there to be read, and what was not.
@@ -52,6 +56,14 @@ class Pause(NamedTuple):
     reason: str
     detail: str
     ended: float | None = None
+
+
+class Refusal(NamedTuple):
+    """When a process, of this start of the ledger, refused a new configuration and kept the old one, and why."""
+
+    start: int
+    at: float
+    mistake: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +156,17 @@ class Runs:
         """Give the pause that the latest process wrote down: one of an earlier process is over."""
         pause = self.pause()
         return pause if pause is not None and str(pause.start) == fact(self._store, "start") else None
+
+    def note_refusal(self, refusal: Refusal) -> None:
+        """Write down that a new configuration was refused; one that is taken is another start of the ledger."""
+        self._write(_REFUSED, {"start": refusal.start, "at": refusal.at, "mistake": refusal.mistake})
+
+    def refusal_at_hand(self) -> Refusal | None:
+        """Give the refusal that the latest process wrote down: one of an earlier process is over."""
+        said = self._read(_REFUSED)
+        if said is None or str(said["start"]) != fact(self._store, "start"):
+            return None
+        return Refusal(int(said["start"]), float(said["at"]), str(said["mistake"]))
 
     def note_unsettled(self, unsettled: Unsettled) -> None:
         """Write down how many files are not at rest yet."""

@@ -72,6 +72,9 @@ def as_object(standing: Standing) -> dict[str, Any]:
         "drift_count": standing.drift_count,
         "index_stopped": standing.index_stopped,
         "without_room": standing.without_room,
+        "config_refused": None
+        if standing.refused is None
+        else {"at": moment(standing.refused.at), "mistake": standing.refused.mistake},
         "sends_from": moment(standing.sends_from),
         "last_scan": None
         if scan is None

@@ -119,6 +119,9 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         "paused": None
         if pause is None
         else {"detail": _shown(pause.detail), "at": ago(pause.since), "by_itself": pause.reason != "key_refused"},
+        "refused": None
+        if standing.refused is None
+        else {"mistake": _shown(standing.refused.mistake), "at": ago(standing.refused.at)},
         "holds": [(_shown(folder), _shown(why or "")) for folder, why in sorted(standing.holds.items())],
         "missing": [_shown(name) for name in standing.missing_folders],
         "unreadable": None if standing.unreadable is None else _shown(standing.unreadable),

@@ -239,8 +239,17 @@ def leftovers(standing: Standing) -> Iterator[str]:
         yield f"stored: {standing.not_read_back:,}, {NOT_READ_BACK}"
         yield "    switch one of them on; as it is, only assetsync reconcile reads back"
     yield from _drifted(standing)
+    yield from _refused(standing)
     if standing.index_stopped is not None:
         yield f"indexing stopped: {printable(standing.index_stopped)}"
+
+
+def _refused(standing: Standing) -> Iterator[str]:
+    """Say that the running process did not take a new configuration."""
+    if standing.refused is not None:
+        at, mistake = moment(standing.refused.at), printable(standing.refused.mistake)
+        yield f"configuration refused at {at}: the old one is in use: {mistake}"
+        yield "    correct it, and reload (systemctl reload, or SIGHUP)"
 
 
 def _drifted(standing: Standing) -> Iterator[str]:

@@ -13,7 +13,7 @@ from assetsync.ledger.hours import Hour
 from assetsync.ledger.place import without_room
 from assetsync.ledger.reports import Brake, Counts
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import LastScan, Pause, Run, Unsettled
+from assetsync.ledger.runs import LastScan, Pause, Refusal, Run, Unsettled
 from assetsync.ledger.store import is_held
 from assetsync.ledger.view import LedgerView
 from assetsync.model import Mapping, State
@@ -42,6 +42,7 @@ class Standing:
     that were found to miss much, of which the next audit concludes it. `without_room` says that the ledger's disk is
     full: then it does not tell what happens now. `sends_from` is when `upload.window` opens, while it is shut and
     something is queued. `reads_back` says whether a daemon would read back what is stored.
+    `refused` is the configuration that the running process was to go on with, and did not.
     """
 
     site: str
@@ -67,6 +68,7 @@ class Standing:
     without_room: str | None = None
     sends_from: float | None = None
     reads_back: bool = True
+    refused: Refusal | None = None
 
     @property
     def left(self) -> Left:
@@ -159,6 +161,7 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool |
         without_room=without_room(ledger.store.path),
         sends_from=None if window is None or not counts.of(State.QUEUED) else window.opens(now),
         reads_back=config.schedule.reads_back,
+        refused=ledger.runs.refusal_at_hand() if running else None,
     )
 
 

@@ -87,6 +87,30 @@ def test_a_reload_serves_on_at_the_same_address_or_at_another(make):
     assert running.stop() == 0
 
 
+def test_a_configuration_that_was_refused_is_told_until_one_is_taken(make):
+    running = make(status=ANYWHERE).start()
+    good = running.config.read_text("utf-8")
+
+    def shown():
+        return json.loads(get(running.address(), "/status.json"))["config_refused"]
+
+    assert shown() is None
+    running.config.write_text(good + "settle: wrong\n", "utf-8")
+    running.signal(signal.SIGHUP)
+    running.until(lambda: shown() is not None)
+    assert shown().keys() == {"at", "mistake"}
+    assert "settle" in shown()["mistake"]
+    assert "Configuration refused" in get(running.address())
+    running.config.write_text(good, "utf-8")
+    line = f"configuration refused at {shown()['at']}: the old one is in use: {shown()['mistake']}"
+    assert line in status(running).splitlines()
+    running.signal(signal.SIGHUP)
+    running.until(lambda: len(running.events("status page")) == 2)
+    assert shown() is None
+    assert "configuration refused" not in status(running)
+    assert running.stop() == 0
+
+
 def test_a_taken_port_is_said_loudly_and_holds_nothing_up(make):
     with socket.create_server(("127.0.0.1", 0)) as other:
         running = make(status=f'{{listen: "127.0.0.1:{other.getsockname()[1]}"}}').start()
