@@ -126,7 +126,9 @@ class Teller:
         if before > KEPT:
             # What moves up among those that are told apart was counted before.
             new = []
-        fresh = max(len(new), trouble.count - before if max(before, trouble.count) > KEPT else 0)
+        # All is new where nothing was told before, and beyond KEPT what is counted tells.
+        counts = not known or max(before, trouble.count) > KEPT
+        fresh = max(len(new), trouble.count - before if counts else 0)
         if not fresh:
             self._noticed.pop(kind, None)
             self._forget(trouble, told, steady, quiet)
@@ -197,10 +199,10 @@ def _sentence(trouble: Trouble, new: int, names: tuple[str, ...], lasted: float)
     first = "; ".join(names)
     more = f"; and {new - len(names):,} more" if new > len(names) else ""
     named = f": {first}{more}" if names else ""
+    fresh = f", {new:,} of them new" if new != trouble.count else ""
     match trouble.kind:
         case Kind.BLOCKED:
             noun = "file is" if trouble.count == 1 else "files are"
-            fresh = f", {new:,} of them new" if new != trouble.count else ""
             return f"{trouble.count:,} {noun} blocked{fresh}{named} (assetsync status)"
         case Kind.BRAKE:
             return f"a brake stops all sending: {first}{more} (assetsync status tells what ends it)"
@@ -210,7 +212,8 @@ def _sentence(trouble: Trouble, new: int, names: tuple[str, ...], lasted: float)
         case Kind.INDEX_STOPPED:
             return f"indexing has stopped: {first}"
         case Kind.TREE:
-            return f"not sent, for it cannot be read: {first}{more} (assetsync check)"
+            noun = "path" if trouble.count == 1 else "paths"
+            return f"{trouble.count:,} {noun} of the tree cannot be read{fresh}{named} (assetsync check)"
         case Kind.LEDGER:
             return f"the ledger cannot be used, everything waits for it: {first}"
         case _:

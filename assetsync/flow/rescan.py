@@ -21,12 +21,15 @@ from assetsync.flow.plan import Plan
 from assetsync.ledger.runs import LastScan
 from assetsync.model import Seen
 from assetsync.tree.quiet import Notes
-from assetsync.tree.report import ScanReport
+from assetsync.tree.report import MOVED_AWAY, ScanReport
 from assetsync.tree.scan import scan
 
 log = structlog.get_logger(__name__)
 
 _MOST_STRAYS = 1000
+
+_MOST_BLIND = 100
+"""Paths that cannot be read of which each is written down, so that a new one among them is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +113,27 @@ class Rescan:
     def _scanned(self, report: ScanReport, seconds: float) -> None:
         runs, missing = self.edges.ledger.runs, self.missing_folders(report)
         before = runs.last_scan()
+        blind = [f"{printable(path) or '.'} ({why})" for path, why in report.unreadable if why != MOVED_AWAY]
+        moved = len(report.unreadable) - len(blind)
+        unread = report.unreadable_count - moved
+        if before is not None and not report.finished:
+            # What it did not come to is as it was.
+            missing, blind = before.missing, list(dict.fromkeys([*before.blind, *blind]))
+            unread = max(before.unread, len(blind))
         stray, first = self._strays(before)
         if missing and (before is None or before.missing != missing):
             log.warning(
                 "mapped folders are not there", folders=missing, fix="mount their disk, correct `path`, or create them"
             )
         at = self.edges.clock.now()
-        found = report.first_unreadable
-        blind = "" if found is None else f"{printable(found[0]) or '.'} ({found[1]})"
-        if blind and (before is None or before.first_unreadable != blind):
+        blind = blind[:_MOST_BLIND]
+        new = [each for each in blind if before is None or each not in before.blind]
+        if new:
             fix = "let assetsync's user read it; `assetsync check` names all"
-            log.warning("cannot be read", first=blind, count=report.unreadable_count, fix=fix)
-        last = LastScan(at, report.complete, report.unreadable_count, missing, stray, first, blind)
+            log.warning("cannot be read", first=new[0], new=len(new), count=unread, fix=fix)
+        last = LastScan(
+            at, report.complete, unread + moved, missing, stray, first, "".join(blind[:1]), tuple(blind[1:]), moved
+        )
         runs.scanned(last, seconds)
         self.edges.meter.ran("rescan", seconds)
 

@@ -29,7 +29,8 @@ class LastScan(NamedTuple):
     """When the tree was last looked at as a whole, whether all of it was there to be read, and what was not.
 
     `missing` names the mapped folders that were not there. So many sidecars were `stray`, which speak of no file, a
-    thousand at most; `first_stray` is one of them. `first_unreadable` names a path that must be made readable, and why.
+    thousand at most; `first_stray` is one of them. `first_unreadable` names a path that must be made readable, and why;
+    `also_unreadable` does of some others. Of what is counted as `unreadable` so many had only `moved` meanwhile.
     """
 
     at: float
@@ -39,6 +40,18 @@ class LastScan(NamedTuple):
     stray: int = 0
     first_stray: str = ""
     first_unreadable: str = ""
+    also_unreadable: tuple[str, ...] = ()
+    moved: int = 0
+
+    @property
+    def blind(self) -> tuple[str, ...]:
+        """Name paths that must be made readable, and why."""
+        return (self.first_unreadable, *self.also_unreadable) if self.first_unreadable else ()
+
+    @property
+    def unread(self) -> int:
+        """Count the paths that must be made readable."""
+        return self.unreadable - self.moved if self.first_unreadable else 0
 
 
 class Run(NamedTuple):
@@ -93,6 +106,8 @@ class Runs:
                 **missing,
                 **({"stray": scan.stray, "first_stray": scan.first_stray} if scan.stray else {}),
                 **({"first_unreadable": scan.first_unreadable} if scan.first_unreadable else {}),
+                **({"also_unreadable": scan.also_unreadable} if scan.also_unreadable else {}),
+                **({"moved": scan.moved} if scan.moved else {}),
             },
         )
 
@@ -114,6 +129,8 @@ class Runs:
             int(said.get("stray", 0)),
             str(said.get("first_stray", "")),
             str(said.get("first_unreadable", "")),
+            tuple(map(str, said.get("also_unreadable", ()))),
+            int(said.get("moved", 0)),
         )
 
     def not_scanned(self, unreadable: str = "") -> None:

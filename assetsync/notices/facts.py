@@ -105,8 +105,9 @@ class Facts:
         braked = {brake.subject for brake in self._reports.brakes() if brake.kind == "emptied"}
         missing = [name for name in scan.missing if name not in braked]
         items = {f"missing {name}": f"the mapped folder {name} is not there" for name in missing}
-        items |= {"unreadable": scan.first_unreadable} if scan.first_unreadable else {}
-        return Trouble(Kind.TREE, items, len(items))
+        # The reason is no part of what was told.
+        items |= {f"unreadable {blind.rpartition(' (')[0]}": blind for blind in scan.blind}
+        return Trouble(Kind.TREE, items, len(missing) + scan.unread)
 
 
 def _pairs(detail: str | None) -> Iterator[tuple[str, str]]:

@@ -91,8 +91,8 @@ def _as_of(standing: Standing) -> str:
 
 
 def unread(standing: Standing) -> str:
-    """Count the files and folders that the last scan could not read, in words."""
-    return plural(0 if standing.last_scan is None else standing.last_scan.unreadable, "path")
+    """Count the files and folders that the last scan was not let read, in words."""
+    return plural(0 if standing.last_scan is None else standing.last_scan.unread, "path")
 
 
 def sent_from(standing: Standing) -> str | None:
@@ -185,8 +185,10 @@ def scanned(standing: Standing) -> str:
     scan = standing.last_scan
     if scan is None:
         return "last scan: none that the ledger knows of"
-    blind = f", {scan.unreadable:,} unreadable: assetsync check names them" if scan.unreadable else ""
-    return f"last scan: {moment(scan.at)}{', complete' if scan.complete else ', not complete'}{blind}"
+    moved = scan.unreadable - scan.unread
+    said = f", {moved:,} moved or replaced meanwhile" if moved else ""
+    said += f", {scan.unread:,} unreadable: assetsync check names them" if scan.unread else ""
+    return f"last scan: {moment(scan.at)}{', complete' if scan.complete else ', not complete'}{said}"
 
 
 def strays(standing: Standing) -> Iterator[str]:

@@ -48,6 +48,14 @@ def test_a_kind_is_told_at_most_every_quarter_of_an_hour_and_then_what_is_new(da
     assert "; and 895 more" in notice.text
 
 
+def test_the_first_message_counts_also_what_it_cannot_tell_apart(day):
+    paths = Trouble(Kind.TREE, {f"unreadable d{n}": f"d{n} (Permission denied)" for n in range(100)}, 300)
+    (notice,) = day.at(0, paths, gather=0)
+    assert (notice.count, notice.new) == (300, 300)
+    assert notice.text.startswith("hq: 300 paths of the tree cannot be read: d0 (Permission denied);")
+    assert notice.text.endswith("; and 295 more (assetsync check)")
+
+
 def test_kinds_do_not_hold_each_other_up(day):
     brake = Trouble(Kind.BRAKE, {"1": "the root is gone"}, 1)
     assert len(day.at(0, blocked("a"), gather=0)) == 1

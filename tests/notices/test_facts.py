@@ -2,7 +2,7 @@
 
 import pytest
 
-from assetsync.core.notices import Kind
+from assetsync.core.notices import APART, Kind, Teller
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.runs import LastScan
@@ -166,3 +166,33 @@ def test_what_cannot_be_read_in_the_tree_is_told_and_a_folder_of_which_a_brake_t
     assert "missing a" not in look()[Kind.TREE].items
     world.ledger.runs.scanned(LastScan(at, complete=True, unreadable=0), 0.1)
     assert not look()[Kind.TREE].items
+
+
+def test_of_paths_that_cannot_be_read_each_is_told_once_and_how_many_they_are(world, look):
+    teller, said = Teller("hq"), []
+
+    def scanned(*names):
+        first, *others = [f"{name} (Permission denied)" for name in names] or [""]
+        scan = LastScan(world.clock.now(), complete=False, unreadable=len(names), first_unreadable=first)
+        world.ledger.runs.scanned(scan._replace(also_unreadable=tuple(others)), 0.1)
+        said.clear()
+        for _ in range(4):
+            world.clock.advance(APART)
+            said.extend(teller.step([look()[Kind.TREE]], world.clock.now(), world.clock.steady()))
+        return [notice.text for notice in said]
+
+    b, c, d = (f"{name} (Permission denied)" for name in "bcd")
+    assert scanned("b", "c", "d") == [f"hq: 3 paths of the tree cannot be read: {b}; {c}; {d} (assetsync check)"]
+    assert scanned("b", "c", "d") == []
+    assert scanned("c", "d") == []
+    new = "z (Permission denied)"
+    assert scanned("c", "d", "z") == [f"hq: 3 paths of the tree cannot be read, 1 of them new: {new} (assetsync check)"]
+    assert scanned() == ["hq: all of the tree can be read again"]
+
+
+def test_what_cannot_be_read_for_another_reason_is_told_once(world, look):
+    scan = LastScan(world.clock.now(), complete=False, unreadable=1, first_unreadable="b (d)/c (Permission denied)")
+    world.ledger.runs.scanned(scan, 0.1)
+    before = look()[Kind.TREE].items
+    world.ledger.runs.scanned(scan._replace(first_unreadable="b (d)/c (Input/output error)"), 0.1)
+    assert look()[Kind.TREE].items.keys() == before.keys() == {"unreadable b (d)/c"}

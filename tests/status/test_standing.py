@@ -11,7 +11,7 @@ from assetsync.ledger.rows import apply
 from assetsync.ledger.runs import LastScan, Pause, Run, Unsettled
 from assetsync.model import State
 from assetsync.status.document import as_object
-from assetsync.status.sentences import is_command, leftovers, next_step, no_room, verdict, waiting
+from assetsync.status.sentences import is_command, leftovers, next_step, no_room, scanned, verdict, waiting
 from assetsync.status.standing import Level, stand
 
 ELSEWHERE = "the service has another address and shows nothing of what it should have"
@@ -127,6 +127,18 @@ def test_where_no_process_runs_what_is_in_sync_is_so_as_of_the_last_scan(shown, 
     assert verdict(standing) == f"in sync at the last scan, {said}: 1 file verified"
     assert verdict(replace(standing, running=True)) == "in sync: 1 file verified"
     assert (as_object(standing)["in_sync"], as_object(standing)["scan_age_seconds"]) == (True, max(0, age))
+
+
+def test_what_was_only_moved_during_the_scan_is_not_counted_as_unreadable(shown):
+    unreadable(shown.world)
+    runs = shown.world.ledger.runs
+    runs.scanned(runs.last_scan()._replace(unreadable=5, moved=4), 0.1)
+    standing = shown.standing()
+    assert verdict(standing) == "needs you: 1 path unreadable"
+    assert scanned(standing).endswith(
+        ", not complete, 4 moved or replaced meanwhile, 1 unreadable: assetsync check names them"
+    )
+    assert as_object(standing)["last_scan"]["unreadable"] == 5
 
 
 def test_what_the_schedule_never_reads_back_is_not_on_its_way(shown):
