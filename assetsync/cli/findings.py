@@ -10,7 +10,13 @@ from pydantic import SecretStr
 from assetsync.amounts import plural
 from assetsync.cli.acting import read_key
 from assetsync.cli.finding import Finding, Level, Where
-from assetsync.cli.look_ledger import look_at_brakes, look_at_ledger, look_at_mappings, look_at_other_sites
+from assetsync.cli.look_ledger import (
+    look_at_brakes,
+    look_at_ledger,
+    look_at_mappings,
+    look_at_other_sites,
+    look_at_user,
+)
 from assetsync.cli.look_page import look_at_page
 from assetsync.cli.look_tree import look_at_tree
 from assetsync.clock import ZONE_FIX, zone_warning
@@ -38,6 +44,7 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
     yield from said
     yield from look_at_tree(config)
     yield look_at_ledger(config)
+    yield from look_at_user(config)
     yield from look_at_mappings(config)
     yield from look_at_other_sites(config)
     yield from look_at_brakes(config)

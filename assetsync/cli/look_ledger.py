@@ -1,6 +1,7 @@
 """What `assetsync check` sees in the ledger: whether it is the site's, its room, other sites, brakes."""
 
 import os
+import pwd
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -58,6 +59,20 @@ def look_at_ledger(config: SiteConfig) -> Finding:
         return Finding("ledger", Level.WARNING, holder.unseen)
     sends = ", and a process sends for it now" if holder.sends else ""
     return Finding("ledger", Level.OK, f"{path} knows {files(known)}{sends}")
+
+
+def look_at_user(config: SiteConfig) -> Iterator[Finding]:
+    """Warn where this is another user than the one whose ledger it is: who that is decides what can be read."""
+    try:
+        owner = config.ledger.stat().st_uid
+    except OSError:
+        # There is none yet, or what is wrong with it was said.
+        return
+    if owner != os.geteuid():
+        name = _name(owner)
+        message = f"the ledger is the user {name}'s, and this is {_name(os.geteuid())}: what {name} cannot read does"
+        fix = f"run it as its user: runuser -u {name} -- assetsync check …"
+        yield Finding("user", Level.WARNING, f"{message} not show here", fix)
 
 
 def look_at_mappings(config: SiteConfig) -> Iterator[Finding]:
@@ -123,6 +138,13 @@ def look_at_brakes(config: SiteConfig) -> Iterator[Finding]:
     for brake in pulled:
         fix = f"{released_by(brake.kind)}: assetsync resume {brake.id}"
         yield Finding("brake", Level.WARNING, f"nothing is sent: {brake.detail}", fix)
+
+
+def _name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
 
 
 def _no_room(path: Path) -> Finding | None:

@@ -129,7 +129,7 @@ class Rescan:
         blind = blind[:_MOST_BLIND]
         new = [each for each in blind if before is None or each not in before.blind]
         if new:
-            fix = "let assetsync's user read it; `assetsync check` names all"
+            fix = "let assetsync's user read it; `assetsync check`, run as that user, names all"
             log.warning("cannot be read", first=new[0], new=len(new), count=unread, fix=fix)
         last = LastScan(
             at, report.complete, unread + moved, missing, stray, first, "".join(blind[:1]), tuple(blind[1:]), moved

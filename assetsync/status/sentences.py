@@ -16,9 +16,9 @@ _HELP = {
     "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it"
     " (the next scan notices)",
     "sidecar": "mend the sidecar, or delete it: the file is then sent by itself",
-    "unreadable": "mend its permissions: every run tries it again",
+    "unreadable": "mend its permissions: each scan tries it again, at once assetsync retry {path}",
     "unknown_folder": "correct destfolderid or make the folder: every run tries it again",
-    "unprocessed": "every run tries it again; if it is another file: assetsync retry --send-again {path}",
+    "unprocessed": "each scan tries it again; if it is another file: assetsync retry --send-again {path}",
     "resembles": "assetsync reconcile --adopt, or assetsync retry --send-again {path}",
     "changed": "assetsync retry --send-again {path}",
     # First the one that takes over an equal asset: the other uploads beside it.
@@ -232,7 +232,7 @@ def leftovers(standing: Standing) -> Iterator[str]:
         yield f"and {more:,} more blocked: assetsync files --state blocked"
     if standing.unreadable is not None:
         yield f"unreadable: {standing.unreadable}: nothing there or below it is sent, and nothing is concluded about it"
-        yield "    let assetsync's user read it: assetsync check names all"
+        yield "    let assetsync's user read it: assetsync check, run as that user, names all"
     if standing.in_doubt:
         yield (
             f"in doubt: {standing.in_doubt:,}, looked up until it is clear whether they arrived: assetsync doubt list"

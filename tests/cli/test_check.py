@@ -1,5 +1,6 @@
 import json
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -215,6 +216,22 @@ def test_a_time_zone_that_the_machine_does_not_know_is_a_warning(site, monkeypat
     said = [f for f in result.only["findings"] if f["what"] == "schedule"]
     assert result.code == 0
     assert [(f["level"], bool(f["fix"])) for f in said] == ([("warning", True)] if warns else [])
+
+
+def test_another_user_than_the_ledgers_is_told_that_what_that_one_cannot_read_does_not_show(site, monkeypatch):
+    site.write("a.jpg")
+    assert "user" not in _levels(site.run("check", "--json").only), "there is no ledger yet"
+    site.run("reconcile")
+    assert "user" not in _levels(site.run("check", "--json").only)
+    owner = pwd.getpwuid(site.ledger.stat().st_uid).pw_name
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_001)
+    result = site.run("check", "--json")
+    (said,) = [finding for finding in result.only["findings"] if finding["what"] == "user"]
+    assert (result.code, said["level"]) == (0, "warning")
+    assert said["message"] == (
+        f"the ledger is the user {owner}'s, and this is 4000000001: what {owner} cannot read does not show here"
+    )
+    assert f"runuser -u {owner} -- " in said["fix"]
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,7 @@ def test_regular_work_says_when_it_ended_and_how_long_it_took(shown):
 @pytest.mark.parametrize(
     ("reason", "step", "whole"),
     [
+        ("unreadable", "mend its permissions: each scan tries it again, at once assetsync retry 'a b'\\''c'", False),
         ("different", "assetsync retry 'a b'\\''c'", True),
         ("changed", "assetsync retry --send-again 'a b'\\''c'", True),
         (
