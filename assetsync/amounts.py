@@ -19,6 +19,11 @@ def hour(seconds: float, now: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime(f"{day}%H:%M UTC")
 
 
+def on_the_wall(seconds: float) -> str:
+    """Give a time as the machine's own clock shows it, such as `19:00 CET`: hours of the configuration are local."""
+    return f"{datetime.fromtimestamp(seconds).astimezone():%H:%M %Z}"
+
+
 def amount(size: float) -> str:
     """Give a number of bytes for a person: `3.4 MB`."""
     for unit in _UNITS:

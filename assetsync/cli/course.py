@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import NamedTuple
 
-from assetsync.amounts import plural
+from assetsync.amounts import on_the_wall, plural
 from assetsync.cli.output import amount, moment
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
@@ -113,7 +113,7 @@ def next_try(ledger: Ledger, row: FileRow, config: SiteConfig) -> NextTry | None
         return _read_back(ledger, row, config.schedule)
     window, now = config.upload.window, time.time()
     opens = None if window is None else window.opens(max(now, row.due_at))
-    return NextTry(row.due_at) if opens is None else NextTry(opens, "when upload.window opens")
+    return NextTry(row.due_at) if opens is None else NextTry(opens, f"when upload.window opens ({on_the_wall(opens)})")
 
 
 def _read_back(ledger: Ledger, row: FileRow, times: Schedule) -> NextTry | None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from assetsync.amounts import amount, files, hour, moment, plural, span
+from assetsync.amounts import amount, files, hour, moment, on_the_wall, plural, span
 from assetsync.core.brakes import released_by
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
@@ -97,7 +97,8 @@ def unread(standing: Standing) -> str:
 
 def sent_from(standing: Standing) -> str | None:
     """Say from when on files are sent while `upload.window` is shut; None where nothing waits for it."""
-    return None if standing.sends_from is None else f"from {moment(standing.sends_from)} on (upload.window)"
+    opens = standing.sends_from
+    return None if opens is None else f"from {moment(opens)} on (upload.window: {on_the_wall(opens)})"
 
 
 def why_paused(pause: Pause) -> str:
@@ -218,7 +219,7 @@ def waiting(standing: Standing) -> str | None:
     if row is None:
         return None
     state = row.state.replace("_", " ")
-    return f"waiting longest: {printable(row.path)}, for {span(standing.oldest_age)}, {state}"
+    return f"waiting longest: {printable(row.path)}, known for {span(standing.oldest_age)}, {state}"
 
 
 def leftovers(standing: Standing) -> Iterator[str]:

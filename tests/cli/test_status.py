@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
@@ -54,16 +55,30 @@ KEYS = {
 AT_THE_LAST_SCAN = r"hq: in sync at the last scan, [0-9]{2}:[0-9]{2} UTC \([0-9]+ s ago\): 1 file verified"
 
 
+@pytest.fixture
+def _in_another_zone():
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TZ", "<+0530>-5:30")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_in_another_zone")
 def test_outside_the_window_everything_that_shows_a_file_says_when_it_is_sent(site):
     opens = (datetime.now().astimezone() + timedelta(hours=2)).replace(second=0, microsecond=0)
     site.configure(more=f'upload: {{window: "{opens:%H:%M}-{opens + timedelta(hours=1):%H:%M}"}}\n')
     site.write("a.jpg")
     at = f"{opens.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
-    assert f"another run goes on with them, from {at} on (upload.window)" in site.run("reconcile", "--wait", "0s").out
-    said = f"hq: no process sends now: 1 pending, sent from {at} on (upload.window)\n"
+    wall = f"{opens:%H:%M %Z}"
+    assert (
+        f"another run goes on with them, from {at} on (upload.window: {wall})"
+        in site.run("reconcile", "--wait", "0s").out
+    )
+    said = f"hq: no process sends now: 1 pending, sent from {at} on (upload.window: {wall})\n"
     assert site.run("status").out.startswith(said)
     assert site.run("status", "--json").only["sends_from"] == at
-    assert f"next try: {at}, when upload.window opens" in site.run("explain", "photos/a.jpg").out
+    assert f"next try: {at}, when upload.window opens ({wall})" in site.run("explain", "photos/a.jpg").out
     (version,) = site.run("explain", "--json", "photos/a.jpg").only["versions"]
     assert version["next_try"] == at
     site.configure()

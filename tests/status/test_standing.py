@@ -196,7 +196,7 @@ def test_the_version_that_was_queued_first_waits_longest(shown):
     standing = shown.standing()
     assert standing.oldest.path == b"first"
     assert standing.oldest_age == pytest.approx(150)
-    assert waiting(standing) == "waiting longest: first, for 2 min, queued"
+    assert waiting(standing) == "waiting longest: first, known for 2 min, queued"
     world.ledger.queue.hold(world.row("first").id, "different", "", world.clock.now())
     assert shown.standing().oldest.path == b"later"
 
