@@ -139,7 +139,8 @@ class Runs:
         if said is None:
             return
         named = {} if said.get("first_unreadable") or not unreadable else {"first_unreadable": unreadable}
-        counted = {"unreadable": max(1, int(said["unreadable"]))} if unreadable else {}
+        # What had only moved is counted as well, and is not this one.
+        counted = {"unreadable": max(1 + int(said.get("moved", 0)), int(said["unreadable"]))} if unreadable else {}
         if (now := said | {"complete": False} | named | counted) != said:
             self._write(_of("rescan"), now)
 

@@ -52,6 +52,8 @@ def test_what_was_only_moved_during_the_scan_is_not_counted_as_to_be_made_readab
     world.scan()
     scan = world.ledger.runs.last_scan()
     assert (scan.complete, scan.unreadable, scan.unread, scan.moved, scan.blind) == (False, 2, 0, 2, ())
+    world.ledger.runs.not_scanned("x (Permission denied)")
+    assert world.ledger.runs.last_scan().unread == 1, "a look in between met one that is"
     closed.add(b"a")
     world.scan()
     scan = world.ledger.runs.last_scan()
