@@ -17,6 +17,9 @@ from assetsync.tree.body import difference
 
 log = structlog.get_logger(__name__)
 
+_DECIDED_SOON = 5.0
+"""Seconds after which a file that waits for an upload in doubt is looked at again."""
+
 
 class StandIn:
     """Asked of each file before it is sent; shared by all workers."""
@@ -93,12 +96,24 @@ class StandIn:
         """Take over an equal asset that nobody owns."""
         assetid = self._ledger.alike.sighted(row, md5)
         if assetid is None:
-            return self._resembles(row, md5, now)
+            return self._waits_for_another(row, md5, now) or self._resembles(row, md5, now)
         if self._is_looked_for(row, assetid, now):
             return True
         if self._ledger.queue.adopt(row, assetid, md5, self._said(row), now):
             self._edges.tally.adopted()
             log.info("adopted", path=printable(row.path), assetid=assetid, destfolderid=row.destfolderid)
+        return True
+
+    def _waits_for_another(self, row: FileRow, md5: str, now: float) -> bool:
+        """Put a file off whose equal lies there and is nobody's, while an upload may have stored that.
+
+        A ledger that was put back knows nothing of what was sent since, and of what was on its way then not the bytes.
+        """
+        other = self._ledger.alike.may_have_stored_it(row, md5)
+        if other is None:
+            return False
+        detail = f"an equal asset may be what was uploaded as {printable(other.path)}: waits until that is decided"
+        self._ledger.queue.postpone(row.id, now + _DECIDED_SOON, detail)
         return True
 
     def _resembles(self, row: FileRow, md5: str, now: float) -> bool:

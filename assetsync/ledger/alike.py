@@ -36,6 +36,17 @@ _MISSED = TAKEN_AWAY.format("s.folder_id", SIGHTED.format("s"))
 _IS_THERE = "s.met_at IS NOT 0"
 _LIKELIEST = f"ORDER BY {_MISSED}, first_seen, assetid LIMIT 1"
 
+_EQUAL_ASSET = (
+    f"FROM sightings s WHERE s.folder_id = ?1 AND s.size = ?2 AND s.md5 = ?3 AND {_IS_THERE}"
+    f" AND NOT {OWNED.format('s.assetid')}"
+    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE accepted_id = s.assetid AND closed_at IS NULL)"
+)
+_MAY_HAVE_STORED_IT = (
+    "SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = s.folder_id"
+    # Of what a person is asked about, whose bytes nobody knows, nothing is waited for.
+    " AND a.size = s.size AND (a.md5 = s.md5 OR a.md5 IS NULL AND a.parked = 0)"
+)
+
 
 class Hints(NamedTuple):
     """What there may be for a file: a version of equal content, and an asset that no row owned when it was seen."""
@@ -128,18 +139,23 @@ class Alike:
 
     def sighted(self, row: FileRow, md5: str) -> str | None:
         """Give the id of an asset of the same MD5 in the folder that no row owns."""
+        # While an equal upload is undecided, the asset is likelier what that one stored.
+        sql = f"SELECT assetid {_EQUAL_ASSET} AND NOT EXISTS ({_MAY_HAVE_STORED_IT}) {_LIKELIEST}"
+        rows = self._store.rows(sql, row.destfolderid, row.size, md5)
+        return str(rows[0][0]) if rows else None
+
+    def may_have_stored_it(self, row: FileRow, md5: str) -> FileRow | None:
+        """Give a version whose undecided upload, of bytes that nobody has hashed, may have stored such an asset."""
         rows = self._store.rows(
-            f"SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 = ? AND {_IS_THERE}"
-            f" AND NOT {OWNED.format('s.assetid')}"
-            " AND NOT EXISTS (SELECT 1 FROM attempts WHERE accepted_id = s.assetid AND closed_at IS NULL)"
-            # While an equal upload is undecided, the asset is likelier what that one stored.
-            " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = s.folder_id"
-            f"   AND a.size = s.size AND (a.md5 = s.md5 OR a.md5 IS NULL)) {_LIKELIEST}",
+            f"SELECT {FILE_COLUMNS} FROM files WHERE id <> ?4 AND state IN ('sending', 'in_doubt') AND id IN"
+            " (SELECT file_id FROM attempts a WHERE a.closed_at IS NULL AND a.parked = 0 AND a.md5 IS NULL"
+            f"   AND a.destfolderid = ?1 AND a.size = ?2) AND EXISTS (SELECT 1 {_EQUAL_ASSET}) LIMIT 1",
             row.destfolderid,
             row.size,
             md5,
+            row.id,
         )
-        return str(rows[0][0]) if rows else None
+        return file_row(rows[0]) if rows else None
 
     def resembling(self, row: FileRow, sent_name: str) -> str | None:
         """Give the id of an asset of this name and size that was no version's ever and of which no digest is known.

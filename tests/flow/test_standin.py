@@ -4,6 +4,7 @@ import pytest
 
 from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.flow.requests import take_requests
+from assetsync.ledger.queue import Intent
 from assetsync.model import State
 from assetsync.tree.opening import Tree
 
@@ -84,3 +85,22 @@ def test_an_asset_that_nobody_owns_is_taken_over_though_another_path_cannot_be_l
     moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
     moved.send()
     assert (moved.row("new/a.jpg").state, len(moved.posted())) == (State.STORED, 2)
+
+
+def test_what_was_sent_since_a_copy_of_the_ledger_is_found_beside_an_upload_that_was_on_its_way_then(make_world):
+    world = make_world()
+    sent, undecided = b"a" * 100, b"b" * 100
+    world.write("sent.jpg", sent)
+    world.write("undecided.jpg", undecided)
+    world.scan()
+    row = world.row("undecided.jpg")
+    intent = Intent(row.id, "F1", "undecided.jpg", "boundary", row.stat, None, "")
+    world.ledger.queue.begin(intent, world.clock.now())
+    asset = world.service.put(sent, "sent.jpg")
+    world.restart()
+    world.send()
+    assert world.posted() == []
+    world.live(300)
+    assert world.posted() == ["undecided.jpg"]
+    assert world.row("sent.jpg").assetid == asset.id
+    assert set(world.states().values()) == {State.VERIFIED}
