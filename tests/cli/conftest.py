@@ -53,6 +53,8 @@ class Site:
         self.configure()
 
     def configure(self, *, base_url: str | None = None, upload_url: str | None = None, more: str = "") -> None:
+        # A port that another test may have taken at the time is left alone.
+        more = more if "status:" in more else f"status: {{listen: null}}\n{more}"
         text = f"""\
 site: hq
 root: {self.tree}
