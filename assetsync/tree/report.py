@@ -47,11 +47,6 @@ class ScanReport:
         """Whether the scan went to its end, could read everything on the way, and met every mapped folder."""
         return self.finished and not self.unreadable_count and not self.missing_mappings
 
-    @property
-    def first_unreadable(self) -> tuple[bytes, str] | None:
-        """Give the first path that nobody was let read, and why; not what was only on its way to another place."""
-        return next((each for each in self.unreadable if each[1] != MOVED_AWAY), None)
-
     def mark_left(self, path: bytes, mapping: int | None) -> None:
         """Note that a folder is not entered: because no mapping covers it or what is below, or by a rule of its own."""
         if mapping is not None:
