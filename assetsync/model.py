@@ -4,7 +4,7 @@ Nothing here decides and nothing here acts. Paths are bytes relative to the site
 sizes are bytes; wall-clock times are seconds since the epoch, steady times seconds of a clock that does not jump.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as AnyMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -193,12 +193,16 @@ class Outcome:
 
 
 class Sent(NamedTuple):
-    """What is known after one POST: the verdict, what left, and the MD5 of the file bytes that were handed over."""
+    """What is known after one POST: the verdict, what left, and the MD5 of the file bytes that were handed over.
+
+    `waited` is for how many seconds nothing could be done but wait for the answer, None where that is not known.
+    """
 
     outcome: Outcome
     left: Left
     handed: int
     md5: str
+    waited: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +258,9 @@ class Service(Protocol):
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file; never raises for anything that the network or the service does."""
+
+    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
+        """Send one file, and give what waits for the answer: to be called once, and all of it as `upload` is."""
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Open one search; the rows are read as a stream inside the block.

@@ -56,6 +56,10 @@ class ServiceWhenAsked:
         """Post one file."""
         return self._made().upload(request, body)
 
+    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
+        """Send one file, and give what waits for the answer."""
+        return self._made().start(request, body)
+
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Open one search."""
         return self._made().search(request)

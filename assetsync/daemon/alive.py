@@ -26,6 +26,17 @@ class AliveService:
         self._alive(self._silence)
         return self._service.upload(request, TappedBody(body, lambda _length: self._tick()))
 
+    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
+        """Send one file, and give what waits for the answer: both are signs of life."""
+        self._alive(self._silence)
+        answer = self._service.start(request, TappedBody(body, lambda _length: self._tick()))
+
+        def finish() -> Sent:
+            self._alive(self._silence)
+            return answer()
+
+        return finish
+
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
         """Open one search; rows that come are signs of life."""

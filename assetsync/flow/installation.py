@@ -7,7 +7,7 @@ a person. Nothing is sent, looked up or concluded before.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 import structlog
@@ -70,6 +70,10 @@ class Installation:
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file, for which `make_sure` was asked when it was prepared."""
         return self._service.upload(request, body)
+
+    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
+        """Send one file, as `upload` does, and give what waits for the answer."""
+        return self._service.start(request, body)
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Open one search; raises as `make_sure` does, too."""

@@ -6,7 +6,7 @@ requests go to the transport directly, which also keeps addresses out of httpx's
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Literal, TypeVar, cast
 from urllib.parse import urlencode
@@ -27,7 +27,8 @@ from assetsync.errors import (
 )
 from assetsync.model import Answer, Body, Fault, Left, Outcome, SearchRequest, Sent, UploadRequest
 from assetsync.service.call import SEARCH_PATH, Call, Wire, index_call, search_call
-from assetsync.service.connection import Transport
+from assetsync.service.connection import Answer as HttpAnswer
+from assetsync.service.connection import Transport, address_of
 from assetsync.service.failures import TRANSPORT_ERRORS, broken, unreachable
 from assetsync.service.hiding import Hiding
 from assetsync.service.indexing import read_index_answer
@@ -55,16 +56,6 @@ _NOT_BY_POST = (400, 404, 405, 501)
 _HTTP_REDIRECT = 300
 
 
-class _Stream(httpx.SyncByteStream):
-    """A request body for the transport."""
-
-    def __init__(self, sending: Sending) -> None:
-        self._sending = sending
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._sending)
-
-
 class HttpService:
     """The service of `model.Service` over HTTP/1.1; safe to share between threads."""
 
@@ -82,6 +73,9 @@ class HttpService:
         self._longest_answer = settings.read_timeout
         self._transport = Transport(settings)
         self._headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"assetsync/{__version__}"}
+        self._upload_address = address_of(self._upload_url)
+        headers = {"Host": self._upload_url.netloc.decode("ascii"), **self._headers}
+        self._upload_headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
 
     def close(self) -> None:
         """Close every connection; requests that other threads have open end as unanswered, and no more are made."""
@@ -92,27 +86,50 @@ class HttpService:
 
         Never raises for anything that the file, the network or the service does.
         """
+        return self.start(request, body)()
+
+    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
+        """Send one file as `upload` does, and give what waits for the answer, to be called once.
+
+        By a proxy nothing leaves before that is called.
+        """
         try:
             framed = frame(request, self._key, body.size, credential=self._credential)
         except UsageError as exc:
             unsent = Outcome(Answer.UNSENT, reason="bad_form", detail=str(exc), fault=Fault.FILE)
-            return Sent(unsent, Left.NOTHING, body.handed, body.md5)
+            sent = Sent(unsent, Left.NOTHING, body.handed, body.md5)
+            return lambda: sent
         sending = Sending(framed, body)
-        url = self._upload_url
+        url, address = self._upload_url, self._upload_address
         if framed.query:
             joined = "&".join(part for part in (url.query.decode("ascii"), framed.query) if part)
-            url = url.copy_with(query=joined.encode("ascii"))
+            address = address_of(url.copy_with(query=joined.encode("ascii")))
+
+        def told(outcome: Outcome, waited: float | None = None) -> Sent:
+            return Sent(self._hiding.outcome(outcome, sending.left), sending.left, body.handed, body.md5, waited)
+
+        def failed(exc: Exception) -> Sent:
+            if isinstance(exc, AssetsyncError):
+                # From the Body alone: nothing that reads an upload's answer raises.
+                return told(read_giving_up(sending.left, str(exc), changed=isinstance(exc, FileChanged)))
+            return told(read_silence(sending.left, unreachable(exc, url, proxy=self._by_proxy).message))
+
+        def finish() -> Sent:
+            try:
+                reply, waited = self._reply(answer())
+                outcome = read_upload_answer(reply, sending.left, redirectto=request.options.redirectto)
+            except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
+                return failed(exc)
+            return told(outcome, waited)
+
+        said = [(b"Content-Type", framed.content_type.encode("ascii")), (b"Content-Length", b"%d" % framed.length)]
         try:
             sending.prepare()
-            reply = self._post(url, framed.content_type, framed.length, _Stream(sending))
-            outcome = read_upload_answer(reply, sending.left, redirectto=request.options.redirectto)
-        except TRANSPORT_ERRORS as exc:
-            outcome = read_silence(sending.left, unreachable(exc, url, proxy=self._by_proxy).message)
-        except AssetsyncError as exc:
-            # From the Body alone: nothing that reads an upload's answer raises.
-            outcome = read_giving_up(sending.left, str(exc), changed=isinstance(exc, FileChanged))
-        outcome = self._hiding.outcome(outcome, sending.left)
-        return Sent(outcome, sending.left, body.handed, body.md5)
+            answer = self._transport.begin("POST", address, self._upload_headers + said, sending)
+        except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
+            sent = failed(exc)
+            return lambda: sent
+        return finish
 
     @contextmanager
     def search(self, request: SearchRequest, wire: Wire = "row") -> Iterator[RecordStream]:
@@ -180,20 +197,20 @@ class HttpService:
             self._verb_known = True
             yield answer
 
-    def _post(self, url: httpx.URL, content_type: str, length: int, stream: _Stream) -> Reply:
-        response = self._send(url, content_type, length, stream)
+    def _reply(self, answer: HttpAnswer) -> tuple[Reply, float | None]:
+        """Read an upload's answer to its end; gives with it how long it was waited for."""
         try:
-            body = self._bounded(response, ANSWER_LIMIT)
+            body = self._bounded(answer, ANSWER_LIMIT)
         finally:
-            response.close()
-        found = response.headers
-        return Reply(
-            response.status_code,
-            _type_of(response),
+            answer.close()
+        reply = Reply(
+            answer.status,
+            answer.header(b"content-type") or "",
             self._hiding.body(body),
-            found.get("location"),
-            retry_after_seconds(found.get("retry-after")),
+            answer.header(b"location"),
+            retry_after_seconds(answer.header(b"retry-after")),
         )
+        return reply, answer.waited
 
     @contextmanager
     def _call(self, call: Call, verb: Verb) -> Iterator[httpx.Response]:
@@ -224,12 +241,12 @@ class HttpService:
         request = httpx.Request(verb, url, headers=headers, stream=stream, extensions=self._transport.extensions)
         return self._transport.handle_request(request)
 
-    def _bounded(self, response: httpx.Response, limit: int) -> bytes:
+    def _bounded(self, chunks: Iterable[bytes], limit: int) -> bytes:
         """Read an answer up to a little over the limit; one that trickles in for too long counts as none."""
         parts: list[bytes] = []
         length = 0
         began = time.monotonic()
-        for chunk in response.iter_raw():
+        for chunk in chunks:
             parts.append(chunk)
             length += len(chunk)
             if length > limit:
@@ -240,7 +257,7 @@ class HttpService:
 
     def _whole(self, response: httpx.Response, limit: int) -> bytes:
         try:
-            body = self._bounded(response, limit)
+            body = self._bounded(response.iter_raw(), limit)
         except TRANSPORT_ERRORS as exc:
             raise broken(exc, response) from exc
         if len(body) > limit:

@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any, cast
 from weakref import WeakSet
@@ -17,6 +17,7 @@ from weakref import WeakSet
 import httpcore
 import httpx
 
+from assetsync.service.direct import Direct, Incoming, head
 from assetsync.service.kept import Kept
 from assetsync.service.settings import ServiceSettings, checked_url, tls_context
 from assetsync.turn import TURN
@@ -27,6 +28,9 @@ _KEEPALIVE_SECONDS = 2.0
 _HEAD_LIMIT = 64 * 1024
 _ROOM = 32 * 1024
 _STAYING = nullcontext()
+
+Address = httpcore.URL
+"""An address as the connections take it."""
 
 
 class Stream(httpcore.NetworkStream):
@@ -45,6 +49,8 @@ class Stream(httpcore.NetworkStream):
         self._sending = False
         self._head_until: float | None = None
         self._shut = False
+        self.waited = 0.0
+        """Seconds that went by, since the request left, in waiting for what the other side says."""
         born(self)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -52,6 +58,7 @@ class Stream(httpcore.NetworkStream):
         if not self._sending:
             self._sending = True
             self._head_until = None
+            self.waited = 0.0
             if len(buffer) < _HEAD_LIMIT:
                 self._held = buffer
                 return
@@ -80,7 +87,9 @@ class Stream(httpcore.NetworkStream):
                 raise httpcore.ReadTimeout("the head of the answer took too long")
             timeout = left if timeout is None else min(timeout, left)
         with TURN.left():
+            began = time.monotonic()
             received = self._under.read(max_bytes, timeout)
+            self.waited += time.monotonic() - began
         if not received and self._shut:
             # An answer without a length ends with its connection: this one was cut.
             raise httpcore.ReadError("the client was closed")
@@ -158,32 +167,49 @@ class Transport(httpx.BaseTransport):
         """What each request carries: the limits of its waits in seconds."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and read the head of its answer; raises as `exchange` does."""
+        content = cast("httpx.SyncByteStream", request.stream)
+        answer = self.exchange(request.method, address_of(request.url), request.headers.raw, content)
+        return httpx.Response(answer.status, headers=answer.headers, stream=answer)
+
+    def exchange(
+        self, verb: str, address: Address, headers: Sequence[tuple[bytes, bytes]], content: Iterable[bytes]
+    ) -> "Answer":
         """Send a request and read the head of its answer; raises httpx's errors.
 
         Where a write fails, the answer that may have come early is still read: an explicit refusal counts.
         """
-        url = request.url
-        address = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-        sent = httpcore.Request(
-            request.method,
-            address,
-            headers=request.headers.raw,
-            content=cast("httpx.SyncByteStream", request.stream),
-            extensions=request.extensions,
-        )
+        return self.begin(verb, address, headers, content)()
+
+    def begin(
+        self, verb: str, address: Address, headers: Sequence[tuple[bytes, bytes]], content: Iterable[bytes]
+    ) -> Callable[[], "Answer"]:
+        """Send a request, and give what reads the head of its answer, to be called once; both raise httpx's errors.
+
+        By a proxy nothing leaves before the answer is asked for.
+        """
+        kept = None if self._is_nested and address.scheme == b"https" else self._kept
         with _AS_HTTPX:
             connection = self._kept.take(address.origin)
-            try:
-                found = connection.handle_request(sent)
-            except BaseException:
-                connection.close()
-                raise
-        under = found.extensions.get("network_stream")
-        # Another one stands there when an answer claims to have changed the protocol.
-        if isinstance(under, Stream):
-            under.head_came()
-        kept = None if self._is_nested and url.scheme == "https" else self._kept
-        return httpx.Response(found.status, headers=found.headers, stream=_Answer(found, connection, kept))
+        if not isinstance(connection, Direct):
+            sent = httpcore.Request(verb, address, headers=headers, content=content, extensions=self.extensions)
+            return lambda: self._by_engine(connection, sent, kept)
+        with _AS_HTTPX, _closing_in_trouble(connection):
+            connection.send(head(verb, address.target, headers), content)
+        return lambda: self._received(connection, kept)
+
+    def _received(self, connection: Direct, kept: Kept | None) -> "Answer":
+        with _AS_HTTPX, _closing_in_trouble(connection):
+            incoming = connection.receive()
+        return Answer(incoming, incoming, incoming.under, connection, kept)
+
+    def _by_engine(
+        self, connection: httpcore.ConnectionInterface, sent: httpcore.Request, kept: Kept | None
+    ) -> "Answer":
+        with _AS_HTTPX, _closing_in_trouble(connection):
+            found = connection.handle_request(sent)
+        body = cast("Iterable[bytes]", found.stream)
+        return Answer(found, body, found.extensions.get("network_stream"), connection, kept)
 
     def close(self) -> None:
         """Close every connection; requests that other threads have open end as unanswered, and no more are made."""
@@ -191,25 +217,66 @@ class Transport(httpx.BaseTransport):
         self._backend.shut()
 
 
-class _Answer(httpx.SyncByteStream):
-    """The body of an answer on its way in, with the connection that it comes by."""
+class _closing_in_trouble:  # noqa: N801 - reads as what it does; a class, because there are many
+    """Closes a connection by which something went wrong."""
 
-    def __init__(self, found: httpcore.Response, connection: httpcore.ConnectionInterface, kept: Kept | None) -> None:
+    def __init__(self, connection: httpcore.ConnectionInterface) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, *_raised: object) -> None:
+        if kind is not None:
+            self._connection.close()
+
+
+class Answer(httpx.SyncByteStream):
+    """An answer of which the head has come; iterated it gives the body, and it is to be closed."""
+
+    def __init__(
+        self,
+        found: Incoming | httpcore.Response,
+        body: Iterable[bytes],
+        under: object,
+        connection: httpcore.ConnectionInterface,
+        kept: Kept | None,
+    ) -> None:
+        self.status = found.status
+        self.headers = found.headers
+        """Names as they came, with their values."""
         self._found = found
+        self._body = body
+        # Another one stands there when an answer claims to have changed the protocol.
+        self._under = under if isinstance(under, Stream) else None
         self._connection = connection
         self._kept = kept
         self._closed = False
+        if self._under is not None:
+            self._under.head_came()
+
+    @property
+    def waited(self) -> float | None:
+        """For how many seconds the answer was waited for so far, None where it cannot be told."""
+        return None if self._under is None else self._under.waited
+
+    def header(self, name: bytes) -> str | None:
+        """Give the value of the header `name`, which is written in small letters; None without one."""
+        found = [value.decode("latin-1") for known, value in self.headers if known.lower() == name]
+        return ", ".join(found) if found else None
 
     def __iter__(self) -> Iterator[bytes]:
+        """Yield the body; raises httpx's errors."""
         with _AS_HTTPX:
-            yield from cast("Iterable[bytes]", self._found.stream)
+            yield from self._body
 
     def close(self) -> None:
+        """Let the connection carry other requests, where it can."""
         if self._closed:
             # It may be another request's by now.
             return
         self._closed = True
-        has_more = _has_more(self._found.stream)
+        has_more = _has_more(self._body)
         self._found.close()
         if has_more or self._kept is None:
             self._connection.close()
@@ -217,11 +284,18 @@ class _Answer(httpx.SyncByteStream):
             self._kept.give_back(self._connection)
 
 
+def address_of(url: httpx.URL) -> Address:
+    """Take an address apart once for any number of requests."""
+    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+
+
 def _has_more(pieces: object) -> bool:
     """Whether bytes came behind the end of an answer, or it cannot be told.
 
-    The engine would read them as the answer to the next request, and one file would get the id of another.
+    They would be read as the answer to the next request, and one file would get the id of another.
     """
+    if isinstance(pieces, Incoming):
+        return pieces.has_more
     # The engine shows only by its own parts what is left in its parser.
     for part in ("_connection", "_h11_state", "trailing_data"):
         pieces = getattr(pieces, part, None)
@@ -232,13 +306,16 @@ def _maker(
     settings: ServiceSettings, backend: _Backend, context: ssl.SSLContext
 ) -> Callable[[httpcore.Origin], httpcore.ConnectionInterface]:
     """Give what makes a connection to an origin, by the proxy where there is one."""
+    if not settings.proxy:
+        patience = settings.read_timeout
+        return lambda origin: Direct(
+            origin, lambda: _opened(origin, backend, context, settings), patience, _KEEPALIVE_SECONDS
+        )
     shared: dict[str, Any] = {
         "ssl_context": context,
         "keepalive_expiry": _KEEPALIVE_SECONDS,
         "network_backend": backend,
     }
-    if not settings.proxy:
-        return lambda origin: httpcore.HTTPConnection(origin, **shared)
     proxy = httpx.Proxy(httpx.URL(checked_url("service.proxy", settings.proxy)))
     url = proxy.url
     return httpcore.HTTPProxy(
@@ -247,6 +324,15 @@ def _maker(
         proxy_ssl_context=context if url.scheme == "https" else None,
         **shared,
     ).create_connection
+
+
+def _opened(
+    origin: httpcore.Origin, backend: _Backend, context: ssl.SSLContext, settings: ServiceSettings
+) -> httpcore.NetworkStream:
+    """Connect to an origin, by TLS where it says so."""
+    host, patience = origin.host.decode("ascii"), settings.connect_timeout
+    stream = backend.connect_tcp(host, origin.port, timeout=patience)
+    return stream.start_tls(context, host, patience) if origin.scheme == b"https" else stream
 
 
 _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (

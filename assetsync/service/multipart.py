@@ -8,6 +8,7 @@ anything after it, a body that ends inside a field, or a field as the last part 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote, urlencode
 
@@ -19,6 +20,9 @@ Credential = Literal["api_key", "sessiontoken"]
 
 SLICE = 256 * 1024
 """Bytes of a large piece handed over at once: the transport copies what a write leaves over, again and again."""
+
+_KEPT = 32
+"""How many forms are kept, but for what is the file's own: those of a few folders."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,70}")
 _META_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
@@ -54,13 +58,22 @@ def frame(request: UploadRequest, api_key: str, size: int, *, credential: Creden
     """
     if not _TOKEN.fullmatch(request.boundary):
         raise UsageError("a boundary of this form cannot be sent", hint="use 1 to 70 letters, digits, - and _")
+    query, names, parts = _constant(request._replace(filename="", boundary=""), api_key, credential)
+    delimiter = f"--{request.boundary}".encode("ascii")
+    if any(delimiter in part for part in parts):
+        name = next(name for name, part in zip(names, parts, strict=True) if delimiter in part)
+        raise UsageError(f"the value of {name} contains the form's boundary", hint="send it with another boundary")
+    head = delimiter + delimiter.join((*parts, _file_header(delimiter, request.filename)))
+    return Framed(head, closing(request.boundary), f"multipart/form-data; boundary={request.boundary}", size, query)
+
+
+@lru_cache(maxsize=_KEPT)
+def _constant(
+    request: UploadRequest, api_key: str, credential: Credential
+) -> tuple[str, tuple[str, ...], tuple[bytes, ...]]:
+    """Give what is the same for many files of a folder: the address's query, the fields' names, and their bytes."""
     in_url, fields = parameters(request, api_key, credential=credential)
-    query = urlencode(in_url)
-    delimiter = f"--{request.boundary}"
-    head = b"".join(_field(delimiter, name, value) for name, value in fields)
-    head += _file_header(delimiter, request.filename)
-    tail = closing(request.boundary)
-    return Framed(head, tail, f"multipart/form-data; boundary={request.boundary}", size, query)
+    return urlencode(in_url), tuple(name for name, _ in fields), tuple(_field(name, value) for name, value in fields)
 
 
 def parameters(
@@ -117,10 +130,9 @@ def _optional_fields(request: UploadRequest) -> list[tuple[str, str]]:
     return fields
 
 
-def _field(delimiter: str, name: str, value: str) -> bytes:
-    if delimiter in value:
-        raise UsageError(f"the value of {name} contains the form's boundary", hint="send it with another boundary")
-    part = f'{delimiter}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+def _field(name: str, value: str) -> bytes:
+    """Give a field as it stands between two delimiters."""
+    part = f'\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
     try:
         return part.encode("utf-8")
     except UnicodeEncodeError as exc:
@@ -128,12 +140,12 @@ def _field(delimiter: str, name: str, value: str) -> bytes:
         raise UsageError(f"the value of {name} is not text at character {exc.start}", hint="correct it") from None
 
 
-def _file_header(delimiter: str, filename: str) -> bytes:
-    name = sent_filename(filename)
+def _file_header(delimiter: bytes, filename: str) -> bytes:
+    name = sent_filename(filename).encode()
     if not name or delimiter in name:
         raise UsageError("a file of this name cannot be sent", hint="rename it")
-    disposition = f'Content-Disposition: form-data; name="filedata"; filename="{name}"'
-    return f"{delimiter}\r\n{disposition}\r\nContent-Type: application/octet-stream\r\n\r\n".encode()
+    disposition = b'\r\nContent-Disposition: form-data; name="filedata"; filename="%b"' % name
+    return disposition + b"\r\nContent-Type: application/octet-stream\r\n\r\n"
 
 
 class Sending:
