@@ -20,6 +20,7 @@ from assetsync.flow.audit import Auditor
 from assetsync.flow.beside import note_sidecar
 from assetsync.flow.brake import Brakes, Limits
 from assetsync.flow.contact import Contact
+from assetsync.flow.crew import Crew
 from assetsync.flow.drift import Drift
 from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
@@ -269,6 +270,16 @@ def build(
     intake, looking = make_intake(), make_intake()
     place = Place(edges, plan, Twins(ledger, clock, config.ledger, claim_of(config)))
     noting = Noting(edges, gate, settling)
+    sender = Sender(
+        edges,
+        preparer,
+        gate,
+        feed,
+        Crew(workers, clock.steady),
+        most_doubts=MostDoubts.of(config.upload.workers, len(folders)),
+        throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock, tick),
+    )
+    sender.may_send = lambda: window is None or window.opens(clock.now()) is None
     return Site(
         config=config,
         edges=edges,
@@ -283,15 +294,7 @@ def build(
         preparer=preparer,
         gate=gate,
         feed=feed,
-        sender=Sender(
-            edges,
-            preparer,
-            gate,
-            feed,
-            most_doubts=MostDoubts.of(config.upload.workers, len(folders)),
-            throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock, tick),
-            may_send=lambda: window is None or window.opens(clock.now()) is None,
-        ),
+        sender=sender,
         prober=prober,
         resolver=Resolver(edges, prober, grace=config.upload.doubt_grace),
         verifier=Verifier(

@@ -111,6 +111,7 @@ class Stored:
 class FakeService:
     """`model.Service` in memory. `script` holds what happens to the next uploads, after that all are accepted.
 
+    Answers come at once where `waited` for one is 0.0; `answering` is when those are read that were sent together.
     A script's entries: accept, lost_after (stored, no answer), lost_before, unreachable, a word of MESSAGES,
     ("cut", k) for k bytes of file and closing boundary stored without an answer, ("id", ID) for an answer with that id.
     """
@@ -137,6 +138,8 @@ class FakeService:
         self.before_upload: Callable[[UploadRequest], None] = lambda _request: None
         self.during_upload: Callable[[UploadRequest], None] = lambda _request: None
         self.during_search: Callable[[SearchRequest], None] = lambda _request: None
+        self.waited: float | None = None
+        self.answering: Callable[[UploadRequest], None] = lambda _request: None
         self.in_flight = 0
         self.most_in_flight = 0
         self.closed = False
@@ -165,6 +168,15 @@ class FakeService:
             with self._lock:
                 self.in_flight -= 1
 
+    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
+        sent = self.upload(request, body)
+
+        def answer() -> Sent:
+            self.answering(request)
+            return sent
+
+        return answer
+
     def _upload(self, request: UploadRequest, body: Body, what: str | tuple[str, object]) -> Sent:
         left = Left.NOTHING
         parts = []
@@ -181,7 +193,7 @@ class FakeService:
         content = b"".join(parts)
         with self._lock:
             left, outcome = self._answer(request, content, what)
-        return Sent(outcome, left, body.handed, body.md5)
+        return Sent(outcome, left, body.handed, body.md5, self.waited)
 
     def _answer(self, request, content, what):
         silence = read_silence(Left.ALL, "connection reset")

@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 _IDLE = 5.0
 _PAUSED = 0.5
+_CROWDED = 0.25
 _TEND = 1.0
 _SEND = 1.0
 _HELD_UP = 0.25
@@ -54,7 +55,7 @@ class Work:
     def begin(self) -> None:
         """Settle what a crash left, and begin to watch, before the first scan: nothing falls between them."""
         # A result that cannot be written down now is kept until it can: nobody else knows of it.
-        self._site.sender.patience = float("inf")
+        self._site.sender.recorder.patience = float("inf")
         self._site.begin()
         with contextlib.suppress(RootElsewhere):
             self._site.place.check()
@@ -86,7 +87,7 @@ class Work:
         step = Step.PAUSED if is_shut else self._site.sender.run(go_on)
         if step is Step.IDLE:
             self._bell.wait(heard, self._until_due())
-        return _PAUSED if step is Step.PAUSED else 0.0
+        return {Step.PAUSED: _PAUSED, Step.CROWDED: _CROWDED}.get(step, 0.0)
 
     def look(self) -> float:
         """Look at what was hinted at and what is settling."""

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from assetsync.ledger.ledger import Ledger
@@ -39,13 +39,13 @@ class Feed:
         # By whether it is the newest: where asking is dear (a long queue behind a held folder), it is done less often.
         self._empty_until = {False: 0.0, True: 0.0}
 
-    def take(self, *choices: Choice) -> FileRow | None:
+    def take(self, *choices: Choice, fits: Callable[[FileRow], bool] = lambda _row: True) -> FileRow | None:
         """Give a row that no other worker has, nor another of the same name into the same folder.
 
-        It is one of the first choice, and only where there is none, of the next.
+        It is one of the first choice, and only where there is none, of the next. One that does not fit stays.
         """
         with self._lock:
-            row = next((row for choice in choices if (row := self._choose(choice)) is not None), None)
+            row = next((row for choice in choices if (row := self._choose(choice, fits)) is not None), None)
             if row is not None:
                 self._leased[row.id] = row.size
                 self._names.add((row.destfolderid, row.folded_name))
@@ -71,7 +71,7 @@ class Feed:
         with self._lock:
             return not self._leased and not any(self._due(1, choice, None) for choice in choices)
 
-    def _choose(self, choice: Choice) -> FileRow | None:
+    def _choose(self, choice: Choice, fits: Callable[[FileRow], bool]) -> FileRow | None:
         # However many long ones wait, a worker is left to what is done with in a moment.
         long = sum(size >= LONG for size in self._leased.values())
         below = LONG if self._most_long is not None and long >= self._most_long else None
@@ -85,6 +85,9 @@ class Feed:
             if row is None:
                 ended = self._clock.steady()
                 self._empty_until[choice.newest] = ended + _SPARING * (ended - began)
+        if row is not None and not fits(row):
+            rows.appendleft(row)
+            return None
         return row
 
     def _due(self, limit: int, choice: Choice, below: int | None) -> list[FileRow]:

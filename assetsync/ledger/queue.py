@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
 from assetsync.ledger.alike import OWNED
+from assetsync.ledger.commits import Pending
 from assetsync.ledger.holds import HELD, UNLISTED, hold_folder, release_folder
 from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, apply, file_row, move, read_file, standing
 from assetsync.ledger.store import Store
@@ -153,6 +154,13 @@ class Queue:
 
     def begin(self, intent: Intent, now: float) -> int:
         """Commit the attempt; the body may leave when this has returned. Gives its id; raises NameBusy, Outdated."""
+        return self.submit_begin(intent, now).result()
+
+    def submit_begin(self, intent: Intent, now: float) -> Pending[int]:
+        """Let the attempt go along with the next commit; the body may leave once that has given its result.
+
+        The result raises as `begin` does.
+        """
 
         def work(conn: sqlite3.Connection) -> int:
             try:
@@ -189,7 +197,7 @@ class Queue:
             )  # fmt: skip
             return int(cursor.lastrowid or 0)
 
-        return self._store.write(work)
+        return self._store.submit(work)
 
     def may_have_left(self, file_id: int) -> bool:
         """Whether of any upload of a version that was begun a byte may have left."""

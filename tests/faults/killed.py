@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 
+from assetsync.flow.record import Recorder
 from assetsync.flow.send import Sender
 from assetsync.ledger import schema
 from assetsync.ledger.doubts import Doubts
@@ -99,14 +100,14 @@ def in_the_migration(kill: Killer) -> None:
 
 POINTS: dict[str, Callable[[Killer], None]] = {
     "in_the_migration": in_the_migration,
-    "before_the_intent": before(Queue, "begin"),
-    "after_the_intent": after(Queue, "begin"),
+    "before_the_intent": before(Queue, "submit_begin"),
+    "after_the_intent": after(Sender, "_begun"),
     "in_the_body": in_the_body,
     "after_the_last_byte": after_the_last_byte,
     "after_the_answer": after(HttpService, "upload"),
     "before_the_result": before(Outcomes, "submit_accepted"),
     "before_the_result_commits": after(Outcomes, "submit_accepted"),
-    "after_the_result": before(Sender, "_accepted"),
+    "after_the_result": before(Recorder, "_accepted"),
     "before_a_doubt_ends": before(Doubts, "decide"),
     "after_a_doubt_ended": after(Doubts, "decide"),
 }

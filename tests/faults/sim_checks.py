@@ -17,7 +17,8 @@ from .sim_values import Post, Stored
 if TYPE_CHECKING:
     from .simulation import Simulation
 
-_MOST_DOUBTS = 4 * 2 + 2
+_MOST_DOUBTS = 5
+"""For each worker: four may be in doubt when another file leaves, and all that are on their way may be lost."""
 
 
 class Violation(AssertionError):
@@ -150,7 +151,8 @@ class Checks:
             held[assetid] = row["id"]
             if not any(assetid in known for known in (service.assets, service.given, service.deleted)):
                 raise Violation(f"I3: {assetid} never came from the service")
-        if doubts > _MOST_DOUBTS + service.phantoms or sending > 2:
+        workers = simulation.config.upload.workers
+        if doubts > _MOST_DOUBTS * workers + service.phantoms or sending > workers:
             raise Violation(f"I6: {doubts} doubts, {sending} on their way")
         if len(simulation.hints) > 2 * len(PATHS) or len(simulation.site.settling) > 2 * len(PATHS):
             raise Violation("I6: hints or settling files pile up")

@@ -41,6 +41,8 @@ class Variant:
     curated: bool = False
     """Whether people delete, move and rename assets in the service, which is audited."""
     resends: bool = False
+    together: bool = False
+    """Whether answers come at once, so that a sender takes several files together."""
 
     def habits(self) -> Habits:
         return Habits(

@@ -35,6 +35,8 @@ from .sim_tree import CHUNK, FOLDERS, SMALL, Files
 from .sim_values import GRACE
 
 WORKERS = 2
+TOGETHER = 4
+"""How many files may be under way at once where a sender takes several together."""
 DISK_FULL = "database or disk is full"
 
 
@@ -92,7 +94,7 @@ class Simulation:
         (base / "root").mkdir(parents=True)
         self.files = Files(base / "root", self.clock)
         self.service = SimService(self.clock, variant.habits())
-        self.client = client_over(self.service)
+        self.client = client_over(self.service, waited=0.0 if variant.together else None)
         self.baton = Baton((*(f"send-{n}" for n in range(WORKERS)), "read-back", "scan"))
         self.checks = Checks(self)
         self.service.mark = self._at
@@ -119,7 +121,7 @@ class Simulation:
             "ledger": str(self.base / "ledger.db"),
             "service": {"base_url": "http://127.0.0.1:1/dam", "upload_url": "http://127.0.0.1:1/dam/index.cfm"},
             "folders": [{"path": path, "destfolderid": folder} for path, folder in FOLDERS.items()],
-            "upload": {"workers": str(WORKERS), "doubt_grace": f"{GRACE:.0f}s"},
+            "upload": {"workers": str(TOGETHER if self.variant.together else WORKERS), "doubt_grace": f"{GRACE:.0f}s"},
             "watch": {"settle": f"{self.variant.settle}s", "sidecar_wait": f"{self.variant.sidecar_wait}s"},
             "schedule": {"index": "60s", "verify": "60s"},
             "policy": {"on_remote_missing": "upload" if self.variant.resends else "report"},
@@ -136,7 +138,9 @@ class Simulation:
         connection.execute("PRAGMA synchronous=OFF")
         ledger.store._commits._conn = Writer(connection, self._commit)  # type: ignore[assignment, union-attr]
         site = build(self.config, ledger, self.client, self.clock, random.Random(ledger.start_no))
-        site.sender.patience = 30.0 if self.variant.one_shot else float("inf")
+        if self.variant.together:
+            site.sender._crew.waited(0.0)
+        site.sender.recorder.patience = 30.0 if self.variant.one_shot else float("inf")
         prepare = site.sender._preparer.prepare
 
         def prepare_and_stand(row):
@@ -268,7 +272,8 @@ class Simulation:
         idle = [f for f in self.baton.fibers.values() if f.name.startswith("send") and not f.busy]
         if not idle or self.site.brakes.pulled():
             return False
-        self.start(idle[0].name, self.site.sender.step, marks)
+        sender = self.site.sender
+        self.start(idle[0].name, (lambda: sender.run(lambda: False)) if self.variant.together else sender.step, marks)
         return True
 
     def send_all(self) -> None:

@@ -55,6 +55,7 @@ FIRST = int(os.environ.get("ASSETSYNC_SEED", DEFAULT))
 SHORT, LONG = 150, 10_000
 SHORT_ALIKE, LONG_ALIKE = 30, 3000
 SHORT_UNSTEADY, LONG_UNSTEADY = 40, 3000
+SHORT_TOGETHER, LONG_TOGETHER = 40, 3000
 SHORT_TOLD, LONG_TOLD = 40, 3000
 SHORT_CURATED, LONG_CURATED = 40, 3000
 SHORT_RESTORED, LONG_RESTORED = 30, 3000
@@ -124,6 +125,15 @@ def test_a_tree_that_fails_now_and_then_loses_and_doubles_nothing(share, request
 def _unsteady(seed: int, share: float) -> Schedule:
     schedule = schedule_of(seed)
     return Schedule(replace(schedule.variant, unsteady=share), schedule.actions)
+
+
+def test_files_that_are_sent_together_are_not_lost_or_sent_twice(request: pytest.FixtureRequest):
+    _find_none(_together, LONG_TOGETHER if request.config.getoption("--long") else SHORT_TOGETHER)
+
+
+def _together(seed: int) -> Schedule:
+    schedule = schedule_of(seed)
+    return Schedule(replace(schedule.variant, together=True), schedule.actions)
 
 
 def test_a_seed_is_the_same_schedule_with_the_same_trace_in_every_process():

@@ -395,19 +395,20 @@ def test_a_sidecar_that_changes_after_it_was_read_and_before_the_upload_begins_i
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan()
     queue, disk = world.ledger.queue, FullDisk(world.ledger, full)
-    begin = queue.begin
+    begin = queue.submit_begin
 
     def change_first(intent, now):
-        queue.begin = begin
+        queue.submit_begin = begin
         sidecar.write_bytes(b"description: something else\n")
         world.hint("a.yaml")
         attempt = begin(intent, now)
+        attempt.result()
         if full:
             # The next commits, and they alone.
             disk.fill()
         return attempt
 
-    queue.begin = change_first
+    queue.submit_begin = change_first
     try:
         world.send()
     except LedgerError:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from assetsync.errors import LedgerDamaged, LedgerError
-from assetsync.flow.send import FOLDER_HOLD, Step
+from assetsync.flow.record import FOLDER_HOLD
+from assetsync.flow.send import Step
 from assetsync.model import State, UploadRequest
 from tests.world import FullDisk
 
