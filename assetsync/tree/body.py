@@ -51,7 +51,7 @@ class FileBody:
         self._content: bytes | None = None
         self._whole = ""
         self._handed = 0
-        self._md5 = _hexdigest(_hasher())
+        self._md5 = _OF_NOTHING
 
     @property
     def size(self) -> int:
@@ -240,3 +240,6 @@ def _hasher(content: bytes = b"") -> "_Hash":
 
 def _hexdigest(hasher: "_Hash") -> str:
     return hasher.hexdigest().upper()
+
+
+_OF_NOTHING = _hexdigest(_hasher())

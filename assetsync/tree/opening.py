@@ -25,6 +25,8 @@ READABLE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOE
 
 LARGEST = 2**63 - 1
 
+_NO_NAMES = frozenset({b"", b".", b".."})
+
 # A component that became a file or a link is as gone as one that was removed; a name that is too long never was.
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 # ELOOP: a link where none may be, or links in a circle; EXDEV: they lead out of the root; ENXIO: a dead device.
@@ -41,8 +43,11 @@ def facts(status: os.stat_result) -> FileStat:
 
     An inode may have the highest bit set (network file systems make such numbers), a time may lie beyond 2262.
     """
-    inode = status.st_ino if status.st_ino <= LARGEST else status.st_ino - 2**64
-    mtime, ctime = (max(-LARGEST, min(time, LARGEST)) for time in (status.st_mtime_ns, status.st_ctime_ns))
+    inode, mtime, ctime = status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+    # Asked together: each file is looked at twice on its way, and its numbers fit.
+    if not (inode <= LARGEST and -LARGEST <= mtime <= LARGEST and -LARGEST <= ctime <= LARGEST):
+        inode = inode if inode <= LARGEST else inode - 2**64
+        mtime, ctime = (max(-LARGEST, min(time, LARGEST)) for time in (mtime, ctime))
     return FileStat(status.st_size, mtime, ctime, inode)
 
 
@@ -226,7 +231,7 @@ class Tree:
     def _reach(self, path: bytes) -> tuple[int, bytes]:
         """Walk to the folder that holds `path`; gives its descriptor and the last component. Raises OSError."""
         parts = path.split(b"/")
-        if b"\0" in path or any(part in {b"", b".", b".."} for part in parts):
+        if b"\0" in path or not _NO_NAMES.isdisjoint(parts):
             raise FileUnreadable(f"{shown(path)!r} is no path below the root")
         if self.follow_symlinks:
             root = self._open_root(os.O_PATH)
