@@ -134,7 +134,11 @@ class Contact:
         After a day a person is asked. Raises as `ensure` does.
         """
         queue = self._ledger.queue
-        if row.send_again or (row.attempts and queue.may_have_left(row.id)):
+        listed = self._listed.get(row.destfolderid)
+        # Nothing that it works on, nearly always: then no name is compared.
+        if listed is None or not listed.unprocessed or row.send_again:
+            return False
+        if row.attempts and queue.may_have_left(row.id):
             return False
         try:
             assetid = self._unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
@@ -165,8 +169,8 @@ class Contact:
 
         What was seen is looked at again after a minute.
         """
-        listed = self._listed.get(destfolderid)
-        if listed is None or listed.like(name) is None:
+        listed = self._listed[destfolderid]
+        if listed.like(name) is None:
             return None
         if self._clock.steady() - listed.at >= _LIST_AGAIN:
             with self._alone(destfolderid, self._again):
