@@ -41,8 +41,14 @@ def sidecar_for(path: bytes) -> bytes:
 
 def folder_sidecars(path: bytes) -> list[bytes]:
     """Give the paths of the folder sidecars that hold for the file at `path`, from the root down."""
-    folders = path.split(b"/")[:-1]
-    return [b"/".join((*folders[:depth], FOLDER_SIDECAR)) for depth in range(len(folders) + 1)]
+    return [*_sidecars_down_to(path.rpartition(b"/")[0])]
+
+
+@lru_cache(maxsize=64)
+def _sidecars_down_to(folder: bytes) -> tuple[bytes, ...]:
+    """Give those down to a folder's own: kept, because the files of a folder come one after the other."""
+    folders = folder.split(b"/") if folder else []
+    return tuple(b"/".join((*folders[:depth], FOLDER_SIDECAR)) for depth in range(len(folders) + 1))
 
 
 def parse_sidecar(data: bytes, path: str) -> Metadata:
