@@ -14,7 +14,7 @@ from assetsync.core.backoff import LONGEST
 from assetsync.core.decide import EMPTY, is_settled
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
-from assetsync.core.sidecar import folder_sidecars, sidecar_for
+from assetsync.core.sidecar import SUFFIX, folder_sidecars, sidecar_for
 from assetsync.errors import FileChanged, FileUnreadable, NotRegular, ReadStopped, RootMissing, SidecarError
 from assetsync.flow.contact import Contact
 from assetsync.flow.edges import Edges
@@ -24,7 +24,7 @@ from assetsync.ledger.intake import NewVersion
 from assetsync.ledger.queue import Intent
 from assetsync.ledger.rows import FileRow
 from assetsync.model import FileStat, Mapping, UploadRequest
-from assetsync.tree.body import FileBody, difference, digest
+from assetsync.tree.body import SMALL, FileBody, difference, digest
 from assetsync.tree.opening import OpenFile
 
 log = structlog.get_logger(__name__)
@@ -115,14 +115,16 @@ class Preparer:
         self._contact.ensure(row.destfolderid)
         if self._contact.keeps_back(row):
             return None
+        told_at = self._sidecars.changes
         try:
-            file = self._tree.open(row.path)
+            # A large one may be hashed for minutes before its sidecar counts: that one is looked for then.
+            file = self._tree.open(row.path, beside=SUFFIX if mapping.sidecars and row.size <= SMALL else b"")
         except (FileUnreadable, NotRegular, RootMissing) as error:
             self._not_there(row, mapping, error)
             return None
         ready = None
         try:
-            ready = self._prepare_open(row, file, mapping)
+            ready = self._prepare_open(row, file, mapping, told_at)
         except RootMissing as error:
             # It was there when the file was opened, and is gone before its sidecars are looked at.
             self._not_there(row, mapping, error)
@@ -131,7 +133,7 @@ class Preparer:
                 file.close()
         return ready
 
-    def _prepare_open(self, row: FileRow, file: OpenFile, mapping: Mapping) -> Ready | None:
+    def _prepare_open(self, row: FileRow, file: OpenFile, mapping: Mapping, told_at: int) -> Ready | None:
         if difference(row.stat, file.stat):
             self._changed(row, file.stat)
             return None
@@ -150,8 +152,7 @@ class Preparer:
             return None
         if not row.send_again and self.standin.stands_for(row, md5):
             return None
-        told_at = self._sidecars.changes
-        told = self._told(row, mapping)
+        told = self._told(row, mapping, is_alone=file.is_alone)
         if told is None:
             return None
         name = sent_name(row.path.rpartition(b"/")[2])
@@ -164,9 +165,9 @@ class Preparer:
         """Whether sidecars have changed since what is said of the file was read."""
         return self._sidecars.changes != ready.told_at
 
-    def _told(self, row: FileRow, mapping: Mapping) -> Told | None:
+    def _told(self, row: FileRow, mapping: Mapping, *, is_alone: bool) -> Told | None:
         try:
-            told = self._sidecars.told(row.path, mapping)
+            told = self._sidecars.told(row.path, mapping, is_alone=is_alone)
         except SidecarError as error:
             if not self._is_being_written(row, [sidecar_for(row.path), *folder_sidecars(row.path)]):
                 self._hold(row, "sidecar", str(error))

@@ -71,10 +71,11 @@ class Sidecars:
         """Whether the fields of a file are named otherwise than for the kind that the service took it for."""
         return kind in self._fields_table and self._fields_table[kind] != self._fields_table[guess_kind(path)]
 
-    def told(self, path: bytes, mapping: Mapping, kind: str | None = None) -> Told:
+    def told(self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False) -> Told:
         """Merge all levels for the file at `path`; raises SidecarError for the first that cannot be used.
 
         Its fields are named for the `kind` that the service took it for; before it is sent, that is guessed.
+        `is_alone`: it was seen just now to have no sidecar of its own.
         """
         levels = [sidecar.expand(mapping.metadata, path)]
         own: Metadata | None = None
@@ -91,7 +92,8 @@ class Sidecars:
                 if level is not None:
                     levels.append(level)
                     folders_written = max(folders_written, written)
-            own, own_size = self.read(sidecar.sidecar_for(path), mapping)
+            if not is_alone:
+                own, own_size = self.read(sidecar.sidecar_for(path), mapping)
             if own is not None:
                 levels.append(own)
         named = kind if kind in self._fields_table else guess_kind(path)

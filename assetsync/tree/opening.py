@@ -64,14 +64,16 @@ def open_unmarked(name: bytes, flags: int, dir_fd: int | None = None) -> int:
 class OpenFile:
     """One regular file, open for reading; `stat` is what was true when it was opened.
 
-    Reads carry their own offset, so that several passes over one descriptor do not disturb each other.
+    `is_alone`: whether it was asked for a name beside the file's then, and nothing stood there. Reads carry their own
+    offset, so that several passes over one descriptor do not disturb each other.
     """
 
-    __slots__ = ("_fd", "path", "stat")
+    __slots__ = ("_fd", "is_alone", "path", "stat")
 
-    def __init__(self, path: bytes, fd: int, status: FileStat) -> None:
+    def __init__(self, path: bytes, fd: int, status: FileStat, *, is_alone: bool = False) -> None:
         self.path = path
         self.stat = status
+        self.is_alone = is_alone
         self._fd = fd
 
     def restat(self) -> FileStat:
@@ -131,24 +133,27 @@ class Tree:
         except OSError:
             return False
 
-    def open(self, path: bytes) -> OpenFile:
-        """Open the regular file at `path`.
+    def open(self, path: bytes, *, beside: bytes = b"") -> OpenFile:
+        """Open the regular file at `path`, and look whether one of its name with the ending `beside` stands there too.
 
-        Raises FileUnreadable (`vanished` when nothing is there), NotRegular (also for a link that leads out of the root
-        or is not to be followed), RootMissing.
+        That saves the walk of a look by itself; where a link may lead elsewhere it is not looked. Raises FileUnreadable
+        (`vanished` when nothing is there), NotRegular (also for a link that leads out of the root or is not to be
+        followed), RootMissing.
         """
-        fd = -1
+        fd, is_alone = -1, False
         try:
             parent, name = self._reach(path)
             try:
                 # Opening a pipe wakes its writer and opening a device may move it: look before touching.
                 _expect_regular(path, os.stat(name, dir_fd=parent, follow_symlinks=False))
                 fd = open_unmarked(name, READABLE, parent)
+                if beside and not self.follow_symlinks:
+                    is_alone = _is_absent(parent, name + beside)
             finally:
                 os.close(parent)
             status = os.fstat(fd)
             _expect_regular(path, status)
-            return OpenFile(path, fd, facts(status))
+            return OpenFile(path, fd, facts(status), is_alone=is_alone)
         except OSError as exc:
             if fd >= 0:
                 os.close(fd)
@@ -253,6 +258,15 @@ class Tree:
             os.close(fd)
             raise
         return fd, name
+
+
+def _is_absent(folder: int, name: bytes) -> bool:
+    """Whether nothing stands there by that name; False also where that cannot be told."""
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError as exc:
+        return exc.errno in ABSENT
+    return False
 
 
 def _expect_regular(path: bytes, status: os.stat_result) -> None:

@@ -240,6 +240,23 @@ def test_a_root_that_goes_between_a_file_and_its_sidecar_is_no_end_of_sending(wo
     assert world.posted() == ["a.jpg"]
 
 
+def test_a_sidecar_that_comes_while_its_file_is_prepared_is_told_of(world, monkeypatch):
+    world.write("a.jpg")
+    world.scan()
+
+    def stands_for(_row, _md5):
+        world.write("a.jpg.yaml", b"description: late")
+        world.hint("a.jpg.yaml")
+        return False
+
+    monkeypatch.setattr(world.site.preparer.standin, "stands_for", stands_for)
+    world.send()
+    monkeypatch.undo()
+    world.live(5)
+    assert world.posted() == ["a.jpg"]
+    assert b"a.jpg" in drift(world)
+
+
 def test_what_was_read_of_a_folders_sidecar_before_its_change_is_told_to_nobody_after_it(world, monkeypatch):
     world.write("_folder.yaml", b"description: old")
     sidecars, (mapping,) = world.site.sidecars, world.site.plan.mappings.all

@@ -44,6 +44,25 @@ def test_the_bytes_and_facts_of_a_file_are_given(make_tree: Callable[..., bytes]
         assert file.stat == (5, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
+def test_a_file_is_alone_where_it_was_asked_for_another_and_none_is_there(make_tree: Callable[..., bytes]):
+    root = make_tree(b"a/alone.jpg", b"a/b.jpg", b"a/b.jpg.yaml", b"a/c.jpg", b"a/" + LONG)
+    os.symlink(b"nowhere", root + b"/a/c.jpg.yaml")
+    paths = (b"a/alone.jpg", b"a/b.jpg", b"a/c.jpg", b"a/" + LONG)
+
+    def alone(tree: Tree, beside: bytes) -> list[bool]:
+        opened = [tree.open(path, beside=beside) for path in paths]
+        for file in opened:
+            file.close()
+        return [file.is_alone for file in opened]
+
+    assert alone(Tree(root), b".yaml") == [True, False, False, True]
+    # Of which one name is longer than a file's may be.
+    assert alone(Tree(root), b".other") == [True] * 4
+    assert alone(Tree(root), b"") == [False] * 4
+    # What stands beside a link's aim says nothing of the link.
+    assert alone(Tree(root, follow_symlinks=True), b".yaml") == [False] * 4
+
+
 @pytest.mark.parametrize("path", [b"none.jpg", b"none/none.jpg", b"a.jpg/below.jpg", b"n" * 300])
 def test_what_is_not_there_has_vanished(make_tree: Callable[..., bytes], path: bytes):
     tree = Tree(make_tree(b"a.jpg"))
