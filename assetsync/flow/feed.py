@@ -3,7 +3,8 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
 
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
@@ -14,10 +15,10 @@ LONG = 64 * 1024 * 1024
 
 _BATCH = 64
 _SPARING = 20
+_FOLDED_NAME = attrgetter("folded_name")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """What may be given: the oldest due, or the `newest` of those never tried; not for the folders in `apart_from`."""
 
     apart_from: Collection[str] = ()
@@ -45,11 +46,13 @@ class Feed:
         It is one of the first choice, and only where there is none, of the next. One that does not fit stays.
         """
         with self._lock:
-            row = next((row for choice in choices if (row := self._choose(choice, fits)) is not None), None)
-            if row is not None:
-                self._leased[row.id] = row.size
-                self._names.add((row.destfolderid, row.folded_name))
-            return row
+            for choice in choices:
+                row = self._choose(choice, fits)
+                if row is not None:
+                    self._leased[row.id] = row.size
+                    self._names.add((row.destfolderid, row.folded_name))
+                    return row
+            return None
 
     def release(self, row: FileRow) -> None:
         """Say that the row is dealt with, or to be asked for again."""
@@ -57,7 +60,7 @@ class Feed:
             self._leased.pop(row.id, None)
             self._names.discard((row.destfolderid, row.folded_name))
             # What was read before may be out of date for rows of the same name.
-            if any(waiting.folded_name == row.folded_name for waiting in self._waiting):
+            if row.folded_name in map(_FOLDED_NAME, self._waiting):
                 self._waiting = deque(w for w in self._waiting if w.folded_name != row.folded_name)
 
     def clear(self) -> None:
@@ -73,8 +76,10 @@ class Feed:
 
     def _choose(self, choice: Choice, fits: Callable[[FileRow], bool]) -> FileRow | None:
         # However many long ones wait, a worker is left to what is done with in a moment.
-        long = sum(size >= LONG for size in self._leased.values())
-        below = LONG if self._most_long is not None and long >= self._most_long else None
+        below = None
+        if self._most_long is not None:
+            long = [size for size in self._leased.values() if size >= LONG]
+            below = LONG if len(long) >= self._most_long else None
         # Of the newest none is read ahead: what comes meanwhile is newer.
         rows, most = (deque[FileRow](), 1) if choice.newest else (self._waiting, _BATCH)
         row = self._next(rows, choice, below)
