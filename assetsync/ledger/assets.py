@@ -7,7 +7,7 @@ from typing import Any
 from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
 from assetsync.ledger.repair import MISSING
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, close_attempts, file_row, reopen
+from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, close_attempts, file_row, move, reopen, standing
 from assetsync.ledger.store import Store
 
 Change = tuple[FileRow, Event | None, dict[str, Any]]
@@ -82,13 +82,16 @@ class Assets:
 
         def work(conn: sqlite3.Connection) -> None:
             for row, event, changes in events:
-                if not _is_as_read(conn, row):
+                found = standing(conn, row.id, changes)
+                if found is None or not _is_as_read(found, row):
                     continue
-                if event is Event.CONFIRMED:
+                is_open = bool(found["open"])
+                if is_open and event is Event.CONFIRMED:
                     # One that was opened again when the asset was not shown: nobody else would ever close it.
                     close_attempts(conn, row.id, "found", now)
+                    is_open = False
                 if event is not None:
-                    apply(conn, row.id, event, now, **changes)
+                    move(conn, found, event, now, open_attempt=is_open, **changes)
                 elif changes:
                     names = ", ".join(f"{name} = ?" for name in changes)
                     conn.execute(f"UPDATE files SET {names} WHERE id = ?", (*changes.values(), row.id))
@@ -100,7 +103,8 @@ class Assets:
         """Put a row in doubt whose id the service does not show; its last attempt is open again."""
 
         def work(conn: sqlite3.Connection) -> None:
-            if not _is_as_read(conn, row):
+            found = standing(conn, row.id, ())
+            if found is None or not _is_as_read(found, row):
                 return
             reason = MISSING if row.reason == MISSING else "unseen"
             last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (row.id,)).fetchone()[0]
@@ -113,6 +117,5 @@ class Assets:
         self._store.write(work)
 
 
-def _is_as_read(conn: sqlite3.Connection, row: FileRow) -> bool:
-    found = conn.execute("SELECT state, assetid FROM files WHERE id = ?", (row.id,)).fetchone()
-    return found is not None and (found["state"], found["assetid"]) == (row.state, row.assetid)
+def _is_as_read(found: sqlite3.Row, row: FileRow) -> bool:
+    return (found["state"], found["assetid"]) == (row.state, row.assetid)
