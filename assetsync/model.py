@@ -221,6 +221,10 @@ class Asset:
     kind: str
     columns: AnyMapping[str, object] = field(default_factory=dict, compare=False, repr=False)
 
+    def bare(self) -> "Asset":
+        """Give the asset without its columns, which hold a whole row."""
+        return Asset(self.id, self.folder_id, self.filename, self.size, self.md5, self.kind)
+
     @property
     def processed(self) -> bool:
         """Whether size and MD5 can be believed yet."""

@@ -29,7 +29,7 @@ def by_id(service: Service, ids: Sequence[str]) -> dict[str, Asset]:
 
 def of_ids(assets: Iterable[Asset], ids: Collection[str]) -> dict[str, Asset]:
     """Give those of some assets that have one of the ids; of their many columns none is needed to compare them."""
-    return {asset.id: replace(asset, columns={}) for asset in assets if asset.id in ids}
+    return {asset.id: asset.bare() for asset in assets if asset.id in ids}
 
 
 def named(service: Service, names: Iterable[str]) -> Iterator[Asset]:

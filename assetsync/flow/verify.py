@@ -94,7 +94,7 @@ class Verifier:
                 unseen.append(row)
             else:
                 changes.append(self._change(row, asset, now, findable=row.assetid in found, needs_index=needs_index))
-        self._ledger.assets.apply_all(changes, now)
+        self._record(changes, now)
         for row in rows:
             if row.assetid in found and row.findable_at is None and row.uploaded_at is not None:
                 self._meter.findable(now - row.queued_at)
@@ -147,6 +147,14 @@ class Verifier:
             self._failing.answered(folder)
         return more
 
+    def _record(self, changes: Sequence[Change], now: float) -> None:
+        self._ledger.assets.apply_all(changes, now)
+        # Set up once: that costs more than a line that is not written.
+        bound = log.bind()
+        for row, event, _ in changes:
+            if event is Event.CONFIRMED:
+                bound.info("verified", path=printable(row.path), assetid=row.assetid)
+
     def _later(self, row: FileRow, now: float) -> Change:
         """Put an asset off with its folder."""
         until, why = self._put_off[_folder_of(row)]
@@ -177,7 +185,6 @@ class Verifier:
             log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
             return row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}
         if reading is Reading.EQUAL and (findable or not needs_index):
-            log.info("verified", path=printable(row.path), assetid=row.assetid)
             columns |= {"verified_at": now, "reason": None, "detail": None} | self._kind_of(row, asset)
             return row, Event.CONFIRMED, columns
         columns["due_at"] = now + next_look(now - (row.uploaded_at or row.queued_at), self._longest)
@@ -232,7 +239,7 @@ class Verifier:
         if asset is None:
             return False
         change = self._change(row, asset, now, findable=False, needs_index=self._needs_index())
-        self._ledger.assets.apply_all([change], now)
+        self._record([change], now)
         return True
 
 
