@@ -3,11 +3,11 @@
 import json
 import sqlite3
 
-from assetsync.core.states import Event
+from assetsync.core.states import Event, Facts
 from assetsync.ledger.commits import Pending
 from assetsync.ledger.holds import UNLISTED, hold_folder, release_folder
 from assetsync.ledger.hours import count_upload
-from assetsync.ledger.rows import apply, move, reopen, row_missing, standing
+from assetsync.ledger.rows import Usual, apply, move, reopen, row_missing, standing
 from assetsync.ledger.store import Store
 from assetsync.model import Outcome, Sent, State
 
@@ -21,15 +21,30 @@ _ACCEPTS = (
     *("assetid", "filetype", "md5", "uploaded_at", "due_at", "asset_folder", *_AFRESH),
     *("size", "destfolderid"),
 )
+_LETS_GO = f"hold_until IS NOT NULL AND (hold_reason <> '{UNLISTED}' OR hold_until <= {{0}})"
 _FOLDER = "(SELECT destfolderid FROM attempts WHERE id = :attempt)"
 _AROUND = (
     f"{_FOLDER} AS folder,"
     " EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL AND id <> :attempt) AS another,"
     " EXISTS (SELECT 1 FROM files o WHERE o.assetid = :given AND o.id <> :id) AS known,"
     " EXISTS (SELECT 1 FROM sightings WHERE assetid = :given) AS sighted,"
-    f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND hold_until IS NOT NULL"
-    f" AND (hold_reason <> '{UNLISTED}' OR hold_until <= :now)) AS held"
+    f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND {_LETS_GO.format(':now')}) AS held"
 )
+# An id that nobody has or has seen, of a folder that is not held, for a version that was sent once.
+_ACCEPT = Usual(
+    State.SENDING, Event.ACCEPTED, Facts(has_id=True),
+    {
+        "assetid": "?3", "filetype": "?4", "uploaded_at": "?5", "due_at": "?5", "asset_folder": "destfolderid",
+        "id_from": "'answer'",
+    },
+    empty=[name for name, value in _AFRESH.items() if value is None],
+    only="failures = 0 AND send_again = 0 AND md5 = ?6"
+    " AND destfolderid = (SELECT destfolderid FROM attempts WHERE id = ?2)"
+    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL AND id <> ?2)"
+    " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.assetid = ?3 AND o.id <> ?1)"
+    " AND NOT EXISTS (SELECT 1 FROM sightings WHERE assetid = ?3)"
+    f" AND NOT EXISTS (SELECT 1 FROM folders o WHERE o.destfolderid = files.destfolderid AND {_LETS_GO.format('?5')})",
+)  # fmt: skip
 
 
 class Outcomes:
@@ -55,7 +70,11 @@ class Outcomes:
         assert assetid is not None, "an accepted upload has an id"
 
         def work(conn: sqlite3.Connection) -> State:
-            # Every upload pays for this one look; what is rare is looked into where it is the case.
+            if _ACCEPT.happens(conn, file_id, attempt_id, assetid, outcome.filetype, now, sent.md5):
+                _end(conn, attempt_id, sent, None, now, result="accepted")
+                count_upload(conn, sent.handed, now)
+                return _ACCEPT.after
+            # What is rare is looked into where it is the case.
             row = standing(conn, file_id, _ACCEPTS, _AROUND, attempt=attempt_id, given=assetid, now=now)
             if row is None:
                 raise row_missing(file_id)

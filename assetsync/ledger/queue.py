@@ -8,11 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from assetsync.core.backoff import LONGEST
-from assetsync.core.states import Event
+from assetsync.core.states import Event, Facts
 from assetsync.ledger.alike import OWNED
 from assetsync.ledger.commits import Pending
 from assetsync.ledger.holds import HELD, UNLISTED, hold_folder, release_folder
-from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, apply, file_row, move, read_file, standing
+from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, Usual, apply, file_row, move, read_file, standing
 from assetsync.ledger.store import Store
 from assetsync.model import FileStat, Left, State, Wanted
 
@@ -23,6 +23,11 @@ _IS_QUEUED = "SELECT queued_at FROM files WHERE id = ? AND state = 'queued' AND 
 _QUEUED = "FROM counted WHERE wanted = 'yes' AND state = 'queued' AND files > 0"
 _IS_HELD = f"destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
 _CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "reason", "detail", "attempts")
+_CLAIM = Usual(
+    State.QUEUED, Event.CLAIMED, Facts(open_attempt=True),
+    {"md5": "?2", "meta_digest": "?3", "attempts": "attempts + 1"},
+    empty=("drift", "reason", "detail"), only="destfolderid = ?4",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +189,9 @@ class Queue:
                 )
             except sqlite3.IntegrityError as error:
                 raise NameBusy from error
+            attempt = int(cursor.lastrowid or 0)
+            if _CLAIM.happens(conn, intent.file_id, intent.md5, intent.meta_digest, intent.destfolderid):
+                return attempt
             row = standing(conn, intent.file_id, _CLAIMS)
             if row is None or (row["state"], row["wanted"]) != (State.QUEUED, Wanted.YES):
                 raise Outdated
@@ -195,7 +203,7 @@ class Queue:
                 md5=intent.md5, meta_digest=intent.meta_digest, drift=None, reason=None, detail=None,
                 attempts=row["attempts"] + 1,
             )  # fmt: skip
-            return int(cursor.lastrowid or 0)
+            return attempt
 
         return self._store.submit(work)
 

@@ -1,7 +1,7 @@
 """The rows of the ledger as values, and the one way in which a row changes its state."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
@@ -218,6 +218,34 @@ def move(
     if done.rowcount != 1:
         raise RowUnfit(f"row {row['id']} of the ledger changed while it was written")
     return after
+
+
+class Usual:
+    """An event as nearly every row meets it, in one statement, which demands of the row what `move` would have read.
+
+    A row that is otherwise is left as it is, and goes the way of all others: by `standing` and `move`.
+    """
+
+    def __init__(
+        self, before: State, event: Event, facts: Facts, changes: Mapping[str, str], *, empty: Iterable[str], only: str
+    ) -> None:
+        """Ask the table of states where the event leads, once for all rows; raises IllegalTransition.
+
+        `changes` are columns with what they become, `empty` are those that have to be NULL and stay so, and `only` is
+        the rest of the condition; in SQL, where ?1 is the row's id.
+        """
+        self.after = transition(before, event, facts)
+        """The state after it."""
+        assignments = ", ".join(f"{name} = {value}" for name, value in {"state": f"'{self.after}'", **changes}.items())
+        nothing = " AND ".join(f"{name} IS NULL" for name in ("rested_at", *empty))
+        self._sql = (
+            f"UPDATE files SET {assignments} WHERE id = ?1 AND state = '{before}' AND wanted = '{facts.wanted}'"
+            f" AND {nothing} AND {only}"
+        )
+
+    def happens(self, conn: sqlite3.Connection, *values: Any) -> bool:
+        """Let it happen to the row whose id is the first value; False, and nothing is changed, when that is another."""
+        return conn.execute(self._sql, values).rowcount == 1
 
 
 def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **changes: Any) -> State:

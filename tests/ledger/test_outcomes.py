@@ -27,6 +27,16 @@ def test_an_accepted_upload_is_stored_with_the_id_folder_and_digest_of_what_left
     assert [(a["result"], a["closed_at"]) for a in attempts(book, row)] == [("accepted", NOW)]
 
 
+def test_a_file_is_written_down_alike_whether_or_not_it_goes_the_usual_way(book):
+    usual, other = book.queue(b"a"), book.queue(b"b")
+    # One that waited for something, and that a person asked a copy of.
+    other_way = "UPDATE files SET detail = 'waits', send_again = 1 WHERE id = ?"
+    book.ledger.store.write(lambda conn: conn.execute(other_way, (other.id,)))
+    found = [book.accept(row, f"{row.id}") for row in (usual, other)]
+    its_own = {"id": 0, "path": b"", "folded_name": "", "inode": 0, "assetid": ""}
+    assert found[0]._replace(**its_own) == found[1]._replace(**its_own)
+
+
 @pytest.mark.parametrize(
     ("record", "state", "is_open"),
     [
