@@ -6,7 +6,7 @@ Reads only; what is done with it is `flow.prepare`'s to decide and `queue`'s to 
 from typing import NamedTuple
 
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
+from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row
 from assetsync.ledger.store import Store
 
 # An attempt that is open although its row is neither sending nor in doubt: blocked, and perhaps stored.
@@ -166,7 +166,7 @@ class Alike:
             "SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL AND why <> 'damaged'"
             f" AND lower(name) = lower(?) AND {_IS_THERE}"
             # Of what was a version's once, the digest is known, and it is another.
-            f" AND NOT EXISTS (SELECT 1 FROM files WHERE assetid = s.assetid) {_LIKELIEST}",
+            f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')}) {_LIKELIEST}",
             row.destfolderid,
             row.size,
             sent_name,

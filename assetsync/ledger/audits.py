@@ -53,6 +53,7 @@ class Unmet:
 
 
 _VERIFIED = "state = 'verified'"
+_LIVE = "state NOT IN ('superseded', 'gone')"  # said beside it, for the index by asset
 _BEFORE = "verified_at NOT BETWEEN ? AND ?"
 _UNMET = f"{_BEFORE} AND audited_at IS NOT ?"
 _SLACK = 900.0
@@ -175,7 +176,7 @@ class Audits:
 
     def met_ids(self, assetids: Collection[str], at: float) -> None:
         """Record that an audit begun `at` met these assets, whosever they are."""
-        sql = f"UPDATE files SET audited_at = ? WHERE assetid = ? AND {_VERIFIED}"
+        sql = f"UPDATE files SET audited_at = ? WHERE assetid = ? AND {_VERIFIED} AND {_LIVE}"
         if assetids:
             self._store.write(lambda conn: conn.executemany(sql, [(at, assetid) for assetid in assetids]))
 
@@ -202,7 +203,7 @@ class Audits:
         marks = ", ".join("?" * len(assetids))
         sql, values = unmet.sql(FILE_COLUMNS, by_id=True)
         rows = self._store.rows(
-            f"{sql} AND {_UNMET} AND assetid IN ({marks})", *values, *audit.meanwhile(), audit.at, *assetids
+            f"{sql} AND {_UNMET} AND {_LIVE} AND assetid IN ({marks})", *values, *audit.meanwhile(), audit.at, *assetids
         )
         return [file_row(row) for row in rows]
 

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
+from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
 
@@ -128,13 +128,13 @@ class Drifts:
         """
         if not assets:
             return []
-        marks = ", ".join("?" * len(assets))
+        marks = ", ".join(f"?{number}" for number in range(2, 2 + len(assets)))
         rows = self._store.rows(
             "SELECT id, path, assetid, md5,"
             " verified_at IS NOT NULL OR state IN ('blocked', 'superseded', 'gone') AS known"
-            f" FROM files WHERE assetid IN ({marks}) AND asset_folder <> ?",
-            *(asset.id for asset in assets),
+            f" FROM files WHERE {WHOSE_ASSET.format(f'IN ({marks})')} AND asset_folder <> ?1",
             folder,
+            *(asset.id for asset in assets),
         )
         digests = {asset.id: asset.md5 for asset in assets}
         moved = [row for row in rows if row["known"] or row["md5"] == (digests[row["assetid"]] or "")]

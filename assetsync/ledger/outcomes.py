@@ -7,7 +7,7 @@ from assetsync.core.states import Event, Facts
 from assetsync.ledger.commits import Pending
 from assetsync.ledger.holds import UNLISTED, hold_folder, release_folder
 from assetsync.ledger.hours import count_upload
-from assetsync.ledger.rows import Usual, apply, move, reopen, row_missing, standing
+from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, move, reopen, row_missing, standing
 from assetsync.ledger.store import Store
 from assetsync.model import Outcome, Sent, State
 
@@ -26,7 +26,7 @@ _FOLDER = "(SELECT destfolderid FROM attempts WHERE id = :attempt)"
 _AROUND = (
     f"{_FOLDER} AS folder,"
     " EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL AND id <> :attempt) AS another,"
-    " EXISTS (SELECT 1 FROM files o WHERE o.assetid = :given AND o.id <> :id) AS known,"
+    f" EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= :given')} AND id <> :id) AS known,"
     " EXISTS (SELECT 1 FROM sightings WHERE assetid = :given) AS sighted,"
     f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND {_LETS_GO.format(':now')}) AS held"
 )
@@ -41,7 +41,7 @@ _ACCEPT = Usual(
     only="failures = 0 AND send_again = 0 AND md5 = ?6"
     " AND destfolderid = (SELECT destfolderid FROM attempts WHERE id = ?2)"
     " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL AND id <> ?2)"
-    " AND NOT EXISTS (SELECT 1 FROM files o WHERE o.assetid = ?3 AND o.id <> ?1)"
+    f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= ?3')} AND id <> ?1)"
     " AND NOT EXISTS (SELECT 1 FROM sightings WHERE assetid = ?3)"
     f" AND NOT EXISTS (SELECT 1 FROM folders o WHERE o.destfolderid = files.destfolderid AND {_LETS_GO.format('?5')})",
 )  # fmt: skip
@@ -178,7 +178,7 @@ def _owner(conn: sqlite3.Connection, assetid: str, file_id: int) -> sqlite3.Row:
     """Give the other row that has the id, of several the one that is not at rest."""
     row: sqlite3.Row = conn.execute(
         "SELECT id, id_from, size, md5, asset_folder, state IN ('superseded', 'gone') AS rests FROM files"
-        " WHERE assetid = ? AND id <> ? ORDER BY rests, id DESC LIMIT 1",
+        f" WHERE {WHOSE_ASSET.format('= ?1')} AND id <> ?2 ORDER BY rests, id DESC LIMIT 1",
         (assetid, file_id),
     ).fetchone()
     return row

@@ -22,6 +22,7 @@ MIGRATIONS = frozenset(
         "m009_said_since",
         "m010_doubted",
         "m011_away",
+        "m012_rested",
     }
 )
 """The names of all migrations in `schema`."""

@@ -113,6 +113,9 @@ ATTEMPT_COLUMNS = ", ".join(AttemptRow._fields)
 THEIRS = "COALESCE({0}.reason = 'different' AND ({0}.verified_at IS NOT NULL OR {0}.id_from = 'adopted'), 0)"
 """Whether an asset that was a version's file once holds a DAM user's own work, found by an audit or on reading it."""
 
+WHOSE_ASSET = "(assetid {0} AND state NOT IN ('superseded', 'gone') OR assetid {0} AND state IN ('superseded', 'gone'))"
+"""The condition of SQL for the rows of an asset, live or at rest: those have an index each."""
+
 NOT_INDEXED: dict[str, Any] = {"findable_at": None, "index_asked_at": None}
 """What is written of a version that returns from rest: the index may have dropped its asset meanwhile."""
 

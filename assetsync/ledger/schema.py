@@ -288,6 +288,12 @@ CREATE INDEX files_drifted ON files (wanted) WHERE drift <> 'unread' AND drift <
 CREATE INDEX files_away ON files (id) WHERE drift = 'away';
 """
 
+# With the unique index of the live ones, so that an upload goes into one of the two.
+_RESTED = """
+DROP INDEX files_history;
+CREATE INDEX files_rested ON files (assetid) WHERE assetid IS NOT NULL AND state IN ('superseded', 'gone');
+"""
+
 
 @migrations()
 def m006_settled(db: sqlite_utils.Database) -> None:
@@ -327,6 +333,13 @@ def m010_doubted(db: sqlite_utils.Database) -> None:
 def m011_away(db: sqlite_utils.Database) -> None:
     """Find the files whose drift could not be looked at because they were not there, and count them as none."""
     for statement in statements(_AWAY):
+        db.execute(statement)
+
+
+@migrations()
+def m012_rested(db: sqlite_utils.Database) -> None:
+    """Find by their assets the versions at rest apart from the live ones, which have an index already."""
+    for statement in statements(_RESTED):
         db.execute(statement)
 
 

@@ -58,7 +58,8 @@ class Witnesses:
     def has_begun(self) -> bool:
         """Whether anything was uploaded, or may have been."""
         sql = (
-            "SELECT EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL)"
+            "SELECT EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL AND state NOT IN ('superseded', 'gone'))"
+            " OR EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL AND state IN ('superseded', 'gone'))"
             " OR EXISTS (SELECT 1 FROM attempts WHERE closed_at IS NULL)"
         )
         return bool(self._store.rows(sql)[0][0])

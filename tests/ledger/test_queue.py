@@ -4,10 +4,12 @@ import itertools
 
 import pytest
 
+from assetsync.clock import SystemClock
 from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
+from assetsync.ledger.audits import Unmet, begin
 from assetsync.ledger.queue import NameBusy, Outdated
-from assetsync.model import Answer, Left, Outcome, Sent, State, Wanted
+from assetsync.model import Answer, Asset, Left, Outcome, Sent, State, Wanted
 
 from .conftest import M1, M2, NOW, accepted
 
@@ -351,9 +353,19 @@ def test_a_folder_is_listed_before_the_first_post_unless_it_was_or_holds_what_wa
         lambda ledger: ledger.outcomes.recover(NOW),
         lambda ledger: ledger.queue.retry_blocked("unreadable", NOW),
         lambda ledger: ledger.audits.sent_as("F", "a.jpg"),
+        lambda ledger: ledger.audits.unmet_of(Unmet("F"), ["A", "B"], begin(SystemClock())),
+        lambda ledger: ledger.drifts.met(
+            "F", [Asset("A", "F", "a", 10, M1, "doc"), Asset("B", "F", "b", 10, M2, "doc")]
+        ),
+        lambda ledger: ledger.alike.resembling(ledger.intake.current_of(b"there"), "there"),
+        lambda ledger: ledger.witnesses.has_begun(),
+        # Accepted with the id of another, whose owner is looked for.
+        lambda ledger: ledger.outcomes.accepted(1, 1, accepted("A"), NOW),
     ],
 )
 def test_what_is_asked_again_and_again_never_reads_through_all_files(book, ask):
+    book.begin(book.queue(b"there"))
+    book.accept(book.queue(b"other"), "A")
     statements: list[str] = []
     store = book.ledger.store
     for conn in (store.reader(), store._writer):
