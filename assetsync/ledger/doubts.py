@@ -14,6 +14,8 @@ from assetsync.ledger.rows import ATTEMPT_COLUMNS, FILE_COLUMNS, AttemptRow, Fil
 from assetsync.ledger.store import Store
 from assetsync.model import Asset
 
+# By the words of the index `attempts_waived`.
+_WAIVED = "{0}.result <> 'accepted' AND {0}.result IN ('absent', 'resolved', 'sent_again')"
 _AT_ONCE = 500
 _WAIVED_AT_MOST = 1000
 """What is cut comes to light soon or never: of those that ended so in a long outage the last count."""
@@ -126,7 +128,7 @@ class Doubts:
         rows = self._store.rows(
             f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
             f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a WHERE a.id <> ?1 AND a.destfolderid = ?2"
-            " AND a.result IN ('absent', 'resolved', 'sent_again') ORDER BY a.id DESC LIMIT ?3)",
+            f" AND {_WAIVED.format('a')} ORDER BY a.id DESC LIMIT ?3)",
             attempt.id,
             attempt.destfolderid,
             _WAIVED_AT_MOST,
@@ -180,7 +182,7 @@ class Doubts:
         rows = self._store.rows(
             "SELECT id, sent_name, size, md5 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
             " AND destfolderid = ?1 UNION ALL SELECT * FROM (SELECT id, sent_name, size, md5 FROM attempts"
-            " INDEXED BY attempts_waived WHERE result IN ('absent', 'resolved', 'sent_again') AND destfolderid = ?1"
+            f" INDEXED BY attempts_waived WHERE {_WAIVED.format('attempts')} AND destfolderid = ?1"
             " AND closed_at >= ?3 ORDER BY id DESC LIMIT ?2)",
             folder,
             _WAIVED_AT_MOST,

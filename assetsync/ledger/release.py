@@ -23,6 +23,7 @@ MIGRATIONS = frozenset(
         "m010_doubted",
         "m011_away",
         "m012_rested",
+        "m013_waived_apart",
     }
 )
 """The names of all migrations in `schema`."""

@@ -294,6 +294,13 @@ DROP INDEX files_history;
 CREATE INDEX files_rested ON files (assetid) WHERE assetid IS NOT NULL AND state IN ('superseded', 'gone');
 """
 
+# For a list of more than two SQLite makes a table with each row that is written: the first condition spares most of it.
+_WAIVED_APART = """
+DROP INDEX attempts_waived;
+CREATE INDEX attempts_waived ON attempts (destfolderid, id)
+    WHERE result <> 'accepted' AND result IN ('absent', 'resolved', 'sent_again');
+"""
+
 
 @migrations()
 def m006_settled(db: sqlite_utils.Database) -> None:
@@ -340,6 +347,13 @@ def m011_away(db: sqlite_utils.Database) -> None:
 def m012_rested(db: sqlite_utils.Database) -> None:
     """Find by their assets the versions at rest apart from the live ones, which have an index already."""
     for statement in statements(_RESTED):
+        db.execute(statement)
+
+
+@migrations()
+def m013_waived_apart(db: sqlite_utils.Database) -> None:
+    """Tell an upload that was accepted from those that were ended without their asset at the first glance."""
+    for statement in statements(_WAIVED_APART):
         db.execute(statement)
 
 
