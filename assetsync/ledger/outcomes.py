@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+from functools import lru_cache
+from operator import attrgetter
 
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.commits import Pending
@@ -9,7 +11,7 @@ from assetsync.ledger.holds import UNLISTED, hold_folder, release_folder
 from assetsync.ledger.hours import count_upload
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, move, reopen, row_missing, standing
 from assetsync.ledger.store import Store
-from assetsync.model import Outcome, Sent, State
+from assetsync.model import Sent, State
 
 MAX_CRASHES = 5
 """After so many unclean stops while one file was being sent, a person is asked to look."""
@@ -45,6 +47,10 @@ _ACCEPT = Usual(
     " AND NOT EXISTS (SELECT 1 FROM sightings WHERE assetid = ?3)"
     f" AND NOT EXISTS (SELECT 1 FROM folders o WHERE o.destfolderid = files.destfolderid AND {_LETS_GO.format('?5')})",
 )  # fmt: skip
+
+_SAID = ("responsecode", "message", "filetype", "renamefilebody", "comingfrom")
+"""What the service says beside the id: a workflow's rename and the referrer among it (interface 4.3)."""
+_said = attrgetter(*_SAID)
 
 
 class Outcomes:
@@ -201,15 +207,15 @@ def _end(
         " result = ?, answer = ? WHERE id = ?",
         (
             *(now, sent.left, sent.handed, sent.md5 or None, why),
-            *(now if result else None, result, _answer(sent.outcome), attempt_id),
+            *(now if result else None, result, _answer(_said(sent.outcome)), attempt_id),
         ),
     )
 
 
-def _answer(outcome: Outcome) -> str | None:
-    """Keep what the service said beside the id: a workflow's rename and the referrer among it (interface 4.3)."""
-    names = ("responsecode", "message", "filetype", "renamefilebody", "comingfrom")
-    said = {name: getattr(outcome, name) for name in names if getattr(outcome, name) is not None}
+@lru_cache(maxsize=16)
+def _answer(values: tuple[str | None, ...]) -> str | None:
+    """Write down the values of `_SAID`; they are the same for nearly every upload of a kind."""
+    said = {name: value for name, value in zip(_SAID, values, strict=True) if value is not None}
     return json.dumps(said) if said else None
 
 
