@@ -25,13 +25,13 @@ class Turn:
         """Whether a thread has it at this moment."""
         return self._lock.locked()
 
-    def taken(self) -> "_Block":
+    def taken(self) -> "Block":
         """Have the turn inside the block, or go on without it after a while; who has it keeps it to the outer end."""
-        return _Block(self, having=True)
+        return Block(self, having=True)
 
-    def left(self) -> "_Block":
+    def left(self) -> "Block":
         """Hand the turn on for a block that waits, and take it again; where the thread has none, nothing is done."""
-        return _Block(self, having=False)
+        return Block(self, having=False)
 
     def has_it(self) -> bool:
         """Whether the calling thread has it."""
@@ -50,7 +50,7 @@ class _Mine(threading.local):
     has_it = False
 
 
-class _Block:
+class Block:
     """A block that a thread goes through with the turn or without it.
 
     A class, because there are many, and a generator is dearer.
@@ -63,14 +63,22 @@ class _Block:
         self._having = having
         self._changes = False
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
+        """Enter it where it is to end elsewhere."""
         self._changes = self._turn.has_it() is not self._having
         if self._changes:
             self._turn.change(having=self._having)
 
-    def __exit__(self, *_raised: object) -> None:
+    def end(self) -> None:
+        """Leave it, if it was entered."""
         if self._changes:
             self._turn.change(having=not self._having)
+
+    def __enter__(self) -> None:
+        self.begin()
+
+    def __exit__(self, *_raised: object) -> None:
+        self.end()
 
 
 TURN = Turn()

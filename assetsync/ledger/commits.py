@@ -61,6 +61,7 @@ class Commits:
         self._translate = translate
         self._commit_lock = threading.Lock()
         self._queue_lock = threading.Lock()
+        self._left = TURN.left()  # of the one that commits
         self._queue: list[_Slot[Any]] = []
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> Pending[T]:
@@ -73,10 +74,13 @@ class Commits:
     def finish(self, slot: _Slot[T]) -> T:
         """Commit what waits, unless another thread has done it, and give the result of one piece."""
         if not slot.done and self._has_to_commit(slot):
+            left = self._left = TURN.left()
             try:
                 self._commit_waiting()
             finally:
                 self._commit_lock.release()
+                # Only now: who is next should not wait until it is the turn of who is done.
+                left.end()
         if slot.error is not None:
             raise slot.error
         return slot.result  # type: ignore[return-value]
@@ -131,8 +135,8 @@ class Commits:
 
     def _commit(self, conn: sqlite3.Connection) -> None:
         self._last(conn)
-        with TURN.left():
-            conn.execute("COMMIT")
+        self._left.begin()
+        conn.execute("COMMIT")
         self.count += 1
 
     def _run_together(self, conn: sqlite3.Connection, batch: Sequence[_Slot[Any]]) -> bool:
