@@ -193,16 +193,12 @@ class Outcome:
 
 
 class Sent(NamedTuple):
-    """What is known after one POST: the verdict, what left, and the MD5 of the file bytes that were handed over.
-
-    `waited` is for how many seconds nothing could be done but wait for the answer, None where that is not known.
-    """
+    """What is known after one POST: the verdict, what left, and the MD5 of the file bytes that were handed over."""
 
     outcome: Outcome
     left: Left
     handed: int
     md5: str
-    waited: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +253,31 @@ class SearchRequest:
     datechangestop: str | None = None
 
 
+class Underway(Protocol):
+    """An upload that was sent and whose answer was not read yet."""
+
+    @property
+    def end(self) -> Callable[[], Sent]:
+        """Wait for the answer: to be called once."""
+
+    def is_ready(self) -> bool:
+        """Whether there is nothing to wait for; reads what has come of the answer."""
+
+    def fileno(self) -> int | None:
+        """Give the descriptor that can be read when something of the answer has come.
+
+        None where it can only be waited for, or is there already.
+        """
+
+
 class Service(Protocol):
     """The three operations of the interface, as the flow sees them."""
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file; never raises for anything that the network or the service does."""
 
-    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
-        """Send one file, and give what waits for the answer: to be called once, and all of it as `upload` is."""
+    def start(self, request: UploadRequest, body: Body) -> Underway:
+        """Send one file, as `upload` does, whose answer is read later."""
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Open one search; the rows are read as a stream inside the block.

@@ -275,7 +275,7 @@ def build(
         preparer,
         gate,
         feed,
-        Crew(workers, clock.steady),
+        Crew(workers, clock.steady, together=config.upload.rate is None),
         most_doubts=MostDoubts.of(config.upload.workers, len(folders)),
         throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock, tick),
     )

@@ -108,10 +108,31 @@ class Stored:
         return md5(self.content)
 
 
+class FakeUnderway:
+    """`model.Underway` of the service in memory: all has happened already."""
+
+    _ready, _other_side = os.pipe()
+    os.write(_other_side, b"x")
+
+    def __init__(self, service: "FakeService", request: UploadRequest, sent: Sent) -> None:
+        self._service = service
+        self._request = request
+        self._sent = sent
+
+    def fileno(self) -> int | None:
+        return None if self._service.by_proxy else self._ready
+
+    def is_ready(self) -> bool:
+        return not self._service.by_proxy and self._service.has_answered(self._request)
+
+    def end(self) -> Sent:
+        self._service.ending(self._request)
+        return self._sent
+
+
 class FakeService:
     """`model.Service` in memory. `script` holds what happens to the next uploads, after that all are accepted.
 
-    Answers come at once where `waited` for one is 0.0; `answering` is when those are read that were sent together.
     A script's entries: accept, lost_after (stored, no answer), lost_before, unreachable, a word of MESSAGES,
     ("cut", k) for k bytes of file and closing boundary stored without an answer, ("id", ID) for an answer with that id.
     """
@@ -138,8 +159,10 @@ class FakeService:
         self.before_upload: Callable[[UploadRequest], None] = lambda _request: None
         self.during_upload: Callable[[UploadRequest], None] = lambda _request: None
         self.during_search: Callable[[SearchRequest], None] = lambda _request: None
-        self.waited: float | None = None
-        self.answering: Callable[[UploadRequest], None] = lambda _request: None
+        # Whether an answer has come to an upload that was sent with others, and whether that can be seen.
+        self.has_answered: Callable[[UploadRequest], bool] = lambda _request: True
+        self.by_proxy = False
+        self.ending: Callable[[UploadRequest], None] = lambda _request: None
         self.in_flight = 0
         self.most_in_flight = 0
         self.closed = False
@@ -168,14 +191,8 @@ class FakeService:
             with self._lock:
                 self.in_flight -= 1
 
-    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
-        sent = self.upload(request, body)
-
-        def answer() -> Sent:
-            self.answering(request)
-            return sent
-
-        return answer
+    def start(self, request: UploadRequest, body: Body) -> "FakeUnderway":
+        return FakeUnderway(self, request, self.upload(request, body))
 
     def _upload(self, request: UploadRequest, body: Body, what: str | tuple[str, object]) -> Sent:
         left = Left.NOTHING
@@ -193,7 +210,7 @@ class FakeService:
         content = b"".join(parts)
         with self._lock:
             left, outcome = self._answer(request, content, what)
-        return Sent(outcome, left, body.handed, body.md5, self.waited)
+        return Sent(outcome, left, body.handed, body.md5)
 
     def _answer(self, request, content, what):
         silence = read_silence(Left.ALL, "connection reset")

@@ -17,7 +17,7 @@ from assetsync.errors import LedgerBusy, ServiceError, UsageError
 from assetsync.flow.requests import REFUSED, UNASKED, asked_of, carry_out, refuse
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_password, register_secret
-from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadRequest
+from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, Underway, UploadRequest
 from assetsync.secrecy import keep_from_dumps
 from assetsync.service.client import HttpService
 from assetsync.site import make_service
@@ -56,8 +56,8 @@ class ServiceWhenAsked:
         """Post one file."""
         return self._made().upload(request, body)
 
-    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
-        """Send one file, and give what waits for the answer."""
+    def start(self, request: UploadRequest, body: Body) -> Underway:
+        """Send one file, whose answer is read later."""
         return self._made().start(request, body)
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:

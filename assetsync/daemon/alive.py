@@ -7,7 +7,7 @@ is one.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from assetsync.model import Asset, Body, SearchRequest, Sent, Service, UploadRequest
+from assetsync.model import Asset, Body, SearchRequest, Sent, Service, Underway, UploadRequest
 from assetsync.tree.body import TappedBody
 
 _ROWS = 500
@@ -26,16 +26,12 @@ class AliveService:
         self._alive(self._silence)
         return self._service.upload(request, TappedBody(body, lambda _length: self._tick()))
 
-    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
-        """Send one file, and give what waits for the answer: both are signs of life."""
+    def start(self, request: UploadRequest, body: Body) -> Underway:
+        """Send one file, whose answer is read later: that it is asked for is a sign of life."""
         self._alive(self._silence)
-        answer = self._service.start(request, TappedBody(body, lambda _length: self._tick()))
-
-        def finish() -> Sent:
-            self._alive(self._silence)
-            return answer()
-
-        return finish
+        started = self._service.start(request, TappedBody(body, lambda _length: self._tick()))
+        self._alive(self._silence)
+        return started
 
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:

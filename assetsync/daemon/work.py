@@ -22,9 +22,8 @@ log = structlog.get_logger(__name__)
 
 _IDLE = 5.0
 _PAUSED = 0.5
-_CROWDED = 0.25
 _TEND = 1.0
-_SEND = 1.0
+_SEND = 60.0
 _HELD_UP = 0.25
 _POLL = 60.0
 _CANARY_PATIENCE = 10.0
@@ -87,7 +86,7 @@ class Work:
         step = Step.PAUSED if is_shut else self._site.sender.run(go_on)
         if step is Step.IDLE:
             self._bell.wait(heard, self._until_due())
-        return {Step.PAUSED: _PAUSED, Step.CROWDED: _CROWDED}.get(step, 0.0)
+        return _PAUSED if step is Step.PAUSED else 0.0
 
     def look(self) -> float:
         """Look at what was hinted at and what is settling."""

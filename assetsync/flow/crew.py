@@ -1,107 +1,183 @@
-"""How many uploads may be under way at once, and how many of them one worker takes together.
+"""Who sends: one worker has all small uploads under way, as long as nothing keeps it; the others stand by.
 
-Where answers come at once, what a file costs is the commit of its intent, and waking the threads that take turns. So
-one worker takes several small files then, has their intents written in one commit, and sends them all before it reads
-the first answer. Where answers have to be waited for, each worker takes one file. Never are more under way than there
-are workers: a kill leaves no more uploads in doubt than that.
+What a small file costs, beside itself, is the commit of its intent, and waking the threads that take turns. So one
+worker leads: it takes as many small files as may be under way, has their intents written in one commit together with
+what became of those before, sends them, and ends each when its answer has come. Who has to wait, for a long file or for
+a connection that does not come about, leads no more, and another one does. Never are more under way than there are
+workers: a kill leaves no more uploads in doubt than that.
 """
 
+import select
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from assetsync.flow.prepare import Ready
-from assetsync.model import Sent
+from assetsync.model import Underway
 
-AT_ONCE = 0.001
-"""Seconds within which an answer comes at once."""
+LEAD = 0.05
+"""Seconds after which another worker leads where the one that does has not come back."""
 
-OVERDUE = 0.02
-"""Seconds after which the answer to one of several uploads is anybody's to read who is free, and the next files too."""
+AT_ONCE = 0.003
+"""Seconds within which answers come at once."""
 
-_WEIGHT = 1 / 8
-_UNKNOWN = 1.0
+SLOW = 0.005
+"""Seconds from which on it takes so long to read a small file and to hand it over that one worker is too few."""
+
+_APART = 30.0
+_TO_MILLISECONDS = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Begun:
-    """An upload whose intent is on the disk.
-
-    `answer` waits for it where it is one of several that were sent together, `since` when (steady seconds); without it
-    the file has yet to be sent.
-    """
+    """An upload whose intent is on the disk; `underway` once it was sent, `since` when (steady seconds)."""
 
     attempt: int
     ready: Ready
+    underway: Underway | None = None
     since: float = 0.0
-    answer: Callable[[], Sent] | None = None
 
 
 class Crew:
     """Shared by all workers."""
 
-    def __init__(self, workers: int, steady: Callable[[], float]) -> None:
-        """Begin with nothing under way, and with answers that have to be waited for."""
+    def __init__(self, workers: int, steady: Callable[[], float], *, together: bool = True) -> None:
+        """Begin with nothing under way; not `together`, each upload keeps a worker in any case."""
+        self._workers = workers
         self._free = workers
         self._steady = steady
         self._lock = threading.Lock()
-        self._sent: deque[Begun] = deque()
-        self._waited = _UNKNOWN
-        # Who takes several, and since when: two would take turns at computing, and each be given fewer.
+        self._relief = threading.Condition(self._lock)
+        self._unsent: deque[Begun] = deque()
+        self._sent: list[Begun] = []
         self._leader = 0
-        self._led = float("-inf")
+        self._leads_until = float("-inf")
+        # Whether an answer can be waited for together with others; None before anything is known of it.
+        self._is_told: bool | None = None if together else False
+        self._apart_until = float("-inf")
 
-    def reserve(self) -> int:
-        """Let a worker have as many files under way as pay; 0 where there is nothing for it to do beside the others.
+    @property
+    def most(self) -> int:
+        """How many files a worker may take at once."""
+        return self._workers if self._is_told and not self.is_apart else 1
 
-        What is not needed is to be given back.
+    @property
+    def is_apart(self) -> bool:
+        """Whether each upload keeps a worker.
+
+        By a proxy nothing is known of an answer but by waiting for it; and where files are read or handed over slowly,
+        workers do so side by side.
         """
-        if self._waited > AT_ONCE:
-            return self.reserve_one()
-        with self._lock:
-            if self._leader != threading.get_ident() and self._steady() - self._led < OVERDUE:
-                return 0
-            count, self._free = self._free, 0
-            return count
+        return self._is_told is False or self._steady() < self._apart_until
 
-    def lead(self) -> None:
-        """Say that the calling worker takes several files: for a moment others wait until it takes the next."""
-        with self._lock:
-            self._leader, self._led = threading.get_ident(), self._steady()
+    @property
+    def has_begun(self) -> bool:
+        """Whether uploads are under way that are anybody's to end."""
+        return bool(self._sent or self._unsent)
 
-    def reserve_one(self) -> int:
-        """Let a worker have one file under way; 0 where the others have all that may be."""
+    @property
+    def has_unsent(self) -> bool:
+        """Whether some of them have yet to be sent."""
+        return bool(self._unsent)
+
+    def lead(self) -> bool:
+        """Ask to lead for a while, or to go on with it; False where another worker leads."""
+        me, now = threading.get_ident(), self._steady()
         with self._lock:
-            count = min(self._free, 1)
+            if self._leader != me and now < self._leads_until:
+                return False
+            self._leader, self._leads_until = me, now + LEAD
+            return True
+
+    def step_down(self) -> None:
+        """Lead no more: what is to be done now may take its time."""
+        with self._lock:
+            if self._leader == threading.get_ident():
+                self._leads_until = float("-inf")
+                self._relief.notify()
+
+    def stand_by(self, seconds: float) -> None:
+        """Wait for so long at most until there is nobody who leads."""
+        with self._lock:
+            if self._steady() < self._leads_until:
+                self._relief.wait(seconds)
+
+    def took(self, seconds: float, files: int) -> None:
+        """Hear how long it took to read some files and to hand them over."""
+        if seconds > SLOW * files:
+            self._apart_until = self._steady() + _APART
+
+    def reserve(self, most: int, lent: int = 0) -> int:
+        """Let a worker have some files under way, `most` at most; what is not needed is to be given back.
+
+        `lent` are those of which it has the outcomes, which go into the commit of the next intents.
+        """
+        with self._lock:
+            count = max(0, min(self._free + lent, most))
             self._free -= count
             return count
 
     def give_back(self, count: int = 1) -> None:
-        """Say that so many are not under way, or not any more."""
+        """Say that so many are not under way, or not any more: what became of them is on the disk."""
         with self._lock:
             self._free += count
 
-    def waited(self, seconds: float) -> None:
-        """Hear for how long the answer to a small file was waited for, the first of those that were sent together."""
+    def hand_in(self, begun: Iterable[Begun]) -> None:
+        """Put uploads where they are sent and ended by whoever leads."""
         with self._lock:
-            # What was measured among threads that compete is too much as a rule, and never too little.
-            self._waited = min(seconds, self._waited + (seconds - self._waited) * _WEIGHT)
+            for each in begun:
+                if each.underway is None:
+                    self._unsent.append(each)
+                else:
+                    self._sent.append(each)
 
-    def hand_in(self, sent: Iterable[Begun]) -> None:
-        """Put uploads where they are ended, one after the other, by whoever comes to it."""
+    def next_unsent(self) -> Begun | None:
+        """Give the upload that is to be sent next."""
         with self._lock:
-            self._sent.extend(sent)
+            return self._unsent.popleft() if self._unsent else None
 
-    def next(self) -> Begun | None:
-        """Give the upload that is to be ended next."""
-        with self._lock:
-            return self._sent.popleft() if self._sent else None
+    def has_sent(self, underway: Underway) -> bool:
+        """Hear of an upload that was sent; False where it is to be ended now, by waiting for it or because it is."""
+        if underway.fileno() is not None:
+            self._is_told = True
+            return True
+        if not underway.is_ready():
+            self._is_told = False
+        return False
 
-    def overdue(self) -> Begun | None:
-        """Give an upload that waits behind one whose answer does not come."""
-        if not self._sent:
-            return None
+    def collect(self, seconds: float) -> list[Begun]:
+        """Wait for so long at most until some uploads can be ended without waiting, and give these; for who leads."""
         with self._lock:
-            is_late = self._sent and self._steady() - self._sent[0].since > OVERDUE
-            return self._sent.popleft() if is_late else None
+            # Meanwhile they are nobody else's: an answer is read by one.
+            begun, self._sent = self._sent, []
+        ready: list[Begun] = []
+        try:
+            ready = _ready(begun)
+            if begun and not ready and seconds and _wait(begun, seconds):
+                ready = _ready(begun)
+            while ready and len(ready) < len(begun):
+                # Answers that come at once come together: to go on with one of them would cost a commit for each.
+                rest = ready[0].since + AT_ONCE - self._steady()
+                others = [each for each in begun if each not in ready]
+                if not seconds or rest <= 0 or not _wait(others, rest) or not (more := _ready(others)):
+                    break
+                ready += more
+            return ready
+        finally:
+            with self._lock:
+                self._sent[:0] = [each for each in begun if each not in ready]
+
+
+def _ready(begun: Iterable[Begun]) -> list[Begun]:
+    return [each for each in begun if each.underway is None or each.underway.is_ready()]
+
+
+def _wait(begun: Iterable[Begun], seconds: float) -> bool:
+    """Wait until something of an answer has come; False when nothing has."""
+    poll = select.poll()
+    for each in begun:
+        fileno = None if each.underway is None else each.underway.fileno()
+        if fileno is not None:
+            poll.register(fileno, select.POLLIN)
+    return bool(poll.poll(seconds * _TO_MILLISECONDS))

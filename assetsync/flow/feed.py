@@ -47,7 +47,11 @@ class Feed:
         """
         with self._lock:
             for choice in choices:
-                row = self._choose(choice, fits)
+                row = self._choose(choice)
+                if row is not None and not fits(row):
+                    # It is its turn, though not now: nor is it another's.
+                    self._put_back(row, choice)
+                    return None
                 if row is not None:
                     self._leased[row.id] = row.size
                     self._names.add((row.destfolderid, row.folded_name))
@@ -74,7 +78,7 @@ class Feed:
         with self._lock:
             return not self._leased and not any(self._due(1, choice, None) for choice in choices)
 
-    def _choose(self, choice: Choice, fits: Callable[[FileRow], bool]) -> FileRow | None:
+    def _choose(self, choice: Choice) -> FileRow | None:
         # However many long ones wait, a worker is left to what is done with in a moment.
         below = None
         if self._most_long is not None:
@@ -90,10 +94,11 @@ class Feed:
             if row is None:
                 ended = self._clock.steady()
                 self._empty_until[choice.newest] = ended + _SPARING * (ended - began)
-        if row is not None and not fits(row):
-            rows.appendleft(row)
-            return None
         return row
+
+    def _put_back(self, row: FileRow, choice: Choice) -> None:
+        if not choice.newest:
+            self._waiting.appendleft(row)
 
     def _due(self, limit: int, choice: Choice, below: int | None) -> list[FileRow]:
         now = self._clock.now()

@@ -7,7 +7,7 @@ a person. Nothing is sent, looked up or concluded before.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 import structlog
@@ -22,7 +22,7 @@ from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.owner import SERVICE
 from assetsync.ledger.witnesses import Witness
-from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadRequest
+from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, Underway, UploadRequest
 
 log = structlog.get_logger(__name__)
 
@@ -71,8 +71,8 @@ class Installation:
         """Post one file, for which `make_sure` was asked when it was prepared."""
         return self._service.upload(request, body)
 
-    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
-        """Send one file, as `upload` does, and give what waits for the answer."""
+    def start(self, request: UploadRequest, body: Body) -> Underway:
+        """Send one file, as `upload` does, whose answer is read later."""
         return self._service.start(request, body)
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:

@@ -36,6 +36,7 @@ _WRITTEN_PATIENCE = 60.0
 """Seconds beyond `settle` for which a sidecar is waited for at most until it rests."""
 
 _MOST_WRITTEN = 10_000
+_NOW = 0.05
 _AGAIN = 1.0
 
 _SOON = 5.0
@@ -115,7 +116,7 @@ class Preparer:
         self._contact.ensure(row.destfolderid)
         if self._contact.keeps_back(row):
             return None
-        told_at = self._sidecars.changes
+        told_at, opened_at = self._sidecars.changes, self._clock.steady()
         try:
             # A large one may be hashed for minutes before its sidecar counts: that one is looked for then.
             file = self._tree.open(row.path, beside=SUFFIX if mapping.sidecars and row.size <= SMALL else b"")
@@ -124,7 +125,7 @@ class Preparer:
             return None
         ready = None
         try:
-            ready = self._prepare_open(row, file, mapping, told_at)
+            ready = self._prepare_open(row, file, mapping, told_at, opened_at)
         except RootMissing as error:
             # It was there when the file was opened, and is gone before its sidecars are looked at.
             self._not_there(row, mapping, error)
@@ -133,7 +134,9 @@ class Preparer:
                 file.close()
         return ready
 
-    def _prepare_open(self, row: FileRow, file: OpenFile, mapping: Mapping, told_at: int) -> Ready | None:
+    def _prepare_open(
+        self, row: FileRow, file: OpenFile, mapping: Mapping, told_at: int, opened_at: float
+    ) -> Ready | None:
         if difference(row.stat, file.stat):
             self._changed(row, file.stat)
             return None
@@ -152,7 +155,9 @@ class Preparer:
             return None
         if not row.send_again and self.standin.stands_for(row, md5):
             return None
-        told = self._told(row, mapping, is_alone=file.is_alone)
+        # Of what was looked up meanwhile nobody knows how long it took: a sidecar may have come.
+        is_now = self._sidecars.changes == told_at and self._clock.steady() - opened_at < _NOW
+        told = self._told(row, mapping, is_alone=file.is_alone and is_now)
         if told is None:
             return None
         name = sent_name(row.path.rpartition(b"/")[2])

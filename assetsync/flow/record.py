@@ -11,6 +11,7 @@ import structlog
 from assetsync.core.backoff import delay
 from assetsync.core.names import printable
 from assetsync.errors import LedgerDamaged, LedgerError, RowUnfit
+from assetsync.flow.crew import Crew
 from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
@@ -43,18 +44,20 @@ class Told:
 class Recorder:
     """Shared by all workers."""
 
-    def __init__(self, edges: Edges, gate: Gate, feed: Feed, room: Room, order: Order) -> None:
+    def __init__(self, edges: Edges, gate: Gate, feed: Feed, crew: Crew, *, room: Room, order: Order) -> None:
         self._ledger = edges.ledger
         self._clock = edges.clock
         self._gate = gate
         self._feed = feed
+        self._crew = crew
         self._room = room
         self._order = order
         self._tally = edges.tally
         self._meter = edges.meter
         self._chance = edges.chance.random
         self.patience = 30.0
-        """Seconds for which a ledger that cannot be written is waited for."""
+        """Seconds for which a ledger that cannot be written is waited for, whatever is to be written meanwhile."""
+        self._in_trouble_since: float | None = None
 
     def accepted(self, attempt: int, ready: Ready, sent: Sent) -> Told:
         """Let what became of an accepted upload go along with the next commit; it is to be settled."""
@@ -79,6 +82,7 @@ class Recorder:
                 self._accepted(told.attempt, told.ready.row, told.sent, state)
                 self._meter.attempted(told.sent, again=told.ready.row.attempts > 0)
         finally:
+            self._crew.give_back()
             self._feed.release(told.ready.row)
 
     def keep(self, attempt: int, ready: Ready, sent: Sent) -> None:
@@ -97,7 +101,6 @@ class Recorder:
         What is given up is found as an attempt without an end by the next start, and looked up. What fits no row any
         more is given up at once.
         """
-        since = self._clock.steady()
         while True:
             try:
                 write()
@@ -105,9 +108,12 @@ class Recorder:
                 raise
             except LedgerError as error:
                 log.warning("the result waits for the ledger", path=printable(row.path), detail=str(error))
-                if self._clock.steady() - since >= self.patience or self._clock.wait(_LEDGER_PAUSE):
+                now = self._clock.steady()
+                since = self._in_trouble_since = now if self._in_trouble_since is None else self._in_trouble_since
+                if now - since >= self.patience or self._clock.wait(_LEDGER_PAUSE):
                     raise
             else:
+                self._in_trouble_since = None
                 return
 
     def _record(self, attempt: int, ready: Ready, sent: Sent) -> None:

@@ -16,7 +16,7 @@ import structlog
 from assetsync.core.doubt import MostDoubts
 from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.flow.contact import Unlisted
-from assetsync.flow.crew import OVERDUE, Begun, Crew
+from assetsync.flow.crew import LEAD, Begun, Crew
 from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
@@ -29,7 +29,7 @@ from assetsync.flow.trouble import describe
 from assetsync.ledger.commits import Pending
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Answer, Body, Sent
+from assetsync.model import Answer, Body, Left, Outcome, Sent
 from assetsync.tree.body import SMALL, TappedBody
 from assetsync.turn import TURN
 
@@ -37,6 +37,11 @@ log = structlog.get_logger(__name__)
 
 _QUICK = 256 * 1024
 _AS_IT_IS = nullcontext()
+_NOT_SENT = Outcome(Answer.UNSENT, reason="unsent", detail="one before it met trouble; nothing of it had been sent")
+_STAND_BY = 0.25
+_GLANCE = 0.0
+_LOOK = 0.01
+"""Seconds to wait for answers, before it is looked again whether there is something else to do."""
 
 
 class Step(StrEnum):
@@ -76,7 +81,8 @@ class Sender:
         self._order = Order(edges.clock)
         self._throttle = throttle
         self._tally = edges.tally
-        self.recorder = Recorder(edges, gate, feed, self._room, self._order)
+        self._tick = edges.tick
+        self.recorder = Recorder(edges, gate, feed, crew, room=self._room, order=self._order)
         self.may_send: Callable[[], bool] = lambda: True
         self.last_answer: float | None = None
 
@@ -90,39 +96,84 @@ class Sender:
 
     def step(self) -> Step:
         """Take one due file as far as it goes now."""
-        return self._worked(lambda: False, self._crew.reserve_one)
+        told: list[Told] = []
+        try:
+            with TURN.taken():
+                return self._take_one(told)
+        finally:
+            self.recorder.settle(told)
 
     def run(self, go_on: Callable[[], bool]) -> Step:
-        """Take due files one after the other while `go_on` says so; gives what the last step did.
+        """Take due files while `go_on` says so; gives what the last step did.
 
         What became of files goes into one commit with the intents of the next, which halves what is waited for on the
-        disk. It is there when this returns.
+        disk. It is there when this returns, and nothing is under way that no other worker sees to.
         """
-        return self._worked(go_on, self._crew.reserve)
-
-    def _worked(self, go_on: Callable[[], bool], reserve: Callable[[], int]) -> Step:
         told: list[Told] = []
         try:
             while True:
                 with TURN.taken():
-                    step = self._take(reserve, told)
+                    is_apart = self._crew.is_apart and not self._crew.has_begun
+                    step = self._take_one(told) if is_apart else self._lead(told, go_on)
+                if step is Step.CROWDED:
+                    self._crew.stand_by(_STAND_BY)
                 if step is not Step.WORKED or not go_on():
+                    self._end_all(told)
                     return step
         finally:
+            self._crew.step_down()
             self.recorder.settle(told)
 
-    def _take(self, reserve: Callable[[], int], told: list[Told]) -> Step:
-        """Take files; `told` is what became of those before, and waits for a commit, then what became of these."""
-        late = self._crew.overdue()
-        if late is not None:
-            self._end(late, told)
-            return Step.WORKED
-        reserved = reserve()
-        if not reserved:
+    def _lead(self, told: list[Told], go_on: Callable[[], bool]) -> Step:
+        """Take what is due, and end what can be ended; `told` is what became of files and waits for a commit."""
+        if not self._crew.lead():
             return Step.CROWDED
+        self._tick()
+        if self._crew.has_unsent:
+            # Of another worker, that does not come back. It may take its time here, too.
+            self.recorder.settle(told)
+            self._send_out(told, go_on)
+        nothing = self._take(self._crew.most, told, lambda begun: self._send_all(begun, told, go_on))
+        if nothing is not None:
+            # No other commit is to come so soon.
+            self.recorder.settle(told)
+        if self._end_some(told, _GLANCE if nothing is None else _LOOK) or self._crew.has_begun:
+            return Step.WORKED
+        return nothing or Step.WORKED
+
+    def _take_one(self, told: list[Told]) -> Step:
+        return self._take(1, told, lambda begun: self._end_each(begun, told)) or Step.WORKED
+
+    def _end_all(self, told: list[Told]) -> None:
+        """End what is under way, unless another worker does; what was not sent yet is taken back."""
+        while self._crew.has_begun and self._crew.lead():
+            self._tick()
+            self._send_out(told, lambda: False, is_slow=True)
+            self._end_some(told, _LOOK)
+            self.recorder.settle(told)
+
+    def _end_some(self, told: list[Told], seconds: float) -> bool:
+        with TURN.left() if seconds else _AS_IT_IS:
+            ready = self._crew.collect(seconds)
+        self._end_each(ready, told)
+        return bool(ready)
+
+    def _end_each(self, begun: Iterable[Begun], told: list[Told]) -> None:
+        waiting = deque(begun)
+        try:
+            while waiting:
+                self._end(waiting.popleft(), told)
+        finally:
+            # Where one meets trouble, the others are whoever's comes by.
+            self._crew.hand_in(waiting)
+
+    def _take(self, most: int, told: list[Told], send: Callable[[Sequence[Begun]], None]) -> Step | None:
+        """Take files, and send them; gives what it means that there was nothing to take, None where there was."""
+        began = self._clock.steady()
+        reserved = self._crew.reserve(most, len(told))
         rows: list[FileRow] = []
         try:
-            nothing = self._choose(reserved, rows)
+            nothing = self._choose(reserved, rows) if reserved else Step.CROWDED
             if told and rows and not (rows[0].size <= SMALL and rows[0].destfolderid == told[0].ready.row.destfolderid):
                 # A long file may have to be hashed and another folder to be listed: that is no time to wait.
                 self.recorder.settle(told)
@@ -134,30 +185,53 @@ class Sender:
             self._crew.give_back(reserved - len(rows))
         if not rows:
             return nothing
-        if len(rows) > 1:
-            self._crew.lead()
-        with _AS_IT_IS if self._is_quick(rows[0]) else TURN.left():
-            begun = self._begin(self._prepare(rows), told)
-            if len(begun) == 1:
-                self._end(begun[0], told, is_first=True)
-            else:
-                self._send_together(begun, told)
-        return Step.WORKED
+        if not self._is_quick(rows[0]):
+            self._crew.step_down()
+            with TURN.left():
+                self._end_each(self._begin(self._prepare(rows), told), told)
+            return None
+        ready = self._prepare(rows)
+        prepared = self._clock.steady()
+        begun = self._begin(ready, told)
+        leaving = self._clock.steady()
+        send(begun)
+        self._crew.took(self._clock.steady() - leaving + prepared - began, len(rows)) if most > 1 else None
+        return None
 
-    def _send_together(self, begun: Sequence[Begun], told: list[Told]) -> None:
-        """Send small files one after the other, and then read the answers."""
-        waiting = deque(begun)
-        since = now = self._clock.steady()
-        while waiting and now - since <= OVERDUE:
-            since = now
-            self._crew.hand_in([self._start(waiting.popleft(), since)])
+    def _send_all(self, begun: Sequence[Begun], told: list[Told], go_on: Callable[[], bool]) -> None:
+        self._crew.hand_in(begun)
+        self._send_out(told, go_on)
+
+    def _send_out(self, told: list[Told], go_on: Callable[[], bool], *, is_slow: bool = False) -> None:
+        """Send small files one after the other, as long as no other worker leads; some are ended at once.
+
+        Where one does not leave in a moment, for want of a connection say, it is asked before each whether to `go_on`.
+        """
+        while self._crew.lead() and (begun := self._crew.next_unsent()) is not None:
+            since = self._clock.steady()
+            try:
+                if self._gate.pause is not None or (is_slow and not (go_on() and self.may_send())):
+                    self._take_back(begun)
+                    continue
+                self._mark_told_anew(begun.ready)
+            except BaseException:
+                self._crew.hand_in([begun])
+                raise
+            underway = self._service.start(begun.ready.request, begun.ready.body)
             now = self._clock.steady()
-        # Where one does not leave in a moment, a connection that does not come about say, each is for itself.
-        self._crew.hand_in(waiting)
-        is_first = True
-        while (sent := self._crew.next()) is not None:
-            self._end(sent, told, is_first=is_first)
-            is_first = False
+            is_slow = is_slow or now - since >= LEAD
+            begun = replace(begun, underway=underway, since=now)
+            if self._crew.has_sent(underway):
+                self._crew.hand_in([begun])
+            else:
+                self._end(begun, told)
+
+    def _take_back(self, begun: Begun) -> None:
+        """Let a file wait again of which an intent is on the disk and nothing has left."""
+        attempt, ready, row, now = begun.attempt, begun.ready, begun.ready.row, self._clock.now()
+        unsent = Sent(_NOT_SENT, Left.NOTHING, ready.body.handed, ready.body.md5)
+        self.recorder.insist(row, lambda: self._ledger.outcomes.unsent(attempt, row.id, unsent, now, row.due_at))
+        self._give_up([ready])
 
     def _choose(self, most: int, rows: list[FileRow]) -> Step:
         """Add the files to take next to `rows`: one, or several that go together; gives what it means that none is."""
@@ -192,15 +266,21 @@ class Sender:
         """Make files ready to be sent, those that are to be; the others are dealt with."""
         ready: list[Ready] = []
         waiting = deque(rows)
+        began = self._clock.steady()
         try:
             while waiting:
+                self._tick()
                 row = waiting[0]
+                if ready and self._clock.steady() - began > LEAD:
+                    # They are read slowly: what is ready need not wait for the others.
+                    break
                 try:
                     made = self._preparer.prepare(row)
                 except ServiceError as error:
                     reason, retry_after = describe(error)
                     self.recorder.trouble(reason, str(error), retry_after, looking=True)
-                    break
+                    self._give_up(ready)
+                    return []
                 except Unlisted:
                     # With the files of its folder that were read ahead.
                     self._feed.clear()
@@ -234,19 +314,14 @@ class Sender:
             except LedgerError as error:
                 failure = error
                 self._give_up([ready])
-        if failure is not None:
-            # The others' intents are on the disk: whoever comes by sends them.
-            self._crew.hand_in(begun)
-            raise failure
         try:
             self.recorder.settle(told)
-            for ready in (each.ready for each in begun):
-                if self._preparer.is_told_anew(ready):
-                    # The change may have been recorded before there was an upload to tell of it.
-                    self.recorder.insist(ready.row, partial(self._ledger.drifts.mark_unread, ready.row.id))
-        except BaseException:
+        except LedgerError as error:
+            failure = error
+        if failure is not None:
+            # The others' intents are on the disk: whoever leads next sends them, or takes them back.
             self._crew.hand_in(begun)
-            raise
+            raise failure
         return begun
 
     def _begun(self, ready: Ready, pending: Pending[int], told: list[Told], *, again: bool) -> int:
@@ -261,6 +336,11 @@ class Sender:
             self.recorder.settle(told)
             return self._ledger.queue.begin(ready.intent, self._clock.now())
 
+    def _mark_told_anew(self, ready: Ready) -> None:
+        if self._preparer.is_told_anew(ready):
+            # The change may have been recorded before there was an upload to tell of it.
+            self.recorder.insist(ready.row, partial(self._ledger.drifts.mark_unread, ready.row.id))
+
     def _leave(self, row: FileRow) -> None:
         """Say of a file that was taken that it is not under way."""
         self._gate.leave()
@@ -272,21 +352,15 @@ class Sender:
             ready.file.close()
             self._leave(ready.row)
 
-    def _start(self, begun: Begun, now: float) -> Begun:
-        """Send one of several small files, whose answer is read once all of them have left."""
-        return replace(begun, since=now, answer=self._service.start(begun.ready.request, begun.ready.body))
-
-    def _end(self, begun: Begun, told: list[Told], *, is_first: bool = False) -> None:
-        """Take an upload to its end, and add it to `told` where it was accepted; `is_first` of those sent together."""
+    def _end(self, begun: Begun, told: list[Told]) -> None:
+        """Take an upload to its end, and add it to `told` where it was accepted."""
         row = begun.ready.row
         accepted = None
         try:
             with begun.ready.file:
-                sent = self._upload(begun.ready) if begun.answer is None else begun.answer()
+                sent = self._upload(begun.ready) if begun.underway is None else begun.underway.end()
             self._tally.handled()
             self.last_answer = self._clock.steady()
-            if is_first and sent.waited is not None and row.size <= _QUICK:
-                self._crew.waited(sent.waited)
             if sent.outcome.answer is Answer.ACCEPTED:
                 accepted = self.recorder.accepted(begun.attempt, begun.ready, sent)
                 told.append(accepted)
@@ -294,13 +368,14 @@ class Sender:
                 self.recorder.keep(begun.attempt, begun.ready, sent)
         finally:
             self._gate.leave()
-            self._crew.give_back()
             if accepted is None:
+                self._crew.give_back()
                 self._feed.release(row)
 
     def _upload(self, ready: Ready) -> Sent:
         body: Body = ready.body
         if self._throttle is not None:
             body = TappedBody(body, self._throttle.pace, piece=self._throttle.piece)
+        self._mark_told_anew(ready)
         with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
             return self._service.upload(ready.request, body)

@@ -22,7 +22,6 @@ from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
 from assetsync.site import Site
-from assetsync.turn import TURN
 
 log = structlog.get_logger(__name__)
 
@@ -128,7 +127,7 @@ class Reconciler:
         try:
             while self._goes_on():
                 is_shut = self._braked or not self._site.installation.is_known
-                if is_shut or self._site.sender.run(self._sends_on) is not Step.WORKED:
+                if is_shut or self._site.sender.run(self._sends_on) not in (Step.WORKED, Step.CROWDED):
                     self._done.wait(_TICK)
         except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
             self._failure = self._failure or error
@@ -231,10 +230,8 @@ class Reconciler:
 
     def _verify(self, least: int) -> None:
         # While files are sent, a call is not made for less than it can read back.
-        more = True
-        while more and not self._stopped():
-            with TURN.taken():
-                more = self._site.verifier.step(least).confirmed > 0
+        while self._site.verifier.step(least).confirmed and not self._stopped():
+            pass
 
     def _timed(self, job: str, work: Callable[[], object]) -> None:
         began = self._clock.steady()

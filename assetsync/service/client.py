@@ -28,7 +28,7 @@ from assetsync.errors import (
 from assetsync.model import Answer, Body, Fault, Left, Outcome, SearchRequest, Sent, UploadRequest
 from assetsync.service.call import SEARCH_PATH, Call, Wire, index_call, search_call
 from assetsync.service.connection import Answer as HttpAnswer
-from assetsync.service.connection import Transport, address_of
+from assetsync.service.connection import Exchange, Transport, address_of
 from assetsync.service.failures import TRANSPORT_ERRORS, broken, unreachable
 from assetsync.service.hiding import Hiding
 from assetsync.service.indexing import read_index_answer
@@ -54,6 +54,23 @@ _FORM = "application/x-www-form-urlencoded"
 _HTTP_ERROR = 400
 _NOT_BY_POST = (400, 404, 405, 501)
 _HTTP_REDIRECT = 300
+
+
+class Underway:
+    """An upload that was sent (`model.Underway`): `end` gives what became of it, by an exchange where there is one."""
+
+    def __init__(self, end: Callable[[], Sent], exchange: Exchange | None = None) -> None:
+        self.end = end
+        """Wait for the answer; to be called once."""
+        self._exchange = exchange
+
+    def fileno(self) -> int | None:
+        """Give the descriptor that can be read when something of the answer has come."""
+        return None if self._exchange is None else self._exchange.fileno()
+
+    def is_ready(self) -> bool:
+        """Whether there is nothing to wait for; reads what has come of the answer."""
+        return self._exchange is None or self._exchange.is_ready()
 
 
 class HttpService:
@@ -86,27 +103,24 @@ class HttpService:
 
         Never raises for anything that the file, the network or the service does.
         """
-        return self.start(request, body)()
+        return self.start(request, body).end()
 
-    def start(self, request: UploadRequest, body: Body) -> Callable[[], Sent]:
-        """Send one file as `upload` does, and give what waits for the answer, to be called once.
-
-        By a proxy nothing leaves before that is called.
-        """
+    def start(self, request: UploadRequest, body: Body) -> Underway:
+        """Send one file as `upload` does, but for the answer. By a proxy nothing leaves before that is waited for."""
         try:
             framed = frame(request, self._key, body.size, credential=self._credential)
         except UsageError as exc:
             unsent = Outcome(Answer.UNSENT, reason="bad_form", detail=str(exc), fault=Fault.FILE)
             sent = Sent(unsent, Left.NOTHING, body.handed, body.md5)
-            return lambda: sent
+            return Underway(lambda: sent)
         sending = Sending(framed, body)
         url, address = self._upload_url, self._upload_address
         if framed.query:
             joined = "&".join(part for part in (url.query.decode("ascii"), framed.query) if part)
             address = address_of(url.copy_with(query=joined.encode("ascii")))
 
-        def told(outcome: Outcome, waited: float | None = None) -> Sent:
-            return Sent(self._hiding.outcome(outcome, sending.left), sending.left, body.handed, body.md5, waited)
+        def told(outcome: Outcome) -> Sent:
+            return Sent(self._hiding.outcome(outcome, sending.left), sending.left, body.handed, body.md5)
 
         def failed(exc: Exception) -> Sent:
             if isinstance(exc, AssetsyncError):
@@ -116,11 +130,11 @@ class HttpService:
 
         def finish() -> Sent:
             try:
-                reply, waited = self._reply(answer())
+                reply = self._reply(answer())
                 outcome = read_upload_answer(reply, sending.left, redirectto=request.options.redirectto)
             except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
                 return failed(exc)
-            return told(outcome, waited)
+            return told(outcome)
 
         said = [(b"Content-Type", framed.content_type.encode("ascii")), (b"Content-Length", b"%d" % framed.length)]
         try:
@@ -128,8 +142,8 @@ class HttpService:
             answer = self._transport.begin("POST", address, self._upload_headers + said, sending)
         except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
             sent = failed(exc)
-            return lambda: sent
-        return finish
+            return Underway(lambda: sent)
+        return Underway(finish, answer)
 
     @contextmanager
     def search(self, request: SearchRequest, wire: Wire = "row") -> Iterator[RecordStream]:
@@ -197,20 +211,19 @@ class HttpService:
             self._verb_known = True
             yield answer
 
-    def _reply(self, answer: HttpAnswer) -> tuple[Reply, float | None]:
-        """Read an upload's answer to its end; gives with it how long it was waited for."""
+    def _reply(self, answer: HttpAnswer) -> Reply:
+        """Read an upload's answer to its end."""
         try:
             body = self._bounded(answer, ANSWER_LIMIT)
         finally:
             answer.close()
-        reply = Reply(
+        return Reply(
             answer.status,
             answer.header(b"content-type") or "",
             self._hiding.body(body),
             answer.header(b"location"),
             retry_after_seconds(answer.header(b"retry-after")),
         )
-        return reply, answer.waited
 
     @contextmanager
     def _call(self, call: Call, verb: Verb) -> Iterator[httpx.Response]:

@@ -49,8 +49,6 @@ class Stream(httpcore.NetworkStream):
         self._sending = False
         self._head_until: float | None = None
         self._shut = False
-        self.waited = 0.0
-        """Seconds that went by, since the request left, in waiting for what the other side says."""
         born(self)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -58,7 +56,6 @@ class Stream(httpcore.NetworkStream):
         if not self._sending:
             self._sending = True
             self._head_until = None
-            self.waited = 0.0
             if len(buffer) < _HEAD_LIMIT:
                 self._held = buffer
                 return
@@ -75,25 +72,62 @@ class Stream(httpcore.NetworkStream):
         Raises httpcore.ReadTimeout also for a head that takes too long in all, and ReadError at the end that `shut` has
         made.
         """
-        if self._sending:
-            self._sending = False
-            self._head_until = time.monotonic() + self._patience
-            if self._held:
-                held, self._held = self._held, b""
-                self._under.write(held, timeout)
+        self._turn_to_reading(timeout)
         if self._head_until is not None:
             left = self._head_until - time.monotonic()
             if left <= 0:
                 raise httpcore.ReadTimeout("the head of the answer took too long")
             timeout = left if timeout is None else min(timeout, left)
         with TURN.left():
-            began = time.monotonic()
             received = self._under.read(max_bytes, timeout)
-            self.waited += time.monotonic() - began
+        self._acknowledge()
         if not received and self._shut:
             # An answer without a length ends with its connection: this one was cut.
             raise httpcore.ReadError("the client was closed")
         return received
+
+    def read_now(self, max_bytes: int) -> bytes | None:
+        """Receive what is there; none at the end, None where nothing is there yet.
+
+        Raises as `read` does, and as late.
+        """
+        self._turn_to_reading(0.0)
+        sock = self._under.get_extra_info("socket")
+        sock.settimeout(0)
+        try:
+            received = cast("bytes", sock.recv(max_bytes))
+        except (BlockingIOError, ssl.SSLWantReadError) as exc:
+            if self._head_until is not None and time.monotonic() > self._head_until:
+                raise httpcore.ReadTimeout("the head of the answer took too long") from exc
+            return None
+        except OSError as exc:
+            raise httpcore.ReadError(str(exc)) from exc
+        self._acknowledge()
+        if not received and self._shut:
+            raise httpcore.ReadError("the client was closed")
+        return received
+
+    def _acknowledge(self) -> None:
+        """Acknowledge at once what was received.
+
+        The other side may hold back until then what it says without having been asked; with the next request it would
+        be taken for the answer to that.
+        """
+        with suppress(OSError):
+            socket.socket.setsockopt(self._under.get_extra_info("socket"), socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+    def fileno(self) -> int:
+        """Give the socket's descriptor."""
+        return cast("int", self._under.get_extra_info("socket").fileno())
+
+    def _turn_to_reading(self, timeout: float | None) -> None:
+        """Have the head of a request leave that has no body, and begin to wait for the head of the answer."""
+        if self._sending:
+            self._sending = False
+            self._head_until = time.monotonic() + self._patience
+            if self._held:
+                held, self._held = self._held, b""
+                self._under.write(held, timeout)
 
     def head_came(self) -> None:
         """Say that what comes now is the answer's body, which may take its time."""
@@ -160,6 +194,7 @@ class Transport(httpx.BaseTransport):
         """Open no connection yet; `context` stands for the one of the settings. Raises ConfigError for bad settings."""
         self._backend = _Backend(settings.read_timeout)
         self._kept = Kept(_maker(settings, self._backend, context or tls_context(settings)))
+        self._by_proxy = bool(settings.proxy)
         # Of TLS in TLS it cannot be told whether more has come than the answer.
         self._is_nested = (settings.proxy or "").lower().startswith("https:")
         timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout)
@@ -183,29 +218,27 @@ class Transport(httpx.BaseTransport):
 
     def begin(
         self, verb: str, address: Address, headers: Sequence[tuple[bytes, bytes]], content: Iterable[bytes]
-    ) -> Callable[[], "Answer"]:
-        """Send a request, and give what reads the head of its answer, to be called once; both raise httpx's errors.
-
-        By a proxy nothing leaves before the answer is asked for.
-        """
+    ) -> "Exchange":
+        """Send a request, whose answer is read later; raises httpx's errors."""
         kept = None if self._is_nested and address.scheme == b"https" else self._kept
+        if self._by_proxy:
+            sent = httpcore.Request(verb, address, headers=headers, content=content, extensions=self.extensions)
+            return Exchange(lambda: self._by_engine(sent, kept), None)
         with _AS_HTTPX:
             connection = self._kept.take(address.origin)
-        if not isinstance(connection, Direct):
-            sent = httpcore.Request(verb, address, headers=headers, content=content, extensions=self.extensions)
-            return lambda: self._by_engine(connection, sent, kept)
+        assert isinstance(connection, Direct), "without a proxy all of them are"
         with _AS_HTTPX, _closing_in_trouble(connection):
             connection.send(head(verb, address.target, headers), content)
-        return lambda: self._received(connection, kept)
+        return Exchange(lambda: self._received(connection, kept), connection)
 
     def _received(self, connection: Direct, kept: Kept | None) -> "Answer":
         with _AS_HTTPX, _closing_in_trouble(connection):
             incoming = connection.receive()
         return Answer(incoming, incoming, incoming.under, connection, kept)
 
-    def _by_engine(
-        self, connection: httpcore.ConnectionInterface, sent: httpcore.Request, kept: Kept | None
-    ) -> "Answer":
+    def _by_engine(self, sent: httpcore.Request, kept: Kept | None) -> "Answer":
+        with _AS_HTTPX:
+            connection = self._kept.take(sent.url.origin)
         with _AS_HTTPX, _closing_in_trouble(connection):
             found = connection.handle_request(sent)
         body = cast("Iterable[bytes]", found.stream)
@@ -215,6 +248,29 @@ class Transport(httpx.BaseTransport):
         """Close every connection; requests that other threads have open end as unanswered, and no more are made."""
         self._kept.close()
         self._backend.shut()
+
+
+class Exchange:
+    """A request that has left; called once, it reads the head of its answer, and raises httpx's errors.
+
+    By a proxy nothing has left before that, and nothing is known of the answer.
+    """
+
+    def __init__(self, receive: Callable[[], "Answer"], connection: Direct | None) -> None:
+        self._receive = receive
+        self._connection = connection
+
+    def __call__(self) -> "Answer":
+        """Wait for the head of the answer."""
+        return self._receive()
+
+    def fileno(self) -> int | None:
+        """Give the descriptor that can be read when something of the answer has come; None where there is none."""
+        return None if self._connection is None else self._connection.fileno()
+
+    def is_ready(self) -> bool:
+        """Whether there is nothing to wait for any more."""
+        return self._connection is not None and self._connection.is_ready()
 
 
 class _closing_in_trouble:  # noqa: N801 - reads as what it does; a class, because there are many
@@ -247,22 +303,16 @@ class Answer(httpx.SyncByteStream):
         """Names as they came, with their values."""
         self._found = found
         self._body = body
-        # Another one stands there when an answer claims to have changed the protocol.
-        self._under = under if isinstance(under, Stream) else None
         self._connection = connection
         self._kept = kept
         self._closed = False
-        if self._under is not None:
-            self._under.head_came()
-
-    @property
-    def waited(self) -> float | None:
-        """For how many seconds the answer was waited for so far, None where it cannot be told."""
-        return None if self._under is None else self._under.waited
+        # Another one stands there when an answer claims to have changed the protocol.
+        if isinstance(under, Stream):
+            under.head_came()
 
     def header(self, name: bytes) -> str | None:
         """Give the value of the header `name`, which is written in small letters; None without one."""
-        found = [value.decode("latin-1") for known, value in self.headers if known.lower() == name]
+        found = [_text(value) for known, value in self.headers if known.lower() == name]
         return ", ".join(found) if found else None
 
     def __iter__(self) -> Iterator[bytes]:
@@ -282,6 +332,13 @@ class Answer(httpx.SyncByteStream):
             self._connection.close()
         else:
             self._kept.give_back(self._connection)
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def address_of(url: httpx.URL) -> Address:
@@ -306,6 +363,7 @@ def _maker(
     settings: ServiceSettings, backend: _Backend, context: ssl.SSLContext
 ) -> Callable[[httpcore.Origin], httpcore.ConnectionInterface]:
     """Give what makes a connection to an origin, by the proxy where there is one."""
+    context.set_alpn_protocols(["http/1.1"])
     if not settings.proxy:
         patience = settings.read_timeout
         return lambda origin: Direct(
@@ -326,9 +384,7 @@ def _maker(
     ).create_connection
 
 
-def _opened(
-    origin: httpcore.Origin, backend: _Backend, context: ssl.SSLContext, settings: ServiceSettings
-) -> httpcore.NetworkStream:
+def _opened(origin: httpcore.Origin, backend: _Backend, context: ssl.SSLContext, settings: ServiceSettings) -> Stream:
     """Connect to an origin, by TLS where it says so."""
     host, patience = origin.host.decode("ascii"), settings.connect_timeout
     stream = backend.connect_tcp(host, origin.port, timeout=patience)

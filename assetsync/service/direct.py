@@ -8,16 +8,42 @@ with it; by a proxy that one is used. How bytes travel, and how long is waited f
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from typing import Any, Protocol
 
 import httpcore
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 _PIECE = 64 * 1024
 _MOST_FRAMING = 100 * 1024
-"""Bytes of a head, or of what else is no body, that are read for one answer."""
+"""Bytes of a head, or of what else is no body, that are read in a row."""
 
-_SWITCHING, _FIRST_FINAL = 101, 200
+_MOST_HELD = 1024 * 1024
+"""Bytes of a body that are read before anybody asks for them."""
+
+_FIRST, _SWITCHING, _FIRST_FINAL = 100, 101, 200
 _NEEDS_ITS_END = frozenset({b"content-length", b"transfer-encoding"})
+
+
+class Bytes(Protocol):
+    """One open connection as bytes; the errors are httpcore's."""
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send all of it."""
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Wait for some bytes; none at the end."""
+
+    def read_now(self, max_bytes: int) -> bytes | None:
+        """Give what is there, without waiting; none at the end, None where nothing is there."""
+
+    def fileno(self) -> int:
+        """Give the descriptor that can be read when something is there."""
+
+    def get_extra_info(self, info: str) -> Any:
+        """Tell what is known of the connection."""
+
+    def close(self) -> None:
+        """Close it."""
 
 
 class Direct(httpcore.ConnectionInterface):
@@ -26,7 +52,7 @@ class Direct(httpcore.ConnectionInterface):
     def __init__(
         self,
         origin: httpcore.Origin,
-        opened: Callable[[], httpcore.NetworkStream],
+        opened: Callable[[], Bytes],
         patience: float,
         expiry: float,
     ) -> None:
@@ -35,7 +61,9 @@ class Direct(httpcore.ConnectionInterface):
         self._opened = opened
         self._patience = patience
         self._expiry = expiry
-        self._stream: httpcore.NetworkStream | None = None
+        self._stream: Bytes | None = None
+        self._answer: Incoming | None = None
+        self._has_sent_all = False
         self._idle_until: float | None = None
         self._closed = False
 
@@ -47,17 +75,29 @@ class Direct(httpcore.ConnectionInterface):
         if self._stream is None:
             self._stream = self._opened()
         self._idle_until = None
+        self._has_sent_all = False
         with suppress(httpcore.WriteError):
             self._stream.write(head, self._patience)
             for piece in body:
                 self._stream.write(piece, self._patience)
+            self._has_sent_all = True
+        self._answer = Incoming(self._stream, self._patience, self._ended)
+
+    def fileno(self) -> int:
+        """Give the descriptor that can be read once something of the answer has come."""
+        assert self._stream is not None, "nothing was sent yet"
+        return self._stream.fileno()
+
+    def is_ready(self) -> bool:
+        """Read what has come of the answer, and give whether all of it has, or what keeps it from coming."""
+        assert self._answer is not None, "there is no answer without a request"
+        return self._answer.read_what_is_there()
 
     def receive(self) -> "Incoming":
         """Read the head of the answer to what was sent; raises the errors of httpcore."""
-        assert self._stream is not None, "there is no answer without a request"
-        answer = Incoming(self._stream, self._patience, self._ended)
-        answer.read_head()
-        return answer
+        assert self._answer is not None, "there is no answer without a request"
+        self._answer.read_head()
+        return self._answer
 
     def can_handle_request(self, origin: httpcore.Origin) -> bool:
         """Whether it leads there."""
@@ -89,7 +129,8 @@ class Direct(httpcore.ConnectionInterface):
 
     def _ended(self, answer: "Incoming") -> None:
         """Hear that nobody reads an answer any more."""
-        if answer.can_be_followed:
+        # Behind half a request the next one would be its other half.
+        if answer.can_be_followed and self._has_sent_all:
             self._idle_until = time.monotonic() + self._expiry
         else:
             self.close()
@@ -98,7 +139,7 @@ class Direct(httpcore.ConnectionInterface):
 class Incoming:
     """An answer on its way in: its head, then its body as an iterable. The parser calls what begins with `on_`."""
 
-    def __init__(self, stream: httpcore.NetworkStream, patience: float, ended: Callable[["Incoming"], None]) -> None:
+    def __init__(self, stream: Bytes, patience: float, ended: Callable[["Incoming"], None]) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.has_more = False
@@ -108,9 +149,11 @@ class Incoming:
         self._patience = patience
         self._ended = ended
         self._parser = HttpResponseParser(self)
-        # A line that ends without a carriage return is understood by everybody else, too.
-        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
+        # Lines without a carriage return, and the padded sizes of older servers, are understood by everybody else, too.
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True)
         self._pieces: list[bytes] = []
+        self._failure: Exception | None = None
+        self._held = 0
         self._framing = 0
         self._is_whole = False
         self._keeps = False
@@ -119,6 +162,22 @@ class Incoming:
     def can_be_followed(self) -> bool:
         """Whether the connection may carry another answer after this one."""
         return self._is_whole and self._keeps and not self.has_more
+
+    def read_what_is_there(self) -> bool:
+        """Read without waiting; gives whether there is nothing to wait for any more.
+
+        All has come then, or so much that what comes next may be read as it comes, or an error that is told to who
+        reads it.
+        """
+        try:
+            while not self._is_whole and self._held < _MOST_HELD:
+                data = self.under.read_now(_PIECE)
+                if data is None:
+                    return False
+                self._take(data)
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            self._failure = error
+        return True
 
     def read_head(self) -> None:
         """Read until the head is there; raises RemoteProtocolError for what is none, ReadError and ReadTimeout."""
@@ -139,7 +198,11 @@ class Incoming:
         self._ended(self)
 
     def _receive(self) -> None:
-        data = self.under.read(_PIECE, self._patience)
+        if self._failure is not None:
+            raise self._failure
+        self._take(self.under.read(_PIECE, self._patience))
+
+    def _take(self, data: bytes) -> None:
         if not data:
             self._at_the_end()
             return
@@ -151,7 +214,9 @@ class Incoming:
             if not self._is_whole:
                 raise httpcore.RemoteProtocolError(str(error)) from error
             self.has_more = True
-        if len(self._pieces) == known and not self._is_whole:
+        if len(self._pieces) > known:
+            self._framing = 0
+        elif not self._is_whole:
             self._framing += len(data)
             if self._framing > _MOST_FRAMING:
                 raise httpcore.RemoteProtocolError("the answer has too long a head")
@@ -178,6 +243,8 @@ class Incoming:
         if self._is_whole:
             return
         if status < _FIRST_FINAL and status != _SWITCHING:
+            if status < _FIRST or any(name.lower() in _NEEDS_ITS_END for name, _value in self.headers):
+                raise httpcore.RemoteProtocolError("what only announces an answer has a body")
             self.headers.clear()
         else:
             self.status = status
@@ -186,12 +253,14 @@ class Incoming:
         """Hear of a piece of the body."""
         if not self._is_whole:
             self._pieces.append(piece)
+            self._held += len(piece)
 
     def on_message_complete(self) -> None:
         """Hear of the end of an answer."""
         if self.status and not self._is_whole:
             self._is_whole = True
-            self._keeps = self._parser.should_keep_alive() and self.status != _SWITCHING
+            keeps = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
+            self._keeps = keeps and self.status != _SWITCHING
 
 
 def head(verb: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -5,6 +5,7 @@ The forms are those that a live installation answered with; wherever it can, an 
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 
 import httpx
@@ -28,13 +29,24 @@ class _Content(httpx.SyncByteStream):
 
 
 class _Answer:
-    """An answer as `service.connection` gives it; `waited` for it were so many seconds."""
+    """An answer as `service.connection` gives it, and the exchange that it was: it has come with the request's end."""
 
-    def __init__(self, response: httpx.Response, waited: float | None) -> None:
+    _ready, _other_side = os.pipe()
+    os.write(_other_side, b"x")
+
+    def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
-        self.waited = waited
         self.close = response.close
         self._response = response
+
+    def __call__(self) -> "_Answer":
+        return self
+
+    def fileno(self) -> int:
+        return self._ready
+
+    def is_ready(self) -> bool:
+        return True
 
     def header(self, name: bytes) -> str | None:
         return self._response.headers.get(name.decode())
@@ -43,17 +55,14 @@ class _Answer:
         return self._response.iter_raw()
 
 
-def client_over(transport: httpx.BaseTransport, *, waited: float | None = None) -> HttpService:
+def client_over(transport: httpx.BaseTransport) -> HttpService:
     """Give the real client over the simulated transport; uploads are answered while they are sent."""
     settings = ServiceSettings(base_url=_ADDRESS, upload_url=f"{_ADDRESS}/index.cfm", api_key=SecretStr(KEY))
     client = HttpService(settings)
 
     def begin(verb, address, headers, content):
         url = f"{address.scheme.decode()}://{address.host.decode()}:{address.port}{address.target.decode()}"
-        answer = _Answer(
-            transport.handle_request(httpx.Request(verb, url, headers=headers, stream=_Content(content))), waited
-        )
-        return lambda: answer
+        return _Answer(transport.handle_request(httpx.Request(verb, url, headers=headers, stream=_Content(content))))
 
     client._transport.begin = begin  # type: ignore[method-assign, assignment]
     client._transport.handle_request = transport.handle_request  # type: ignore[method-assign]

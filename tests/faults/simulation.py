@@ -94,7 +94,7 @@ class Simulation:
         (base / "root").mkdir(parents=True)
         self.files = Files(base / "root", self.clock)
         self.service = SimService(self.clock, variant.habits())
-        self.client = client_over(self.service, waited=0.0 if variant.together else None)
+        self.client = client_over(self.service)
         self.baton = Baton((*(f"send-{n}" for n in range(WORKERS)), "read-back", "scan"))
         self.checks = Checks(self)
         self.service.mark = self._at
@@ -139,7 +139,7 @@ class Simulation:
         ledger.store._commits._conn = Writer(connection, self._commit)  # type: ignore[assignment, union-attr]
         site = build(self.config, ledger, self.client, self.clock, random.Random(ledger.start_no))
         if self.variant.together:
-            site.sender._crew.waited(0.0)
+            site.sender._crew._is_told = True
         site.sender.recorder.patience = 30.0 if self.variant.one_shot else float("inf")
         prepare = site.sender._preparer.prepare
 

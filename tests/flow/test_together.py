@@ -1,4 +1,4 @@
-"""Several small files that one worker sends together: one commit, each for itself when something goes wrong."""
+"""Small files of which one worker has several under way: few commits, and each for itself when something goes wrong."""
 
 import sqlite3
 import threading
@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from assetsync.errors import LedgerError
-from assetsync.flow.crew import OVERDUE
+from assetsync.flow.crew import LEAD
 from assetsync.flow.send import Step
 from assetsync.model import State
 from tests.world import FullDisk
@@ -18,9 +18,8 @@ _OPEN = "SELECT sent_name FROM attempts WHERE closed_at IS NULL ORDER BY id"
 
 @pytest.fixture
 def quick(make_world):
-    """A world in which answers come at once, which is known by a first file."""
+    """A world of which a first file has told that answers can be waited for together."""
     world = make_world(upload={"workers": str(WORKERS)})
-    world.service.waited = 0.0
     world.write("first", b"first")
     world.scan()
     run(world)
@@ -70,7 +69,6 @@ def test_a_step_takes_one(quick):
 def test_a_long_file_and_one_of_another_folder_go_by_themselves(make_world):
     folders = [{"path": "a", "destfolderid": "FA"}, {"path": "b", "destfolderid": "FB"}]
     world = make_world(upload={"workers": str(WORKERS)}, folders=folders)
-    world.service.waited = 0.0
     world.write("a/0", b"first")
     world.write("b/0", b"first")
     world.scan()
@@ -87,7 +85,6 @@ def test_a_long_file_and_one_of_another_folder_go_by_themselves(make_world):
 
 def test_with_a_rate_each_goes_by_itself(make_world):
     world = make_world(upload={"workers": str(WORKERS), "rate": "1MB/s"})
-    world.service.waited = 0.0
     write(world, 4)
     found = []
     world.service.during_upload = lambda request: found.append(open_attempts(world))
@@ -167,47 +164,197 @@ def test_a_crash_among_them_leaves_no_more_doubts_than_workers_and_doubles_none(
     assert len(quick.service.assets) == 9
 
 
-def test_an_answer_that_hangs_keeps_the_others_from_nobody(quick):
-    write(quick, 6)
-    hangs, go_on = threading.Event(), threading.Event()
+def test_an_answer_that_does_not_come_keeps_no_other_file_back(quick):
+    write(quick, 10)
+    hangs = ["00"]
+    quick.service.has_answered = lambda request: request.filename not in hangs
+    seen = []
 
-    def answer(request) -> None:
+    def go_on() -> bool:
+        states = quick.states()
+        seen.append(states["00"])
+        if list(states.values()).count(State.STORED) == 10:
+            hangs.clear()
+        return True
+
+    assert quick.site.sender.run(go_on) is Step.IDLE
+    assert set(seen[1:-2]) == {State.SENDING}
+    assert set(quick.states().values()) == {State.STORED}
+
+
+def test_an_outcome_is_on_the_disk_while_others_are_waited_for(quick):
+    write(quick, 2)
+    hangs = ["00"]
+    quick.service.has_answered = lambda request: request.filename not in hangs
+
+    def go_on() -> bool:
+        with closing(sqlite3.connect(quick.ledger_path)) as conn:
+            states = dict(conn.execute("SELECT CAST(path AS TEXT), state FROM files"))
+        if (states["00"], states["01"]) == (State.SENDING, State.STORED):
+            hangs.clear()
+        return True
+
+    assert quick.site.sender.run(go_on) is Step.IDLE
+    assert hangs == []
+
+
+def test_a_run_ends_with_nothing_under_way(quick):
+    write(quick, 4)
+    looks = []
+    quick.service.has_answered = lambda _request: looks.append(1) or len(looks) > 20
+    assert quick.site.sender.run(lambda: False) is Step.WORKED
+    assert open_attempts(quick) == []
+    assert set(quick.states().values()) == {State.STORED}
+
+
+def test_by_a_proxy_each_worker_waits_for_its_own(make_world):
+    world = make_world(upload={"workers": str(WORKERS)})
+    world.service.by_proxy = True
+    write(world, 6)
+    found = []
+    world.service.during_upload = lambda request: found.append(open_attempts(world))
+    assert run(world) is Step.IDLE
+    assert found == [[f"{number:02}"] for number in range(6)]
+    assert set(world.states().values()) == {State.STORED}
+
+
+def test_a_service_to_which_no_connection_comes_about_is_asked_once_and_the_others_are_taken_back(quick):
+    write(quick, 4)
+    started = []
+    real = quick.service.start
+
+    def start(request, body):
+        started.append(request.filename)
+        quick.clock.advance(10.0)
+        quick.service.down = True
+        underway = real(request, body)
+        underway.fileno = lambda: None
+        return underway
+
+    quick.service.start = start
+    run(quick)
+    assert started == ["00"]
+    assert open_attempts(quick) == []
+    assert sorted(quick.states().values()) == [State.QUEUED] * 4 + [State.STORED]
+    quick.service.start, quick.service.down = real, False
+    quick.live(200)
+    assert set(quick.states().values()) == {State.VERIFIED}
+
+
+def test_where_one_takes_its_time_to_leave_a_stop_takes_the_others_back(quick):
+    write(quick, 4)
+    real = quick.service.start
+
+    def start(request, body):
+        quick.clock.advance(2 * LEAD)
+        return real(request, body)
+
+    quick.service.start = start
+    assert quick.site.sender.run(lambda: False) is Step.WORKED
+    assert open_attempts(quick) == []
+    assert sorted(quick.states().values()) == [State.QUEUED] * 3 + [State.STORED] * 2
+
+
+def test_what_could_not_be_sent_is_sent_by_another_worker_where_the_one_that_leads_hangs(quick):
+    write(quick, 4)
+    hangs, go_on = threading.Event(), threading.Event()
+    real = quick.service.start
+
+    def start(request, body):
         if request.filename == "00":
             hangs.set()
             assert go_on.wait(10)
+        return real(request, body)
 
-    quick.service.answering = answer
+    quick.service.start = start
     leader = threading.Thread(target=run, args=(quick,))
     leader.start()
     assert hangs.wait(10)
     try:
-        assert run(quick) is Step.CROWDED
-        quick.clock.advance(2 * OVERDUE)
+        quick.clock.advance(2 * LEAD)
         assert run(quick) is Step.IDLE
         states = quick.states()
-        assert states.pop("00") is State.SENDING
-        assert set(states.values()) == {State.STORED}
+        assert (states.pop("00"), set(states.values())) == (State.SENDING, {State.STORED})
     finally:
         go_on.set()
         leader.join()
     assert set(quick.states().values()) == {State.STORED}
-    assert len(quick.service.assets) == 7
 
 
-def test_what_does_not_leave_in_a_moment_lets_each_of_the_others_go_by_itself(quick):
-    write(quick, 4)
-    together = []
-    real = quick.service.start
+def test_while_outcomes_wait_for_the_ledger_no_more_are_open_than_there_are_workers(quick):
+    write(quick, 12)
+    disk = FullDisk(quick.ledger, 2)
+    most, waits = [], []
 
-    def start(request, body):
-        together.append(request.filename)
-        quick.clock.advance(2 * OVERDUE)
-        return real(request, body)
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        other = threading.Thread(target=quick.site.sender.run, args=(lambda: False,))
+        quick.clock.advance(2 * LEAD)
+        other.start()
+        other.join()
+        most.append(len(open_attempts(quick)))
+        return False
 
-    quick.service.start = start
+    quick.service.ending = lambda request: disk.fill() if request.filename == "03" and not waits else None
+    quick.site.sender.recorder._clock = WaitingClock(quick.clock, wait)
     run(quick)
-    assert together == ["00"]
-    assert set(quick.states().values()) == {State.STORED}
+    assert waits
+    assert max(most) <= WORKERS
+
+
+class WaitingClock:
+    """The clock of a world, of which one does something else while it waits."""
+
+    def __init__(self, clock, wait):
+        self._clock = clock
+        self.wait = wait
+
+    def __getattr__(self, name):
+        return getattr(self._clock, name)
+
+
+def test_a_sidecar_that_changes_before_a_commit_that_fails_for_one_of_them_is_told_of(quick, monkeypatch):
+    write(quick, 3)
+    submit = quick.ledger.queue.submit_begin
+
+    class Fails:
+        def result(self):
+            raise LedgerError("the disk has trouble")
+
+    def fail_for_one(intent, now):
+        if intent.sent_name != "01":
+            return submit(intent, now)
+        quick.write("00.yaml", b"description: comes late\n")
+        quick.hint("00.yaml")
+        return Fails()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(quick.ledger.queue, "submit_begin", fail_for_one)
+        with pytest.raises(LedgerError):
+            run(quick)
+    run(quick)
+    quick.live(300)
+    while quick.site.drift.step():
+        pass
+    assert "metadata changed" in quick.row("00").drift
+    assert {path: row for path, row in quick.states().items() if row is not State.VERIFIED} == {}
+
+
+def test_files_that_are_read_slowly_are_taken_one_by_each_worker(quick, monkeypatch):
+    write(quick, 9)
+    prepare = quick.site.preparer.prepare
+
+    def slowly(row):
+        quick.clock.advance(0.02)
+        return prepare(row)
+
+    monkeypatch.setattr(quick.site.preparer, "prepare", slowly)
+    found = []
+    quick.service.during_upload = lambda request: found.append(len(open_attempts(quick)))
+    run(quick)
+    assert max(found[:4]) > 1
+    assert set(found[4:]) == {1}
+    assert len(found) == 9
 
 
 @pytest.mark.parametrize("full", [1, 10_000], ids=["for_a_moment", "for_long"])
@@ -220,7 +367,7 @@ def test_a_disk_that_is_full_when_they_begin_loses_nothing_of_those_before_and_s
         if request.filename == "03":
             disk.fill()
 
-    quick.service.answering = fill
+    quick.service.ending = fill
     if full == 1:
         assert run(quick) is Step.IDLE
     else:
@@ -228,7 +375,7 @@ def test_a_disk_that_is_full_when_they_begin_loses_nothing_of_those_before_and_s
             run(quick)
         disk.empty()
         quick.restart()
-    quick.service.answering = lambda _request: None
+    quick.service.ending = lambda _request: None
     quick.live(300)
     assert set(quick.states().values()) == {State.VERIFIED}
     assert len(quick.service.assets) == len(quick.service.posts) == posted + 8

@@ -7,6 +7,7 @@ from contextlib import suppress
 import httpcore
 import pytest
 
+from assetsync.service.connection import Stream
 from assetsync.service.direct import Direct, head
 
 ORIGIN = httpcore.Origin(b"http", b"127.0.0.1", 80)
@@ -19,12 +20,13 @@ class Pair:
     def __init__(self):
         self.far, near = socket.socketpair()
         self._near = near
-        stream = httpcore._backends.sync.SyncStream(near)
+        stream = Stream(httpcore._backends.sync.SyncStream(near), 5.0, lambda _stream: None)
+        self.stream = stream
         self.connection = Direct(ORIGIN, lambda: stream, 5.0, 60.0)
 
     def ask(self, answer: bytes, *, ends: bool = False, byte_by_byte: bool = False):
         """Send a request and give its answer, of which the head has been read."""
-        self.connection.send(head("GET", b"/", [(b"Host", b"x")]), [])
+        self.connection.send(head("GET", b"/", [(b"Host", b"x")]), [b""])
         assert self.far.recv(1 << 16).startswith(b"GET / HTTP/1.1\r\n")
 
         def say():
