@@ -7,12 +7,14 @@ and outcome on the disk, the POSTs and reading every asset back. The loop reads 
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tests.benchmarks.frame import Bench, Run, Table, alternately, beside, best, call, command
 from tests.benchmarks.serving import FOLDER, KEY, PROGRAM, serving, write_config
 
 SIZE = 8192
+_WORKERS = (4, 16)
 
 
 def make_files(root: Path, count: int, size: int = SIZE) -> None:
@@ -59,13 +61,15 @@ def told(run: Run, counted: dict[str, float]) -> Run:
 def run(bench: Bench) -> list[Table]:
     root = bench.scratch / "tree"
     make_files(root, bench.size(10_000, 300))
-    peers: dict[str, Callable[[], Run]] = {
-        "plain httpx loop": lambda: by_loop(root),
-        "assetsync": lambda: by_assetsync(bench.scratch, root),
-    }
+    peers: dict[str, Callable[[], Run]] = {"plain httpx loop": lambda: by_loop(root)}
+    for workers in _WORKERS:
+        peers[f"assetsync, {workers} workers"] = partial(by_assetsync, bench.scratch, root, workers=workers)
     runs = alternately(peers, bench.size(3, 1))
-    loop, ours = (best(runs[name]) for name in peers)
-    whole, sending = loop.seconds / ours.seconds, ours.said["POSTs/s"] / loop.said["POSTs/s"]
-    note = f"assetsync is {whole:.2f} x as fast in all, {sending:.2f} x from the first POST to the last."
+    loop = best(runs["plain httpx loop"])
+    notes = []
+    for name in list(peers)[1:]:
+        ours = best(runs[name])
+        whole, sending = loop.seconds / ours.seconds, ours.said["POSTs/s"] / loop.said["POSTs/s"]
+        notes.append(f"{name}: {whole:.2f} x as fast in all, {sending:.2f} x from the first POST to the last.")
     said = ("files/s", "POSTs/s", "uploads", "searches", "connections")
-    return [beside("8 KiB uploads", runs, "plain httpx loop", said, [note])]
+    return [beside("8 KiB uploads", runs, "plain httpx loop", said, notes)]

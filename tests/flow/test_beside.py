@@ -240,7 +240,7 @@ def test_a_root_that_goes_between_a_file_and_its_sidecar_is_no_end_of_sending(wo
     assert world.posted() == ["a.jpg"]
 
 
-def test_a_sidecar_that_comes_while_its_file_is_prepared_is_told_of(world, monkeypatch):
+def test_a_sidecar_that_comes_while_its_file_is_prepared_is_sent_with_it(world, monkeypatch):
     world.write("a.jpg")
     world.scan()
 
@@ -254,7 +254,8 @@ def test_a_sidecar_that_comes_while_its_file_is_prepared_is_told_of(world, monke
     monkeypatch.undo()
     world.live(5)
     assert world.posted() == ["a.jpg"]
-    assert b"a.jpg" in drift(world)
+    assert dict(world.service.posts[0].meta) == {"img_description": "late"}
+    assert b"a.jpg" not in drift(world)
 
 
 def test_what_was_read_of_a_folders_sidecar_before_its_change_is_told_to_nobody_after_it(world, monkeypatch):

@@ -641,6 +641,7 @@ def run_to_the_end(world) -> Step:
 
 
 def test_the_outcome_of_a_file_goes_into_one_commit_with_the_intent_of_the_next(one):
+    one.service.by_proxy = True
     for number in range(10):
         one.write(f"{number}", f"{number}".encode())
     one.scan()
@@ -651,6 +652,7 @@ def test_the_outcome_of_a_file_goes_into_one_commit_with_the_intent_of_the_next(
 
 
 def test_each_attempt_is_on_the_disk_before_its_upload_and_alone_open_in_a_run(world):
+    world.service.by_proxy = True
     for number in range(10):
         world.write(f"{number}", f"{number}".encode())
     world.scan()
@@ -670,6 +672,7 @@ _OPEN = "SELECT sent_name FROM attempts WHERE closed_at IS NULL"
 
 
 def test_a_run_ends_where_it_is_told_to_with_everything_written_down(world):
+    world.service.by_proxy = True
     for number in range(5):
         world.write(f"{number}", f"{number}".encode())
     world.scan()
