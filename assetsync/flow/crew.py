@@ -26,6 +26,8 @@ SLOW = 0.005
 """Seconds from which on it takes so long to read a small file and to hand it over that one worker is too few."""
 
 _APART = 30.0
+_ALL = 1.0
+_MANY = 50
 _TO_MILLISECONDS = 1000
 
 
@@ -56,6 +58,8 @@ class Crew:
         # Whether an answer can be waited for together with others; None before anything is known of it.
         self._is_told: bool | None = None if together else False
         self._apart_until = float("-inf")
+        self._looks_at_all = float("-inf")
+        self._took = 0.0
 
     @property
     def most(self) -> int:
@@ -105,7 +109,11 @@ class Crew:
 
     def took(self, seconds: float, files: int) -> None:
         """Hear how long it took to read some files and to hand them over."""
-        if seconds > SLOW * files:
+        # Over so many files, because a disk may falter for a moment.
+        weight = min(1.0, files / _MANY)
+        self._took += (seconds / files - self._took) * weight
+        if self._took > SLOW:
+            self._took = 0.0
             self._apart_until = self._steady() + _APART
 
     def reserve(self, most: int, lent: int = 0) -> int:
@@ -153,14 +161,12 @@ class Crew:
             begun, self._sent = self._sent, []
         ready: list[Begun] = []
         try:
-            ready = _ready(begun)
-            if begun and not ready and seconds and _wait(begun, seconds):
-                ready = _ready(begun)
-            while ready and len(ready) < len(begun):
+            ready = self._overdue(begun) or _come(begun, seconds)
+            while seconds and ready and len(ready) < len(begun):
                 # Answers that come at once come together: to go on with one of them would cost a commit for each.
                 rest = ready[0].since + AT_ONCE - self._steady()
-                others = [each for each in begun if each not in ready]
-                if not seconds or rest <= 0 or not _wait(others, rest) or not (more := _ready(others)):
+                more = _come([each for each in begun if each not in ready], rest) if rest > 0 else []
+                if not more:
                     break
                 ready += more
             return ready
@@ -168,16 +174,27 @@ class Crew:
             with self._lock:
                 self._sent[:0] = [each for each in begun if each not in ready]
 
+    def _overdue(self, begun: Iterable[Begun]) -> list[Begun]:
+        """Give, once in a while, those of whose answers nothing comes any more: how long that may be, they know."""
+        now = self._steady()
+        if now < self._looks_at_all:
+            return []
+        self._looks_at_all = now + _ALL
+        return _ready(begun)
+
 
 def _ready(begun: Iterable[Begun]) -> list[Begun]:
-    return [each for each in begun if each.underway is None or each.underway.is_ready()]
+    return [each for each in begun if each.underway is not None and each.underway.is_ready()]
 
 
-def _wait(begun: Iterable[Begun], seconds: float) -> bool:
-    """Wait until something of an answer has come; False when nothing has."""
+def _come(begun: Iterable[Begun], seconds: float) -> list[Begun]:
+    """Wait for so long until something of an answer has come, and give those of which all has."""
     poll = select.poll()
+    known: dict[int, list[Begun]] = {}
     for each in begun:
         fileno = None if each.underway is None else each.underway.fileno()
-        if fileno is not None:
+        if fileno is not None and fileno >= 0:
+            known.setdefault(fileno, []).append(each)
             poll.register(fileno, select.POLLIN)
-    return bool(poll.poll(seconds * _TO_MILLISECONDS))
+    events = poll.poll(seconds * _TO_MILLISECONDS) if known else []
+    return _ready(each for fileno, _event in events for each in known[fileno])
