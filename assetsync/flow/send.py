@@ -5,7 +5,7 @@ and several together where that pays (`crew`). What became of an upload is writt
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
@@ -39,6 +39,9 @@ _QUICK = 256 * 1024
 _AS_IT_IS = nullcontext()
 _NOT_SENT = Outcome(Answer.UNSENT, reason="unsent", detail="one before it met trouble; nothing of it had been sent")
 _STAND_BY = 0.25
+_MOST_AHEAD = 3
+_FRESH = 1.0
+"""Seconds for which what was read of a file may be sent without another look at it."""
 _GLANCE = 0.0
 _LOOK = 0.01
 """Seconds to wait for answers, before it is looked again whether there is something else to do."""
@@ -83,6 +86,8 @@ class Sender:
         self._tally = edges.tally
         self._tick = edges.tick
         self.recorder = Recorder(edges, gate, feed, crew, room=self._room, order=self._order)
+        # Of the one that leads: what it has made ready, and when (steady seconds).
+        self._ahead: deque[tuple[Ready, float]] = deque()
         self.may_send: Callable[[], bool] = lambda: True
         self.last_answer: float | None = None
 
@@ -121,8 +126,14 @@ class Sender:
                     self._end_all(told)
                     return step
         finally:
-            self._crew.step_down()
+            self._put_down()
             self.recorder.settle(told)
+
+    def _put_down(self) -> None:
+        """Lead no more, with nothing in hand."""
+        while self._ahead and self._crew.lead():
+            self._drop(self._ahead.popleft()[0])
+        self._crew.step_down()
 
     def _lead(self, told: list[Told], go_on: Callable[[], bool]) -> Step:
         """Take what is due, and end what can be ended; `told` is what became of files and waits for a commit."""
@@ -137,6 +148,8 @@ class Sender:
         if nothing is not None:
             # No other commit is to come so soon.
             self.recorder.settle(told)
+            if nothing is Step.CROWDED:
+                self._prepare_ahead()
         if self._end_some(told, _GLANCE if nothing is None else _LOOK) or self._crew.has_begun:
             return Step.WORKED
         return nothing or Step.WORKED
@@ -172,6 +185,7 @@ class Sender:
         began = self._clock.steady()
         reserved = self._crew.reserve(most, len(told))
         rows: list[FileRow] = []
+        made = self._made_ahead(reserved, rows) if most > 1 else {}
         try:
             nothing = self._choose(reserved, rows) if reserved else Step.CROWDED
             if told and rows and not (rows[0].size <= SMALL and rows[0].destfolderid == told[0].ready.row.destfolderid):
@@ -179,6 +193,8 @@ class Sender:
                 self.recorder.settle(told)
         except BaseException:
             for row in rows:
+                if row.id in made:
+                    made[row.id].file.close()
                 self._leave(row)
             raise
         finally:
@@ -188,14 +204,15 @@ class Sender:
         if not self._is_quick(rows[0]):
             self._crew.step_down()
             with TURN.left():
-                self._end_each(self._begin(self._prepare(rows), told), told)
+                self._end_each(self._begin(self._prepare(rows, made), told), told)
             return None
-        ready = self._prepare(rows)
+        ready = self._prepare(rows, made)
         prepared = self._clock.steady()
         begun = self._begin(ready, told)
         leaving = self._clock.steady()
         send(begun)
-        self._crew.took(self._clock.steady() - leaving + prepared - began, len(rows)) if most > 1 else None
+        if most > 1:
+            self._crew.took(self._clock.steady() - leaving + prepared - began, len(rows))
         return None
 
     def _send_all(self, begun: Sequence[Begun], told: list[Told], go_on: Callable[[], bool]) -> None:
@@ -262,40 +279,90 @@ class Sender:
         """Whether the file is read and handed over in a moment, so that others may wait that long."""
         return row.size <= _QUICK and self._throttle is None
 
-    def _prepare(self, rows: Sequence[FileRow]) -> list[Ready]:
+    def _prepare_ahead(self) -> None:
+        """Make a small file ready that is to be sent next, while no more may be under way."""
+        if len(self._ahead) >= _MOST_AHEAD or self._gate.pause is not None or not self.may_send():
+            return
+        choices = self._order.of(*self._room.oldest_and_newest(self._preparer.being_listed))
+        row = self._feed.take(*choices, fits=self._is_quick)
+        if row is None:
+            return
+        self._order.taken(row)
+        made = None
+        try:
+            made, _ = self._prepared(row)
+        finally:
+            if made is None:
+                self._feed.release(row)
+            else:
+                self._ahead.append((made, self._clock.steady()))
+
+    def _made_ahead(self, most: int, rows: list[FileRow]) -> dict[int, Ready]:
+        """Add to `rows` the files that were made ready ahead, and give these by their rows; not what has waited."""
+        made: dict[int, Ready] = {}
+        while self._ahead and len(rows) < most:
+            ready, since = self._ahead[0]
+            if rows and not self._goes_with(ready.row, rows[0]):
+                break
+            self._ahead.popleft()
+            if self._clock.steady() - since < _FRESH and self._gate.enter():
+                rows.append(ready.row)
+                made[ready.row.id] = ready
+            else:
+                self._drop(ready)
+        return made
+
+    def _drop(self, ready: Ready) -> None:
+        """Let a file be made ready again that was so ahead."""
+        ready.file.close()
+        self._feed.release(ready.row)
+
+    def _prepared(self, row: FileRow) -> tuple[Ready | None, bool]:
+        """Make a file ready to be sent, or deal with it otherwise; False where it and others cannot be now."""
+        try:
+            made = self._preparer.prepare(row)
+        except ServiceError as error:
+            reason, retry_after = describe(error)
+            self.recorder.trouble(reason, str(error), retry_after, looking=True)
+            return None, False
+        except Unlisted:
+            # With the files of its folder that were read ahead.
+            self._feed.clear()
+            return None, False
+        if made is None:
+            self._tally.handled()
+        return made, True
+
+    def _prepare(self, rows: Sequence[FileRow], made: Mapping[int, Ready]) -> list[Ready]:
         """Make files ready to be sent, those that are to be; the others are dealt with."""
         ready: list[Ready] = []
         waiting = deque(rows)
         began = self._clock.steady()
         try:
-            while waiting:
+            # Where they are read slowly, what is ready need not wait for the others.
+            while waiting and not (ready and self._clock.steady() - began > LEAD):
                 self._tick()
-                row = waiting[0]
-                if ready and self._clock.steady() - began > LEAD:
-                    # They are read slowly: what is ready need not wait for the others.
+                each, goes_on = (made.get(waiting[0].id), True)
+                if each is None:
+                    each, goes_on = self._prepared(waiting[0])
+                if not goes_on:
                     break
-                try:
-                    made = self._preparer.prepare(row)
-                except ServiceError as error:
-                    reason, retry_after = describe(error)
-                    self.recorder.trouble(reason, str(error), retry_after, looking=True)
-                    self._give_up(ready)
-                    return []
-                except Unlisted:
-                    # With the files of its folder that were read ahead.
-                    self._feed.clear()
-                    break
-                waiting.popleft()
-                if made is None:
-                    self._tally.handled()
+                row = waiting.popleft()
+                if each is None:
                     self._leave(row)
                 else:
-                    ready.append(made)
+                    ready.append(each)
+            if self._gate.pause is not None:
+                # Nothing of them is on the disk yet.
+                self._give_up(ready)
+                ready = []
         except BaseException:
             self._give_up(ready)
             raise
         finally:
             for row in waiting:
+                if row.id in made:
+                    made[row.id].file.close()
                 self._leave(row)
         return ready
 

@@ -357,10 +357,91 @@ def test_files_that_are_read_slowly_are_taken_one_by_each_worker(quick, monkeypa
     assert len(found) == 60
 
 
-@pytest.mark.parametrize("full", [1, 10_000], ids=["for_a_moment", "for_long"])
-def test_a_disk_that_is_full_when_they_begin_loses_nothing_of_those_before_and_sends_none_twice(quick, full):
+@pytest.fixture
+def full(quick, monkeypatch):
+    """A world of 9 files of which as many are under way as may be until `full.hangs` is cleared; tells what is read."""
+    write(quick, 9)
+    quick.hangs = [True]
+    quick.service.has_answered = lambda _request: not quick.hangs
+    quick.read = []
+    prepare = quick.site.preparer.prepare
+
+    def note(row):
+        quick.read.append(row.path.decode())
+        return prepare(row)
+
+    monkeypatch.setattr(quick.site.preparer, "prepare", note)
+    return quick
+
+
+def looks(world, count, then=lambda: None):
+    """Look so often whether to go on, do something else, and let the answers come."""
+    seen = []
+
+    def go_on() -> bool:
+        seen.append(1)
+        if len(seen) == count:
+            then()
+            world.hangs.clear()
+        return True
+
+    return go_on
+
+
+def test_while_all_that_may_be_is_under_way_the_next_files_are_made_ready(full):
+    assert full.site.sender.run(looks(full, 6, lambda: full.read.append("come"))) is Step.IDLE
+    assert full.read == ["00", "01", "02", "03", "04", "05", "06", "come", "07", "08"]
+    assert set(full.states().values()) == {State.STORED}
+    assert len(full.service.assets) == 10
+
+
+def test_a_file_that_was_made_ready_long_ago_is_looked_at_again(full):
+    assert full.site.sender.run(looks(full, 6, lambda: full.clock.advance(2.0))) is Step.IDLE
+    assert sorted(full.read[7:]) == ["04", "05", "06", "07", "08"]
+    assert set(full.states().values()) == {State.STORED}
+
+
+def test_a_file_that_is_replaced_while_it_is_ready_is_sent_once_as_it_is_by_then(full):
+    def replace() -> None:
+        full.write("04", b"as it is by then")
+        full.hint("04")
+
+    assert full.site.sender.run(looks(full, 6, replace)) is Step.IDLE
+    assert set(full.states().values()) == {State.STORED}
+    assert full.service.assets[full.row("04").assetid].content == b"as it is by then"
+    assert len(full.service.assets) == 10
+
+
+def test_what_is_ready_when_a_run_ends_waits_for_the_next(full):
+    seen = []
+
+    def stop() -> bool:
+        seen.append(1)
+        if len(seen) == 6:
+            full.hangs.clear()
+        return len(seen) < 6
+
+    assert full.site.sender.run(stop) is Step.WORKED
+    assert sorted(full.states().values()) == [State.QUEUED] * 5 + [State.STORED] * 5
+    assert full.site.sender.run(lambda: True) is Step.IDLE
+    assert set(full.states().values()) == {State.STORED}
+
+
+def test_trouble_that_comes_while_files_are_ready_keeps_them_from_being_sent(full):
+    def trouble() -> None:
+        full.site.gate.trouble("no_answer", "the service is gone")
+
+    assert full.site.sender.run(looks(full, 6, trouble)) is Step.PAUSED
+    assert sorted(full.states().values()) == [State.QUEUED] * 5 + [State.STORED] * 5
+    assert open_attempts(full) == []
+    full.live(200)
+    assert set(full.states().values()) == {State.VERIFIED}
+
+
+@pytest.mark.parametrize("commits", [1, 10_000], ids=["for_a_moment", "for_long"])
+def test_a_disk_that_is_full_when_they_begin_loses_nothing_of_those_before_and_sends_none_twice(quick, commits):
     write(quick, 8)
-    disk = FullDisk(quick.ledger, full)
+    disk = FullDisk(quick.ledger, commits)
     posted = len(quick.service.posts)
 
     def fill(request) -> None:
@@ -368,7 +449,7 @@ def test_a_disk_that_is_full_when_they_begin_loses_nothing_of_those_before_and_s
             disk.fill()
 
     quick.service.ending = fill
-    if full == 1:
+    if commits == 1:
         assert run(quick) is Step.IDLE
     else:
         with pytest.raises(LedgerError):
