@@ -136,7 +136,7 @@ class Site:
 
     def _may_send(self) -> bool:
         """Whether nothing keeps files from being sent: a pause, a brake, or a window that is shut."""
-        return self.gate.pause is None and self.sender.may_send() and not self.brakes.pulled()
+        return self.gate.pause is None and self.sender.poster.may_send() and not self.brakes.pulled()
 
     def ran(self, job: str, began: float) -> None:
         """Write down that regular work which `began` then (steady seconds) came to its end: index, verify or audit."""
@@ -279,7 +279,7 @@ def build(
         most_doubts=MostDoubts.of(config.upload.workers, len(folders)),
         throttle=None if config.upload.rate is None else Throttle(config.upload.rate, clock, tick),
     )
-    sender.may_send = lambda: window is None or window.opens(clock.now()) is None
+    sender.poster.may_send = lambda: window is None or window.opens(clock.now()) is None
     return Site(
         config=config,
         edges=edges,

@@ -156,7 +156,7 @@ def test_a_wait_counts_from_the_last_answered_post(world, clock):
     world.write("a")
     report = run(world, wait=120)
     assert report.pending == 1
-    assert 120 <= clock.steady() - world.site.sender.last_answer < 125
+    assert 120 <= clock.steady() - world.site.sender.poster.last_answer < 125
 
 
 def test_uploads_that_fail_from_some_size_on_do_not_hold_a_run_up(world, clock):

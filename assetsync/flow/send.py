@@ -5,11 +5,9 @@ and several together where that pays (`crew`). What became of an upload is writt
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 
 import structlog
 
@@ -22,6 +20,7 @@ from assetsync.flow.feed import Feed
 from assetsync.flow.gate import Gate
 from assetsync.flow.order import Order
 from assetsync.flow.pace import Throttle
+from assetsync.flow.post import LOOK, Poster
 from assetsync.flow.prepare import Preparer, Ready
 from assetsync.flow.record import Recorder, Told
 from assetsync.flow.room import Room
@@ -29,22 +28,18 @@ from assetsync.flow.trouble import describe
 from assetsync.ledger.commits import Pending
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Answer, Body, Left, Outcome, Sent
-from assetsync.tree.body import SMALL, TappedBody
+from assetsync.tree.body import SMALL
 from assetsync.turn import TURN
 
 log = structlog.get_logger(__name__)
 
 _QUICK = 256 * 1024
 _AS_IT_IS = nullcontext()
-_NOT_SENT = Outcome(Answer.UNSENT, reason="unsent", detail="one before it met trouble; nothing of it had been sent")
 _STAND_BY = 0.25
 _MOST_AHEAD = 3
 _FRESH = 1.0
 """Seconds for which what was read of a file may be sent without another look at it."""
 _GLANCE = 0.0
-_LOOK = 0.01
-"""Seconds to wait for answers, before it is looked again whether there is something else to do."""
 
 
 class Step(StrEnum):
@@ -74,7 +69,6 @@ class Sender:
         throttle: Throttle | None = None,
     ) -> None:
         self._ledger = edges.ledger
-        self._service = edges.service
         self._clock = edges.clock
         self._preparer = preparer
         self._gate = gate
@@ -86,10 +80,10 @@ class Sender:
         self._tally = edges.tally
         self._tick = edges.tick
         self.recorder = Recorder(edges, gate, feed, crew, room=self._room, order=self._order)
+        self.poster = Poster(edges, preparer, self.recorder, gate, feed, crew=crew)
+        self.poster.throttle = throttle
         # Of the one that leads: what it has made ready, and when (steady seconds).
         self._ahead: deque[tuple[Ready, float]] = deque()
-        self.may_send: Callable[[], bool] = lambda: True
-        self.last_answer: float | None = None
 
     def too_doubtful(self) -> bool:
         """Whether so many uploads are in doubt that no more are sent until some are decided."""
@@ -123,7 +117,7 @@ class Sender:
                 if step is Step.CROWDED:
                     self._crew.stand_by(_STAND_BY)
                 if step is not Step.WORKED or not go_on():
-                    self._end_all(told)
+                    self.poster.end_all(told)
                     return step
         finally:
             self._put_down()
@@ -143,42 +137,19 @@ class Sender:
         if self._crew.has_unsent:
             # Of another worker, that does not come back. It may take its time here, too.
             self.recorder.settle(told)
-            self._send_out(told, go_on)
+            self.poster.send_out(told, go_on)
         nothing = self._take(self._crew.most, told, lambda begun: self._send_all(begun, told, go_on))
         if nothing is not None:
             # No other commit is to come so soon.
             self.recorder.settle(told)
             if nothing is Step.CROWDED:
                 self._prepare_ahead()
-        if self._end_some(told, _GLANCE if nothing is None else _LOOK) or self._crew.has_begun:
+        if self.poster.end_some(told, _GLANCE if nothing is None else LOOK) or self._crew.has_begun:
             return Step.WORKED
         return nothing or Step.WORKED
 
     def _take_one(self, told: list[Told]) -> Step:
-        return self._take(1, told, lambda begun: self._end_each(begun, told)) or Step.WORKED
-
-    def _end_all(self, told: list[Told]) -> None:
-        """End what is under way, unless another worker does; what was not sent yet is taken back."""
-        while self._crew.has_begun and self._crew.lead():
-            self._tick()
-            self._send_out(told, lambda: False, is_slow=True)
-            self._end_some(told, _LOOK)
-            self.recorder.settle(told)
-
-    def _end_some(self, told: list[Told], seconds: float) -> bool:
-        with TURN.left() if seconds else _AS_IT_IS:
-            ready = self._crew.collect(seconds)
-        self._end_each(ready, told)
-        return bool(ready)
-
-    def _end_each(self, begun: Iterable[Begun], told: list[Told]) -> None:
-        waiting = deque(begun)
-        try:
-            while waiting:
-                self._end(waiting.popleft(), told)
-        finally:
-            # Where one meets trouble, the others are whoever's comes by.
-            self._crew.hand_in(waiting)
+        return self._take(1, told, lambda begun: self.poster.end_each(begun, told)) or Step.WORKED
 
     def _take(self, most: int, told: list[Told], send: Callable[[Sequence[Begun]], None]) -> Step | None:
         """Take files, and send them; gives what it means that there was nothing to take, None where there was."""
@@ -195,7 +166,7 @@ class Sender:
             for row in rows:
                 if row.id in made:
                     made[row.id].file.close()
-                self._leave(row)
+                self.poster.leave(row)
             raise
         finally:
             self._crew.give_back(reserved - len(rows))
@@ -204,7 +175,7 @@ class Sender:
         if not self._is_quick(rows[0]):
             self._crew.step_down()
             with TURN.left():
-                self._end_each(self._begin(self._prepare(rows, made), told), told)
+                self.poster.end_each(self._begin(self._prepare(rows, made), told), told)
             return None
         ready = self._prepare(rows, made)
         prepared = self._clock.steady()
@@ -217,38 +188,7 @@ class Sender:
 
     def _send_all(self, begun: Sequence[Begun], told: list[Told], go_on: Callable[[], bool]) -> None:
         self._crew.hand_in(begun)
-        self._send_out(told, go_on)
-
-    def _send_out(self, told: list[Told], go_on: Callable[[], bool], *, is_slow: bool = False) -> None:
-        """Send small files one after the other, as long as no other worker leads; some are ended at once.
-
-        Where one does not leave in a moment, for want of a connection say, it is asked before each whether to `go_on`.
-        """
-        while self._crew.lead() and (begun := self._crew.next_unsent()) is not None:
-            since = self._clock.steady()
-            try:
-                if self._gate.pause is not None or (is_slow and not (go_on() and self.may_send())):
-                    self._take_back(begun)
-                    continue
-                self._mark_told_anew(begun.ready)
-            except BaseException:
-                self._crew.hand_in([begun])
-                raise
-            underway = self._service.start(begun.ready.request, begun.ready.body)
-            now = self._clock.steady()
-            is_slow = is_slow or now - since >= LEAD
-            begun = replace(begun, underway=underway, since=now)
-            if self._crew.has_sent(underway):
-                self._crew.hand_in([begun])
-            else:
-                self._end(begun, told)
-
-    def _take_back(self, begun: Begun) -> None:
-        """Let a file wait again of which an intent is on the disk and nothing has left."""
-        attempt, ready, row, now = begun.attempt, begun.ready, begun.ready.row, self._clock.now()
-        unsent = Sent(_NOT_SENT, Left.NOTHING, ready.body.handed, ready.body.md5)
-        self.recorder.insist(row, lambda: self._ledger.outcomes.unsent(attempt, row.id, unsent, now, row.due_at))
-        self._give_up([ready])
+        self.poster.send_out(told, go_on)
 
     def _choose(self, most: int, rows: list[FileRow]) -> Step:
         """Add the files to take next to `rows`: one, or several that go together; gives what it means that none is."""
@@ -257,7 +197,7 @@ class Sender:
                 return Step.PAUSED
             row = None
             try:
-                if not self._room.takes_one() or not self.may_send():
+                if not self._room.takes_one() or not self.poster.may_send():
                     return Step.PAUSED
                 choices = self._order.of(*self._room.oldest_and_newest(self._preparer.being_listed))
                 row = self._feed.take(*choices, fits=lambda row: not rows or self._goes_with(row, rows[0]))
@@ -281,7 +221,7 @@ class Sender:
 
     def _prepare_ahead(self) -> None:
         """Make a small file ready that is to be sent next, while no more may be under way."""
-        if len(self._ahead) >= _MOST_AHEAD or self._gate.pause is not None or not self.may_send():
+        if len(self._ahead) >= _MOST_AHEAD or self._gate.pause is not None or not self.poster.may_send():
             return
         choices = self._order.of(*self._room.oldest_and_newest(self._preparer.being_listed))
         row = self._feed.take(*choices, fits=self._is_quick)
@@ -349,21 +289,21 @@ class Sender:
                     break
                 row = waiting.popleft()
                 if each is None:
-                    self._leave(row)
+                    self.poster.leave(row)
                 else:
                     ready.append(each)
             if self._gate.pause is not None:
                 # Nothing of them is on the disk yet.
-                self._give_up(ready)
+                self.poster.give_up(ready)
                 ready = []
         except BaseException:
-            self._give_up(ready)
+            self.poster.give_up(ready)
             raise
         finally:
             for row in waiting:
                 if row.id in made:
                     made[row.id].file.close()
-                self._leave(row)
+                self.poster.leave(row)
         return ready
 
     def _begin(self, readies: Sequence[Ready], told: list[Told]) -> list[Begun]:
@@ -377,10 +317,10 @@ class Sender:
             try:
                 begun.append(Begun(self._begun(ready, each, told, again=may_have_held_told), ready))
             except (NameBusy, Outdated):
-                self._give_up([ready])
+                self.poster.give_up([ready])
             except LedgerError as error:
                 failure = error
-                self._give_up([ready])
+                self.poster.give_up([ready])
         try:
             self.recorder.settle(told)
         except LedgerError as error:
@@ -402,47 +342,3 @@ class Sender:
             # The commit was to hold what became of the files before, which is not given up so soon.
             self.recorder.settle(told)
             return self._ledger.queue.begin(ready.intent, self._clock.now())
-
-    def _mark_told_anew(self, ready: Ready) -> None:
-        if self._preparer.is_told_anew(ready):
-            # The change may have been recorded before there was an upload to tell of it.
-            self.recorder.insist(ready.row, partial(self._ledger.drifts.mark_unread, ready.row.id))
-
-    def _leave(self, row: FileRow) -> None:
-        """Say of a file that was taken that it is not under way."""
-        self._gate.leave()
-        self._crew.give_back()
-        self._feed.release(row)
-
-    def _give_up(self, readies: Iterable[Ready]) -> None:
-        for ready in readies:
-            ready.file.close()
-            self._leave(ready.row)
-
-    def _end(self, begun: Begun, told: list[Told]) -> None:
-        """Take an upload to its end, and add it to `told` where it was accepted."""
-        row = begun.ready.row
-        accepted = None
-        try:
-            with begun.ready.file:
-                sent = self._upload(begun.ready) if begun.underway is None else begun.underway.end()
-            self._tally.handled()
-            self.last_answer = self._clock.steady()
-            if sent.outcome.answer is Answer.ACCEPTED:
-                accepted = self.recorder.accepted(begun.attempt, begun.ready, sent)
-                told.append(accepted)
-            else:
-                self.recorder.keep(begun.attempt, begun.ready, sent)
-        finally:
-            self._gate.leave()
-            if accepted is None:
-                self._crew.give_back()
-                self._feed.release(row)
-
-    def _upload(self, ready: Ready) -> Sent:
-        body: Body = ready.body
-        if self._throttle is not None:
-            body = TappedBody(body, self._throttle.pace, piece=self._throttle.piece)
-        self._mark_told_anew(ready)
-        with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
-            return self._service.upload(ready.request, body)

@@ -250,7 +250,7 @@ class Reconciler:
             return True
         if pause is not None:
             return now - pause.since >= self._wait and (self._wait > 0 or pause.probes > 0)
-        shut = self._braked or not site.sender.may_send()
+        shut = self._braked or not site.sender.poster.may_send()
         if not (idle or shut or site.sender.too_doubtful()):
             return False
         counts = self._counts()
@@ -261,7 +261,7 @@ class Reconciler:
             waiting += counts.of(State.QUEUED) - counts.held
         if not waiting:
             return True
-        since = max(site.sender.last_answer or 0.0, self._first_idle(now))
+        since = max(site.sender.poster.last_answer or 0.0, self._first_idle(now))
         return now - since >= self._wait and self._passes > 0
 
     def _first_idle(self, now: float) -> float:
