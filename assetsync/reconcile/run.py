@@ -22,6 +22,7 @@ from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
 from assetsync.site import Site
+from assetsync.turn import TURN
 
 log = structlog.get_logger(__name__)
 
@@ -230,8 +231,10 @@ class Reconciler:
 
     def _verify(self, least: int) -> None:
         # While files are sent, a call is not made for less than it can read back.
-        while self._site.verifier.step(least).confirmed and not self._stopped():
-            pass
+        more = True
+        while more and not self._stopped():
+            with TURN.taken():
+                more = self._site.verifier.step(least).confirmed > 0
 
     def _timed(self, job: str, work: Callable[[], object]) -> None:
         began = self._clock.steady()

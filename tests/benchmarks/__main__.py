@@ -8,6 +8,7 @@ import argparse
 import ast
 import compileall
 import importlib
+import os
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -44,6 +45,8 @@ def main() -> None:
     compileall.compile_dir(ROOT / "assetsync", quiet=1)
     print(machine(), flush=True)
     for name in known if "all" in given.names else given.names:
+        # What was left to be written of a million files holds up each commit of what comes next.
+        os.sync()
         with ExitStack() as stack:
             if given.keep:
                 scratch = given.scratch / name
