@@ -1,12 +1,14 @@
 """Uploads to a service that takes 50 ms for each, by 16 workers: the share of workers ÷ latency that is reached.
 
 Counted at the service from the first upload to the last, and so without the start of the program. Beside it the most
-that the machine allows: 16 threads that post ready bodies over bare connections, and do nothing else.
+that the machine allows: 16 threads that post ready bodies over bare connections, and do nothing else. The median of
+the rounds is what is quoted: a disk that takes a third of a second for one commit costs its round three in a hundred.
 """
 
 import os
 import threading
 from http.client import HTTPConnection
+from statistics import median
 
 from tests.benchmarks.frame import Bench, Run, Table, call
 from tests.benchmarks.serving import FOLDER, serving
@@ -45,13 +47,16 @@ def run(bench: Bench) -> list[Table]:
     count = bench.size(3200, 320)
     make_files(root, count)
     rows = []
-    for _ in range(bench.size(3, 1)):
+    shares: dict[str, list[float]] = {}
+    for _ in range(bench.size(5, 1)):
         for name, done in (
             ("bare threads", by_bare_threads(count)),
             ("assetsync", by_assetsync(bench.scratch, root, workers=_WORKERS, delay=_DELAY)),
         ):
             rate = done.said["POSTs/s"]
-            share = f"{rate * _DELAY / _WORKERS:.1%}"
-            rows.append([name, f"{rate:.0f}", share, f"{done.seconds:.2f}", f"{done.cpu:.2f}"])
+            share = rate * _DELAY / _WORKERS
+            shares.setdefault(name, []).append(share)
+            rows.append([name, f"{rate:.0f}", f"{share:.1%}", f"{done.seconds:.2f}", f"{done.cpu:.2f}"])
     columns = ["what", "uploads/s", "of workers ÷ latency", "seconds", "CPU s"]
-    return [Table("50 ms a request, 16 workers", columns, rows)]
+    notes = [f"{name}: {median(of):.1%} in the median." for name, of in shares.items()]
+    return [Table("50 ms a request, 16 workers", columns, rows, notes)]
