@@ -15,7 +15,6 @@ from pathlib import Path
 
 from .frame import ROOT, Bench, machine
 
-
 _LAST = ("first_sight", "watching", "reconcile")
 """Those that leave a disk a hundred thousand files and more to clear away, which it does long after they have ended."""
 
