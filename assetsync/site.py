@@ -270,6 +270,7 @@ def build(
     intake, looking = make_intake(), make_intake()
     place = Place(edges, plan, Twins(ledger, clock, config.ledger, claim_of(config)))
     noting = Noting(edges, gate, settling)
+    drift = Drift(edges, plan, sidecars, resend_moved=resend_moved)
     sender = Sender(
         edges,
         preparer,
@@ -316,8 +317,8 @@ def build(
             ),
         ),
         owed=Owed(ledger, clock, folders),
-        drift=Drift(edges, plan, sidecars, resend_moved=resend_moved),
+        drift=drift,
         noting=noting,
-        rescan=Rescan(edges, plan, intake, looking, place, brakes, noting, config.ledger.parent),
+        rescan=Rescan(edges, plan, intake, looking, place, brakes, noting, drift, config.ledger.parent),
         sidecars=sidecars,
     )

@@ -9,7 +9,7 @@ from assetsync.errors import RootMissing, SidecarError
 from assetsync.flow.edges import Edges
 from assetsync.flow.plan import Plan
 from assetsync.flow.told import Sidecars
-from assetsync.ledger.drifts import AWAY, ELSEWHERE, Found
+from assetsync.ledger.drifts import AWAY, ELSEWHERE, UNREADABLE, Found
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Mapping
 
@@ -19,7 +19,6 @@ _MISNAMED = (
     "the service took it for another kind of file ({}) than its name says, and its description and keywords came under"
     " names of that one: set them in the service by hand"
 )
-_UNREADABLE = "its metadata cannot be read any more, mend the sidecar: {}"
 _REMAPPED = "its mapping points to folder {} now, and policy.on_move is report"
 _AND = "; "
 
@@ -57,6 +56,23 @@ class Drift:
             self._ledger.drifts.read(found, still=lambda: self._sidecars.changes == as_of)
         return len(rows)
 
+    def look_again(self) -> None:
+        """Have read what could not be at the last look, and can be now: a scan takes note of neither.
+
+        A file may have come back, and a disk or a right that failed for a moment leaves its sidecar as it was. One look
+        is made for each thing that was wrong, however many files there are below a folder's sidecar.
+        """
+        self._ledger.drifts.back()
+        for row in self._ledger.drifts.unreadable():
+            try:
+                found = self._found(row)
+            except RootMissing:
+                return
+            if row.drift is not None and found.drift != row.drift:
+                self._ledger.drifts.read_alike(row.drift)
+            if self._tick():
+                return
+
     def _found(self, row: FileRow) -> Found:
         position = self._plan.covers(row.path)
         if position is None:
@@ -68,7 +84,7 @@ class Drift:
         try:
             said, digest = self._said(row, mapping)
         except SidecarError as error:
-            said = _UNREADABLE.format(error)
+            said = f"{UNREADABLE}{error}"
         drift = _AND.join(filter(None, (said, *self._where(row, mapping)))) or None
         return Found(drift, digest, row)
 

@@ -13,6 +13,7 @@ from assetsync.core.names import printable
 from assetsync.core.sidecar import SUFFIX
 from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.flow.brake import Brakes
+from assetsync.flow.drift import Drift
 from assetsync.flow.edges import Edges
 from assetsync.flow.intake import Intake, ScanResult
 from assetsync.flow.noting import Noting
@@ -47,6 +48,7 @@ class Rescan:
     place: Place
     brakes: Brakes
     noting: Noting
+    drift: Drift
     spill_folder: Path
 
     def run(self, *, dry_run: bool = False, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
@@ -79,7 +81,7 @@ class Rescan:
                 self.intake.decide_missing(result)
                 if report.complete and not result.missing_count:
                     self.place.is_there("the root is there again, and its files")
-        self.edges.ledger.drifts.back()
+        self.drift.look_again()
         self._scanned(report, clock.steady() - began)
         return result
 

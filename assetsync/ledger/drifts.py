@@ -23,6 +23,9 @@ DRIFTED = f"drift <> 'unread' AND drift <> '{AWAY}' AND wanted = 'yes'"
 ELSEWHERE = "it lies in another folder of the service: "
 """The sentence on an asset that was moved there, before the folder."""
 
+UNREADABLE = "its metadata cannot be read any more, mend the sidecar: "
+"""The sentence on a file with a sidecar that cannot be used, before what is wrong with it."""
+
 _READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype", "meta_digest")
 """What the drift of a version depends on beside its sidecars."""
 
@@ -64,6 +67,20 @@ class Drifts:
         if self._store.rows(f"SELECT 1 FROM files WHERE drift = '{AWAY}' LIMIT 1"):
             sql = f"UPDATE files SET drift = 'unread' WHERE drift = '{AWAY}'"
             self._store.write(lambda conn: conn.execute(sql))
+
+    def unreadable(self) -> list[FileRow]:
+        """Give one file for each thing that keeps sidecars from being read, many or one."""
+        sql = (
+            f"SELECT {FILE_COLUMNS} FROM files WHERE id IN"
+            f" (SELECT MIN(id) FROM files WHERE {DRIFTED} AND drift LIKE '{UNREADABLE}%' GROUP BY drift)"
+        )
+        return [file_row(row) for row in self._store.rows(sql)]
+
+    def read_alike(self, drift: str) -> None:
+        """Have read all of which that was told: it is so no longer."""
+        self._store.write(
+            lambda conn: conn.execute(f"UPDATE files SET drift = 'unread' WHERE {DRIFTED} AND drift = ?", (drift,))
+        )
 
     def read_anew(self) -> None:
         """Note that what is told may be so no longer: the mappings are others."""

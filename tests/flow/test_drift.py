@@ -1,9 +1,14 @@
 """A sidecar that changes after the upload is reported as drift, and drift that is mended is forgotten."""
 
+import errno
+import os
+
 import pytest
 
+from assetsync.errors import FileUnreadable
 from assetsync.ledger.drifts import Found
 from assetsync.model import State
+from assetsync.tree.opening import Tree
 
 
 def drift(world):
@@ -575,3 +580,51 @@ def test_a_sidecar_that_is_a_file_of_a_mapping_above_is_not_found_anew_by_each_s
         while world.site.drift.step():
             pass
     assert found[1:] == [0, 0, 0]
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Give the set of paths at which the disk fails; nothing of that shows in a scan."""
+    paths: set[bytes] = set()
+    is_absent, read_small = Tree.is_absent, Tree.read_small
+
+    def reads(tree, path, limit):
+        if path in paths:
+            raise FileUnreadable(f"{path!r}: {os.strerror(errno.EIO)}")
+        return read_small(tree, path, limit)
+
+    monkeypatch.setattr(Tree, "is_absent", lambda tree, path: path not in paths and is_absent(tree, path))
+    monkeypatch.setattr(Tree, "read_small", reads)
+    return paths
+
+
+def test_a_sidecar_that_a_disk_did_not_give_for_a_moment_is_read_at_the_next_scan(make_world, failing):
+    world = make_world()
+    for path in ("a/1", "a/2"):
+        world.write(path, path.encode())
+    world.scan_and_send()
+    world.live(5)
+    world.write("a/_folder.yaml", b"location: there")
+    world.scan()
+    failing.add(b"a/_folder.yaml")
+    assert "cannot be read" in drift(world)[b"a/1"]
+    world.scan()
+    assert set(drift(world)) == {b"a/1", b"a/2"}
+    assert "cannot be read" in drift(world)[b"a/2"]
+    failing.clear()
+    world.scan()
+    assert dict.fromkeys((b"a/1", b"a/2"), "its metadata changed after the upload: set it in the service by hand") == (
+        drift(world)
+    )
+
+
+def test_a_sidecar_that_never_was_leaves_no_drift_when_the_disk_gives_again(make_world, failing):
+    world = told_later(make_world(), b"description: later")
+    world.write("a.jpg.yaml", b"")
+    os.unlink(world.root / "a.jpg.yaml")
+    world.scan()
+    failing.add(b"a.jpg.yaml")
+    assert "cannot be read" in drift(world)[b"a.jpg"]
+    failing.clear()
+    world.scan()
+    assert drift(world) == {}
