@@ -2,7 +2,7 @@
 
 It stands beside httpcore's own connection, which reads in Python and costs as much for each answer as all that is done
 with it; by a proxy that one is used. How bytes travel, and how long is waited for them, is for the streams of
-`connection`; which connection a request goes by for `kept`.
+`stream`; which connection a request goes by for `kept`.
 """
 
 import time

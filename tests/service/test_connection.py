@@ -12,7 +12,7 @@ import pytest
 
 from assetsync.errors import ServiceError, ServiceUnreachable
 from assetsync.model import Answer, SearchRequest
-from assetsync.service.connection import Stream
+from assetsync.service.stream import Stream
 from assetsync.turn import TURN
 
 SUCCESS = b"<Response><responsecode>0</responsecode><message>success</message><assetid>A1</assetid></Response>"

@@ -7,8 +7,8 @@ from contextlib import suppress
 import httpcore
 import pytest
 
-from assetsync.service.connection import Stream
 from assetsync.service.direct import Direct, head
+from assetsync.service.stream import Stream
 
 ORIGIN = httpcore.Origin(b"http", b"127.0.0.1", 80)
 OK = b"HTTP/1.1 200 OK\r\n"
