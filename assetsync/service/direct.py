@@ -1,8 +1,8 @@
 """A connection straight to the service: writes requests as they are, and reads answers by a parser in C.
 
 It stands beside httpcore's own connection, which reads in Python and costs as much for each answer as all that is done
-with it; by a proxy that one is used. How bytes travel, and how long is waited for them, is for the streams of
-`stream`; which connection a request goes by for `kept`.
+with it; by a proxy that one is used. How bytes travel, and how long is waited for them, is for `stream`; which
+connection a request goes by, for `kept`.
 """
 
 import time

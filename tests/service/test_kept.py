@@ -10,6 +10,7 @@ import pytest
 from assetsync.model import Answer
 from assetsync.service import connection
 from assetsync.service.kept import Kept
+from assetsync.service.stream import Stream
 
 IDLE = 20
 
@@ -126,8 +127,8 @@ def test_a_request_looks_at_few_of_many_connections(serve, connect, wire_tools, 
     client = connect(serve(script).port, read_timeout=10.0)
     assert len(at_once(client, by, IDLE)) == IDLE
     looks = []
-    known = connection.Stream.get_extra_info
-    monkeypatch.setattr(connection.Stream, "get_extra_info", lambda self, info: looks.append(info) or known(self, info))
+    known = Stream.get_extra_info
+    monkeypatch.setattr(Stream, "get_extra_info", lambda self, info: looks.append(info) or known(self, info))
     by(client)
     assert looks.count("is_readable") == 2, "the one that is taken, and the one that may have waited too long"
 
