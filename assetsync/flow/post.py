@@ -9,6 +9,10 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
+import structlog
+
+from assetsync.core.names import printable
+from assetsync.errors import RowUnfit
 from assetsync.flow.crew import LEAD, Begun, Crew
 from assetsync.flow.edges import Edges
 from assetsync.flow.feed import Feed
@@ -20,6 +24,8 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Body, Left, Outcome, Sent
 from assetsync.tree.body import SMALL, TappedBody
 from assetsync.turn import TURN
+
+log = structlog.get_logger(__name__)
 
 LOOK = 0.01
 """Seconds to wait for answers, before it is looked again whether there is something else to do."""
@@ -141,7 +147,11 @@ class Poster:
         """Let a file wait again of which an intent is on the disk and nothing has left."""
         attempt, ready, row, now = begun.attempt, begun.ready, begun.ready.row, self._clock.now()
         unsent = Sent(_NOT_SENT, Left.NOTHING, ready.body.handed, ready.body.md5)
-        self._recorder.insist(row, lambda: self._ledger.outcomes.unsent(attempt, row.id, unsent, now, row.due_at))
+        try:
+            self._recorder.insist(row, lambda: self._ledger.outcomes.unsent(attempt, row.id, unsent, now, row.due_at))
+        except RowUnfit as error:
+            # The row was taken away from outside, and there is nothing to send any more.
+            log.warning("not sent", path=printable(row.path), attempt=attempt, detail=str(error))
         self.give_up([ready])
 
     def _mark_told_anew(self, ready: Ready) -> None:

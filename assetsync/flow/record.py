@@ -104,7 +104,11 @@ class Recorder:
         while True:
             try:
                 write()
-            except (LedgerDamaged, RowUnfit):
+            except LedgerDamaged:
+                raise
+            except RowUnfit:
+                # The ledger has answered.
+                self._in_trouble_since = None
                 raise
             except LedgerError as error:
                 log.warning("the result waits for the ledger", path=printable(row.path), detail=str(error))

@@ -117,17 +117,32 @@ class Sender:
                 if step is Step.CROWDED:
                     self._crew.stand_by(_STAND_BY)
                 if step is not Step.WORKED or not go_on():
-                    self.poster.end_all(told)
+                    self._end_all(told)
                     return step
         finally:
             self._put_down()
             self.recorder.settle(told)
 
+    def _end_all(self, told: list[Told]) -> None:
+        """End what is under way, also what another worker has handed in meanwhile, in vain asking to lead."""
+        self.poster.end_all(told)
+        self._put_down()
+        while self._crew.has_begun and self._crew.lead():
+            self.poster.end_all(told)
+            self._put_down()
+
     def _put_down(self) -> None:
         """Lead no more, with nothing in hand."""
-        while self._ahead and self._crew.lead():
-            self._drop(self._ahead.popleft()[0])
+        while self._crew.lead() and (ahead := self._next_ahead()) is not None:
+            self._drop(ahead[0])
         self._crew.step_down()
+
+    def _next_ahead(self) -> tuple[Ready, float] | None:
+        # Who took too long to be the one that leads still may be at it, too.
+        try:
+            return self._ahead.popleft()
+        except IndexError:
+            return None
 
     def _lead(self, told: list[Told], go_on: Callable[[], bool]) -> Step:
         """Take what is due, and end what can be ended; `told` is what became of files and waits for a commit."""
@@ -156,8 +171,10 @@ class Sender:
         began = self._clock.steady()
         reserved = self._crew.reserve(most, len(told))
         rows: list[FileRow] = []
-        made = self._made_ahead(reserved, rows) if most > 1 else {}
+        made: dict[int, Ready] = {}
         try:
+            if most > 1:
+                self._take_ahead(reserved, rows, made)
             nothing = self._choose(reserved, rows) if reserved else Step.CROWDED
             if told and rows and not (rows[0].size <= SMALL and rows[0].destfolderid == told[0].ready.row.destfolderid):
                 # A long file may have to be hashed and another folder to be listed: that is no time to wait.
@@ -237,20 +254,19 @@ class Sender:
             else:
                 self._ahead.append((made, self._clock.steady()))
 
-    def _made_ahead(self, most: int, rows: list[FileRow]) -> dict[int, Ready]:
-        """Add to `rows` the files that were made ready ahead, and give these by their rows; not what has waited."""
-        made: dict[int, Ready] = {}
-        while self._ahead and len(rows) < most:
-            ready, since = self._ahead[0]
+    def _take_ahead(self, most: int, rows: list[FileRow], made: dict[int, Ready]) -> None:
+        """Add to `rows` files that were made ready ahead, and these to `made` by their rows; not what has waited."""
+        while len(rows) < most and (ahead := self._next_ahead()) is not None:
+            ready, since = ahead
             if rows and not self._goes_with(ready.row, rows[0]):
+                self._ahead.appendleft(ahead)
                 break
-            self._ahead.popleft()
-            if self._clock.steady() - since < _FRESH and self._gate.enter():
+            may_go = self._clock.steady() - since < _FRESH and self.poster.may_send() and self._room.takes_one()
+            if may_go and self._gate.enter():
                 rows.append(ready.row)
                 made[ready.row.id] = ready
             else:
                 self._drop(ready)
-        return made
 
     def _drop(self, ready: Ready) -> None:
         """Let a file be made ready again that was so ahead."""
@@ -308,6 +324,13 @@ class Sender:
 
     def _begin(self, readies: Sequence[Ready], told: list[Told]) -> list[Begun]:
         """Write the intents of files in one commit with what became of those before; gives those that may leave."""
+        if any(each.pending.has_failed for each in told):
+            # It went along with another thread's commit: beside these intents it would be open on the disk still.
+            try:
+                self.recorder.settle(told)
+            except BaseException:
+                self.poster.give_up(readies)
+                raise
         now = self._clock.now()
         pending = [self._ledger.queue.submit_begin(ready.intent, now) for ready in readies]
         may_have_held_told = bool(told)

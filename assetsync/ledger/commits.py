@@ -42,6 +42,11 @@ class Pending(Generic[T]):
         """Return when it is on the disk; raises what the work raised, or LedgerError when the commit failed."""
         return self._commits.finish(self._slot)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a commit that it went along with was not made: it goes along with no other."""
+        return self._slot.done and self._slot.error is not None
+
 
 class Commits:
     """Commits for any number of threads over the one connection that writes."""
