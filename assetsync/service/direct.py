@@ -20,6 +20,9 @@ _MOST_FRAMING = 100 * 1024
 _MOST_HELD = 1024 * 1024
 """Bytes of a body that are read before anybody asks for them."""
 
+_MOST_READS = 256
+"""Reads in a row of what is there."""
+
 _FIRST, _SWITCHING, _FIRST_FINAL = 100, 101, 200
 _NEEDS_ITS_END = frozenset({b"content-length", b"transfer-encoding"})
 
@@ -170,7 +173,10 @@ class Incoming:
         reads it.
         """
         try:
-            while not self._is_whole and self._held < _MOST_HELD:
+            # What never ends, and has no body that could be held, is left to who reads with a limit of time.
+            for _ in range(_MOST_READS):
+                if self._is_whole or self._held >= _MOST_HELD:
+                    break
                 data = self.under.read_now(_PIECE)
                 if data is None:
                     return False

@@ -7,7 +7,7 @@ from contextlib import suppress
 import httpcore
 import pytest
 
-from assetsync.service.direct import Direct, head
+from assetsync.service.direct import Direct, Incoming, head
 from assetsync.service.stream import Stream
 
 ORIGIN = httpcore.Origin(b"http", b"127.0.0.1", 80)
@@ -196,3 +196,22 @@ def test_a_connection_is_opened_by_its_first_request_alone(pair):
 def test_a_head_with_the_end_of_a_line_in_it_is_not_sent(header):
     with pytest.raises(httpcore.LocalProtocolError):
         head("POST", b"/", [header])
+
+
+class Endless:
+    """A stream by which there is always more of an answer, with hardly any body in it."""
+
+    def __init__(self):
+        self.reads = 0
+
+    def read_now(self, _max_bytes):
+        self.reads += 1
+        if self.reads == 1:
+            return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        return b"1;" + b"x" * 60_000 + b"\r\nA\r\n"
+
+
+def test_what_comes_without_an_end_is_left_to_who_reads_with_a_limit_of_time():
+    stream = Endless()
+    assert Incoming(stream, 1.0, lambda _answer: None).read_what_is_there()
+    assert stream.reads < 1000
