@@ -38,7 +38,15 @@ class Poster:
     """Shared by all workers."""
 
     def __init__(
-        self, edges: Edges, preparer: Preparer, recorder: Recorder, gate: Gate, feed: Feed, *, crew: Crew
+        self,
+        edges: Edges,
+        preparer: Preparer,
+        recorder: Recorder,
+        gate: Gate,
+        feed: Feed,
+        *,
+        crew: Crew,
+        throttle: Throttle | None,
     ) -> None:
         self._ledger = edges.ledger
         self._service = edges.service
@@ -50,7 +58,7 @@ class Poster:
         self._feed = feed
         self._crew = crew
         self._recorder = recorder
-        self.throttle: Throttle | None = None
+        self._throttle = throttle
         self.may_send: Callable[[], bool] = lambda: True
         self.last_answer: float | None = None
 
@@ -118,10 +126,11 @@ class Poster:
             else:
                 self._recorder.keep(begun.attempt, begun.ready, sent)
         finally:
-            self._gate.leave()
             if accepted is None:
-                self._crew.give_back()
-                self._feed.release(row)
+                self.leave(row)
+            else:
+                # Its place and the file are given back once the outcome is on the disk.
+                self._gate.leave()
 
     def leave(self, row: FileRow) -> None:
         """Say of a file that was taken that it is not under way."""
@@ -137,8 +146,8 @@ class Poster:
 
     def _upload(self, ready: Ready) -> Sent:
         body: Body = ready.body
-        if self.throttle is not None:
-            body = TappedBody(body, self.throttle.pace, piece=self.throttle.piece)
+        if self._throttle is not None:
+            body = TappedBody(body, self._throttle.pace, piece=self._throttle.piece)
         self._mark_told_anew(ready)
         with self._tally.sending(body) if body.size > SMALL else _AS_IT_IS:
             return self._service.upload(ready.request, body)

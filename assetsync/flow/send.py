@@ -6,10 +6,7 @@ and several together where that pays (`crew`). What became of an upload is writt
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from enum import StrEnum
-
-import structlog
 
 from assetsync.core.doubt import MostDoubts
 from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
@@ -31,10 +28,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.tree.body import SMALL
 from assetsync.turn import TURN
 
-log = structlog.get_logger(__name__)
-
 _QUICK = 256 * 1024
-_AS_IT_IS = nullcontext()
 _STAND_BY = 0.25
 _MOST_AHEAD = 3
 _FRESH = 1.0
@@ -80,8 +74,7 @@ class Sender:
         self._tally = edges.tally
         self._tick = edges.tick
         self.recorder = Recorder(edges, gate, feed, crew, room=self._room, order=self._order)
-        self.poster = Poster(edges, preparer, self.recorder, gate, feed, crew=crew)
-        self.poster.throttle = throttle
+        self.poster = Poster(edges, preparer, self.recorder, gate, feed, crew=crew, throttle=throttle)
         # Of the one that leads: what it has made ready, and when (steady seconds).
         self._ahead: deque[tuple[Ready, float]] = deque()
 
@@ -298,7 +291,7 @@ class Sender:
             # Where they are read slowly, what is ready need not wait for the others.
             while waiting and not (ready and self._clock.steady() - began > LEAD):
                 self._tick()
-                each, goes_on = (made.get(waiting[0].id), True)
+                each, goes_on = made.get(waiting[0].id), True
                 if each is None:
                     each, goes_on = self._prepared(waiting[0])
                 if not goes_on:
