@@ -7,7 +7,7 @@ requests go to the transport directly, which also keeps addresses out of httpx's
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import Literal, TypeVar, cast
 from urllib.parse import urlencode
 
@@ -130,8 +130,11 @@ class HttpService:
 
         def finish() -> Sent:
             try:
-                reply = self._reply(answer())
-                outcome = read_upload_answer(reply, sending.left, redirectto=request.options.redirectto)
+                with closing(exchange()) as answer:
+                    reply = self._reply(answer)
+                    outcome = read_upload_answer(reply, sending.left, redirectto=request.options.redirectto)
+                    if outcome.answer is Answer.ACCEPTED:
+                        answer.keep()
             except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
                 return failed(exc)
             return told(outcome)
@@ -139,11 +142,11 @@ class HttpService:
         said = [(b"Content-Type", framed.content_type.encode("ascii")), (b"Content-Length", b"%d" % framed.length)]
         try:
             sending.prepare()
-            answer = self._transport.begin("POST", address, self._upload_headers + said, sending)
+            exchange = self._transport.begin("POST", address, self._upload_headers + said, sending)
         except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
             sent = failed(exc)
             return Underway(lambda: sent)
-        return Underway(finish, answer)
+        return Underway(finish, exchange)
 
     @contextmanager
     def search(self, request: SearchRequest, wire: Wire = "row") -> Iterator[RecordStream]:
@@ -213,14 +216,10 @@ class HttpService:
 
     def _reply(self, answer: HttpAnswer) -> Reply:
         """Read an upload's answer to its end."""
-        try:
-            body = self._bounded(answer, ANSWER_LIMIT)
-        finally:
-            answer.close()
         return Reply(
             answer.status,
             answer.header(b"content-type") or "",
-            self._hiding.body(body),
+            self._hiding.body(self._bounded(answer, ANSWER_LIMIT)),
             answer.header(b"location"),
             retry_after_seconds(answer.header(b"retry-after")),
         )

@@ -125,7 +125,7 @@ class _closing_in_trouble:  # noqa: N801 - reads as what it does; a class, becau
 
 
 class Answer(httpx.SyncByteStream):
-    """An answer of which the head has come; iterated it gives the body, and it is to be closed."""
+    """An answer of which the head has come; iterated it gives the body, and it is to be closed or kept."""
 
     def __init__(
         self,
@@ -157,10 +157,14 @@ class Answer(httpx.SyncByteStream):
         with _AS_HTTPX:
             yield from self._body
 
-    def close(self) -> None:
-        """Let the connection carry other requests, where it can."""
+    def keep(self) -> None:
+        """Close the answer, and let its connection carry another request where the answer ended exactly.
+
+        Only for an accepted upload. The service may give any other answer before it has read the request's body: it
+        then reads the rest of that body as a further request, and the client reads the answer to that as the answer to
+        its next upload.
+        """
         if self._closed:
-            # It may be another request's by now.
             return
         self._closed = True
         has_more = _has_more(self._body)
@@ -169,6 +173,15 @@ class Answer(httpx.SyncByteStream):
             self._connection.close()
         else:
             self._kept.give_back(self._connection)
+
+    def close(self) -> None:
+        """Close the answer and its connection; after `keep` this does nothing."""
+        if self._closed:
+            # Another request may use the connection by now.
+            return
+        self._closed = True
+        self._found.close()
+        self._connection.close()
 
 
 def _text(value: bytes) -> str:

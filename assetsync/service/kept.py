@@ -1,4 +1,4 @@
-"""The connections that stay open between two requests.
+"""The connections that stay open between two requests: those by which an upload was accepted.
 
 httpcore's own pool looks at all of its connections before and after each request, and with 64 workers that is half of
 what an upload costs. What it is needed for is not needed here: no request waits for a connection, because the threads

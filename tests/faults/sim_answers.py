@@ -36,7 +36,7 @@ class _Answer:
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
-        self.close = response.close
+        self.close = self.keep = response.close
         self._response = response
 
     def __call__(self) -> "_Answer":

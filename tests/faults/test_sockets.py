@@ -68,6 +68,15 @@ def early_page(exchange):
     exchange.hang_up()
 
 
+def early_page_on_an_open_connection(exchange):
+    """Answer before the body is read, and later answer the unread body as if it were the next upload."""
+    exchange.conn.sendall(page("413 Request Entity Too Large").replace(b"Connection: close\r\n", b""))
+    while (piece := exchange.conn.recv(1 << 16)) and b"/index.cfm HTTP/1.1" not in piece:
+        pass
+    if piece:
+        exchange.conn.sendall(page("200 OK", SUCCESS % (b"F" * 32), "text/xml"))
+
+
 def early_success(exchange):
     exchange.conn.sendall(page("200 OK", SUCCESS % (b"F" * 32), "text/xml"))
     exchange.hang_up()
@@ -110,6 +119,7 @@ BEFORE = [
     hung_without_reading,
     read_and_forgotten,
     early_page,
+    early_page_on_an_open_connection,
     half_closed_before_the_body,
     pages_instead("200 OK"),
     pages_instead("407 Proxy Authentication Required"),

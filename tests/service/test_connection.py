@@ -240,3 +240,47 @@ def test_of_tls_within_the_tls_of_a_proxy_each_request_has_a_connection_of_its_o
     for _ in range(3):
         assert client.upload(make_request(), make_body(b"x")).outcome.assetid == "A1"
     assert front.connections == connections
+
+
+REFUSAL = b"<Response><responsecode>1</responsecode><message>%s</message></Response>"
+EARLY = {
+    "refusal": (b"200 OK", b"text/xml", REFUSAL % b"Missing 'filedata' parameter"),
+    "duplicate": (b"200 OK", b"text/xml", REFUSAL % b"File already exists in Razuna"),
+    "page": (b"413 Request Entity Too Large", b"text/html", b"<html>too large</html>"),
+    "unknown": (b"200 OK", b"text/xml", REFUSAL % b"No"),
+    "search_refusal": (b"200 OK", b"application/json", b'{"responsecode":1,"message":"No"}'),
+    "search_page": (b"403 Forbidden", b"text/html", b"<html>no</html>"),
+    "search_rows": (b"200 OK", b"application/json", b'{"COLUMNS":["id"],"DATA":[]}'),
+}
+
+
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["direct", "proxy"])
+@pytest.mark.parametrize("early", EARLY)
+def test_early_answer_leaves_no_second_one(serve, connect, make_body, make_request, wire_tools, early, by_proxy):
+    """A server answers before it reads the body, and later answers the unread body as if it were a request."""
+    status, kind, body = EARLY[early]
+    first = threading.Event()
+
+    def script(conn):
+        if first.is_set():
+            wire_tools.request(conn)
+            conn.sendall(wire_tools.http(SUCCESS))
+            return
+        first.set()
+        wire_tools.head(conn)
+        lines = b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n" % (status, kind, len(body))
+        conn.sendall(lines + body)
+        # The unread body is only looked at once the next request stands behind it.
+        while b"/index.cfm HTTP/1.1" not in (piece := conn.recv(1 << 16)) and piece:
+            pass
+        if piece:
+            conn.sendall(kept(b"SMUGGLED"))
+
+    server = serve(script)
+    client = connect(server.port, **({"proxy": f"http://127.0.0.1:{server.port}"} if by_proxy else {}))
+    if early.startswith("search"):
+        with contextlib.suppress(ServiceError), client.search(SearchRequest("x")) as found:
+            list(found)
+    else:
+        assert client.upload(make_request(), make_body(b"x")).outcome.answer is not Answer.ACCEPTED
+    assert client.upload(make_request(), make_body(b"y")).outcome.assetid == "A1"
