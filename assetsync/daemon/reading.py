@@ -84,8 +84,10 @@ class Reading:
     def step(self) -> float:
         """Have indexed, read back or compared what is due, or wait for it."""
         heard = self._bell.heard()
+        # Wanted a little before the interval is over, a call waits for its end, not for the next time it is wanted.
+        rest = self._site.indexer.rest() if self._index_wanted.is_set() else 0.0
         try:
-            if self._index_wanted.is_set():
+            if self._index_wanted.is_set() and rest <= 0:
                 self._index_wanted.clear()
                 # First a look at what is findable already: it need not be indexed.
                 self._verify()
@@ -93,7 +95,7 @@ class Reading:
             elif self._verify_wanted.is_set():
                 self._verify()
             elif not self._audit():
-                self._bell.wait(heard, self._idle)
+                self._bell.wait(heard, min(self._idle, rest or self._idle))
         except ServiceError as error:
             self._trouble(error)
         return 0.0

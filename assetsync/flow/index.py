@@ -2,6 +2,9 @@
 
 Observed: in some releases any call first deletes the tenant's whole index. So assets that were findable are looked up
 before and after each call; when they are not findable any more, no further call is made, and that is said loudly.
+
+Calls are gathered: one call carries all that is due, and the next one follows an interval later. Only where more is due
+than one call can carry do further calls follow at once.
 """
 
 from collections.abc import Sequence
@@ -17,6 +20,9 @@ from assetsync.service.indexing import BATCH_COUNT, batches
 log = structlog.get_logger(__name__)
 
 SUSPECT = "index_suspect"
+_CALLED = "index_called"
+"""The fact that holds when the last call was made, in seconds since the epoch: a restart does not call any sooner."""
+
 _SAMPLE = 5
 _AGAIN_AFTER = 10
 
@@ -31,6 +37,8 @@ class Indexer:
         self._interval = interval
         # The sample of a call that another process made before it died is looked at in the first step.
         self._look_again_at: float | None = 0.0
+        # Whether the last call could not carry all that was due.
+        self._has_more = False
 
     @property
     def enabled(self) -> bool:
@@ -48,23 +56,40 @@ class Indexer:
             for fact in (SUSPECT, INDEX_STOPPED):
                 self._ledger.set_fact(fact, None)
 
+    def rest(self) -> float:
+        """Return the seconds until the next call may be made; 0 if it may be made now."""
+        called = self._ledger.reports.fact(_CALLED)
+        if self._interval is None or self._has_more or called is None:
+            return 0.0
+        since = self._clock.now() - float(called)
+        # A time after now was told by a clock that has since been set back.
+        return max(0.0, self._interval - since) if since >= 0 else 0.0
+
     def step(self) -> int:
-        """Ask for the indexing of what is due; gives how many ids were sent. Raises ServiceError."""
+        """Ask for the indexing of what is due, once an interval; return how many ids were sent. Raises ServiceError.
+
+        A call that fails counts: what is due stays due for the next one.
+        """
         if self._interval is None or self.stopped:
             return 0
         now = self._clock.now()
         if self._look_again_at is not None and self._clock.steady() >= self._look_again_at and self._was_wiped():
             return 0
+        if self.rest() > 0:
+            return 0
+        self._has_more = False
         again = now - _AGAIN_AFTER * self._interval
-        rows = self._ledger.assets.to_index(now, now - self._interval, again, BATCH_COUNT)
-        # One call a step, with its own look before and after; what does not fit is due again in the next.
+        rows = self._ledger.assets.to_index(now, now - self._interval, again, BATCH_COUNT + 1)
+        # One call a step, with its own look before and after.
         ids = next(batches(row.assetid for row in rows if row.assetid is not None), [])
         if not ids or self._was_wiped():
             return 0
         sample = self._sample(set(ids))
         # Written before the call: should the process die in it, the next start still looks at the sample.
         self._ledger.set_fact(SUSPECT, ",".join(sample) or None)
+        self._ledger.set_fact(_CALLED, repr(now))
         self._service.index(ids)
+        self._has_more = len(rows) > len(ids)
         self._ledger.assets.asked([row.id for row in rows if row.assetid in ids], now)
         log.info("asked for indexing", assets=len(ids))
         if not self._was_wiped():

@@ -1,6 +1,7 @@
 """Which audit is due is a fact: outages, full disks and restarts put it off and never drop it."""
 
 import contextlib
+import itertools
 
 import pytest
 
@@ -202,3 +203,32 @@ def test_an_audit_that_a_clock_asked_for_that_has_since_been_set_back_is_made_on
     assert audited(world) == [FOLDER]
     reading.look_for_audits()
     assert listed(world, reading) == 0
+
+
+def test_index_call_is_neither_doubled_nor_skipped(make_world):
+    """Files arrive every second, look-ups take uneven times, and the schedule wants a call every minute."""
+    world = make_world(schedule={"index": "60s", "verify": "60s"})
+    world.service.index_lag = None
+    reading, troubles = reading_of(world)
+    took = itertools.cycle((0.01, 0.07, 0.03))
+    world.service.during_search = lambda _request: world.clock.advance(next(took))
+    calls, index = [], world.service.index
+
+    def noted(assetids):
+        calls.append(world.clock.now())
+        return index(assetids)
+
+    world.service.index = noted
+    wanted = world.clock.now()
+    for number in range(600):
+        world.write(f"{number}", f"content {number}".encode())
+        world.scan_and_send()
+        world.clock.advance(1)
+        if world.clock.now() >= wanted:
+            wanted += 60
+            reading.want_verify()
+            reading.want_index()
+        reading.step()
+    gaps = [later - earlier for earlier, later in itertools.pairwise(calls)]
+    assert len(gaps) >= 9, gaps
+    assert (min(gaps) >= 60, max(gaps) < 75, troubles) == (True, True, []), gaps

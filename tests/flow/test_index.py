@@ -1,5 +1,7 @@
 """searchIndex is called when it is due, and never again once a call has made other assets unfindable."""
 
+import itertools
+
 import pytest
 
 from assetsync.errors import ServiceUnreachable
@@ -156,3 +158,69 @@ def test_indexing_that_was_switched_off_by_hand_is_tried_again_when_it_is_switch
     world.live(300)
     assert len(world.service.indexed) == 2
     assert not world.site.indexer.stopped
+
+
+@pytest.fixture
+def trickling(make_world):
+    """Have `count` files arrive one a second, each looked up in the database; gives the times of the calls."""
+
+    def run(count: int = 40, *, interval: float = 4.0, call: str = "adds", restarts: tuple[int, ...] = ()):
+        world = make_world(schedule={"index": f"{interval:g}s", "verify": "1s"})
+        world.service.index_lag = None
+        world.service.index_call = call
+        times: list[float] = []
+        index = world.service.index
+
+        def noted(assetids):
+            times.append(world.clock.now())
+            return index(assetids)
+
+        world.service.index = noted
+        for number in range(count):
+            if number in restarts:
+                world.restart()
+            world.write(f"{number}", f"content {number}".encode())
+            world.scan_and_send()
+            world.live(1, tick=0.1)
+        world.live(5 * interval, tick=0.1)
+        return world, times
+
+    return run
+
+
+def test_what_arrives_singly_is_indexed_together(trickling):
+    world, times = trickling()
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert all(later - earlier >= 4.0 for earlier, later in itertools.pairwise(times))
+    assert 8 <= len(times) <= 14
+    assert sum(map(len, world.service.indexed)) == 40
+
+
+def test_restart_neither_calls_early_nor_forgets(trickling):
+    world, times = trickling(restarts=tuple(range(5, 40)))
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert all(later - earlier >= 4.0 for earlier, later in itertools.pairwise(times))
+    assert sum(map(len, world.service.indexed)) == 40
+
+
+def test_only_a_full_call_is_followed_at_once(waiting):
+    world = waiting(450)
+    world.live(70)
+    assert [len(ids) for ids in world.service.indexed] == [200, 200, 50]
+    assert len({i for ids in world.service.indexed for i in ids}) == 450
+
+
+def test_failed_call_is_repeated_an_interval_later(waiting):
+    world = waiting()
+    index, tried = world.service.index, []
+
+    def refuse(_ids):
+        tried.append(world.clock.now())
+        raise ServiceUnreachable("down")
+
+    world.service.index = refuse
+    world.live(59 + 58)
+    assert len(tried) == 1, tried
+    world.service.index = index
+    world.live(60)
+    assert set(world.states().values()) == {State.VERIFIED}
