@@ -1,9 +1,11 @@
 """From the tree to the ledger: the merge of a scan, settling, sidecars, what vanished and what is unmapped."""
 
 import errno
+import mmap
 import os
 import random
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -598,3 +600,47 @@ def test_a_path_that_a_look_in_between_cannot_read_is_named_until_the_next_scan(
     world.scan()
     last = world.ledger.runs.last_scan()
     assert (last.complete, last.unreadable, last.first_unreadable) == (True, 0, "")
+
+
+def store(mapped, content: bytes, path) -> bool:
+    """Store bytes through a memory map; give whether that changed the file's times."""
+    before = path.stat()
+    time.sleep(0.05)
+    mapped[: len(content)] = content
+    after = path.stat()
+    return (before.st_mtime_ns, before.st_ctime_ns) != (after.st_mtime_ns, after.st_ctime_ns)
+
+
+@pytest.fixture
+def mapped(world):
+    """A file that was sent once, and the memory map through which a program goes on writing it."""
+    path = world.write("a", bytes(4096))
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096) as made:
+        os.fsync(file.fileno())
+        assert world.scan_and_send() == 1
+        yield made, path
+
+
+def test_mapped_write_to_clean_page_is_sent(world, mapped):
+    made, path = mapped
+    assert store(made, b"first", path)
+    made.flush()
+    assert world.scan_and_send() == 1
+    if not store(made, b"second", path):
+        pytest.skip("this file system sets times at the first write to a page only")
+    assert world.scan_and_send() == 1
+    assert sorted(content[:6] for content in world.service.contents) == [bytes(6), b"first\0", b"second"]
+
+
+def test_mapped_write_to_dirty_page_waits_for_touch(world, mapped):
+    """What the README says of memory maps: such a write leaves no trace, not even once it is on the disk."""
+    made, path = mapped
+    store(made, b"first", path)
+    assert world.scan_and_send() == 1
+    if store(made, b"second", path):
+        pytest.skip("the kernel has written the page to the disk meanwhile, or this file system always sets times")
+    made.flush()
+    assert (world.hint("a"), world.scan_and_send()) == (0, 0)
+    os.utime(path)
+    assert world.scan_and_send() == 1
+    assert b"second" in [content[:6] for content in world.service.contents]
