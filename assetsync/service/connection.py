@@ -144,8 +144,7 @@ class Answer(httpx.SyncByteStream):
         self._kept = kept
         self._closed = False
         # Another one stands there when an answer claims to have changed the protocol.
-        if isinstance(under, Stream):
-            under.head_came()
+        self._stream = under if isinstance(under, Stream) else None
 
     def header(self, name: bytes) -> str | None:
         """Give the value of the header `name`, which is written in small letters; None without one."""
@@ -153,9 +152,18 @@ class Answer(httpx.SyncByteStream):
         return ", ".join(found) if found else None
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the body; raises httpx's errors."""
+        """Yield the body; raises httpx's errors, ReadTimeout also where bytes come that are no body."""
         with _AS_HTTPX:
-            yield from self._body
+            self._wait_for_more()
+            for piece in self._body:
+                yield piece
+                if piece:
+                    # From now on: what the reader did with the piece does not count.
+                    self._wait_for_more()
+
+    def _wait_for_more(self) -> None:
+        if self._stream is not None:
+            self._stream.part_came()
 
     def keep(self) -> None:
         """Close the answer, and let its connection carry another request where the answer ended exactly.

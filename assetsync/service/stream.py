@@ -1,4 +1,4 @@
-"""Sockets to the service: the head of a request leaves with its body, and no head of an answer is waited for for ever.
+"""Sockets to the service: the head of a request leaves with its body, and no part of an answer is waited for for ever.
 
 Over httpcore's own streams, which know TLS and the limits of single waits.
 """
@@ -25,8 +25,8 @@ class Stream(httpcore.NetworkStream):
     """One connection, over the stream that does the work; used by one request at a time.
 
     The head of a request waits for the first piece of its body and leaves with it in one write. The head of an answer
-    must have come `patience` seconds after it was first waited for, however many bytes drip in meanwhile; `head_came`
-    ends that.
+    must have come `patience` seconds after it was first waited for, and so must each piece of its body: `part_came`
+    begins that time anew. Bytes that drip in meanwhile do not (announcements, sizes of chunks, trailers).
     """
 
     def __init__(self, under: httpcore.NetworkStream, patience: float, born: Callable[["Stream"], None]) -> None:
@@ -35,7 +35,7 @@ class Stream(httpcore.NetworkStream):
         self._born = born
         self._held = b""
         self._sending = False
-        self._head_until: float | None = None
+        self._part_until: float | None = None
         self._shut = False
         born(self)
 
@@ -43,7 +43,7 @@ class Stream(httpcore.NetworkStream):
         """Send all of it, or keep the head of a request for the write that follows."""
         if not self._sending:
             self._sending = True
-            self._head_until = None
+            self._part_until = None
             if len(buffer) < _HEAD_LIMIT:
                 self._held = buffer
                 return
@@ -57,14 +57,14 @@ class Stream(httpcore.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Receive some bytes; none at the end that the other side has made.
 
-        Raises httpcore.ReadTimeout also for a head that takes too long in all, and ReadError at the end that `shut` has
-        made.
+        Raises httpcore.ReadTimeout also for a part of the answer that takes too long in all, and ReadError at the end
+        that `shut` has made.
         """
         self._turn_to_reading(timeout)
-        if self._head_until is not None:
-            left = self._head_until - time.monotonic()
+        if self._part_until is not None:
+            left = self._part_until - time.monotonic()
             if left <= 0:
-                raise httpcore.ReadTimeout("the head of the answer took too long")
+                raise httpcore.ReadTimeout("a part of the answer took too long")
             timeout = left if timeout is None else min(timeout, left)
         with TURN.left():
             received = self._under.read(max_bytes, timeout)
@@ -85,8 +85,8 @@ class Stream(httpcore.NetworkStream):
         try:
             received = cast("bytes", sock.recv(max_bytes))
         except (BlockingIOError, ssl.SSLWantReadError) as exc:
-            if self._head_until is not None and time.monotonic() > self._head_until:
-                raise httpcore.ReadTimeout("the head of the answer took too long") from exc
+            if self._part_until is not None and time.monotonic() > self._part_until:
+                raise httpcore.ReadTimeout("a part of the answer took too long") from exc
             return None
         except OSError as exc:
             raise httpcore.ReadError(str(exc)) from exc
@@ -112,14 +112,14 @@ class Stream(httpcore.NetworkStream):
         """Have the head of a request leave that has no body, and begin to wait for the head of the answer."""
         if self._sending:
             self._sending = False
-            self._head_until = time.monotonic() + self._patience
+            self._part_until = time.monotonic() + self._patience
             if self._held:
                 held, self._held = self._held, b""
                 self._under.write(held, timeout)
 
-    def head_came(self) -> None:
-        """Say that what comes now is the answer's body, which may take its time."""
-        self._head_until = None
+    def part_came(self) -> None:
+        """Begin to wait for the next piece of an answer's body."""
+        self._part_until = time.monotonic() + self._patience
 
     def close(self) -> None:
         """Close the connection."""

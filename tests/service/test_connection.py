@@ -52,6 +52,46 @@ def test_a_head_of_a_search_that_drips_in_for_ever_is_unreachable(serve, connect
     assert gone.wait(10)
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNK = b"%x\r\n%s\r\n" % (len(SUCCESS), SUCCESS)
+
+
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["direct", "proxy"])
+@pytest.mark.parametrize("asks", ["upload", "search"])
+@pytest.mark.parametrize(
+    ("start", "drip"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (CHUNKED, b"0"),
+        (CHUNKED + b"5;", b"x"),
+        (CHUNKED + CHUNK + b"0\r\n", b"X: y\r\n"),
+        (CHUNKED + CHUNK + b"0\r\nX: ", b"x"),
+    ],
+    ids=["announcements", "a_size", "an_extension", "trailers", "a_trailer"],
+)
+def test_dripping_framing_is_given_up(serve, connect, make_body, make_request, wire_tools, start, drip, asks, by_proxy):
+    gone = threading.Event()
+
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(start)
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                conn.sendall(drip)
+                time.sleep(0.05)
+            return
+        gone.set()
+
+    port = serve(script).port
+    client = connect(port, read_timeout=0.4, **({"proxy": f"http://127.0.0.1:{port}"} if by_proxy else {}))
+    if asks == "upload":
+        assert client.upload(make_request(), make_body(b"x")).outcome.answer is Answer.DOUBT
+    else:
+        with pytest.raises(ServiceUnreachable), client.search(SearchRequest("x")) as found:
+            list(found)
+    assert gone.wait(10), "the connection was closed before the service ended it"
+
+
 def test_a_body_may_take_longer_than_the_head_may(serve, connect, wire_tools):
     rows = b",".join(b'["A%d","F"]' % number for number in range(1000))
     answer = b'{"COLUMNS":["id","folder_id"],"DATA":[' + rows + b"]}"
@@ -65,6 +105,22 @@ def test_a_body_may_take_longer_than_the_head_may(serve, connect, wire_tools):
 
     with connect(serve(script).port, read_timeout=0.5).search(SearchRequest("x")) as found:
         assert len(list(found)) == 1000
+
+
+def test_slow_reader_of_a_body_is_no_timeout(serve, connect, wire_tools):
+    rows = b",".join(b'["A%d","F"]' % number for number in range(20_000))
+    answer = wire_tools.http(b'{"COLUMNS":["id","folder_id"],"DATA":[' + rows + b"]}", "application/json")
+
+    def script(conn):
+        wire_tools.request(conn)
+        conn.sendall(answer)
+
+    count = 0
+    with connect(serve(script).port, read_timeout=0.3).search(SearchRequest("x")) as found:
+        for count, _row in enumerate(found, 1):
+            if count in (1, 10_000):
+                time.sleep(0.5)
+    assert count == 20_000
 
 
 def test_a_small_request_leaves_whole_in_one_write(serve, connect, make_body, make_request, wire_tools):
