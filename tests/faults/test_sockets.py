@@ -87,6 +87,19 @@ def early_success_and_gone(exchange):
     exchange.body(1_000_000)
 
 
+def early_page_and_gone(exchange):
+    """Answer in the middle of the body, read no more of it, and reset what still comes."""
+    exchange.body(PART)
+    exchange.conn.sendall(page("413 Request Entity Too Large"))
+    time.sleep(0.1)
+
+
+def announced_for_ever(exchange):
+    exchange.body()
+    while True:
+        exchange.conn.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
 def half_closed_before_the_body(exchange):
     exchange.conn.shutdown(1)
     exchange.hang_up()
@@ -120,6 +133,8 @@ BEFORE = [
     read_and_forgotten,
     early_page,
     early_page_on_an_open_connection,
+    early_page_and_gone,
+    announced_for_ever,
     half_closed_before_the_body,
     pages_instead("200 OK"),
     pages_instead("407 Proxy Authentication Required"),
@@ -179,6 +194,30 @@ def chunk_cut(exchange):
     exchange.conn.sendall(headed(b"%x\r\n%s" % (len(body), body[:40]), "Transfer-Encoding: chunked"))
 
 
+def trailers_for_ever(exchange):
+    _, body = split(exchange.pass_on())
+    exchange.conn.sendall(headed(b"%x\r\n%s\r\n0\r\n" % (len(body), body), "Transfer-Encoding: chunked"))
+    while True:
+        exchange.conn.sendall(b"X-More: x\r\n")
+
+
+def two_lengths(exchange):
+    _, body = split(exchange.pass_on())
+    exchange.conn.sendall(headed(body, f"Content-Length: {len(body)}", f"Content-Length: {len(body) // 2}"))
+
+
+def length_and_chunks(exchange):
+    _, body = split(exchange.pass_on())
+    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    exchange.conn.sendall(headed(chunks, f"Content-Length: {len(chunks)}", "Transfer-Encoding: chunked"))
+
+
+def half_closed_in_the_answer(exchange):
+    exchange.conn.sendall(exchange.pass_on()[:-10])
+    exchange.conn.shutdown(1)
+    exchange.hang_up()
+
+
 def dripped(exchange):
     answer = exchange.pass_on()
     for byte in answer:
@@ -206,6 +245,10 @@ AFTER = [
     length_too_large,
     length_too_small,
     chunk_cut,
+    trailers_for_ever,
+    two_lengths,
+    length_and_chunks,
+    half_closed_in_the_answer,
     dripped,
     pages_after("200 OK"),
     pages_after("407 Proxy Authentication Required"),
@@ -225,6 +268,17 @@ def chunked(exchange):
     _, body = split(exchange.pass_on())
     pieces = b"".join(b"%x\r\n%s\r\n" % (len(body[i : i + 7]), body[i : i + 7]) for i in range(0, len(body), 7))
     exchange.conn.sendall(headed(pieces + b"0\r\n\r\n", "Transfer-Encoding: chunked"))
+
+
+def chunked_with_trailers(exchange):
+    _, body = split(exchange.pass_on())
+    chunks = b"%x;a=b\r\n%s\r\n0\r\nX-Sum: 1\r\nX-Took: 2\r\n\r\n" % (len(body), body)
+    exchange.conn.sendall(headed(chunks, "Transfer-Encoding: chunked"))
+
+
+def after_many_announcements(exchange):
+    exchange.conn.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" + b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 50)
+    exchange.conn.sendall(b"HTTP/1.1 102 Processing\r\n\r\n" + exchange.pass_on())
 
 
 def half_closed_by_the_end(exchange):
@@ -253,7 +307,16 @@ def read_in_drips(exchange):
     exchange.conn.sendall(exchange.pass_on())
 
 
-UNUSUAL = [after_100_continue, chunked, half_closed_by_the_end, in_two_halves, kept_and_closed, read_in_drips]
+UNUSUAL = [
+    after_100_continue,
+    after_many_announcements,
+    chunked,
+    chunked_with_trailers,
+    half_closed_by_the_end,
+    in_two_halves,
+    kept_and_closed,
+    read_in_drips,
+]
 
 
 def random_bytes(size: int, seed: int = 1) -> bytes:
@@ -331,6 +394,27 @@ def test_an_unusual_answer_is_an_answer(place, make_front, way):
     with_answers = place.read()
     assert {row.id_from for row in with_answers.reports.files()} == {"answer"}
     with_answers.close()
+
+
+def test_refusal_is_read_when_a_write_fails(place, make_front):
+    """The service refuses in the middle of a large body and reads no more: refused, not in doubt."""
+    front = make_front(place)
+    place.write("a.bin", random_bytes(LARGE))
+    place.write("b.bin", b"small")
+    refusal = b"<Response><responsecode>1</responsecode><message>Missing 'filedata' parameter</message></Response>"
+
+    def script(exchange):
+        exchange.body(PART)
+        exchange.conn.sendall(page("200 OK", refusal, "text/xml"))
+        time.sleep(0.2)
+
+    front.uploads.append(script)
+    report = place.reconcile(wait=0)
+    assert (report.blocked, report.in_doubt, report.uploaded) == (1, 0, 1)
+    assert front.seen.count("upload") == 2
+    assert place.call("retry", "a.bin").returncode == 0
+    assert place.reconcile().in_sync
+    expect_sound(place)
 
 
 def cut_on_the_way(exchange):
