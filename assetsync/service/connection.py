@@ -11,7 +11,7 @@ from typing import Any, cast
 import httpcore
 import httpx
 
-from assetsync.service.direct import Direct, Incoming, head
+from assetsync.service.direct import LENGTHS, Direct, Incoming, head
 from assetsync.service.kept import Kept
 from assetsync.service.settings import ServiceSettings, checked_url, tls_context
 from assetsync.service.stream import Backend, Stream
@@ -158,7 +158,7 @@ class Answer(httpx.SyncByteStream):
             for piece in self._body:
                 yield piece
                 if piece:
-                    # From now on: what the reader did with the piece does not count.
+                    # The time that the reader took for the piece does not count.
                     self._wait_for_more()
 
     def _wait_for_more(self) -> None:
@@ -175,7 +175,9 @@ class Answer(httpx.SyncByteStream):
         if self._closed:
             return
         self._closed = True
-        has_more = _has_more(self._body)
+        # With a length and chunks it is not certain where the answer ended; only the engine reads such an answer.
+        is_unclear = {name.lower() for name, _value in self.headers} >= LENGTHS
+        has_more = is_unclear or _has_more(self._body)
         self._found.close()
         if has_more or self._kept is None:
             self._connection.close()

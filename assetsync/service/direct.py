@@ -24,7 +24,8 @@ _MOST_READS = 256
 """Reads in a row of what is there."""
 
 _FIRST, _SWITCHING, _FIRST_FINAL = 100, 101, 200
-_NEEDS_ITS_END = frozenset({b"content-length", b"transfer-encoding"})
+LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
+"""Headers that say where an answer ends; in small letters."""
 
 
 class Bytes(Protocol):
@@ -230,7 +231,7 @@ class Incoming:
     def _at_the_end(self) -> None:
         if not self.status:
             raise httpcore.RemoteProtocolError("the connection ended without an answer")
-        if any(name.lower() in _NEEDS_ITS_END for name, _value in self.headers):
+        if any(name.lower() in LENGTHS for name, _value in self.headers):
             raise httpcore.RemoteProtocolError("the connection ended in the middle of the answer")
         self._is_whole = True
 
@@ -249,7 +250,7 @@ class Incoming:
         if self._is_whole:
             return
         if status < _FIRST_FINAL and status != _SWITCHING:
-            if status < _FIRST or any(name.lower() in _NEEDS_ITS_END for name, _value in self.headers):
+            if status < _FIRST or any(name.lower() in LENGTHS for name, _value in self.headers):
                 raise httpcore.RemoteProtocolError("what only announces an answer has a body")
             self.headers.clear()
         else:

@@ -179,6 +179,21 @@ def test_a_connection_whose_answer_ended_where_it_should_is_used_again(
     assert ids == ["A1", "A2"]
 
 
+def test_answer_with_two_lengths_is_not_followed(serve, connect, make_body, make_request, wire_tools):
+    """The engine of the way by a proxy takes the chunks to count; another reader may have taken the length."""
+    answer = CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: %d\r\n\r\n" % len(SUCCESS)) + CHUNK + b"0\r\n\r\n"
+
+    def script(conn):
+        while wire_tools.request(conn)[0]:
+            conn.sendall(answer)
+
+    server = serve(script)
+    client = connect(9, proxy=f"http://127.0.0.1:{server.port}")
+    for _ in range(2):
+        assert client.upload(make_request(), make_body(b"x")).outcome.answer is Answer.ACCEPTED
+    assert server.connections == 2
+
+
 def test_a_body_that_the_service_does_not_take_at_once_is_waited_for_without_the_turn():
     sent = threading.Event()
     head = b"POST / HTTP/1.1\r\n\r\n"
