@@ -104,7 +104,10 @@ class Metadata:
 
 
 class Mapping(NamedTuple):
-    """One entry of `folders`: what stands below `path` goes into the service's folder `destfolderid`."""
+    """One entry of `folders`: what stands below `path` goes into the service's folder `destfolderid`.
+
+    `settle`: the seconds for which a file of it must rest unchanged before it is sent.
+    """
 
     path: bytes
     destfolderid: str
@@ -112,6 +115,7 @@ class Mapping(NamedTuple):
     metadata: Metadata = Metadata()
     upload: UploadOptions = UploadOptions()
     sidecars: bool = True
+    settle: float = 5.0
 
 
 class UploadRequest(NamedTuple):

@@ -4,7 +4,7 @@ Who drives them, in which order and for how long, is left to `reconcile`, the da
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Interval
 from assetsync.core.backoff import WELL_WITHIN
+from assetsync.core.decide import HOUR, KEEPS_CHANGING
 from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import Mappings
 from assetsync.errors import ServiceElsewhere, ServiceError
@@ -128,10 +129,15 @@ class Site:
             self.edges.ledger.queue.retry_blocked(reason, self.edges.clock.now(), only_due=only_due)
 
     def try_what_waited(self) -> bool:
-        """Let go on what waited to be tried again until something may be sent; True when it went on."""
-        if not self._waited or not self._may_send():
+        """Let go on what waited to be tried again until something may be sent, or has rested; True when it went on."""
+        queue, now = self.edges.ledger.queue, self.edges.clock.now()
+        has_rested = queue.has_blocked(KEEPS_CHANGING, now, longest=HOUR)
+        if not (self._waited or has_rested) or not self._may_send():
             return False
-        self.try_again(only_due=True)
+        if has_rested:
+            queue.retry_blocked(KEEPS_CHANGING, now, only_due=True, longest=HOUR)
+        if self._waited:
+            self.try_again(only_due=True)
         return True
 
     def _may_send(self) -> bool:
@@ -200,10 +206,13 @@ def make_plan(config: SiteConfig) -> Plan:
 
 def settle_of(config: SiteConfig) -> float:
     """Give the seconds for which a file must rest; more on network file systems, whose times and events lag."""
-    settle = config.watch.settle
+    return _settle_there(config, [config.watch.settle])[0]
+
+
+def _settle_there(config: SiteConfig, settles: Iterable[float]) -> list[float]:
     root = bytes(config.root)
     remote = is_network_filesystem(root) or bool(network_mounts(root))
-    return max(settle, _NETWORK_SETTLE) if settle and remote else settle
+    return [max(settle, _NETWORK_SETTLE) if settle and remote else settle for settle in settles]
 
 
 def build(
@@ -221,7 +230,7 @@ def build(
     folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
     installation = Installation(service, ledger, clock, service_address(config), folders)
     edges = Edges(ledger, installation, make_tree(config), clock, chance, tick=tick, meter=meter or Unmetered())
-    settle = settle_of(config)
+    settle, *settles = _settle_there(config, [config.watch.settle, *(mapping.settle for mapping in plan.mappings.all)])
     settling = Settling(settle)
     gate = Gate(clock.steady, chance.random)
     prober = Probe(installation, folders)
@@ -237,6 +246,7 @@ def build(
         contact,
         Rules(
             settle=settle,
+            settles=settles,
             sidecar_wait=config.watch.sidecar_wait,
             max_file_size=config.upload.max_file_size,
             resend_changed=config.policy.on_change == "upload",
@@ -252,7 +262,7 @@ def build(
             edges,
             plan,
             settling,
-            settle=settle,
+            settles=settles,
             resend_moved=resend_moved,
             # Above the limit too: after `resume` they are to be recorded.
             most_missing=max(config.brake.max_vanished, _MISSING_KEPT),

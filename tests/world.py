@@ -158,6 +158,9 @@ class FakeService:
         self.loses: Callable[[int], bool] = lambda _size: False
         self.before_upload: Callable[[UploadRequest], None] = lambda _request: None
         self.during_upload: Callable[[UploadRequest], None] = lambda _request: None
+        # Called after each chunk that has come; and whether what has come is stored where the rest does not.
+        self.receiving: Callable[[UploadRequest], None] = lambda _request: None
+        self.stores_cuts = False
         self.during_search: Callable[[SearchRequest], None] = lambda _request: None
         # Whether an answer has come to an upload that was sent with others, and whether that can be seen.
         self.has_answered: Callable[[UploadRequest], bool] = lambda _request: True
@@ -204,8 +207,11 @@ class FakeService:
             for chunk in body.chunks():
                 left = Left.PART
                 parts.append(chunk)
+                self.receiving(request)
         except AssetsyncError as error:
             outcome = read_giving_up(left, str(error), changed=isinstance(error, FileChanged))
+            if parts and self.stores_cuts:
+                self.put(b"".join(parts), request.filename, request.destfolderid)
             return Sent(outcome, left, body.handed, body.md5)
         content = b"".join(parts)
         with self._lock:

@@ -10,6 +10,7 @@ from assetsync.cli.output import amount, moment
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.config.models import Schedule
+from assetsync.core.decide import KEEPS_CHANGING
 from assetsync.core.mapping import Mappings
 from assetsync.core.sidecar import FOLDER_SIDECAR, SUFFIX, folder_sidecars, is_sidecar_name, sidecar_for
 from assetsync.errors import RootMissing, SidecarError, TreeError
@@ -107,6 +108,8 @@ def next_try(ledger: Ledger, row: FileRow, config: SiteConfig) -> NextTry | None
     if row.state is State.IN_DOUBT:
         attempt = ledger.doubts.of(row.id)
         return None if attempt is None else NextTry(attempt.look_at)
+    if row.wanted is Wanted.YES and row.state is State.BLOCKED and row.reason == KEEPS_CHANGING:
+        return NextTry(row.due_at, "if it does not change before")
     if row.wanted is not Wanted.YES or row.state not in (State.QUEUED, State.STORED):
         return None
     if row.state is State.STORED:

@@ -195,7 +195,9 @@ def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:
         return f"the ledger does not know it: nothing is looked at before brake {brake.id} is released"
     if not holder_of(ledger.store.path).sends:
         return "the ledger does not know it yet: the next run meets it"
-    settle = f"{config.watch.settle:g} s"
+    known = Mappings(mappings(config))
+    position = known.for_directory(path.rpartition(b"/")[0])
+    settle = f"{config.watch.settle if position is None else known.all[position].settle:g} s"
     return f"the ledger does not know it yet: it is queued once it was unchanged for {settle}, or when a scan meets it"
 
 

@@ -151,9 +151,10 @@ class Folder(Section):
     metadata: SaidWithPlaceholders = SaidWithPlaceholders()
     upload: FolderUpload = FolderUpload()
     sidecars: Flag = True
+    settle: Duration | None = None
 
-    def mapping(self) -> Mapping:
-        """Give the value that the rest of the program works with."""
+    def mapping(self, settle: float) -> Mapping:
+        """Return the value that the rest of the program works with; `settle` (seconds) is the site's."""
         return Mapping(
             path=b"" if self.path == "." else self.path.encode("utf-8", "surrogateescape"),
             destfolderid=self.destfolderid,
@@ -161,6 +162,7 @@ class Folder(Section):
             metadata=self.metadata.metadata(),
             upload=self.upload.options(),
             sidecars=self.sidecars,
+            settle=settle if self.settle is None else self.settle,
         )
 
 
@@ -261,4 +263,4 @@ class SiteConfig(Section):
 
 def mappings(config: SiteConfig) -> tuple[Mapping, ...]:
     """Give the mappings of a site in the order of the file."""
-    return tuple(folder.mapping() for folder in config.folders)
+    return tuple(folder.mapping(config.watch.settle) for folder in config.folders)

@@ -6,7 +6,7 @@ too much has vanished `flow.brake`'s.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -71,7 +71,8 @@ class ScanResult:
 class Intake:
     """Feeds the ledger from looks at the tree; used by one thread at a time.
 
-    `new_versions` counts what single looks found new or changed; `forget` is told before changed sidecars are recorded.
+    `settles` are the seconds for which the files of each mapping must rest. `new_versions` counts what single looks
+    found new or changed; `forget` is told before changed sidecars are recorded.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Intake:
         plan: Plan,
         settling: Settling,
         *,
-        settle: float,
+        settles: Sequence[float],
         resend_moved: bool,
         most_missing: int = 10_000,
         forget: Callable[[], None] = lambda: None,
@@ -91,7 +92,7 @@ class Intake:
         self._clock = edges.clock
         self._plan = plan
         self.settling = settling
-        self._settle = settle
+        self._settles = settles
         self._resend_moved = resend_moved
         self._most_missing = most_missing
         self._forget = forget
@@ -233,8 +234,9 @@ class Intake:
         if row is None and self._has_asides and self._is_taken_over(seen, stat, folder, result):
             self.settling.forget(seen.path)
             return
-        if not is_settled(stat, self._clock.now(), self._settle) and not self.settling.see(
-            seen.path, stat, self._clock.steady()
+        settle = self._settles[seen.mapping]
+        if not is_settled(stat, self._clock.now(), settle) and not self.settling.see(
+            seen.path, stat, self._clock.steady(), settle
         ):
             result.unsettled += 1
             result.bytes_to_send += stat.size if self._dry_run else 0
@@ -299,7 +301,9 @@ class Intake:
         for version in left_out:
             # What was current was taken over for another path since (a save that keeps the old file as a backup, two
             # names that were swapped), and nothing else leads here again.
-            self.settling.see_anew(version.path, version.stat, self._clock.steady())
+            mapping = self._plan.mapping_of(version.path.rpartition(b"/")[0])
+            settle = None if mapping is None else self._settles[mapping]
+            self.settling.see_anew(version.path, version.stat, self._clock.steady(), settle)
         for version in (version for version in batch if version not in left_out):
             # Not sooner: whatever a reader sees between must be in the one or in the other.
             self.settling.queued(version.path, version.stat)

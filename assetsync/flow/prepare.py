@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from assetsync.core.backoff import LONGEST
-from assetsync.core.decide import EMPTY, is_settled
+from assetsync.amounts import moment
+from assetsync.core.backoff import LONGEST, WELL_WITHIN
+from assetsync.core.decide import EMPTY, KEEPS_CHANGING, MOST_CUTS, is_settled, rest_after, rested
 from assetsync.core.mapping import Mappings
 from assetsync.core.names import printable, sent_name
 from assetsync.core.sidecar import SUFFIX, folder_sidecars, sidecar_for
@@ -64,9 +65,13 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the configuration says of sending: seconds to settle and to wait for a sidecar, bytes at most."""
+    """What the configuration says of sending: seconds to settle and to wait for a sidecar, bytes at most.
+
+    `settles` are the seconds to settle of each mapping, in its order; `settle` is for sidecars.
+    """
 
     settle: float
+    settles: Sequence[float]
     sidecar_wait: float = 0.0
     max_file_size: int | None = None
     resend_changed: bool = True
@@ -113,6 +118,8 @@ class Preparer:
             self._ledger.queue.postpone(row.id, self._clock.now() + _LATER, detail)
             return None
         mapping = self._mappings.all[position]
+        if not row.send_again and self._keeps_changing(row, self._rules.settles[position]):
+            return None
         self._contact.ensure(row.destfolderid)
         if self._contact.keeps_back(row):
             return None
@@ -165,6 +172,30 @@ class Preparer:
         intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, md5, told.digest)
         request = UploadRequest(row.destfolderid, name, boundary, told.fields, told.language, told.options)
         return Ready(row, intent, request, body, file, told_at)
+
+    def _keeps_changing(self, row: FileRow, settle: float) -> bool:
+        """Put off, or hold, a file whose versions follow one another too quickly until it has rested."""
+        now = self._clock.now()
+        uploads = self._ledger.queue.uploads_of(row)
+        rest = rest_after(uploads, settle, now)
+        if rest.seconds <= settle <= LONGEST and not rest.is_held:
+            # It was seen at rest for that long before it was queued.
+            return False
+        wait = rest.seconds - rested(row.stat, row.queued_at, uploads, now)
+        if wait <= 0:
+            return False
+        if rest.is_held:
+            detail = (
+                f"it changed during each of its last {MOST_CUTS} uploads or more, each of which may have left a damaged"
+                " asset: it is sent once unchanged for an hour"
+            )
+            self._hold(row, KEEPS_CHANGING, detail, due_at=now + wait)
+        else:
+            detail = f"changes often: waits until {moment(now + wait)}, longer if it changes again"
+            # In steps: a time further away would be taken for another clock's.
+            self._ledger.queue.postpone(row.id, now + min(wait, WELL_WITHIN), detail)
+            log.debug("changes often", path=printable(row.path), seconds=round(wait))
+        return True
 
     def is_told_anew(self, ready: Ready) -> bool:
         """Whether sidecars have changed since what is said of the file was read."""
@@ -319,13 +350,15 @@ class Preparer:
     def _changed(self, row: FileRow, found: FileStat) -> None:
         """Queue what stands there now, after it has had time to settle."""
         now = self._clock.now()
+        position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
+        settle = self._rules.settle if position is None else self._rules.settles[position]
         self._ledger.intake.enqueue(
             [NewVersion(row.path, found, row.destfolderid, row.folded_name, row.id)],
             now,
-            due_at=now + min(self._rules.settle, LONGEST),
+            due_at=now + min(settle, WELL_WITHIN),
         )
         log.debug("changed before it was sent", path=printable(row.path))
 
-    def _hold(self, row: FileRow, reason: str, detail: str) -> None:
-        self._ledger.queue.hold(row.id, reason, detail, self._clock.now())
+    def _hold(self, row: FileRow, reason: str, detail: str, *, due_at: float | None = None) -> None:
+        self._ledger.queue.hold(row.id, reason, detail, self._clock.now(), due_at=due_at)
         log.warning("blocked", path=printable(row.path), reason=reason, detail=detail)

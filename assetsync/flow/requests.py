@@ -253,6 +253,7 @@ def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
 
 _TRIED_AGAIN = {
     "sidecar": "to be tried again, and blocked anew while the sidecar has its mistake",
+    "keeps_changing": "to be tried again, and blocked anew while it has not been unchanged for an hour",
     "too_large": "to be tried again, and blocked anew while no limit was raised",
 }
 _AFTER_RETRY = {

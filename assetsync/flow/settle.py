@@ -6,7 +6,8 @@ long. The scan and the hints share it.
 
 import threading
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice
+from operator import itemgetter
 
 from assetsync.core.decide import still_same
 from assetsync.model import FileStat
@@ -19,58 +20,67 @@ class _Look:
 
 
 class Settling:
-    """Paths on their way to being settled; all times are steady seconds."""
+    """Paths on their way to being settled; all times are steady seconds, `settle` is the rest where none is named."""
 
     def __init__(self, settle: float, *, most: int = 20_000) -> None:
         self._settle = settle
         self._most = most
         self._lock = threading.Lock()
-        # In the order of their last looks: what is due stands first.
-        self._looks: dict[bytes, _Look] = {}
+        # By the seconds of their rest, one or a few; each in the order of the last looks: what is due stands first.
+        self._looks: dict[float, dict[bytes, _Look]] = {}
         self.overflowed = False
 
     def __len__(self) -> int:
-        return len(self._looks)
+        return sum(map(len, list(self._looks.values())))
 
-    def see(self, path: bytes, stat: FileStat, now: float) -> bool:
-        """Count a look at an unsettled file; True when it agrees with one `settle` ago."""
+    def see(self, path: bytes, stat: FileStat, now: float, settle: float | None = None) -> bool:
+        """Count a look at an unsettled file; True when it agrees with one `settle` seconds ago."""
+        rest = self._settle if settle is None else settle
         with self._lock:
-            earlier = self._looks.get(path)
+            looks = self._looks.setdefault(rest, {})
+            earlier = looks.get(path)
             if earlier is not None and still_same(earlier.stat, stat):
-                return now - earlier.at >= self._settle
-            if earlier is None and len(self._looks) >= self._most:
+                return now - earlier.at >= rest
+            if earlier is None and len(self) >= self._most:
                 self.overflowed = True
                 return False
-            self._looks.pop(path, None)
-            self._looks[path] = _Look(stat, now)
+            looks.pop(path, None)
+            looks[path] = _Look(stat, now)
             return False
 
-    def see_anew(self, path: bytes, stat: FileStat, now: float) -> None:
+    def see_anew(self, path: bytes, stat: FileStat, now: float, settle: float | None = None) -> None:
         """Count a look that could not be written down as the first one."""
-        with self._lock:
-            self._looks.pop(path, None)
-        self.see(path, stat, now)
+        self.forget(path)
+        self.see(path, stat, now, settle)
 
     def forget(self, path: bytes) -> None:
         """Drop a path that is gone, or is as it is known."""
         with self._lock:
-            self._looks.pop(path, None)
+            for looks in self._looks.values():
+                looks.pop(path, None)
 
     def queued(self, path: bytes, stat: FileStat) -> None:
         """Drop a path that is in the ledger as it was seen; one that was seen otherwise since is kept."""
         with self._lock:
-            look = self._looks.get(path)
-            if look is not None and still_same(look.stat, stat):
-                del self._looks[path]
+            for looks in self._looks.values():
+                look = looks.get(path)
+                if look is not None and still_same(look.stat, stat):
+                    del looks[path]
 
     def due(self, now: float, most: int | None = None) -> list[bytes]:
         """Give the paths whose second look is due, of `most` those that are due longest."""
+        due: list[tuple[float, bytes]] = []
         with self._lock:
-            oldest = islice(self._looks.items(), most)
-            return [path for path, look in takewhile(lambda kept: now - kept[1].at >= self._settle, oldest)]
+            for rest, looks in self._looks.items():
+                for path, look in islice(looks.items(), most):
+                    if now - look.at < rest:
+                        break
+                    due.append((look.at + rest, path))
+        # Stable: those of one rest stay in their order.
+        return [path for _, path in sorted(due, key=itemgetter(0))[:most]]
 
     def next_due(self) -> float | None:
         """Give the steady time of the next second look."""
         with self._lock:
-            first = next(iter(self._looks.values()), None)
-        return None if first is None else first.at + self._settle
+            firsts = [(next(iter(looks.values())).at + rest) for rest, looks in self._looks.items() if looks]
+        return min(firsts, default=None)

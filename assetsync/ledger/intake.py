@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from assetsync.core.decide import HOUR, KEEPS_CHANGING, is_settled
 from assetsync.core.sidecar import FOLDER_SIDECAR, SUFFIX
 from assetsync.core.states import Event
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row
@@ -236,6 +237,11 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
     path, stat, destfolderid, folded_name, replaces, hold = version
     if _current_id(conn, path) != replaces:
         return False
+    if replaces is not None and hold is None and not is_settled(stat, now, HOUR):
+        # What is held for its changes stays so with the next one: it is not queued for a moment each time.
+        sql = "SELECT reason, detail FROM files WHERE id = ? AND state = 'blocked' AND reason = ?"
+        hold = conn.execute(sql, (replaces, KEEPS_CHANGING)).fetchone()
+        due_at = due_at if hold is None else now + HOUR
     if replaces is not None and not _forget_unsent(conn, replaces):
         apply(conn, replaces, Event.REPLACED, now)
     aside = conn.execute(

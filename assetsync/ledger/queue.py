@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from assetsync.core.backoff import LONGEST
+from assetsync.core.decide import PastUpload
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.alike import OWNED
 from assetsync.ledger.commits import Pending
@@ -20,6 +21,10 @@ _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
 # By the other condition the newest would be those of another clock.
 _NEWEST_DUE = "due_at <= ?1 AND +attempts = 0"
 _IS_QUEUED = "SELECT queued_at FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
+_BLOCKED_FOR = "SELECT id FROM files WHERE state = 'blocked' AND reason = ?3"
+_CUT_OFF = "changed_while_sent"
+_PAST = 64
+"""Versions and uploads of a path that are looked back upon."""
 _QUEUED = "FROM counted WHERE wanted = 'yes' AND state = 'queued' AND files > 0"
 _IS_HELD = f"destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
 _CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "reason", "detail", "attempts")
@@ -212,17 +217,36 @@ class Queue:
         sql = "SELECT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND left_part IS NOT ?)"
         return bool(self._store.rows(sql, file_id, Left.NOTHING)[0][0])
 
-    def hold(self, file_id: int, reason: str, detail: str, now: float) -> None:
+    def uploads_of(self, row: FileRow) -> list[PastUpload]:
+        """Return the newest uploads of a version's path by which anything may have left, oldest first.
+
+        Each that a change of the file cut off, and one for each other version: repeated attempts are no new version.
+        """
+        rows = self._store.rows(
+            "SELECT MAX(COALESCE(a.ended_at, a.started_at)) AS at, a.why IS ?3 AS cut FROM"
+            " (SELECT id FROM files WHERE path = ?1 ORDER BY id DESC LIMIT ?4) AS f"
+            " CROSS JOIN attempts a ON a.file_id = f.id WHERE a.why IS ?3"
+            "   OR f.id <> ?2 AND COALESCE(a.result, '') NOT IN ('refused', 'unsent', 'absent')"
+            " GROUP BY f.id, CASE WHEN a.why IS ?3 THEN a.id END ORDER BY MAX(a.id) DESC LIMIT ?4",
+            row.path,
+            row.id,
+            _CUT_OFF,
+            _PAST,
+        )
+        return [PastUpload(found["at"], bool(found["cut"])) for found in reversed(rows)]
+
+    def hold(self, file_id: int, reason: str, detail: str, now: float, *, due_at: float | None = None) -> None:
         """Block a version that must not be sent as it is; one that is no longer queued is left alone.
 
-        Where it is tried again by itself, it is due after as long as it has been known, and soon in any case.
+        Where it is tried again by itself, it is due at `due_at`; without one after as long as it has been known, and
+        soon in any case.
         """
 
         def work(conn: sqlite3.Connection) -> None:
             queued = conn.execute(_IS_QUEUED, (file_id,)).fetchone()
             if queued is not None:
-                due_at = now + min(now - queued["queued_at"], LONGEST)
-                apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail, due_at=due_at)
+                due = now + min(now - queued["queued_at"], LONGEST) if due_at is None else due_at
+                apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail, due_at=due)
 
         self._store.write(work)
 
@@ -254,13 +278,19 @@ class Queue:
 
         self._store.write(work)
 
-    def retry_blocked(self, reason: str, now: float, *, only_due: bool = False) -> int:
-        """Let all files blocked for one reason be tried again, or those that are due; gives how many."""
+    def has_blocked(self, reason: str, now: float, *, longest: float = LONGEST) -> bool:
+        """Whether `retry_blocked` would let any due file be tried again."""
+        return bool(self._store.rows(f"{_BLOCKED_FOR} AND {_DUE} LIMIT 1", now, longest, reason))
+
+    def retry_blocked(self, reason: str, now: float, *, only_due: bool = False, longest: float = LONGEST) -> int:
+        """Let all files blocked for one reason be tried again, or those that are due; gives how many.
+
+        A due time that is more than `longest` seconds away was set by a clock that has since been set back.
+        """
         due = f" AND {_DUE}" if only_due else ""
 
         def work(conn: sqlite3.Connection) -> int:
-            sql = f"SELECT id FROM files WHERE state = 'blocked' AND reason = ?3{due}"
-            rows = conn.execute(sql, (now, LONGEST, reason)).fetchall()
+            rows = conn.execute(f"{_BLOCKED_FOR}{due}", (now, longest, reason)).fetchall()
             for row in rows:
                 apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
             return len(rows)

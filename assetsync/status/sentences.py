@@ -18,6 +18,8 @@ _HELP = {
     "sidecar": "mend the sidecar, or delete it: the file is then sent by itself",
     "unreadable": "mend its permissions: each scan tries it again, at once assetsync retry {path}",
     "unknown_folder": "correct destfolderid or make the folder: every run tries it again",
+    "keeps_changing": "it is sent by itself once unchanged for an hour: leave it out by an `ignore` pattern, or set a"
+    " longer folders[].settle for its mapping; as it is: assetsync retry --send-again {path}",
     "unprocessed": "each scan tries it again; if it is another file: assetsync retry --send-again {path}",
     "resembles": "assetsync reconcile --adopt, or assetsync retry --send-again {path}",
     "changed": "assetsync retry --send-again {path}",
@@ -219,7 +221,8 @@ def waiting(standing: Standing) -> str | None:
     if row is None:
         return None
     state = row.state.replace("_", " ")
-    return f"waiting longest: {printable(row.path)}, known for {span(standing.oldest_age)}, {state}"
+    why = f": {printable(row.detail)}" if row.state is State.QUEUED and row.detail else ""
+    return f"waiting longest: {printable(row.path)}, known for {span(standing.oldest_age)}, {state}{why}"
 
 
 def leftovers(standing: Standing) -> Iterator[str]:

@@ -2,7 +2,17 @@
 
 import pytest
 
-from assetsync.core.decide import Change, compare, is_settled, still_same
+from assetsync.core.decide import (
+    HOUR,
+    Change,
+    PastUpload,
+    Rest,
+    compare,
+    is_settled,
+    rest_after,
+    rested,
+    still_same,
+)
 from assetsync.model import FileStat
 
 NOW = 1_000_000.0
@@ -52,3 +62,61 @@ def test_one_look_is_enough_only_when_both_times_lie_between_the_epoch_and_now_m
 def test_two_looks_agree_only_when_every_fact_does(field):
     assert still_same(BASE, BASE)
     assert not still_same(BASE, BASE._replace(**{field: 99}))
+
+
+def _whole(*ages: float) -> list[PastUpload]:
+    return [PastUpload(NOW - age) for age in ages]
+
+
+def _cut(*ages: float) -> list[PastUpload]:
+    return [PastUpload(NOW - age, is_cut=True) for age in ages]
+
+
+@pytest.mark.parametrize(
+    ("uploads", "rest"),
+    [
+        ([], Rest(5)),
+        (_whole(1), Rest(5)),
+        (_whole(2, 1), Rest(10)),
+        (_whole(3, 2, 1), Rest(20)),
+        (_whole(3601, 1), Rest(5)),
+        (_whole(7000, 3500, 1), Rest(10)),
+        (_cut(1), Rest(10)),
+        (_cut(2, 1), Rest(20)),
+        (_cut(3, 2, 1), Rest(HOUR, is_held=True)),
+        (_cut(90_000, 60_000, 30_000), Rest(HOUR, is_held=True)),
+        (_cut(4, 3) + _whole(2) + _cut(1), Rest(40)),
+        (_cut(3, 2) + _whole(1), Rest(20)),
+        (_cut(3602, 3601), Rest(10)),
+        (_cut(90_000, 89_999), Rest(5)),
+        (_whole(*range(40, 0, -1)), Rest(HOUR)),
+        (_whole(*range(3640, 3600, -1)), Rest(1800)),
+        # By a clock that was set back since.
+        (_whole(-9000, -9001), Rest(10)),
+        (_cut(-9000), Rest(10)),
+    ],
+)
+def test_the_rest_after_uploads(uploads, rest):
+    assert rest_after(uploads, 5.0, NOW) == rest
+
+
+def test_a_longer_settle_is_kept():
+    assert rest_after(_whole(2, 1), 7200.0, NOW) == Rest(7200)
+    assert rest_after(_whole(3, 2, 1), 0.0, NOW) == Rest(0)
+
+
+@pytest.mark.parametrize(
+    ("written", "queued", "uploads", "seconds"),
+    [
+        (NOW - 60, NOW - 10, [], 60),
+        (NOW + 60, NOW - 10, [], 10),
+        (NOW - 60, NOW + 10, [], 60),
+        (NOW + 60, NOW + 10, [], float("inf")),
+        (-60, NOW - 10, [], 90_000),
+        (NOW - 3600, NOW - 10, _cut(20), 20),
+        (NOW - 60, NOW - 10, _whole(20), 60),
+        (NOW - 60, NOW - 10, _cut(-20), 60),
+    ],
+)
+def test_for_how_long_a_version_has_rested(written, queued, uploads, seconds):
+    assert rested(_stat(written, NOW - 9e4), queued, uploads, NOW) == seconds
