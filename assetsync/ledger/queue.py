@@ -218,15 +218,15 @@ class Queue:
         return bool(self._store.rows(sql, file_id, Left.NOTHING)[0][0])
 
     def uploads_of(self, row: FileRow) -> list[PastUpload]:
-        """Return the newest uploads of a version's path by which anything may have left, oldest first.
+        """Return the newest uploads of a version's path, oldest first.
 
-        Each that a change of the file cut off, and one for each other version: repeated attempts are no new version.
+        Each that a change of the file cut off, and one for each other version that may have arrived whole.
         """
         rows = self._store.rows(
             "SELECT MAX(COALESCE(a.ended_at, a.started_at)) AS at, a.why IS ?3 AS cut FROM"
             " (SELECT id FROM files WHERE path = ?1 ORDER BY id DESC LIMIT ?4) AS f"
             " CROSS JOIN attempts a ON a.file_id = f.id WHERE a.why IS ?3"
-            "   OR f.id <> ?2 AND COALESCE(a.result, '') NOT IN ('refused', 'unsent', 'absent')"
+            "   OR f.id <> ?2 AND COALESCE(a.result, '') NOT IN ('refused', 'unsent', 'absent', 'damaged')"
             " GROUP BY f.id, CASE WHEN a.why IS ?3 THEN a.id END ORDER BY MAX(a.id) DESC LIMIT ?4",
             row.path,
             row.id,

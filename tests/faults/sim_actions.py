@@ -39,6 +39,11 @@ class Actions:
         self._sim.last_path = value if verb in ("rename", "link", "copy") else path  # type: ignore[assignment]
         return done is not False
 
+    def _record(self) -> None:
+        self._sim.recording.goes_on = True
+        self._sim.recording.write()
+        self._sim.guarded(self._sim.look, "look")
+
     def _hint(self) -> None:
         sidecar = f"{self._sim.last_path}.yaml"
         for path in (self._sim.last_path, sidecar):

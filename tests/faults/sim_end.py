@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from assetsync.core.decide import KEEPS_CHANGING
 from assetsync.model import State
 
 from .sim_answers import md5
 from .sim_checks import Violation
 from .sim_curated import judge_curated
+from .sim_restless import judge_restless
 from .sim_told import judge_told
 from .sim_tree import FOLDERS
 
@@ -32,6 +34,7 @@ def quiet(simulation: "Simulation") -> None:
     service.broken_searches = 0
     service.habits.limit = 0
     simulation.full_commits, simulation.crash_in = 0, -1
+    simulation.recording.goes_on = False
     for fiber in list(simulation.baton.busy()):
         while fiber.busy:
             simulation.guarded(lambda f=fiber: f.resume(1_000), fiber.name)  # type: ignore[misc]
@@ -63,9 +66,14 @@ def quiet(simulation: "Simulation") -> None:
 
 def _rests(simulation: "Simulation") -> bool:
     simulation.service.settle()
-    unrested = any(row.state in _UNRESTED and row.wanted != "unmapped" for row in _all(simulation))
+    unrested = any(_goes_on(row) and row.wanted != "unmapped" for row in _all(simulation))
     waits = len(simulation.site.settling) or simulation.site.brakes.pulled() or simulation.service.late
     return not unrested and not waits
+
+
+def _goes_on(row) -> bool:
+    """Whether a row goes on by itself: what is held for its changes does once it has rested."""
+    return row.state in _UNRESTED or (row.state is State.BLOCKED and row.reason == KEEPS_CHANGING)
 
 
 def _pause(simulation: "Simulation") -> float:
@@ -80,7 +88,10 @@ def _pause(simulation: "Simulation") -> float:
     if look is not None and look <= now:
         # A round of look-ups that takes long may be over after the next is due, and a daemon goes on at once.
         return 0.01
-    dues = [ledger.queue.next_due(), look, verify_due]
+    (held_due,) = ledger.store.rows(
+        "SELECT MIN(due_at) FROM files WHERE state = 'blocked' AND reason = ?", KEEPS_CHANGING
+    )[0]
+    dues = [ledger.queue.next_due(), look, verify_due, held_due]
     waits = [due - now for due in dues if due is not None]
     settled = site.settling.next_due()
     if settled is not None:
@@ -121,6 +132,7 @@ def judge(simulation: "Simulation") -> None:
     _all_explained(simulation)
     judge_told(simulation)
     judge_curated(simulation)
+    judge_restless(simulation)
     simulation.checks.counted()
     simulation.checks.secret()
 

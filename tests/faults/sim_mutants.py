@@ -229,6 +229,11 @@ def a_copy_is_believed(patch: Patch) -> None:
     patch.setattr(ledger, "set_fact", but_where_to_look)
 
 
+def changes_are_forgotten(patch: Patch) -> None:
+    """Send a file as soon as it has settled, however often changes have cut it off."""
+    patch.setattr(Preparer, "_keeps_changing", lambda _self, _row, _settle: False)
+
+
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     no_grace,
     grace_from_the_attempt,

@@ -27,6 +27,7 @@ class SimService(httpx.BaseTransport):
         self.mark: Callable[[str], None] = lambda _place: None
         self.note: Callable[[str], None] = lambda _line: None
         self.arrived: Callable[[Post], None] = lambda _post: None
+        self.given_up: Callable[[Post], None] = lambda _post: None
         self.used_ids: Callable[[], list[str]] = list
         self.made: Callable[[Stored], None] = lambda _asset: None
         self.plans: deque[Plan] = deque()
@@ -150,6 +151,7 @@ class SimService(httpx.BaseTransport):
             raise
         except Exception:
             # The body gave itself up: what had come is a cut upload.
+            self.given_up(post)
             self._store_unheard(post, post.content)
             raise
         return answer

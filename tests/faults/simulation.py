@@ -29,10 +29,11 @@ from .baton import Baton, Crash
 from .sim_answers import client_over
 from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
+from .sim_restless import Recording
 from .sim_schedule import Variant
 from .sim_service import SimService
 from .sim_tree import CHUNK, FOLDERS, SMALL, Files
-from .sim_values import GRACE
+from .sim_values import GRACE, Post
 
 WORKERS = 2
 TOGETHER = 4
@@ -99,7 +100,10 @@ class Simulation:
         self.checks = Checks(self)
         self.service.mark = self._at
         self.service.note = self.note
-        self.service.arrived = self.checks.posted
+        self.service.arrived = self._arrived
+        self.recording = Recording(self)
+        self.service.given_up = self.recording.given_up
+        self.deaths = 0
         self.service.made = self.checks.made
         self.service.used_ids = self._used_ids
         self.config = self._config()
@@ -166,6 +170,7 @@ class Simulation:
     def die(self, *, reboot: bool, why: str) -> None:
         """End the process where it stands and begin another."""
         self.note(f"CRASH {why}{', the machine restarts' if reboot else ''}")
+        self.deaths += 1
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
         self.site.edges.ledger.close()
@@ -213,6 +218,10 @@ class Simulation:
         # A look-up that a sender makes (first contact) holds a lock: it stands still at no mark.
         if place not in ("asked", "read") or (self.baton.running and self.baton.running.name == "read-back"):
             self.baton.mark()
+
+    def _arrived(self, post: Post) -> None:
+        self.checks.posted(post)
+        self.recording.arrived(post)
 
     def _used_ids(self) -> list[str]:
         """Give the ids that answers gave to files: those that a broken service may give again."""

@@ -16,6 +16,7 @@ I7  In a quiet time every file comes to rest, verified or blocked, and every att
 I8  What the ledger has counted is what a count of its rows gives.
 I9  What the service was told of a file is what the tree says of it in the end, or the difference is listed as drift.
 I10 An asset that people moved to another folder is told of, and not sent again; nor is one that they renamed.
+I11 A file that changes during each of its uploads leaves three damaged assets, and one more with each hour.
 
 A failing seed is made as small as it can be and printed with its trace. `ASSETSYNC_SEED` sets the first seed, `--long`
 runs 10,000 schedules and searches for each mutant among them.
@@ -43,8 +44,10 @@ from .sim_mutants import (
     OF_TOLD,
     a_copy_is_believed,
     a_restart_keeps_the_grace,
+    changes_are_forgotten,
     no_exclusive_names,
 )
+from .sim_restless import restless_schedule
 from .sim_restored import restored_schedule
 from .sim_run import explain, explained, failure, run, shrink
 from .sim_schedule import Action, Schedule, Variant, faults_of, schedule_of
@@ -58,6 +61,7 @@ SHORT_UNSTEADY, LONG_UNSTEADY = 40, 3000
 SHORT_TOGETHER, LONG_TOGETHER = 40, 3000
 SHORT_TOLD, LONG_TOLD = 40, 3000
 SHORT_CURATED, LONG_CURATED = 40, 3000
+SHORT_RESTLESS, LONG_RESTLESS = 30, 3000
 SHORT_RESTORED, LONG_RESTORED = 30, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
@@ -82,6 +86,7 @@ KNOWN = {
     "what_is_to_be_replaced_is_taken": 20261233,
     "what_is_equal_may_be_a_beginning": 397,
     "a_copy_is_believed": 77,
+    "changes_are_forgotten": 1,
     "what_a_folder_does_not_show_is_missing": 20261148,
 }
 """A seed that finds the mutant: the search begins there, so that it is short while nothing has changed.
@@ -215,6 +220,14 @@ def test_a_ledger_that_is_lost_or_put_back_sends_nothing_twice(request: pytest.F
 
 def test_a_copy_of_the_ledger_that_is_believed_sends_twice(monkeypatch: pytest.MonkeyPatch):
     _needs(a_copy_is_believed, restored_schedule, "is stored 2 times by us", monkeypatch)
+
+
+def test_a_file_that_keeps_changing_is_seldom_cut(request: pytest.FixtureRequest):
+    _find_none(restless_schedule, LONG_RESTLESS if request.config.getoption("--long") else SHORT_RESTLESS)
+
+
+def test_changes_that_are_forgotten_cut_on(monkeypatch: pytest.MonkeyPatch):
+    _needs(changes_are_forgotten, restless_schedule, "I11", monkeypatch)
 
 
 def test_a_schedule_that_fails_is_made_as_small_as_it_can_be():

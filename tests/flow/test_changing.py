@@ -9,7 +9,7 @@ from assetsync.cli.entry import run
 from assetsync.core.decide import HOUR, KEEPS_CHANGING
 from assetsync.model import State
 from assetsync.status.sentences import next_step
-from tests.flow.conftest import chunked
+from tests.flow.conftest import Killed, chunked
 from tests.world import World
 
 LARGE = chunked(9 * 2**20)
@@ -87,6 +87,27 @@ def test_a_restart_does_not_forget_the_rest(changing):
     _seconds_until_sent(changing, 100)
     changing.restart()
     assert _seconds_until_sent(changing, 100) >= 20
+
+
+def test_a_crash_does_not_forget_the_cuts(changing):
+    writer = Writer(changing, cuts=2)
+    writer.write()
+    _live(changing, 20)
+    assert writer.damaged == 2
+
+    def kill(request) -> None:
+        changing.service.put(LARGE[: 2**20], request.filename, request.destfolderid)
+        raise Killed
+
+    cut, changing.service.receiving = changing.service.receiving, kill
+    with pytest.raises(Killed):
+        _live(changing, 100)
+    changing.restart()
+    changing.service.receiving, writer.cuts = cut, float("inf")
+    _live(changing, 300)
+    # The one that the crash left included.
+    assert (writer.damaged, changing.row(PATH).reason) == (4, KEEPS_CHANGING)
+    assert [upload.is_cut for upload in changing.ledger.queue.uploads_of(changing.row(PATH))] == [True] * 3
 
 
 def test_what_is_held_is_sent_after_an_hour_at_rest(changing):
