@@ -644,3 +644,16 @@ def test_mapped_write_to_dirty_page_waits_for_touch(world, mapped):
     os.utime(path)
     assert world.scan_and_send() == 1
     assert b"second" in [content[:6] for content in world.service.contents]
+
+
+def test_files_with_a_longer_settle_are_due_later():
+    settling = Settling(5.0, most=3)
+    stat = FileStat(1, 1, 1, 1)
+    settling.see(b"long", stat, 0.0, 10.0)
+    settling.see(b"short", stat, 1.0)
+    assert (settling.due(6.0), settling.next_due()) == ([b"short"], 6.0)
+    assert (settling.due(11.0), settling.due(11.0, 1)) == ([b"short", b"long"], [b"short"])
+    assert (settling.see(b"long", stat, 9.0, 10.0), settling.see(b"long", stat, 10.0, 10.0)) == (False, True)
+    settling.forget(b"short")
+    settling.queued(b"long", stat)
+    assert (len(settling), settling.next_due()) == (0, None)
