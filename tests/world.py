@@ -149,6 +149,9 @@ class FakeService:
         self.down = False
         self.key_refused = False
         self.gives_md5 = True
+        # Whether names come back as ISO-8859-1, and whether a workflow stores uploads under names of its own.
+        self.shows_latin1 = False
+        self.renames = False
         # What kind of asset a file of this name is taken for; of others their endings tell.
         self.kinds: dict[str, str] = {}
         self.processing: float = 0.0
@@ -229,10 +232,12 @@ class FakeService:
         if isinstance(what, str) and what in MESSAGES:
             return Left.ALL, read_upload_answer(_xml(1, MESSAGES[what]), Left.ALL)
         given = what[1] if isinstance(what, tuple) else None
-        asset = self.put(content, request.filename, request.destfolderid, given, meta=request.meta)
+        renamed = f"workflow {self._made}" if self.renames else ""
+        name = f"{renamed}.{request.filename.rpartition('.')[2]}" if renamed else request.filename
+        asset = self.put(content, name, request.destfolderid, given, meta=request.meta)
         if what == "lost_after":
             return Left.ALL, silence
-        return Left.ALL, read_upload_answer(_xml(0, "success", asset.id, self._kind_of(asset)), Left.ALL)
+        return Left.ALL, read_upload_answer(_xml(0, "success", asset.id, self._kind_of(asset), renamed), Left.ALL)
 
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
@@ -278,11 +283,12 @@ class FakeService:
         return request.searchfor == "*" or asset.id in re.findall(r"id:([A-Za-z0-9-]+)", request.searchfor)
 
     def _shown(self, asset: Stored) -> Asset:
+        name = asset.name.encode("latin-1", "replace").decode("latin-1") if self.shows_latin1 else asset.name
         if asset.processed_at > self._clock.now():
-            return Asset(asset.id, asset.folder, asset.name, 0, None, self._shown_kind(asset))
+            return Asset(asset.id, asset.folder, name, 0, None, self._shown_kind(asset))
         digest = asset.md5 if self.gives_md5 else None
         columns: dict[str, object] = {"file_type": asset.file_type}
-        return Asset(asset.id, asset.folder, asset.name, len(asset.content), digest, self._shown_kind(asset), columns)
+        return Asset(asset.id, asset.folder, name, len(asset.content), digest, self._shown_kind(asset), columns)
 
     def _kind_of(self, asset: Stored) -> str:
         return self.kinds.get(asset.name) or guess_kind(os.fsencode(asset.name))
@@ -475,9 +481,9 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest().upper()
 
 
-def _xml(code: int, message: str, assetid: str = "", kind: str = "") -> Reply:
+def _xml(code: int, message: str, assetid: str = "", kind: str = "", renamed: str = "") -> Reply:
     text = (
         f"<Response><responsecode>{code}</responsecode><message>{message}</message><assetid>{assetid}</assetid>"
-        f"<filetype>{kind}</filetype></Response>"
+        f"<filetype>{kind}</filetype><renamefilebody>{renamed}</renamefilebody></Response>"
     )
     return Reply(200, "text/xml", text.encode())

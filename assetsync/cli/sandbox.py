@@ -50,6 +50,9 @@ def _time(name: str, meaning: str) -> Decorator:
 )
 @click.option("--twice", is_flag=True, help="Show every asset twice through the index.")
 @click.option("--renditions", is_flag=True, help="Show a rendition beside each picture.")
+@click.option("--no-md5", is_flag=True, help="Show no MD5, as some releases.")
+@click.option("--latin1", is_flag=True, help="Show names as ISO-8859-1, with ? for all else, also as documented.")
+@click.option("--renames", is_flag=True, help="Store every upload under another name, as a workflow may.")
 @click.option("--no-self-index", is_flag=True, help="Index only when asked.")
 @click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")
 @click.option("--max-content-length", type=int, metavar="BYTES", help="Answer error 10001 to longer uploads.")
@@ -61,6 +64,7 @@ def command(
     key: str,
     folders: tuple[str, ...],
     no_self_index: bool,
+    no_md5: bool,
     as_json: bool,
     **settings: object,
 ) -> None:
@@ -92,6 +96,7 @@ def command(
         port=int(port),
         data_dir=directory,
         self_index=not no_self_index,
+        md5=not no_md5,
         **settings,  # type: ignore[arg-type]
     )
 

@@ -26,6 +26,9 @@ SLOW_GAP = 3
 SLOW_GRACE = 4 * SLOW_GAP
 """By how many times what look-ups take the grace is longer then: it takes at least two of the longest gaps to fill."""
 
+_MOST_NAMED = 3
+"""How many assets a sentence names."""
+
 _PER_WORKER = 4
 
 
@@ -66,6 +69,8 @@ class Sight:
     `owned` by a live row, or by one at rest that may still hand it on · `before`: seen before the attempt began ·
     `claimed`: another attempt may have made it, or left it when it was cut (`flow.rivals`) · `asked`: and a person is
     asked about each such attempt · `named`: the name it came back with is one that the name sent may have become ·
+    `unsure`: it has no MD5, and its name is only similar to the name sent, or fits another undecided upload of the same
+    size as well · `renamed`: it has no MD5 (yet) and another name, and the service may rename uploads into its folder ·
     `prefix`: MD5 of as many bytes of what was sent as the asset has, where that could be computed · `since`: when it
     was first seen, in wall-clock seconds, None for just now.
     """
@@ -76,6 +81,8 @@ class Sight:
     claimed: bool = False
     asked: bool = False
     named: bool = True
+    unsure: bool = False
+    renamed: bool = False
     prefix: str | None = None
     since: float | None = None
 
@@ -168,12 +175,26 @@ def is_equal(doubt: Doubt, sight: Sight) -> bool:
         return False
     if sight.asset.md5 is not None and doubt.md5 is not None:
         return sight.asset.md5 == doubt.md5
+    return sight.named and not sight.unsure and _is_alike(doubt, sight)
+
+
+def is_undecided(doubt: Doubt, sight: Sight) -> bool:
+    """Return whether an asset without MD5 may be the whole file although its name does not prove that.
+
+    Such an asset is never adopted, and the upload is never called absent because of it: a person decides.
+    """
+    fits = sight.unsure if sight.named else sight.renamed
+    return sight.asset.processed and sight.asset.md5 is None and fits and _is_alike(doubt, sight)
+
+
+def _is_alike(doubt: Doubt, sight: Sight) -> bool:
+    """Return whether an asset of which no digest can be compared has the size of what this attempt sent, and is new."""
     # Without both digests a same-sized asset that was there before is somebody else's. What was refused as a copy made
     # none, and the one that it is a copy of was there: what shows after it may be a cut of any other file.
     made_one = not doubt.refused_as_duplicate
     # Of a version that nobody can read any more a part was handed over: it is whole nowhere, and not sent again either.
     is_whole_nowhere = doubt.md5 is None and doubt.handed not in {None, doubt.size}
-    return made_one and not is_whole_nowhere and sight.asset.size == doubt.size and sight.named and not sight.before
+    return made_one and not is_whole_nowhere and sight.asset.size == doubt.size and not sight.before
 
 
 def is_damaged(doubt: Doubt, sight: Sight) -> bool:
@@ -227,6 +248,9 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
         if doubt.accepted_id is not None:
             reason = f"the service accepted it as {doubt.accepted_id} but shows no such asset"
             return Verdict(Judgement.UNDECIDABLE, reason=reason, suspected=suspected)
+        undecided = [s for s in free if is_undecided(doubt, s)]
+        if undecided:
+            return replace(_undecided(undecided), suspected=suspected)
         return replace(_send_again(doubt, Judgement.ABSENT, None, "it did not arrive"), suspected=suspected)
     return Verdict(Judgement.WAIT, reason="looking for it in the service", suspected=suspected, counts_for_grace=True)
 
@@ -245,10 +269,10 @@ def unless_moved(
 
 
 def _moved(doubt: Doubt, here: Sequence[Sight], elsewhere: Sequence[Sight], now: float) -> Verdict | None:
-    if any(is_equal(doubt, s) or _unprocessed(s) for s in here if not s.owned):
+    if any(_may_be_it(doubt, s) or _unprocessed(s) for s in here if not s.owned):
         return replace(_WAIT_ON, reason="it has come to its folder just now")
     new = [s for s in elsewhere if s.named and not s.owned and not s.before]
-    equal = [s for s in new if is_equal(doubt, s)]
+    equal = [s for s in new if _may_be_it(doubt, s)]
     mine = [s for s in equal if not s.claimed]
     if mine:
         asset = min(mine, key=lambda s: s.asset.id).asset
@@ -266,6 +290,10 @@ def _moved(doubt: Doubt, here: Sequence[Sight], elsewhere: Sequence[Sight], now:
     return None
 
 
+def _may_be_it(doubt: Doubt, sight: Sight) -> bool:
+    return is_equal(doubt, sight) or is_undecided(doubt, sight)
+
+
 def unanswered(absent: Verdict) -> Verdict:
     """Give the verdict on what its folder does not show while all folders cannot be looked into."""
     return replace(_WAIT_ON, reason="not in its folder; all folders cannot be looked into", suspected=absent.suspected)
@@ -281,6 +309,20 @@ def _of_another(equal: Sequence[Sight], is_over: bool) -> Verdict:
         return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload that is not answered yet")
     reason = f"an equal asset, {equal[0].asset.id}, may belong to another upload that a person is asked about"
     return Verdict(Judgement.UNDECIDABLE if is_over else Judgement.WAIT, reason=reason, counts_for_grace=not is_over)
+
+
+def _undecided(undecided: Sequence[Sight]) -> Verdict:
+    """Ask a person about assets that may be the file, once no other upload in flight may have made all of them."""
+    mine = sorted(s.asset.id for s in undecided if not s.claimed)
+    if not mine:
+        verdict = _of_another(undecided, is_over=True)
+        return replace(verdict, counts_for_grace=verdict.judgement is Judgement.WAIT)
+    ids = " or ".join(mine[:_MOST_NAMED]) + f" or {len(mine) - _MOST_NAMED:,} more" * (len(mine) > _MOST_NAMED)
+    return Verdict(
+        Judgement.UNDECIDABLE,
+        reason=f"{ids} in folder {undecided[0].asset.folder_id} may be it: the size is equal, the service gives no MD5,"
+        " and the name does not tell",
+    )
 
 
 def _judge_duplicate(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float) -> Verdict:
@@ -306,7 +348,7 @@ def _send_again(doubt: Doubt, judgement: Judgement, assetid: str | None, why: st
 
 
 def _unprocessed(sight: Sight) -> bool:
-    return not sight.asset.processed and not sight.before and sight.named
+    return not sight.asset.processed and not sight.before and (sight.named or sight.renamed)
 
 
 def _never_processed(doubt: Doubt, unprocessed: Sequence[Sight], now: float) -> str:
@@ -320,4 +362,5 @@ def _never_processed(doubt: Doubt, unprocessed: Sequence[Sight], now: float) -> 
 
 def _suspicious(doubt: Doubt, sight: Sight) -> bool:
     """Named like ours and new, but neither equal nor provably cut: shown to a person, never acted on."""
-    return sight.named and not sight.before and sight.asset.processed and not is_equal(doubt, sight)
+    similar = sight.named and not sight.before and sight.asset.processed and not is_equal(doubt, sight)
+    return similar or is_undecided(doubt, sight)

@@ -5,6 +5,7 @@ only tells whose asset an asset may be, where several attempts are open.
 """
 
 import re
+import unicodedata
 from functools import lru_cache
 
 
@@ -35,6 +36,46 @@ def may_be(sent: str, shown: str) -> bool:
     return (
         _matcher(sent).fullmatch(shown) is not None or _matcher(sent.replace('"', "%22")).fullmatch(shown) is not None
     )
+
+
+def is_shown_as(sent: str, shown: str) -> bool:
+    """Return whether `shown` is the sent name in one of the forms in which a service is known to return it.
+
+    These are the name itself, the name with `?` or `_` for each character (or each byte of UTF-8) outside ASCII or
+    ISO-8859-1, its UTF-8 read as ISO-8859-1, and the name with accents folded and all other characters dropped.
+    `may_be` accepts any text in place of such characters, and so matches every name that this function matches.
+    """
+    return is_exactly(sent, shown) or _plain(shown) in _plain_forms(sent)
+
+
+def shown_patterns(sent: str) -> frozenset[str]:
+    """Return patterns of SQL's LIKE, without escapes, that together match every name that `is_shown_as` accepts."""
+    return frozenset(re.sub(r"[^A-Za-z0-9.-]", "_", form) for form in _forms(sent))
+
+
+def _forms(sent: str) -> set[str]:
+    forms = set()
+    for name in (sent, sent.replace('"', "%22")):
+        read_as_latin = name.encode("utf-8", "replace").decode("iso-8859-1")
+        forms |= {
+            name,
+            name.encode("iso-8859-1", "replace").decode("iso-8859-1"),
+            name.encode("ascii", "replace").decode("ascii"),
+            re.sub(r"[^\x00-\x7f]", "?", read_as_latin),
+            read_as_latin,
+            unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii"),
+        }
+    return forms
+
+
+@lru_cache(maxsize=4096)
+def _plain_forms(sent: str) -> frozenset[str]:
+    return frozenset(map(_plain, _forms(sent)))
+
+
+def _plain(name: str) -> str:
+    """Fold what services change in any name: case, and ASCII characters that are not letters, digits, `.` or `-`."""
+    return re.sub(r"[\x00-\x2c/\x3a-\x40\x5b-\x60\x7b-\x7f\ufffd]", "_", name.casefold())
 
 
 def is_exactly(sent: str, shown: str) -> bool:

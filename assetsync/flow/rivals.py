@@ -3,9 +3,9 @@
 A name is never proof of whose an asset is: the service gives several back alike. Reads nothing and decides nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from assetsync.core.naming import is_others, may_be
+from assetsync.core.naming import is_exactly, is_others, is_shown_as, may_be
 from assetsync.ledger.doubts import Rival
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset
@@ -23,6 +23,33 @@ def claims(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow, beginn
     if _may_have_begun(rival, asset, seen_to, attempt, beginnings.get(asset.size or 0)):
         return True
     return not rival.waived and _may_have_made(rival, asset, seen_to, attempt)
+
+
+def is_unsure(rivals: Iterable[Rival], asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
+    """Return whether the name of an asset without MD5 does not tell that this attempt made it.
+
+    So it is where the name is only similar to the name sent, or where another undecided upload of other content and
+    equal size may have come back under it, too.
+    """
+    if asset.md5 is not None or is_exactly(attempt.sent_name, asset.filename):
+        return False
+    return not is_shown_as(attempt.sent_name, asset.filename) or any(
+        rival.attempt_id <= seen_to
+        and (rival.folder_id, rival.size) == (attempt.destfolderid, attempt.size)
+        and not (rival.waived or rival.refused or rival.md5 == attempt.md5 is not None)
+        and is_shown_as(rival.sent_name, asset.filename)
+        for rival in rivals
+    )
+
+
+def is_renamed(rivals: Iterable[Rival], asset: Asset, attempt: AttemptRow) -> bool:
+    """Return whether an asset under another name may be this upload, where the service may have renamed it.
+
+    An asset with an MD5 proves itself, and so does one whose name is that of another open upload.
+    """
+    if asset.md5 is not None or asset.folder_id not in (attempt.destfolderid, ""):
+        return False
+    return not any(not rival.waived and is_shown_as(rival.sent_name, asset.filename) for rival in rivals)
 
 
 def _may_have_begun(rival: Rival, asset: Asset, seen_to: int, attempt: AttemptRow, beginning: str | None) -> bool:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from assetsync.core.doubt import Doubt, Sight, is_damaged, is_equal
+from assetsync.core.doubt import Doubt, Sight, is_damaged, is_equal, is_undecided
 from assetsync.core.names import printable
-from assetsync.core.naming import may_be
+from assetsync.core.naming import is_shown_as, may_be
 from assetsync.errors import BadAnswer, TreeError
 from assetsync.flow.edges import Edges
-from assetsync.flow.rivals import claims
+from assetsync.flow.rivals import claims, is_renamed, is_unsure
 from assetsync.ledger.doubts import LeftBy, OpenDoubt
 from assetsync.model import Asset, FileStat
 from assetsync.service.multipart import closing
@@ -30,11 +30,13 @@ class Looking:
     """One doubt in a round, with what the look-ups have shown so far.
 
     `span`: when the first of them began and the last ended, on the steady clock in seconds · `wider`: what all folders
-    show that may be it, None where that was not asked, or not answered.
+    show that may be it, None where that was not asked, or not answered · `renames`: whether the service may rename what
+    is uploaded into its folder.
     """
 
     doubt: OpenDoubt
     facts: Doubt
+    renames: bool = False
     span: tuple[float, float] = (0.0, 0.0)
     assets: dict[str, Asset] = field(default_factory=dict)
     wider: dict[str, Asset] | None = None
@@ -55,7 +57,7 @@ class Sights:
 
     def begin(self, doubt: OpenDoubt) -> Looking:
         """Give a doubt of which nothing has been shown yet."""
-        return Looking(doubt, self._facts(doubt))
+        return Looking(doubt, self._facts(doubt), self._doubts.may_rename(doubt.attempt.destfolderid))
 
     def forget_but(self, attempts: Collection[int]) -> None:
         """Forget what was read of files for other attempts."""
@@ -68,18 +70,13 @@ class Sights:
         What lies in another folder than was asked for is no answer: a release may not know the parameter.
         """
         kept = sum(len(one.assets) for one in looking)
-        digests = {one.facts.md5 for one in looking} - {None}
-        sizes = {one.facts.size for one in looking}
         for shown in assets:
             if folder is not None and shown.folder_id not in (folder, ""):
                 continue
             # Of its many columns none is needed here.
             asset = replace(shown, columns={})
-            by_content = asset.md5 in digests or (asset.md5 is None and asset.size in sizes)
             for one in looking:
-                if (by_content and asset.md5 in (None, one.facts.md5)) or may_be(
-                    one.doubt.attempt.sent_name, asset.filename
-                ):
+                if _is_wanted(one, asset) or may_be(one.doubt.attempt.sent_name, asset.filename):
                     # Several look-ups may show it.
                     kept += asset.id not in one.assets
                     one.assets[asset.id] = asset
@@ -126,9 +123,24 @@ class Sights:
         )
 
     def has_equal(self, one: Looking) -> bool:
-        """Whether an equal asset was shown that is no other version's."""
+        """Return whether an equal asset was shown that is no other version's.
+
+        Without MD5 it must have the name that was sent, and be new: after others the folder has to be listed.
+        """
+        attempt = one.doubt.attempt
         free = set(one.assets) - self._taken(one)
-        return any(is_equal(one.facts, Sight(one.assets[i])) for i in free)
+        seen = self._doubts.first_seen([i for i in free if one.assets[i].md5 is None])
+        return any(
+            is_equal(
+                one.facts,
+                Sight(
+                    one.assets[i],
+                    before=i in seen and seen[i][0] < attempt.id,
+                    unsure=one.assets[i].md5 is None and not is_shown_as(attempt.sent_name, one.assets[i].filename),
+                ),
+            )
+            for i in free
+        )
 
     def of(self, one: Looking, newest: int) -> list[Sight]:
         """Give what was shown, with whose it may be; `newest` is the newest attempt by now."""
@@ -141,17 +153,21 @@ class Sights:
         sights = []
         for assetid, asset in sorted(one.assets.items()):
             seen_to, since = seen.get(assetid, (newest, None))
+            is_named = may_be(attempt.sent_name, asset.filename)
             sight = Sight(
                 asset,
                 owned=assetid in owned,
                 # Only what a look-up showed that ended before the attempt began was there before it.
                 before=seen_to < attempt.id or assetid in explained,
-                named=may_be(attempt.sent_name, asset.filename),
+                named=is_named,
+                unsure=is_named and asset.processed and is_unsure(rivals, asset, seen_to, attempt),
+                renamed=one.renames and not is_named and is_renamed(rivals, asset, attempt),
                 prefix=one.prefixes.get(asset.size or 0),
                 since=since,
             )
             # Asked for what a verdict may rest on alone: there may be many assets of such a name, and many rivals.
-            if not sight.owned and (is_equal(one.facts, sight) or is_damaged(one.facts, sight)):
+            rests_on_it = (rests(one.facts, sight) for rests in (is_equal, is_damaged, is_undecided))
+            if not sight.owned and any(rests_on_it):
                 known = self._beginnings
                 others = [r for r in rivals if claims(r, asset, seen_to, attempt, known.get(r.attempt_id, {}))]
                 sight = replace(sight, claimed=bool(others), asked=all(rival.asked for rival in others))
@@ -228,6 +244,13 @@ class Sights:
             return None
         self._doubts.hashed(attempt.id, doubt.file.id, md5)
         return md5
+
+
+def _is_wanted(one: Looking, asset: Asset) -> bool:
+    """Return whether a doubt needs an asset whatever its name is: by its MD5, or because it may have been renamed."""
+    if asset.md5 is not None:
+        return asset.md5 == one.facts.md5
+    return one.renames and (not asset.processed or asset.size == one.facts.size)
 
 
 def _may_be_whole(by: LeftBy, asset: Asset) -> bool:

@@ -3,7 +3,7 @@
 What there may be is found by `ledger.alike`; here it is taken over, adopted, or put before a person.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -11,14 +11,33 @@ from assetsync.core.names import printable, sent_name
 from assetsync.errors import FileUnreadable
 from assetsync.flow.contact import Contact
 from assetsync.flow.edges import Edges
+from assetsync.ledger.alike import Resembling
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Wanted
 from assetsync.tree.body import difference
 
 log = structlog.get_logger(__name__)
 
+_MOST_NAMED = 3
+"""How many assets a sentence names."""
+
 _DECIDED_SOON = 5.0
 """Seconds after which a file that waits for an upload in doubt is looked at again."""
+
+
+def _resembling(first: Resembling, others: Sequence[Resembling]) -> str:
+    """Return the sentence about a file of which an asset of its size and name lies in the folder."""
+    what = "of the same name and size" if first.is_exact else "of the same size, whose name may be the file's"
+    ids = [one.assetid for one in (first, *others)]
+    more = f" and {len(ids) - _MOST_NAMED:,} more" * (len(ids) > _MOST_NAMED)
+    named = "" if first.is_exact else f" ({printable(first.name)})"
+    detail = (
+        f"the folder holds {', '.join(ids[:_MOST_NAMED])}{more}{named} {what}, and the service gives no MD5 to tell"
+        " whether it is this file: `assetsync reconcile --adopt` takes such assets over,"
+    )
+    if not first.is_exact:
+        detail += " where one asset fits one file, `assetsync doubt resolve PATH --asset ID` takes over the one named,"
+    return f"{detail} `assetsync retry --send-again PATH` uploads"
 
 
 class StandIn:
@@ -117,23 +136,28 @@ class StandIn:
         return True
 
     def _resembles(self, row: FileRow, md5: str, now: float) -> bool:
-        """Ask a person about an asset of the same name and size that may be this file, where the service has no MD5."""
-        name = sent_name(row.path.rpartition(b"/")[2])
-        assetid = self._ledger.alike.resembling(row, name)
-        if assetid is None:
+        """Ask a person about an asset of the size and name of this file, where the service has no MD5.
+
+        A name that came back as `?` for what the service cannot show counts as the file's name, too.
+        """
+        alike = self._ledger.alike
+        found = alike.resembling(row, sent_name(row.path.rpartition(b"/")[2]))
+        if not found:
             return False
-        if self._is_looked_for(row, assetid, now):
+        first, *others = found
+        other = None if first.is_exact else alike.is_sent_as(row, first.name)
+        if other is not None:
+            detail = f"{first.assetid} may be what is uploaded as {printable(other.path)}: waits until that is decided"
+            self._ledger.queue.postpone(row.id, now + _DECIDED_SOON, detail)
             return True
-        if self.adopt_alike and self._ledger.queue.adopt(row, assetid, md5, self._said(row), now):
+        if self._is_looked_for(row, first.assetid, now):
+            return True
+        may_adopt = self.adopt_alike and (first.is_exact or (not others and alike.is_only_match(row, first.name)))
+        if may_adopt and self._ledger.queue.adopt(row, first.assetid, md5, self._said(row), now):
             self._edges.tally.adopted()
-            log.info("adopted by name and size", path=printable(row.path), assetid=assetid)
+            log.info("adopted by name and size", path=printable(row.path), assetid=first.assetid)
             return True
-        detail = (
-            f"the folder holds {assetid} of the same name and size, and the service gives no MD5 to tell whether it is"
-            " this file: `assetsync reconcile --adopt` takes such assets over, `assetsync retry --send-again PATH`"
-            " uploads"
-        )
-        self._hold(row, "resembles", detail, now)
+        self._hold(row, "resembles", _resembling(first, others), now)
         return True
 
     def _is_looked_for(self, row: FileRow, assetid: str, now: float) -> bool:

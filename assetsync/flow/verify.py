@@ -12,6 +12,7 @@ import structlog
 
 from assetsync.core.doubt import Grace
 from assetsync.core.names import printable, sent_name
+from assetsync.core.naming import is_shown_as, may_be
 from assetsync.core.states import Event
 from assetsync.core.verdict import UNSEEN_PATIENCE, Expected, Reading, compare, next_look
 from assetsync.errors import ServiceError
@@ -68,6 +69,8 @@ class Verifier:
         self._longest = longest
         self._needs_index = needs_index
         self._misnames = misnames
+        # Whether uploads into a folder keep their names, as recorded by this process.
+        self._names: dict[str, bool] = {}
 
     def step(self, least: int = 1) -> Verified:
         """Take a hundred assets that are due, and more where a folder has to be listed for them.
@@ -185,6 +188,7 @@ class Verifier:
             log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
             return row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}
         if reading is Reading.EQUAL and (findable or not needs_index):
+            self._note_name(row, asset)
             columns |= {"verified_at": now, "reason": None, "detail": None} | self._kind_of(row, asset)
             return row, Event.CONFIRMED, columns
         columns["due_at"] = now + next_look(now - (row.uploaded_at or row.queued_at), self._longest)
@@ -193,6 +197,30 @@ class Verifier:
         else:
             columns["detail"] = difference
         return row, None, columns
+
+    def _note_name(self, row: FileRow, asset: Asset) -> None:
+        """Record once a folder whether uploads are read back under the names that were sent.
+
+        In a folder that keeps names, `core.doubt` looks for the assets of lost answers under these names only.
+        """
+        folder = row.destfolderid
+        # An asset that was adopted, or was moved since, need not have the name of an upload.
+        if row.id_from != "answer" or asset.folder_id != folder or self._names.get(folder) is False:
+            return
+        if is_shown_as(sent_name(row.path.rpartition(b"/")[2]), asset.filename):
+            kept = True
+        else:
+            # Its file may have been renamed since the upload.
+            names = names_of(self._ledger, row)
+            kept = any(is_shown_as(name, asset.filename) for name in names)
+            if not kept and any(may_be(name, asset.filename) for name in names):
+                # A name that is only similar shows nothing.
+                return
+        if self._names.get(folder) is not kept:
+            self._ledger.contacts.named(folder, kept=kept)
+            self._names[folder] = kept
+            if not kept:
+                log.warning("the service renames uploads", destfolderid=folder, name=asset.filename)
 
     def _kind_of(self, row: FileRow, asset: Asset) -> dict[str, Any]:
         """Note the kind of an upload whose answer named none, and that its metadata may have gone into other fields."""

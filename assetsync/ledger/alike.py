@@ -5,6 +5,7 @@ Reads only; what is done with it is `flow.prepare`'s to decide and `queue`'s to 
 
 from typing import NamedTuple
 
+from assetsync.core.naming import is_exactly, is_shown_as, shown_patterns
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row
 from assetsync.ledger.store import Store
@@ -34,7 +35,9 @@ OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN 
 _MISSED = TAKEN_AWAY.format("s.folder_id", SIGHTED.format("s"))
 # What a listing of the folder did not show after an audit had not is not there. Of others, first what an audit has met.
 _IS_THERE = "s.met_at IS NOT 0"
-_LIKELIEST = f"ORDER BY {_MISSED}, first_seen, assetid LIMIT 1"
+_LIKELIEST = f"{_MISSED}, first_seen, assetid"
+
+_COMPARED_AT_MOST = 1000
 
 _EQUAL_ASSET = (
     f"FROM sightings s WHERE s.folder_id = ?1 AND s.size = ?2 AND s.md5 = ?3 AND {_IS_THERE}"
@@ -53,6 +56,14 @@ class Hints(NamedTuple):
 
     version: bool
     asset: bool
+
+
+class Resembling(NamedTuple):
+    """An asset without a digest that may be a file, by its size and its name in the service."""
+
+    assetid: str
+    name: str
+    is_exact: bool
 
 
 class Alike:
@@ -140,7 +151,7 @@ class Alike:
     def sighted(self, row: FileRow, md5: str) -> str | None:
         """Give the id of an asset of the same MD5 in the folder that no row owns."""
         # While an equal upload is undecided, the asset is likelier what that one stored.
-        sql = f"SELECT assetid {_EQUAL_ASSET} AND NOT EXISTS ({_MAY_HAVE_STORED_IT}) {_LIKELIEST}"
+        sql = f"SELECT assetid {_EQUAL_ASSET} AND NOT EXISTS ({_MAY_HAVE_STORED_IT}) ORDER BY {_LIKELIEST} LIMIT 1"
         rows = self._store.rows(sql, row.destfolderid, row.size, md5)
         return str(rows[0][0]) if rows else None
 
@@ -157,21 +168,53 @@ class Alike:
         )
         return file_row(rows[0]) if rows else None
 
-    def resembling(self, row: FileRow, sent_name: str) -> str | None:
-        """Give the id of an asset of this name and size that was no version's ever and of which no digest is known.
+    def resembling(self, row: FileRow, sent_name: str) -> list[Resembling]:
+        """Return assets of this size without a digest whose name may be the file's, the likeliest first.
 
-        Where the service gives no MD5, nothing tells whether it is this file.
+        Where the service gives no MD5, nothing tells whether such an asset is this file. None of them was ever a
+        version's, and a person who said that the file is not there had not seen it.
         """
+        patterns = sorted(shown_patterns(sent_name))
+        alike = " OR ".join(["name LIKE ?"] * len(patterns))
         rows = self._store.rows(
-            "SELECT assetid FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL AND why <> 'damaged'"
-            f" AND lower(name) = lower(?) AND {_IS_THERE}"
+            "SELECT assetid, name FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL"
+            f" AND why <> 'damaged' AND ({alike}) AND {_IS_THERE}"
             # Of what was a version's once, the digest is known, and it is another.
-            f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')}) {_LIKELIEST}",
+            f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')})"
+            " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND result = 'resolved'"
+            f"   AND closed_at >= s.first_seen) ORDER BY {_LIKELIEST}",
             row.destfolderid,
             row.size,
-            sent_name,
+            *patterns,
+            row.id,
         )
-        return str(rows[0][0]) if rows else None
+        found = [Resembling(assetid, name, is_exactly(sent_name, name)) for assetid, name in rows]
+        return sorted((one for one in found if is_shown_as(sent_name, one.name)), key=lambda one: not one.is_exact)
+
+    def is_sent_as(self, row: FileRow, shown: str) -> FileRow | None:
+        """Return a version of this size in the folder whose undecided upload may have come back under a name."""
+        rows = self._store.rows(
+            "SELECT file_id, sent_name FROM attempts WHERE closed_at IS NULL AND parked = 0 AND destfolderid = ?"
+            " AND size = ? AND file_id <> ?",
+            row.destfolderid,
+            row.size,
+            row.id,
+        )
+        other = next((file_id for file_id, name in rows if is_shown_as(name, shown)), None)
+        found = self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", other)
+        return file_row(found[0]) if found else None
+
+    def is_only_match(self, row: FileRow, shown: str) -> bool:
+        """Return whether no other file of this size in the folder that has no asset may have come back under a name."""
+        rows = self._store.rows(
+            "SELECT folded_name FROM files WHERE destfolderid = ? AND size = ? AND id <> ? AND wanted = 'yes'"
+            " AND assetid IS NULL LIMIT ?",
+            row.destfolderid,
+            row.size,
+            row.id,
+            _COMPARED_AT_MOST,
+        )
+        return len(rows) < _COMPARED_AT_MOST and not any(is_shown_as(found[0], shown) for found in rows)
 
     def is_missed(self, assetid: str) -> bool:
         """Whether the newest audit of its folder did not show a sighted asset any more."""

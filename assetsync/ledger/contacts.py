@@ -1,5 +1,6 @@
 """Which folders of the service were listed before the first POST into them, and what a listing left to wait for."""
 
+import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 
@@ -9,6 +10,15 @@ from assetsync.ledger.store import Store
 
 _AGAIN = -1
 """Stands in place of the number of a start, and is below them all."""
+
+
+def note_names(conn: sqlite3.Connection, destfolderid: str, *, kept: bool) -> None:
+    """Record whether an upload into a folder kept its name; a folder in which one was renamed stays so."""
+    conn.execute(
+        "INSERT INTO folders (destfolderid, names) VALUES (?, ?) ON CONFLICT (destfolderid) DO UPDATE"
+        " SET names = excluded.names WHERE names IS NOT 'changed'",
+        (destfolderid, "kept" if kept else "changed"),
+    )
 
 
 class Contacts:
@@ -57,6 +67,10 @@ class Contacts:
                 (destfolderid, start_no),
             )
         )
+
+    def named(self, destfolderid: str, *, kept: bool) -> None:
+        """Record whether an upload into the folder was read back under the name that was sent."""
+        self._store.write(lambda conn: note_names(conn, destfolderid, kept=kept))
 
     def left_unprocessed(self, destfolderid: str) -> bool:
         """Whether an asset was seen in the folder that the service was still working on, and that is no row's."""

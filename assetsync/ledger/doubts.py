@@ -190,6 +190,11 @@ class Doubts:
         )
         return [LeftBy(*row) for row in rows]
 
+    def may_rename(self, destfolderid: str) -> bool:
+        """Return whether the service may rename uploads into a folder: it did, or none was read back yet."""
+        kept = "SELECT 1 FROM folders WHERE destfolderid = ? AND names = 'kept'"
+        return not self._store.rows(kept, destfolderid)
+
     def newest_attempt(self) -> int:
         """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""
         return int(self._store.rows("SELECT COALESCE(MAX(id), 0) FROM attempts")[0][0])

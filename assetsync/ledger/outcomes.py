@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.commits import Pending
+from assetsync.ledger.contacts import note_names
 from assetsync.ledger.holds import UNLISTED, hold_folder, release_folder
 from assetsync.ledger.hours import count_upload
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, move, reopen, row_missing, standing
@@ -79,6 +80,7 @@ class Outcomes:
             if _ACCEPT.happens(conn, file_id, attempt_id, assetid, outcome.filetype, now, sent.md5):
                 _end(conn, attempt_id, sent, None, now, result="accepted")
                 count_upload(conn, sent.handed, now)
+                _note_rename(conn, attempt_id, sent)
                 return _ACCEPT.after
             # What is rare is looked into where it is the case.
             row = standing(conn, file_id, _ACCEPTS, _AROUND, attempt=attempt_id, given=assetid, now=now)
@@ -90,6 +92,7 @@ class Outcomes:
                 _end(conn, attempt_id, sent, "id_taken", now)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
             _end(conn, attempt_id, sent, None, now, result="accepted")
+            _note_rename(conn, attempt_id, sent)
             if owner is not None and not owner["rests"]:
                 _dispute(conn, owner["id"], now)
             if row["sighted"]:
@@ -196,6 +199,13 @@ def _may_be_given(owner: sqlite3.Row, row: sqlite3.Row, md5: str | None) -> bool
     if owner["rests"]:
         return bool(same and (md5 is None or owner["md5"] in (None, md5)))
     return bool(same and owner["id_from"] != "answer")
+
+
+def _note_rename(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
+    """Record that a workflow of the service renamed the upload, where its answer says so (interface section 4.3)."""
+    if sent.outcome.renamefilebody:
+        folder = conn.execute("SELECT destfolderid FROM attempts WHERE id = ?", (attempt_id,)).fetchone()[0]
+        note_names(conn, folder, kept=False)
 
 
 def _end(

@@ -24,6 +24,7 @@ MIGRATIONS = frozenset(
         "m011_away",
         "m012_rested",
         "m013_waived_apart",
+        "m019_names",
     }
 )
 """The names of all migrations in `schema`."""

@@ -357,6 +357,18 @@ def m013_waived_apart(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_NAMES = """
+ALTER TABLE folders ADD COLUMN names TEXT;  -- of uploads there, as read back: kept, changed; NULL: not known
+"""
+
+
+@migrations()
+def m019_names(db: sqlite_utils.Database) -> None:
+    """Keep for each folder whether the service renames what is uploaded there."""
+    for statement in statements(_NAMES):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Split a script at the semicolons that end its statements, comments removed."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

@@ -58,8 +58,12 @@ def json_answer(text: str, *, documented: bool, status: int = 200) -> Response:
     return Response(text.encode(charset, "replace"), status, headers)
 
 
-def json_stream(pieces: Iterable[str], *, documented: bool) -> Response:
-    """Answer with a record set; a long one goes out piece by piece, so that a whole folder is never held at once."""
+def json_stream(pieces: Iterable[str], *, documented: bool, latin1: bool = False) -> Response:
+    """Answer with a record set; a long one goes out piece by piece, so that a whole folder is never held at once.
+
+    With `latin1` it is ISO-8859-1 also where documented.
+    """
+    documented = documented and not latin1
     pieces = iter(pieces)
     first = list(islice(pieces, _PIECES_AT_ONCE))
     if len(first) < _PIECES_AT_ONCE:
@@ -95,7 +99,7 @@ def upload_answer(result: Result, *, referer: str, redirectto: str, parameters: 
         elements["assetid"] = result.assetid
         elements["filetype"] = result.filetype
         elements["comingfrom"] = cdata(referer)
-        elements["renamefilebody"] = cdata("")
+        elements["renamefilebody"] = cdata(result.renamed)
     text = upload_result(elements, documented=documented)
     return Response(text.encode(), headers={"Content-Type": "application/xml;charset=UTF-8"})
 

@@ -156,7 +156,9 @@ class Service:
         found = search(self._store, given, origin=origin, settings=self._settings)
         output = forms.Output.asked(given, documented=documented)
         return json_stream(
-            forms.record_set(found.columns, found.rows, output, documented=documented), documented=documented
+            forms.record_set(found.columns, found.rows, output, documented=documented),
+            documented=documented,
+            latin1=self._settings.latin1,
         )
 
 

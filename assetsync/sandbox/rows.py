@@ -85,7 +85,10 @@ DOCUMENTED_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What every row repeats of the call: its term and its totals; `origin` is scheme, host and port of the service."""
+    """What every row repeats of the call: its term and its totals; `origin` is scheme, host and port of the service.
+
+    Without `md5` the column of that name is null.
+    """
 
     calledwith: str
     total: int
@@ -93,6 +96,7 @@ class Question:
     origin: str
     now: float
     documented: bool
+    md5: bool = True
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -111,6 +115,8 @@ def row_values(asset: sqlite3.Row, question: Question) -> list[Value]:
         "calledwith": question.calledwith,
         "cnt": str(question.counts.get(asset["kind"], 0)),
     }
+    if not question.md5:
+        values["md5hash"] = None
     return [values.get(column) for column in question.columns]
 
 
@@ -129,7 +135,7 @@ def rendition_values(asset: sqlite3.Row, question: Question) -> list[Value]:
         "size_num": asset["size"] // 2,
         "width": asset["width"] // 2,
         "height": asset["height"] // 2,
-        "md5hash": derived,
+        "md5hash": derived if question.md5 else None,
         "file_type": "rendition",
     }
     values = zip(question.columns, row_values(asset, question), strict=True)

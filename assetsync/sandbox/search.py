@@ -67,6 +67,7 @@ def search(store: Store, given: Mapping[str, str], *, origin: str, settings: San
         origin=origin,
         now=now,
         documented=documented,
+        md5=settings.md5,
     )
     if dbdirect:
         # startrow and maxrows are ignored (observed).

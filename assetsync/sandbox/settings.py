@@ -32,6 +32,8 @@ class SandboxSettings:
 
     `startrow` says what the parameter of that name counts through the index: rows as documented, or pages as in some
     releases (observed). With `twice`, every row comes twice through the index and is counted so (observed of some).
+    Without `md5` no answer has an MD5, and with `latin1` names come as ISO-8859-1 with `?` for other characters also as
+    documented. With `renames` a workflow stores each upload under a name of its own and gives it in `renamefilebody`.
     With `renditions`, a processed picture is shown with a second, smaller one, unless `showrenditions=false`.
 
     Raises UsageError when a value is not one of those.
@@ -48,6 +50,9 @@ class SandboxSettings:
     startrow: str = "row"
     twice: bool = False
     renditions: bool = False
+    md5: bool = True
+    latin1: bool = False
+    renames: bool = False
     self_index: bool = True
     index_delay: float = 0.0
     processing_delay: float = 0.0

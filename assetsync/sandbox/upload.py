@@ -5,7 +5,7 @@ A request that was cut in its file part is stored like any other, as a damaged a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -43,13 +43,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of one upload; `assetid` is the converted file name where a duplicate was refused (observed)."""
+    """The end of one upload; `assetid` is the converted file name where a duplicate was refused (observed).
+
+    `renamed`: the name without ending that a workflow gave the asset.
+    """
 
     kind: Kind
     message: str
     assetid: str = ""
     filetype: str = ""
     code: int = 1
+    renamed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,9 @@ class Uploads:
         if beyond_basic_plane(name):
             # Success and an identifier, but no asset is ever stored (observed).
             return result
+        if self._settings.renames:
+            result = replace(result, renamed=f"workflow-{assetid[:8]}")
+            name = f"{result.renamed}.{extension_of(name)}".rstrip(".")
         if FaultKind.NAMES_LOST in active:
             name = f"{assetid}.{extension_of(name)}".rstrip(".")
         hidden = active.get(FaultKind.INVISIBLE)

@@ -16,6 +16,7 @@ from assetsync.core.doubt import (
     Verdict,
     is_damaged,
     is_equal,
+    is_undecided,
     judge,
     unanswered,
     unless_moved,
@@ -70,6 +71,31 @@ REFUSED = replace(MINE, refused_as_duplicate=True)
 )
 def test_equal(rule: str, doubt: Doubt, sight: Sight, expected: bool):
     assert is_equal(doubt, sight) is expected, rule
+
+
+UNSURE = replace(NO_MD5, unsure=True)
+RENAMED = replace(NO_MD5, named=False, renamed=True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "doubt", "sight", "expected"),
+    [
+        ("a name that is only similar decides nothing", MINE, UNSURE, True),
+        ("nor does a name that the service may have changed", MINE, RENAMED, True),
+        ("where it keeps names another name is another file", MINE, replace(RENAMED, renamed=False), False),
+        ("the name that was sent decides", MINE, NO_MD5, False),
+        ("the MD5 decides", MINE, replace(UNSURE, asset=asset()), False),
+        ("another MD5 decides", MINE, replace(UNSURE, asset=asset(md5="BB")), False),
+        ("another size decides", MINE, replace(UNSURE, asset=asset(size=99, md5=None)), False),
+        ("what was there before is not ours", MINE, replace(RENAMED, before=True), False),
+        ("what was refused as a copy made none", REFUSED, UNSURE, False),
+        ("a part of an unread file is whole nowhere", replace(UNHASHED, handed=60, handed_md5="C6"), UNSURE, False),
+    ],
+)
+def test_undecided(rule: str, doubt: Doubt, sight: Sight, expected: bool):
+    assert is_undecided(doubt, sight) is expected, rule
+    if expected:
+        assert not is_equal(doubt, sight)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +181,12 @@ A_PERSON = (Judgement.UNDECIDABLE, None, False)
         ("5 not processed before the attempt is not ours", MINE, [replace(UNPROCESSED, before=True)], OVER, ABSENT),
         ("5 not processed and owned is not ours", MINE, [replace(UNPROCESSED, owned=True)], OVER, ABSENT),
         ("5 not processed under another name is not ours", MINE, [replace(UNPROCESSED, named=False)], OVER, ABSENT),
+        ("5 what may be it is looked at for the whole grace", MINE, [UNSURE], YOUNG, COUNTS),
+        ("5 what may be it is a person's after the grace", MINE, [UNSURE], OVER, A_PERSON),
+        ("5 what may have been renamed is too", MINE, [RENAMED], OVER, A_PERSON),
+        ("5 but not what is owned", MINE, [replace(RENAMED, owned=True)], OVER, ABSENT),
+        ("5 and not while another may be answered", MINE, [replace(RENAMED, claimed=True)], OVER, COUNTS),
+        ("5 not processed may have been renamed", MINE, [replace(UNPROCESSED, named=False, renamed=True)], OVER, WAIT),
         ("5 nothing there within the grace is waited for", MINE, [], YOUNG, COUNTS),
         ("5 nothing there after the grace is absent", MINE, [], OVER, ABSENT),
         ("5 absent the fourth time is sent again", replace(MINE, absences=MAX_ABSENCES - 2), [], OVER, ABSENT),
@@ -371,6 +403,19 @@ def test_where_one_or_another_elsewhere_is_never_processed_a_person_is_asked_aft
     doubt = replace(MINE, looks=100)
     after = MINE.since + UNPROCESSED_PATIENCE + 1
     assert unless_moved(NOT_THERE, doubt, [], [WORKED_ON], after).judgement is Judgement.UNDECIDABLE
+
+
+def test_person_is_told_the_assets_that_may_be_it():
+    sights = [replace(UNSURE, asset=asset(str(number), md5=None)) for number in range(5)]
+    verdict = judge(MINE, sights, OVER, SECONDS, 1000.0)
+    assert "0 or 1 or 2 or 2 more in folder F may be it" in verdict.reason
+    assert verdict.suspected == ("0", "1", "2", "3", "4")
+
+
+def test_unsure_asset_elsewhere_may_have_been_moved():
+    absent = Verdict(Judgement.ABSENT)
+    assert unless_moved(absent, MINE, [], [UNSURE], 1000.0).judgement is Judgement.UNDECIDABLE
+    assert unless_moved(absent, MINE, [UNSURE], [], 1000.0).judgement is Judgement.WAIT
 
 
 def test_while_all_folders_cannot_be_looked_into_nothing_is_absent_and_no_grace_begins_anew():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assetsync.core.naming import is_exactly, is_others, may_be
+from assetsync.core.naming import is_exactly, is_others, is_shown_as, may_be, shown_patterns
 from assetsync.service.query import like_pattern
 
 
@@ -37,6 +37,31 @@ def test_a_name_may_be_what_the_service_made_of_another(sent, shown, expected):
     assert may_be(sent, shown) is expected
 
 
+@pytest.mark.parametrize(
+    ("sent", "shown", "expected"),
+    [
+        ("a.jpg", "A.jpg", True),
+        ("a b.jpg", "a_b.jpg", True),
+        ('a"é日.jpg', "a%22é?.jpg", True),
+        ("日.txt", "?.txt", True),
+        ("日.txt", "???.txt", True),
+        ("日.txt", "_.txt", True),
+        ("日.txt", ".txt", True),
+        ("日.txt", "日".encode().decode("latin-1") + ".txt", True),
+        ("Grüße 東京.jpg", "Grüße ??.jpg", True),
+        ("Grüße 東京.jpg", "Gr??e ??.jpg", True),
+        ("Grüße 東京.jpg", "Grue_.jpg", True),
+        ("日.txt", "月.txt", False),
+        ("日.txt", "??.txt", False),
+        ("日.txt", "readme.txt", False),
+        ("a.jpg", "b.jpg", False),
+    ],
+)
+def test_forms_in_which_a_name_comes_back(sent, shown, expected):
+    assert is_shown_as(sent, shown) is expected
+    assert may_be(sent, shown) or not expected
+
+
 def test_a_name_of_many_gaps_is_compared_in_no_time():
     sent = "aé" * 60 + "b.jpg"
     started = time.perf_counter()
@@ -53,6 +78,18 @@ def test_a_name_may_be_another_exactly_where_the_look_up_by_pattern_shows_it(sen
     pattern = like_pattern(sent)
     like = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in pattern)
     assert may_be(sent, shown) or re.fullmatch(like, shown, re.IGNORECASE | re.DOTALL) is None
+
+
+def matches(pattern: str, shown: str) -> bool:
+    like = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in pattern)
+    return re.fullmatch(like, shown, re.IGNORECASE | re.DOTALL) is not None
+
+
+@given(sent=NAMES, shown=NAMES)
+def test_patterns_match_every_form_of_a_name(sent, shown):
+    if is_shown_as(sent, shown):
+        assert any(matches(pattern, shown) for pattern in shown_patterns(sent))
+        assert may_be(sent, shown)
 
 
 @given(name=NAMES)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from assetsync.core.doubt import SLOW_GRACE, Doubt, Grace, Judgement, Pace, Sight, Verdict, judge
-from assetsync.core.naming import is_others, may_be
+from assetsync.core.naming import is_exactly, is_others, is_shown_as, may_be
 from assetsync.core.states import Event
 from assetsync.model import Asset, State
 
@@ -14,6 +14,7 @@ from .model_world import (
     Attempt,
     Broken,
     Look,
+    Made,
     Scenario,
     Step,
     World,
@@ -100,6 +101,11 @@ def sight(s: Scenario, w: World, a: Attempt, shown: tuple[int, bool], order: tup
         r.flies and r.no <= seen_to and len(s.contents[r.file]) == size and asset.md5 in (None, s.contents[r.file])
         for r in rivals
     )
+    unsure = asset.md5 is None and not is_exactly(mine, made.name) and may_be(mine, made.name)
+    unsure = unsure and (not is_shown_as(mine, made.name) or any(is_alike(s, a, r, made, seen_to) for r in rivals))
+    renamed = s.renames and asset.md5 is None and not may_be(mine, made.name)
+    if unsure and "a name that is not sure is no absence" in s.without:
+        unsure, mine = False, "another name"
     prefix = sent[:size] if s.gives_md5 and 0 < size <= len(sent) and size != len(s.contents[a.file]) else None
     if "damage is proven" in s.without and asset.md5 is not None and size < len(s.contents[a.file]):
         prefix = asset.md5
@@ -110,8 +116,17 @@ def sight(s: Scenario, w: World, a: Attempt, shown: tuple[int, bool], order: tup
         claimed=(named and "a name points to its attempt" not in s.without)
         or (flying and "an unanswered attempt keeps its asset" not in s.without),
         named=may_be(mine, made.name),
+        unsure=unsure and "a name of two uploads proves neither" not in s.without,
+        renamed=renamed and "an upload may have been renamed" not in s.without,
         prefix=prefix,
     )
+
+
+def is_alike(s: Scenario, a: Attempt, other: Attempt, made: Made, seen_to: int) -> bool:
+    """Whether another open attempt of the same size and other content may have made what has such a name."""
+    mine, theirs = s.contents[a.file], s.contents[other.file]
+    alike = other.no <= seen_to and len(mine) == len(theirs) and mine != theirs
+    return alike and is_shown_as(s.names[other.file], made.name)
 
 
 @lru_cache(maxsize=1000)

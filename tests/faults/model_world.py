@@ -18,8 +18,9 @@ TAIL = "~"
 class Scenario:
     """The files (content and name), what a person may do, how far to go, and the rule that is taken away.
 
-    `shows`: the one name under which the service shows all of them, where it is not the name sent · `waits`: ticks
-    after which a look-up is given up · `processes`: assets may show before they are processed.
+    `shows`: the one name under which the service shows all of them, where it is not the name sent · `renames`: it is
+    known that uploads may come back under other names · `waits`: ticks after which a look-up is given up · `processes`:
+    assets may show before they are processed.
     """
 
     contents: tuple[str, ...]
@@ -29,6 +30,7 @@ class Scenario:
     faults: int = 2
     gives_md5: bool = True
     shows: str = ""
+    renames: bool = False
     absences: int = 0
     retries: bool = False
     crashes: bool = True

@@ -73,14 +73,14 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest().upper()
 
 
-def xml(code: int, message: str, assetid: str = "") -> httpx.Response:
-    return response(xml_text(code, message, assetid), "application/xml;charset=UTF-8")
+def xml(code: int, message: str, assetid: str = "", renamed: str = "") -> httpx.Response:
+    return response(xml_text(code, message, assetid, renamed), "application/xml;charset=UTF-8")
 
 
-def xml_text(code: int, message: str, assetid: str) -> bytes:
+def xml_text(code: int, message: str, assetid: str, renamed: str = "") -> bytes:
     text = (
         f"<Response><responsecode>{code}</responsecode><message>{message.replace('&', '&amp;')}</message>"
-        f"<assetid>{assetid}</assetid><filetype>doc</filetype></Response>"
+        f"<assetid>{assetid}</assetid><filetype>doc</filetype><renamefilebody>{renamed}</renamefilebody></Response>"
     )
     return text.encode()
 

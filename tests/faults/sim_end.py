@@ -155,10 +155,20 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
             # The 24 hours of an asset that is not processed are told by the wall clock, which may have been set.
             jumped = "24 hours" in row.detail and simulation.clock.jumped >= 80_000
             may_be_moved = _is_strange_elsewhere(simulation, path, row)
-            return row.absences >= 4 or simulation.service.phantoms > 0 or jumped or may_be_moved
+            untold = row.reason == "undecidable" and _is_untold(simulation, row)
+            return row.absences >= 4 or simulation.service.phantoms > 0 or jumped or may_be_moved or untold
         case "crashes":
             return row.crashes >= 5
     return False
+
+
+def _is_untold(simulation: "Simulation", row) -> bool:
+    """Whether an asset of its size is named, and the service gives neither an MD5 nor the name that was sent."""
+    habits = simulation.service.habits
+    if habits.gives_md5 or not (habits.renames or not habits.reads_latin):
+        return False
+    assets = simulation.service.assets.values()
+    return any(asset.id in row.detail and len(asset.content) == row.size for asset in assets)
 
 
 def _is_curated(simulation: "Simulation", row) -> bool:

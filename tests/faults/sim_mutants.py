@@ -17,7 +17,7 @@ from assetsync.flow.feed import Feed
 from assetsync.flow.prepare import Preparer
 from assetsync.flow.resolve import Resolver
 from assetsync.flow.standin import StandIn
-from assetsync.ledger import doubts, ledger, schema
+from assetsync.ledger import alike, doubts, ledger, schema
 from assetsync.ledger.alike import Alike
 from assetsync.ledger.store import Store
 from assetsync.model import Answer, Fault, Left, Outcome
@@ -234,6 +234,21 @@ def changes_are_forgotten(patch: Patch) -> None:
     patch.setattr(Preparer, "_keeps_changing", lambda _self, _row, _settle: False)
 
 
+def names_are_taken_for_kept(patch: Patch) -> None:
+    """Look for a lost upload under the name that was sent, whatever the service makes of names."""
+    patch.setattr(doubts.Doubts, "may_rename", lambda _self, _folder: False)
+
+
+def only_whole_names_resemble(patch: Patch) -> None:
+    """Take no name that came back as question marks for that of a file."""
+    patch.setattr(alike, "is_shown_as", lambda sent, shown: sent.casefold() == shown.casefold())
+
+
+def a_name_of_two_is_proof(patch: Patch) -> None:
+    """Take the first asset whose name may be the one sent for the upload."""
+    patch.setattr(sights, "is_unsure", lambda *_: False)
+
+
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     no_grace,
     grace_from_the_attempt,
@@ -266,3 +281,10 @@ OF_CURATED: tuple[Callable[[Patch], None], ...] = (
     what_a_folder_does_not_show_is_missing,
 )
 """Those that show where people work on the assets in the service."""
+
+OF_NAMELESS: tuple[Callable[[Patch], None], ...] = (
+    names_are_taken_for_kept,
+    only_whole_names_resemble,
+    a_name_of_two_is_proof,
+)
+"""Those that show where the service gives no MD5 and changes names."""

@@ -29,6 +29,7 @@ class Variant:
     persons: bool = False
     gives_md5: bool = True
     reads_latin: bool = True
+    renames: bool = False
     refuses_copies: bool = False
     processing: float = 0.0
     index_lag: float = 0.0
@@ -49,6 +50,7 @@ class Variant:
             gives_md5=self.gives_md5,
             refuses_copies=self.refuses_copies,
             reads_latin=self.reads_latin,
+            renames=self.renames,
             processing=self.processing,
             index_lag=self.index_lag,
             index_call=self.index_call,

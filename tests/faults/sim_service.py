@@ -226,7 +226,7 @@ class SimService(httpx.BaseTransport):
                     self._store(post, post.content, plan.late)
                 return xml(0, "success", self.used_ids()[plan.at % len(self.used_ids())])
         self._store(post, post.content, min(plan.late, 3.0))
-        return xml(0, "success", self._id_of(post))
+        return xml(0, "success", self._id_of(post), self._renamed(post))
 
     def _has(self, content: bytes) -> bool:
         return any(a.content == content and a.processed_from <= self._clock.true for a in self.shown())
@@ -250,6 +250,10 @@ class SimService(httpx.BaseTransport):
         number, indexed = f"A{self._numbers:031d}", processed + self.habits.index_lag
         return Stored(number, folder, name, content, shown, processed, indexed, self._clock.true)
 
+    def _renamed(self, post: Post) -> str:
+        """Give the name that a workflow gives to an upload, "" where there is none."""
+        return f"workflow {post.boundary[-6:]}{post.name[-4:]}" if self.habits.renames else ""
+
     def _store_unheard(self, post: Post, content: bytes) -> None:
         """Store what came of an upload after which nobody listens any more; a copy is refused all the same."""
         if self.habits.refuses_copies and self._has(content):
@@ -261,7 +265,7 @@ class SimService(httpx.BaseTransport):
         post.stored = True
         if not content:
             return
-        asset = self._make(post.folder, post.name, content, min(late, LATEST))
+        asset = self._make(post.folder, self._renamed(post) or post.name, content, min(late, LATEST))
         asset.post = post.boundary
         asset.whole = len(content) == post.size
         asset.said = post.said

@@ -61,12 +61,14 @@ class Post:
 class Habits:
     """How this installation is, whatever is asked of it; a look-up in its database takes `look_takes` seconds.
 
+    With `renames` a workflow gives each upload a name of its own.
     Files of more than `limit` bytes get an error page, until all is quiet; 0 is none.
     """
 
     gives_md5: bool = True
     refuses_copies: bool = False
     reads_latin: bool = True
+    renames: bool = False
     processing: float = 0.0
     index_lag: float = 0.0
     index_call: str = "adds"

@@ -23,6 +23,10 @@ TWO_NAMES = Scenario(("ab", "ab"), ("x", "y"), faults=1, hangs=False, cuts=False
 UNPROCESSED = replace(TWO_NAMES, faults=0, processes=True)
 # Names that the service does not give back (observed: what is not in ISO-8859-1 is shown as `?`).
 UNREADABLE = replace(TWO_NAMES, names=("日", "月"), shows="?")
+NAMELESS = replace(UNREADABLE, contents=("ab", "cd"), gives_md5=False)
+SIMILAR = replace(QUIET, names=("日",), shows="similar", gives_md5=False, cuts=False, hangs=False)
+RENAMED = replace(TWO_NAMES, contents=("ab", "cd"), shows="workflow", renames=True, gives_md5=False)
+ONE_RENAMED = replace(QUIET, shows="workflow", renames=True, gives_md5=False, cuts=False, hangs=False, processes=True)
 RETRIED = replace(BEGINS, person=(), absences=4, retries=True)
 
 SCENARIOS = {
@@ -34,6 +38,8 @@ SCENARIOS = {
     "two_files_of_two_names_and_assets_not_processed": UNPROCESSED,
     "two_files_whose_names_come_back_the_same": UNREADABLE,
     "the_service_gives_no_md5": replace(DIFFER, person=(), gives_md5=False),
+    "without_md5_two_files_whose_names_come_back_the_same": NAMELESS,
+    "without_md5_a_service_that_renames": RENAMED,
     "doubts_that_a_person_must_decide_and_retries": RETRIED,
 }
 LONG = {
@@ -73,6 +79,9 @@ RULES = (
     ("an adoption begins the grace of its equals anew", UNREADABLE, SENT_TWICE),
     # Each of these two covers for the other: what the first would prevent, the second mends.
     ("an unanswered attempt keeps its asset · the answer wins over an adopter", UNREADABLE, "two rows hold one asset"),
+    ("a name of two uploads proves neither", NAMELESS, "holds an asset of other content"),
+    ("a name that is not sure is no absence", SIMILAR, SENT_TWICE),
+    ("an upload may have been renamed", ONE_RENAMED, SENT_TWICE),
     ("a retried doubt holds its name again", RETRIED, NO_CUT),
 )
 
@@ -85,10 +94,6 @@ LIMITS = {
     ),
     "without_md5_a_persons_file_of_the_same_name_and_size": (
         replace(DIFFER, person=("zz",), gives_md5=False),
-        "holds an asset of other content",
-    ),
-    "without_md5_and_names_two_files_of_one_size": (
-        replace(UNREADABLE, contents=("ab", "cd"), gives_md5=False),
         "holds an asset of other content",
     ),
 }

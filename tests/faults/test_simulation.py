@@ -41,12 +41,14 @@ from .sim_mutants import (
     MUTANTS,
     OF_ALIKE,
     OF_CURATED,
+    OF_NAMELESS,
     OF_TOLD,
     a_copy_is_believed,
     a_restart_keeps_the_grace,
     changes_are_forgotten,
     no_exclusive_names,
 )
+from .sim_nameless import nameless_schedule
 from .sim_restless import restless_schedule
 from .sim_restored import restored_schedule
 from .sim_run import explain, explained, failure, run, shrink
@@ -63,6 +65,7 @@ SHORT_TOLD, LONG_TOLD = 40, 3000
 SHORT_CURATED, LONG_CURATED = 40, 3000
 SHORT_RESTLESS, LONG_RESTLESS = 30, 3000
 SHORT_RESTORED, LONG_RESTORED = 30, 3000
+SHORT_NAMELESS, LONG_NAMELESS = 40, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -88,6 +91,9 @@ KNOWN = {
     "a_copy_is_believed": 77,
     "changes_are_forgotten": 1,
     "what_a_folder_does_not_show_is_missing": 20261148,
+    "names_are_taken_for_kept": 20261128,
+    "only_whole_names_resemble": 20261125,
+    "a_name_of_two_is_proof": 20261247,
 }
 """A seed that finds the mutant: the search begins there, so that it is short while nothing has changed.
 
@@ -228,6 +234,15 @@ def test_a_file_that_keeps_changing_is_seldom_cut(request: pytest.FixtureRequest
 
 def test_changes_that_are_forgotten_cut_on(monkeypatch: pytest.MonkeyPatch):
     _needs(changes_are_forgotten, restless_schedule, "I11", monkeypatch)
+
+
+def test_without_md5_and_names_nothing_is_doubled(request: pytest.FixtureRequest):
+    _find_none(nameless_schedule, LONG_NAMELESS if request.config.getoption("--long") else SHORT_NAMELESS)
+
+
+@pytest.mark.parametrize("mutant", OF_NAMELESS, ids=lambda mutant: mutant.__name__)
+def test_without_this_rule_nameless_assets_are_doubled(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, nameless_schedule, "times by us", monkeypatch)
 
 
 def test_a_schedule_that_fails_is_made_as_small_as_it_can_be():
