@@ -59,6 +59,41 @@ def test_a_lost_ledger_is_made_anew_from_the_tree_and_the_service(place, lost):
     expect_one_of_each(place)
 
 
+@pytest.mark.parametrize("dialect", ["observed", "documented"])
+def test_lost_ledger_without_md5_doubles_no_name(make_place, dialect):
+    place = make_place(md5=False, latin1=True, dialect=dialect)
+    names = ("photos/東京 1.jpg", "photos/東京 2.jpg", "photos/日.jpg", "photos/月.jpg")
+    for name in names:
+        place.write(name, name.encode().ljust(40))
+    assert place.reconcile().in_sync
+    place.ledger.unlink()
+    report = place.reconcile(wait=0)
+    assert (report.uploaded, report.blocked) == (0, len(names))
+    # Of the first two each fits one asset; the other two have names that come back alike, and one size.
+    report = place.reconcile(adopt=True)
+    assert (report.uploaded, report.adopted, report.blocked) == (0, 2, 2)
+    for name in names[2:]:
+        asset = asset_of(place, (place.tree / name).read_bytes())
+        place.command("doubt resolve", name, "--asset", asset)
+    assert place.reconcile().in_sync
+    expect_one_of_each(place, names)
+
+
+def test_renamed_upload_without_answer_is_not_sent_again(make_place, make_front):
+    place = make_place(md5=False, renames=True)
+    front = make_front(place)
+    place.write("a.bin", b"the file of the doubt")
+    front.uploads.append(lost_by(lambda body: body))
+    report = place.reconcile()
+    assert (report.blocked, place.copies()) == (1, {"a.bin": 1})
+    (doubt,) = [place.command("doubt list", "--json")]
+    (asset,) = place.sandbox.assets()
+    assert (doubt["state"], asset.id in doubt["detail"]) == ("blocked", True)
+    place.command("doubt resolve", "a.bin", "--asset", asset.id)
+    assert place.reconcile().in_sync
+    expect_one_of_each(place, ("a.bin",))
+
+
 def test_a_ledger_lost_while_the_service_still_works_on_the_assets_waits_for_them(make_place):
     place = make_place(processing_delay=2.0)
     fill(place)
