@@ -26,12 +26,13 @@ class State(StrEnum):
 
 
 class Wanted(StrEnum):
-    """What the tree says of a file version."""
+    """What the tree says of a file version; OUTSIDE is no file of the tree, and was uploaded by hand."""
 
     YES = "yes"
     REPLACED = "replaced"
     GONE = "gone"
     UNMAPPED = "unmapped"
+    OUTSIDE = "outside"
 
 
 class FileStat(NamedTuple):

@@ -122,11 +122,50 @@ def _told(beside: Ledger, number: int, clock: Clock) -> Acted:
     if answer is None:
         left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
         return Acted(left, number, done=False)
+    return Acted(_done(answer), number)
+
+
+def _done(answer: str) -> str:
+    """Return the holder's answer; raises UsageError or ServiceError where the holder could not do it."""
     if answer.startswith(REFUSED):
         raise UsageError(answer.removeprefix(REFUSED))
     if answer.startswith(UNASKED):
         raise ServiceError(answer.removeprefix(UNASKED))
-    return Acted(answer, number)
+    return answer
+
+
+def carried_out(config: SiteConfig, verb: str, argument: dict[str, object], go_on: Callable[[], bool]) -> str | None:
+    """Have a request carried out by the holder of the ledger, or by this process once nobody holds it.
+
+    Carrying the request out twice must be the same as once. Returns the answer, None where `go_on` ended the wait
+    before there was one. Raises as `act` does.
+    """
+    clock = SystemClock()
+    number: int | None = None
+    while True:
+        try:
+            ledger = open_ledger(config.ledger, site=config.site, create=False)
+        except LedgerBusy:
+            with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
+                number = beside.ask(verb, argument, clock.now()) if number is None else number
+                answer = _answer_in_time(beside, number, go_on)
+            if answer is not None:
+                return _done(answer)
+            if not go_on():
+                return None
+            continue
+        with closing(ledger), closing(ServiceWhenAsked(config)) as service:
+            answer = None if number is None else ledger.answered(number)
+            if answer is None:
+                answer = carry_out(ledger, service, clock, verb, argument)
+                if number is not None:
+                    ledger.answer(number, answer, clock.now())
+            return _done(answer)
+
+
+def _answer_in_time(beside: Ledger, number: int, go_on: Callable[[], bool]) -> str | None:
+    soon(lambda: beside.answered(number) is not None or not go_on(), SystemClock())
+    return beside.answered(number)
 
 
 def soon(is_so: Callable[[], bool], clock: Clock) -> bool:

@@ -13,7 +13,7 @@ from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import AttemptRow, FileRow
-from assetsync.model import State
+from assetsync.model import State, Wanted
 from assetsync.service.query import checked_id
 from assetsync.shown import printable, relative_text
 
@@ -61,8 +61,8 @@ def list_doubts(config: SiteConfig, *, as_json: bool) -> None:
 def _doubts(ledger: Ledger) -> Iterator[tuple[FileRow, AttemptRow | None]]:
     for row in ledger.reports.files(State.IN_DOUBT, history=True):
         yield row, ledger.doubts.of(row.id)
-    for row in ledger.reports.files(State.BLOCKED):
-        attempt = ledger.doubts.of(row.id)
+    for row in ledger.reports.files(State.BLOCKED, history=True):
+        attempt = ledger.doubts.of(row.id) if row.wanted in (Wanted.YES, Wanted.OUTSIDE) else None
         if attempt is not None:
             yield row, attempt
 

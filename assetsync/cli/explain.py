@@ -34,6 +34,7 @@ _NO_FILE = "no file"
 _FOLDER = "a folder: `assetsync files` lists what is below it"
 _LINK = "a symbolic link: left out, see watch.follow_symlinks"
 _OTHER = "neither a file nor a folder: left out"
+_BY_HAND = "no file of the tree: it was uploaded by hand"
 _NOTHING = (_NO_FILE, _FOLDER)
 _MEANS = {
     State.QUEUED: "it waits to be sent",
@@ -124,6 +125,8 @@ def _counted(counts: dict[str, int]) -> str:
 
 
 def _on_disk(config: SiteConfig, path: bytes) -> str:
+    if path.startswith(b"/"):
+        return _BY_HAND
     tree = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
     try:
         found = tree.lstat(path)
@@ -147,6 +150,8 @@ def _kind(tree: Tree, path: bytes) -> str:
 
 def _covered(config: SiteConfig, path: bytes, *, is_folder: bool) -> tuple[str, bool]:
     """Say what the configuration means for a path, and whether it is uploaded."""
+    if path.startswith(b"/"):
+        return _BY_HAND, False
     known = Mappings(mappings(config))
     position = known.for_directory(path if is_folder else path.rpartition(b"/")[0])
     is_sidecar = not is_folder and Plan(known, config.ignore).is_sidecar(path)

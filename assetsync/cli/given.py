@@ -54,11 +54,17 @@ def seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
 
 
 def site_path(config: SiteConfig, given: str) -> bytes:
-    """Give a path of the command line relative to the root; raises UsageError for one that lies outside it."""
+    """Give a path of the command line relative to the root; raises UsageError for one that lies outside it.
+
+    What was uploaded by hand from elsewhere keeps its absolute path.
+    """
     path = os.fsencode(given)
     root = bytes(config.root)
     if path.startswith(b"/"):
+        elsewhere = os.path.realpath(path)
         path = _below(os.path.normpath(path), root) or _below(_resolved(path), os.path.realpath(root)) or b""
+        if not path and _is_by_hand(config, elsewhere):
+            return elsewhere
     elif path:
         path = os.path.normpath(path)
     if path in {b"", b".", b".."} or path.startswith(b"../"):
@@ -67,6 +73,14 @@ def site_path(config: SiteConfig, given: str) -> bytes:
             hint="give a path relative to the root, or an absolute one",
         )
     return path
+
+
+def _is_by_hand(config: SiteConfig, path: bytes) -> bool:
+    try:
+        with closing(view_ledger(config.ledger, site=config.site)) as ledger:
+            return bool(ledger.reports.of_path(path))
+    except LedgerMissing:
+        return False
 
 
 def known_path(config: SiteConfig, given: str) -> bytes:

@@ -1,22 +1,23 @@
 """`assetsync upload`: one upload by hand, every parameter of interface section 4.3 an option of its name.
 
-What the answer means is `core.outcome`'s. A ledger that nobody holds is told of the new asset, so that a later run
-takes it over where the same file lies in the tree.
+What the answer means is `core.outcome`'s. Where the site has a ledger, a file of the tree, and any file that goes into
+a mapped folder, has its intent committed before it is sent and its outcome recorded after it (`flow.by_hand`).
 """
 
+import json
 import os
 import random
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 from pydantic import ValidationError
 
-from assetsync.cli.acting import open_service
+from assetsync.cli.acting import PATIENCE, carried_out, open_service
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, USAGE
 from assetsync.cli.given import with_config, with_json
 from assetsync.cli.output import complain, note, warn, write, write_json
@@ -24,17 +25,35 @@ from assetsync.cli.stopping import stopping
 from assetsync.cli.unsent import show_upload, with_explain
 from assetsync.config import SiteConfig
 from assetsync.config.models import FolderUpload
+from assetsync.core import sidecar
 from assetsync.core.names import sent_name
 from assetsync.core.outcome import read_silence
-from assetsync.errors import FileUnreadable, LedgerBusy, LedgerError, RootMissing, UsageError
-from assetsync.flow.requests import note_asset, sighted
-from assetsync.ledger.ledger import open_ledger, read_ledger
-from assetsync.model import Answer, Asset, Fault, Sent, UploadOptions, UploadRequest
+from assetsync.errors import (
+    AssetsyncError,
+    FileUnreadable,
+    LedgerBusy,
+    LedgerError,
+    ReadStopped,
+    RootMissing,
+    UsageError,
+)
+from assetsync.flow.by_hand import MAY_BE_THERE, MAY_SEND, THERE, Begun, ByHand, outcome_of
+from assetsync.ledger.queue import Intent
+from assetsync.ledger.store import hold_by_hand
+from assetsync.model import Answer, Fault, Sent, UploadOptions, UploadRequest
 from assetsync.shown import printable
-from assetsync.tree.body import FileBody
+from assetsync.site import make_plan
+from assetsync.tree.body import FileBody, digest
 from assetsync.tree.opening import OpenFile, Tree
 
 _UNANSWERED = ("no_answer", "unsent")
+_PATIENCE = 60.0
+"""Seconds in which the process that holds the ledger has to commit the intent; it may be scanning."""
+
+_RECORDED = (
+    "the upload is in doubt: `assetsync doubt list` lists it, and the daemon or the next `assetsync reconcile` looks it"
+    " up"
+)
 
 _NO_FOLDER = "the service knows no such folder: correct --folder"
 _LOOK = (
@@ -79,6 +98,9 @@ def _events(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 @click.option("--emailto", metavar="ADDRESS", help="The recipient of that mail.")
 @click.option("--redirectto", metavar="URL", help="Where the answer is redirected to; it is read, not followed.")
 @click.option("--redirecttoparams", metavar="QUERY", help="Appended to that address.")
+@click.option(
+    "--send-again", is_flag=True, help="Upload it although its content is, or may be, in the folder: the old one stays."
+)
 @with_json("Print one object: assetid, responsecode, message and filetype.")
 @with_explain
 @click.argument("file", type=click.Path(path_type=Path))
@@ -88,15 +110,21 @@ def command(
     *,
     folder: str,
     name: str | None,
+    send_again: bool,
     as_json: bool,
     explain: bool,
     **given: Any,
 ) -> int:
     """Upload one file by hand (interface section 4.3); needs no ledger.
 
-    Exit 0 when the service accepted it, 1 when it refused, 3 when nothing or nothing sound was answered: then look in
-    the service before sending again, because an upload sent twice is two assets. Interrupted, it says whether anything
-    had left, and exits with 130.
+    Where the site has a ledger, a file of the tree, and any file that goes into a mapped folder, is recorded there
+    before it is sent: neither the daemon nor a second call sends it again. A file whose content is in the folder
+    already is not sent; its id is printed.
+
+    Exit 0 when the service accepted it or has it already, 1 when it refused, 3 when nothing or nothing sound was
+    answered: an upload that is recorded is then in doubt, and is resolved like any other. Without a ledger, look in the
+    service before sending again, because an upload sent twice is two assets. Interrupted, it says whether anything had
+    left, and exits with 130.
 
     \b
     Examples:
@@ -113,19 +141,121 @@ def command(
             warn("debug and emailto let the service mail what was passed, the API key included")
         stop = threading.Event()
         ends: list[Callable[[], None]] = []
+        body = FileBody(opened, opened.stat)
         with stopping(stop, ends, patience=0.0):
-            sent = _send(config, request, opened, stop, ends)
-            if sent.outcome.answer is Answer.ACCEPTED:
-                _remember(config, request, sent, opened.stat.size)
+            path = _recorded_as(config, file, folder)
+            if path is None:
+                sent = _send(config, request, body, stop, ends)
+                code = _code(sent, _LOOK.format(folder=folder))
+            else:
+                with _held(config, request.boundary):
+                    begun = _begin(config, _by_hand(path, request, opened, body, stop, send_again=send_again), stop)
+                    if begun.what != MAY_SEND:
+                        return _report_unsent(begun, as_json=as_json)
+                    sent = _send(config, request, body, stop, ends)
+                    _end(config, request.boundary, sent)
+                code = _code(sent, _RECORDED)
             _tell(sent, as_json=as_json)
-            code = _code(sent, folder)
     return INTERRUPTED if stop.is_set() else code
+
+
+def _by_hand(
+    path: bytes, request: UploadRequest, opened: OpenFile, body: FileBody, stop: threading.Event, *, send_again: bool
+) -> ByHand:
+    """Hash the whole file, and return what is to be sent; raises as `tree.body.digest` does."""
+    try:
+        md5 = body.load() or digest(opened, opened.stat, stop=stop.is_set)
+    except ReadStopped as error:
+        raise _interrupted() from error
+    told = sidecar.digest(request.meta, request.options, request.language)
+    intent = Intent(
+        0, request.destfolderid, request.filename, request.boundary, opened.stat, md5, told, by_hand=True
+    )  # fmt: skip
+    return ByHand(path, intent, send_again)
+
+
+def _interrupted() -> click.Abort:
+    complain("interrupted; nothing had been sent")
+    return click.Abort()
+
+
+def _recorded_as(config: SiteConfig, file: Path, folder: str) -> bytes | None:
+    """Return the path by which the ledger knows the file, None where the upload is no matter of the ledger.
+
+    It is relative to the root where the file's mapping sends it into the same folder, else absolute.
+    """
+    try:
+        if not config.ledger.exists():
+            return None
+    except OSError as error:
+        raise LedgerError(
+            f"the ledger {config.ledger} cannot be reached ({error.strerror})", hint="run as the user that owns it"
+        ) from error
+    place, root = os.path.realpath(bytes(file)), os.path.realpath(bytes(config.root)).rstrip(b"/") + b"/"
+    plan = make_plan(config)
+    path = place.removeprefix(root)
+    covered = None if path == place or plan.is_sidecar(path) else plan.covers(path)
+    if covered is None:
+        return place if folder in {mapping.destfolderid for mapping in plan.mappings.all} else None
+    mirrored_in = plan.mappings.all[covered].destfolderid
+    if mirrored_in == folder:
+        return path
+    note(f"its mapping sends {printable(path)} into {mirrored_in}, too: that is another asset")
+    return place
+
+
+@contextmanager
+def _held(config: SiteConfig, boundary: str) -> Iterator[None]:
+    """Hold the lock of the attempt: while it is held, the attempt is in flight."""
+    lock = hold_by_hand(config.ledger, boundary)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _begin(config: SiteConfig, hand: ByHand, stop: threading.Event) -> Begun:
+    """Have the intent committed; raises LedgerBusy where the process that holds the ledger does not answer."""
+    until = time.monotonic() + _PATIENCE
+    answer = carried_out(config, "upload", hand.asked(), lambda: not stop.is_set() and time.monotonic() < until)
+    if answer is not None:
+        return Begun(**json.loads(answer))
+    if stop.is_set():
+        raise _interrupted()
+    raise LedgerBusy(
+        f"another assetsync process holds the ledger {config.ledger} and did not answer; nothing was sent",
+        hint="try again when it has done its scan",
+    )
+
+
+def _end(config: SiteConfig, boundary: str, sent: Sent) -> None:
+    """Have the outcome recorded; where that fails the upload is put in doubt, and looked up."""
+    until = time.monotonic() + PATIENCE
+    try:
+        carried_out(config, "uploaded", outcome_of(boundary, sent), lambda: time.monotonic() < until)
+    except AssetsyncError as error:
+        # The upload is done whatever the ledger is; its exit code must not say otherwise.
+        warn(f"the outcome was not recorded, so the upload is looked up later: {error}")
+
+
+def _report_unsent(begun: Begun, *, as_json: bool) -> int:
+    """Report why nothing was sent, and return the exit code."""
+    if as_json:
+        write_json(
+            {"assetid": begun.assetid, "responsecode": None, "message": begun.message, "filetype": begun.filetype}
+        )
+    elif begun.what == THERE:
+        write(f"{begun.assetid}  {begun.filetype or '-'}  {begun.message}")
+    if begun.what == THERE:
+        return OK
+    complain(begun.message)
+    return NO_SERVICE if begun.what == MAY_BE_THERE else NOT_IN_SYNC
 
 
 def _send(
     config: SiteConfig,
     request: UploadRequest,
-    opened: OpenFile,
+    body: FileBody,
     stop: threading.Event,
     ends: list[Callable[[], None]],
 ) -> Sent:
@@ -134,7 +264,7 @@ def _send(
         ends.append(service.close)
         if stop.is_set():
             service.close()
-        sent = service.upload(request, FileBody(opened, opened.stat))
+        sent = service.upload(request, body)
     if stop.is_set() and sent.outcome.reason in _UNANSWERED:
         return sent._replace(outcome=read_silence(sent.left, "interrupted"))
     return sent
@@ -192,32 +322,16 @@ def _tell(sent: Sent, *, as_json: bool) -> None:
         write(f"{outcome.assetid}  {outcome.filetype or '-'}  {printable(outcome.message or '')}")
 
 
-def _code(sent: Sent, folder: str) -> int:
+def _code(sent: Sent, helps: str) -> int:
+    """Report what was wrong, and what `helps` where the upload is in doubt; returns the exit code."""
     outcome = sent.outcome
     if outcome.answer is Answer.ACCEPTED:
         return OK
     # What is said of the file of a mapping names the configuration, where this folder does not come from.
     complain(_NO_FOLDER if outcome.fault is Fault.FOLDER else outcome.detail)
     if outcome.answer is Answer.DOUBT:
-        note(_LOOK.format(folder=folder))
+        note(helps)
         return NO_SERVICE
     if outcome.fault in (Fault.KEY, Fault.SERVICE):
         return NO_SERVICE
     return USAGE if outcome.answer is Answer.UNSENT else NOT_IN_SYNC
-
-
-def _remember(config: SiteConfig, request: UploadRequest, sent: Sent, size: int) -> None:
-    """Tell the ledger of the new asset, so that the same file in the tree is not sent once more."""
-    if not config.ledger.exists():
-        return
-    asset = Asset(sent.outcome.assetid or "", request.destfolderid, request.filename, size, sent.md5, "")
-    try:
-        try:
-            with closing(open_ledger(config.ledger, site=config.site, create=False)) as ledger:
-                note_asset(ledger, asset, time.time())
-        except LedgerBusy:
-            with closing(read_ledger(config.ledger, site=config.site, writable=True)) as ledger:
-                ledger.ask("sighted", sighted(asset), time.time())
-    except LedgerError as error:
-        # The upload is done whatever the ledger is; its exit code must not say otherwise.
-        warn(f"the ledger was not told of this asset: {error}")

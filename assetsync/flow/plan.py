@@ -55,7 +55,8 @@ class Plan:
 
     def covers(self, path: bytes) -> int | None:
         """Give the mapping under which a file at `path` would be sent, None where it would not be."""
-        mapping = self.mapping_of(path.rpartition(b"/")[0])
+        # An absolute path is of what was uploaded by hand, and is no file of the tree.
+        mapping = None if path.startswith(b"/") else self.mapping_of(path.rpartition(b"/")[0])
         if mapping is None or self._rules.ignored(path, is_dir=False):
             return None
         return mapping

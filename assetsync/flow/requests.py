@@ -1,11 +1,13 @@
-"""What a person asks of the holder of the ledger: retry, resume, resolve a doubt, settle what drifted.
+"""What a person asks of the holder of the ledger: retry, resume, resolve a doubt, settle what drifted, upload by hand.
 
 A command that holds the lock calls `carry_out` itself; beside a running process it leaves the request in the ledger,
 and the process that holds the lock takes it from there with `take_requests`.
 """
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
 from itertools import chain, islice
 
 import structlog
@@ -16,6 +18,7 @@ from assetsync.core.names import printable
 from assetsync.core.states import Event, allowed
 from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.errors import AssetsyncError, ServiceError, UnknownPath, UsageError
+from assetsync.flow import by_hand
 from assetsync.flow.edges import Edges
 from assetsync.flow.everywhere import by_id, named, names_of
 from assetsync.flow.owed import ask_for_audit
@@ -34,14 +37,19 @@ UNASKED = "the service: "
 """An answer that begins so tells that the service had to be asked and did not answer; nothing was done."""
 
 _PAGE = 500
+_UPLOADS = ("upload", "uploaded")
 
 
 def take_requests(edges: Edges) -> int:
-    """Carry out what was left in the ledger; gives how many requests there were."""
+    """Carry out what was left in the ledger; gives how many requests there were that concern more than an upload."""
     requests = edges.ledger.asked()
     for request in requests:
         edges.ledger.answer(request.id, _answer(edges, request), edges.clock.now())
-    return len(requests)
+    lost = edges.ledger.outcomes.recover(edges.clock.now(), by_hand=True)
+    if lost:
+        edges.meter.doubted(lost)
+        log.warning("in doubt after an upload by hand that ended without an outcome", files=lost)
+    return sum(request.verb not in _UPLOADS for request in requests)
 
 
 def asked_of(ledger: Ledger, verb: str, argument: dict[str, object]) -> dict[str, object]:
@@ -95,8 +103,10 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
 
     retry: {"paths": [...], "send_again": bool}, of files or folders, no paths for all that is blocked · resume: {"id":
     int | None}, no id for all, or all of {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None for absent ·
-    drift: {"paths": [...]}, of files or folders · sighted: what `sighted` gives · audit: {}, which the daemon goes on
-    with. Raises UsageError for what cannot be done, ServiceError where the service had to be asked.
+    drift: {"paths": [...]}, of files or folders · audit: {}, which the daemon goes on with · upload: what
+    `by_hand.ByHand.asked` returns, answered with `by_hand.Begun` as JSON · uploaded: what `by_hand.outcome_of` returns
+    · sighted: what an older release left of an upload by hand. Raises UsageError for what cannot be done, ServiceError
+    where the service had to be asked.
     """
     now = clock.now()
     refuse(ledger, verb, argument)
@@ -122,11 +132,20 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
     if verb == "audit":
         ask_for_audit(ledger, now)
         return "each mapped folder is audited"
-    if verb == "sighted":
-        assetid, folder, name, md5 = (str(argument[key]) for key in ("id", "folder_id", "filename", "md5"))
-        note_asset(ledger, Asset(assetid, folder, name, int(str(argument["size"])), md5, ""), now)
-        return f"the asset {assetid} is known now"
+    if verb in (*_UPLOADS, "sighted"):
+        return _by_hand(ledger, service, verb, argument, now)
     raise UsageError(f"there is no request {verb}")
+
+
+def _by_hand(ledger: Ledger, service: Service, verb: str, argument: dict[str, object], now: float) -> str:
+    if verb == "upload":
+        return json.dumps(asdict(by_hand.begin(ledger, service, by_hand.ByHand.of(argument), now)))
+    if verb == "uploaded":
+        return by_hand.end(ledger, argument, now)
+    assetid, folder, name, md5 = (str(argument[key]) for key in ("id", "folder_id", "filename", "md5"))
+    asset = Asset(assetid, folder, name, int(str(argument["size"])), md5, "")
+    ledger.doubts.sight([asset], ledger.doubts.newest_attempt(), now)
+    return f"the asset {assetid} is known now"
 
 
 def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
@@ -162,6 +181,8 @@ def _refuse_retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool) -
                 raise UsageError(f"{named} is a folder", hint=f"--send-again is for files, each by its name: {listed}")
             continue
         row = _current(ledger, path)
+        if send_again and row.wanted is Wanted.OUTSIDE:
+            raise UsageError(f"{printable(path)} was uploaded by hand", hint="`assetsync upload --send-again` sends it")
         if send_again and not allowed(row.state, Event.SENT_AGAIN):
             raise UsageError(f"{printable(path)} is {_state(row)}", hint="--send-again is for one that was sent")
 
@@ -171,18 +192,6 @@ def _refuse_drift(ledger: Ledger, paths: Sequence[bytes]) -> None:
         if next(ledger.drifts.told(path), None) is None:
             named = printable(path) or "the site"
             raise UsageError(f"nothing has drifted of {named}", hint="`assetsync drift list` lists what has")
-
-
-def sighted(asset: Asset) -> dict[str, object]:
-    """Give the argument by which the holder of the ledger is told of an asset that was uploaded by hand."""
-    return {
-        "id": asset.id, "folder_id": asset.folder_id, "filename": asset.filename, "md5": asset.md5, "size": asset.size,
-    }  # fmt: skip
-
-
-def note_asset(ledger: Ledger, asset: Asset, now: float) -> None:
-    """Remember an asset that was uploaded by hand, so that the same file in the tree adopts it."""
-    ledger.doubts.sight([asset], ledger.doubts.newest_attempt(), now)
 
 
 def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: float) -> str:

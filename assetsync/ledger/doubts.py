@@ -107,6 +107,17 @@ class Doubts:
         rows = self._store.rows(sql, file_id)
         return attempt_row(rows[0]) if rows else None
 
+    def in_flight(self, boundary: str) -> AttemptRow | None:
+        """Give the attempt by hand of this boundary while it has no outcome."""
+        # Among the open ones, which are few.
+        sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
+        rows = self._store.rows(f"{sql} AND ended_at IS NULL AND by_hand AND boundary = ?", boundary)
+        return attempt_row(rows[0]) if rows else None
+
+    def file_of(self, attempt: AttemptRow) -> FileRow:
+        """Give the version that an attempt is of."""
+        return self._file(attempt.file_id)
+
     def attempts(self, file_id: int, limit: int) -> list[AttemptRow]:
         """Give the newest attempts of a version, open or decided, the oldest of them first."""
         sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE file_id = ? ORDER BY id DESC LIMIT ?"

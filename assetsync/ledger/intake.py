@@ -104,6 +104,30 @@ class Intake:
         due = now if due_at is None else due_at
         return self._store.write(lambda conn: [v for v in versions if not _enqueue(conn, v, now, due)])
 
+    def add_by_hand(self, version: NewVersion, now: float) -> int:
+        """Add what `assetsync upload` is to send and is no file of the tree, by its absolute path; gives the row's id.
+
+        No scan misses it and the queue leaves it alone. A row of the path and the folder of which nothing was stored is
+        taken again.
+        """
+
+        def work(conn: sqlite3.Connection) -> int:
+            row = conn.execute(
+                "SELECT id FROM files WHERE path = ? AND destfolderid = ? AND wanted = 'outside' AND state = 'queued'",
+                (version.path, version.destfolderid),
+            ).fetchone()
+            if row is not None:
+                sql = "UPDATE files SET size = ?, mtime_ns = ?, ctime_ns = ?, inode = ?, md5 = NULL WHERE id = ?"
+                conn.execute(sql, (*version.stat, row["id"]))
+                return int(row["id"])
+            return _insert(conn, version, Wanted.OUTSIDE, now, now)
+
+        return self._store.write(work)
+
+    def forget(self, file_id: int) -> None:
+        """Remove a version of which no byte was ever sent; another is left alone."""
+        self._store.write(lambda conn: _forget_unsent(conn, file_id))
+
     def unwanted(self, rows: Iterable[tuple[int, bytes]], event: Event, now: float) -> None:
         """Record of (row, path) that the path is gone (VANISHED) or no longer mapped (UNMAPPED).
 
@@ -234,7 +258,7 @@ def _range(until: bytes | None) -> tuple[str, list[object]]:
 
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> bool:
     """Queue one version; False where its path has come to stand for another meanwhile."""
-    path, stat, destfolderid, folded_name, replaces, hold = version
+    path, stat, destfolderid, _folded_name, replaces, hold = version
     if _current_id(conn, path) != replaces:
         return False
     if replaces is not None and hold is None and not is_settled(stat, now, HOUR):
@@ -255,15 +279,20 @@ def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: 
         # What was said of it meanwhile was said of nobody's file.
         apply(conn, aside[0], Event.REVIVED, now, destfolderid=destfolderid, drift="unread")
         return True
+    file_id = _insert(conn, version, Wanted.YES, now, due_at)
+    if hold is not None:
+        reason, detail = hold
+        apply(conn, file_id, Event.HELD, now, reason=reason, detail=detail)
+    return True
+
+
+def _insert(conn: sqlite3.Connection, version: NewVersion, wanted: Wanted, now: float, due_at: float) -> int:
     cursor = conn.execute(
         "INSERT INTO files (path, size, mtime_ns, ctime_ns, inode, destfolderid, folded_name, state, wanted, queued_at,"
         " due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (path, *stat, destfolderid, folded_name, State.QUEUED, Wanted.YES, now, due_at),
+        (version.path, *version.stat, version.destfolderid, version.folded_name, State.QUEUED, wanted, now, due_at),
     )
-    if hold is not None and cursor.lastrowid is not None:
-        reason, detail = hold
-        apply(conn, cursor.lastrowid, Event.HELD, now, reason=reason, detail=detail)
-    return True
+    return int(cursor.lastrowid or 0)
 
 
 def _forget_unsent(conn: sqlite3.Connection, file_id: int) -> bool:

@@ -11,7 +11,7 @@ from assetsync.ledger.contacts import note_names
 from assetsync.ledger.holds import UNLISTED, hold_folder, release_folder
 from assetsync.ledger.hours import count_upload
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, move, reopen, row_missing, standing
-from assetsync.ledger.store import Store
+from assetsync.ledger.store import Store, is_sent_by_hand
 from assetsync.model import Sent, State
 
 MAX_CRASHES = 5
@@ -155,14 +155,30 @@ class Outcomes:
 
         self._store.write(work)
 
-    def recover(self, now: float) -> int:
-        """After an unclean stop: put every attempt that was in flight in doubt. Gives how many there were."""
+    def recover(self, now: float, *, by_hand: bool = False) -> int:
+        """Put every attempt in doubt that an ended process left in flight. Gives how many there were.
+
+        At a start these are all but those that a running `assetsync upload` sends, or whose outcome it has left as a
+        request. With `by_hand` they are those that an ended `assetsync upload` left, and no others.
+        """
+        mine = "SELECT a.boundary FROM files f JOIN attempts a ON a.file_id = f.id AND a.closed_at IS NULL"
+        known = {row[0] for row in self._store.rows(f"{mine} WHERE f.state = 'sending' AND a.by_hand")}
+        # Looked at before the transaction: a process leaves its outcome before it gives up its lock.
+        ended = {boundary for boundary in known if not is_sent_by_hand(self._store.path, boundary)}
+        if by_hand and not ended:
+            return 0
+        none_left = (
+            "NOT EXISTS (SELECT 1 FROM requests WHERE done_at IS NULL AND verb = 'uploaded'"
+            " AND json_valid(argument) AND json_extract(argument, '$.boundary') = a.boundary)"
+        )
 
         def work(conn: sqlite3.Connection) -> int:
-            flying = conn.execute(
-                "SELECT f.id, f.crashes, a.id AS attempt FROM files f JOIN attempts a"
+            found = conn.execute(
+                "SELECT f.id, f.crashes, a.id AS attempt, a.boundary, a.by_hand FROM files f JOIN attempts a"
                 " ON a.file_id = f.id AND a.closed_at IS NULL WHERE f.state = 'sending'"
+                f" AND (NOT a.by_hand OR {none_left})"
             ).fetchall()
+            flying = [row for row in found if (row["boundary"] in ended if row["by_hand"] else not by_hand)]
             for row in flying:
                 conn.execute(
                     "UPDATE attempts SET ended_at = ?, why = 'unclean_stop', look_at = ? WHERE id = ?",

@@ -37,7 +37,10 @@ _CLAIM = Usual(
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is committed of an attempt before its first byte leaves; `md5` where the file was read whole before."""
+    """What is committed of an attempt before its first byte leaves; `md5` where the file was read whole before.
+
+    `by_hand`: `assetsync upload` sends it, and not the process that holds the ledger.
+    """
 
     file_id: int
     destfolderid: str
@@ -46,6 +49,7 @@ class Intent:
     stat: FileStat
     md5: str | None
     meta_digest: str
+    by_hand: bool = False
 
 
 class NameBusy(Exception):
@@ -176,7 +180,8 @@ class Queue:
             try:
                 cursor = conn.execute(
                     "INSERT INTO attempts (file_id, destfolderid, sent_name, folded_name, boundary, size, mtime_ns,"
-                    " inode, md5, meta_digest, start_no, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    " inode, md5, meta_digest, start_no, started_at, by_hand)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         intent.file_id,
                         intent.destfolderid,
@@ -190,6 +195,7 @@ class Queue:
                         intent.meta_digest,
                         self._start_no,
                         now,
+                        intent.by_hand,
                     ),
                 )
             except sqlite3.IntegrityError as error:
@@ -198,7 +204,8 @@ class Queue:
             if _CLAIM.happens(conn, intent.file_id, intent.md5, intent.meta_digest, intent.destfolderid):
                 return attempt
             row = standing(conn, intent.file_id, _CLAIMS)
-            if row is None or (row["state"], row["wanted"]) != (State.QUEUED, Wanted.YES):
+            wanted = (Wanted.YES, Wanted.OUTSIDE) if intent.by_hand else (Wanted.YES,)
+            if row is None or row["state"] != State.QUEUED or row["wanted"] not in wanted:
                 raise Outdated
             if row["destfolderid"] != intent.destfolderid:
                 # Its mapping was pointed elsewhere while it was read.

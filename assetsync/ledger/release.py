@@ -25,6 +25,7 @@ MIGRATIONS = frozenset(
         "m012_rested",
         "m013_waived_apart",
         "m019_names",
+        "m016_by_hand",
     }
 )
 """The names of all migrations in `schema`."""

@@ -15,7 +15,7 @@ _TABLES = """
 -- One row is one version of one path.
 CREATE TABLE files (
     id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given twice: a row may be merged away while it is looked at
-    path BLOB NOT NULL,       -- relative to the root, as bytes
+    path BLOB NOT NULL,       -- relative to the root, as bytes; absolute of what is outside
     destfolderid TEXT NOT NULL,  -- the folder of the service that its mapping names
     size INTEGER NOT NULL,    -- in bytes
     mtime_ns INTEGER NOT NULL,  -- of the file, in nanoseconds
@@ -23,7 +23,7 @@ CREATE TABLE files (
     inode INTEGER NOT NULL,   -- of the file
     md5 TEXT,                 -- of the content, once it was read
     state TEXT NOT NULL,      -- what the service knows of it
-    wanted TEXT NOT NULL DEFAULT 'yes',  -- what the tree says: yes, replaced, gone or unmapped
+    wanted TEXT NOT NULL DEFAULT 'yes',  -- what the tree says: yes, replaced, gone or unmapped; or outside
     reason TEXT,              -- a stable word: why it is blocked, in doubt or waiting
     detail TEXT,              -- the same for a person, with the next step
     folded_name TEXT NOT NULL,  -- the name to be sent, without case: one open attempt for each in a folder
@@ -142,7 +142,7 @@ CREATE TABLE sidecars (
 -- What commands beside a running process ask of it.
 CREATE TABLE requests (
     id INTEGER PRIMARY KEY,
-    verb TEXT NOT NULL,       -- retry, resume, doubt, drift, audit or sighted
+    verb TEXT NOT NULL,       -- retry, resume, doubt, drift, audit, upload, uploaded or sighted
     argument TEXT NOT NULL,   -- JSON
     asked_at REAL NOT NULL,   -- when it was left
     done_at REAL,             -- when it was carried out or refused
@@ -366,6 +366,18 @@ ALTER TABLE folders ADD COLUMN names TEXT;  -- of uploads there, as read back: k
 def m019_names(db: sqlite_utils.Database) -> None:
     """Keep for each folder whether the service renames what is uploaded there."""
     for statement in statements(_NAMES):
+        db.execute(statement)
+
+
+_BY_HAND = """
+ALTER TABLE attempts ADD COLUMN by_hand INTEGER NOT NULL DEFAULT 0;  -- sent by `assetsync upload`
+"""
+
+
+@migrations()
+def m016_by_hand(db: sqlite_utils.Database) -> None:
+    """Mark the attempts of `assetsync upload`."""
+    for statement in statements(_BY_HAND):
         db.execute(statement)
 
 

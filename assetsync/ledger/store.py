@@ -7,8 +7,10 @@ the modules beside this one.
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import sqlite3
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +32,7 @@ _DISK_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _HELD_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NO_LEDGER = ("not a database", "already exists", "no such table", "no such column")
 _OWNER = "run as the user that owns it, or give it and its folder to the user that assetsync runs as"
+_FLOCK = "hhqqi4x"
 _LOCK_TRIES = 10
 _LOCK_PAUSE = 0.02
 
@@ -191,6 +194,53 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def hold_by_hand(path: Path, boundary: str) -> int:
+    """Take the lock by which others see that this process sends the attempt; gives the descriptor that holds it.
+
+    The lock is a byte of the ledger's lock file, of a place that follows from the attempt's boundary. It belongs to the
+    open file and not to the process, and ends with the process however that ends. Raises LedgerError.
+    """
+    path = real(path)
+    try:
+        fd = make(_lock_path(path), path)
+        if fd is None:
+            fd = os.open(_lock_path(path), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _byte_of(boundary))
+        except BaseException:
+            os.close(fd)
+            raise
+    except OSError as error:
+        raise LedgerError(
+            f"the lock of the ledger {path} cannot be used ({error.strerror})", hint="run as the user that owns it"
+        ) from error
+    return fd
+
+
+def is_sent_by_hand(path: Path, boundary: str) -> bool:
+    """Whether a process that sends the attempt by hand still runs; raises LedgerError when it cannot be told."""
+    try:
+        fd = os.open(_lock_path(real(path)), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise LedgerError(
+            f"the lock of the ledger {path} cannot be read ({error.strerror})", hint="run as the user that owns it"
+        ) from error
+    try:
+        found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _byte_of(boundary))
+    finally:
+        os.close(fd)
+    kind: int = struct.unpack(_FLOCK, found)[0]
+    return kind != fcntl.F_UNLCK
+
+
+def _byte_of(boundary: str) -> bytes:
+    """Give the `struct flock` of fcntl(2) for the byte that stands for an attempt."""
+    place = int.from_bytes(hashlib.sha256(boundary.encode()).digest()[:7], "big")
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
 
 
 def missing(path: Path) -> LedgerMissing:

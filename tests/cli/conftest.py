@@ -2,15 +2,23 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import pytest
+from pydantic import SecretStr
 
 from assetsync.cli.entry import run
+from assetsync.clock import SystemClock
+from assetsync.config import load_config
+from assetsync.flow.edges import Edges
+from assetsync.flow.requests import take_requests
+from assetsync.ledger.ledger import open_ledger
 from assetsync.sandbox import Sandbox, SandboxSettings
+from assetsync.site import make_service, make_tree
 
 from ..process import left_as_it_was  # noqa: TID252 - the one way to another folder's parts without an installed package
 
@@ -89,6 +97,14 @@ watch: {{settle: 0s}}
         assert KEY not in out + err
         return Result(code, out, err)
 
+    def upload_unseen(self, path: Path, folder: str = PHOTOS) -> str:
+        """Upload a file as somebody else does, of which the site's ledger learns nothing; gives the asset's id."""
+        other = self.folder / "other.yaml"
+        other.write_text(self.config.read_text().replace(f"{self.ledger}", f"{self.folder / 'other.db'}"))
+        self._capture.readouterr()
+        assert run(["upload", "--config", str(other), "--folder", folder, "--json", str(path)]) == 0
+        return str(json.loads(self._capture.readouterr().out)["assetid"])
+
     def start(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command as a process of its own; it is ended with the test."""
         process = subprocess.Popen(
@@ -112,6 +128,34 @@ watch: {{settle: 0s}}
 
     def left_behind(self) -> set[str]:
         return {path.name for path in self.folder.iterdir()}
+
+
+class Holder:
+    """What holds a ledger and carries out what it is asked, as the daemon does; the first `most` requests alone."""
+
+    def __init__(self, site: Site, most: int = 100) -> None:
+        self._left = most
+        config = load_config(site.config, {})
+        self.ledger = open_ledger(config.ledger)
+        self._service = make_service(config, SecretStr(KEY))
+        self._edges = Edges(self.ledger, self._service, make_tree(config), SystemClock())
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.ledger.close()
+        self._service.close()
+
+    def _run(self) -> None:
+        while self._left > 0 and not self._stop.wait(0.05):
+            self._left -= len(self.ledger.asked())
+            take_requests(self._edges)
 
 
 @pytest.fixture

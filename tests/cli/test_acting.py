@@ -1,21 +1,15 @@
-import threading
 from contextlib import closing
 
 import pytest
-from pydantic import SecretStr
 
 from assetsync.cli import acting
-from assetsync.clock import SystemClock
 from assetsync.config import load_config
-from assetsync.flow.edges import Edges
-from assetsync.flow.requests import take_requests
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.log import redact
 from assetsync.sandbox import FaultKind, FaultRule, Operation
-from assetsync.site import make_service, make_tree
 
-KEY = "a-key-that-no-one-may-see"
-PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
+from .conftest import Holder
+
 SMALL = "upload: {max_file_size: 50}\n"
 
 
@@ -43,32 +37,6 @@ def doubtful(site):
 def impatient(monkeypatch):
     """Nobody answers here, so nobody is waited for."""
     monkeypatch.setattr(acting, "PATIENCE", 0.0)
-
-
-class Holder:
-    """What holds a ledger and carries out what it is asked, as the daemon does."""
-
-    def __init__(self, site) -> None:
-        config = load_config(site.config, {})
-        self.ledger = open_ledger(config.ledger)
-        self._service = make_service(config, SecretStr(KEY))
-        self._edges = Edges(self.ledger, self._service, make_tree(config), SystemClock())
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self.ledger.close()
-        self._service.close()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.05):
-            take_requests(self._edges)
 
 
 class TestBesideADaemon:
@@ -261,7 +229,7 @@ class TestDoubt:
     def test_asset_takes_over_what_a_person_found(self, doubtful):
         copy = doubtful.folder / "a.jpg"
         copy.write_bytes(b"the content")
-        uploaded = doubtful.run("upload", "--folder", PHOTOS, "--json", str(copy)).only["assetid"]
+        uploaded = doubtful.upload_unseen(copy)
         assert doubtful.run("doubt resolve", "photos/a.jpg", "--asset", str(uploaded)).code == 0
         assert doubtful.run("reconcile").code == 0
         (row,) = doubtful.run("files", "--json").objects
@@ -277,7 +245,7 @@ class TestDoubt:
     def test_an_asset_of_other_bytes_is_exit_2(self, doubtful):
         other = doubtful.folder / "a.jpg"
         other.write_bytes(b"11 of other")
-        uploaded = doubtful.run("upload", "--folder", PHOTOS, "--json", str(other)).only["assetid"]
+        uploaded = doubtful.upload_unseen(other)
         result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", str(uploaded))
         assert (result.code, "is not photos/a.jpg: its MD5 in the service is" in result.err) == (2, True)
         assert doubtful.files() == {"photos/a.jpg": "in_doubt"}

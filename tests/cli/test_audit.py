@@ -39,9 +39,9 @@ def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mi
     lost = ids(mirrored)["a.txt"]
     with mirrored.sandbox._stored._transaction() as service:
         service.execute("DELETE FROM assets WHERE id = ?", (lost,))
-    twice = mirrored.run("upload", str(mirrored.photos / "b.txt"), "--folder", PHOTOS, "--json").only["assetid"]
+    twice = mirrored.upload_unseen(mirrored.photos / "b.txt")
     (mirrored.folder / "stranger.txt").write_text("nobody's")
-    other = mirrored.run("upload", str(mirrored.folder / "stranger.txt"), "--folder", PHOTOS, "--json").only["assetid"]
+    other = mirrored.upload_unseen(mirrored.folder / "stranger.txt")
     result = mirrored.run("audit", "--json")
     assert result.code == 1
     (folder,), found = result.objects[:1], result.objects[1:]
@@ -60,7 +60,7 @@ def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mi
 
 def test_an_asset_of_no_file_is_listed_with_its_name_in_the_service(mirrored):
     (mirrored.folder / "stranger.txt").write_text("nobody's")
-    other = mirrored.run("upload", str(mirrored.folder / "stranger.txt"), "--folder", PHOTOS, "--json").only["assetid"]
+    other = mirrored.upload_unseen(mirrored.folder / "stranger.txt")
     mirrored.run("audit")
     assert mirrored.run("orphans").out == f"unknown    {other}  -  stranger.txt\n"
     assert mirrored.run("orphans", "--json").only["name"] == "stranger.txt"

@@ -1,14 +1,19 @@
 import json
+import os
 import signal
 import socket
-from contextlib import closing
+import time
+from contextlib import closing, nullcontext
 
 import pytest
 
+from assetsync.cli import upload as upload_command
 from assetsync.ledger.ledger import open_ledger
+from assetsync.ledger.store import is_held
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
-PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
+from .conftest import PAPERS, PHOTOS, Holder
+
 KEYS = ["assetid", "responsecode", "message", "filetype"]
 
 
@@ -156,21 +161,316 @@ def test_what_cannot_be_is_exit_2(site, file, options):
     assert site.run("upload", *options, str(file)).code == 2
 
 
-def test_a_later_run_takes_the_asset_over(site):
+@pytest.fixture
+def mirrored(site):
+    """A site whose first file is verified, so that there is a ledger."""
+    site.configure(more="upload: {doubt_grace: 2s}\n")
     site.write("first.jpg", b"first")
-    site.run("reconcile")
-    path = site.write("second.jpg", b"second")
-    assert site.run("upload", "--folder", PHOTOS, str(path)).code == 0
-    said = site.run("reconcile", "--json").only
-    assert (said["uploaded"], said["adopted"], said["verified"]) == (0, 1, 2)
-    assert len(site.sandbox.assets()) == 2
+    assert site.run("reconcile").code == 0
+    return site
 
 
-def test_beside_the_holder_of_the_ledger_it_leaves_a_request_and_the_holder_takes_the_asset_over(site):
-    site.write("first.jpg", b"first")
-    site.run("reconcile")
-    path = site.write("second.jpg", b"second")
-    with closing(open_ledger(site.ledger)):
-        assert site.run("upload", "--folder", PHOTOS, str(path)).code == 0
-    said = site.run("reconcile", "--json").only
-    assert (said["uploaded"], said["adopted"], said["verified"]) == (0, 1, 2)
+@pytest.fixture
+def outside(mirrored):
+    path = mirrored.folder / "outside.jpg"
+    path.write_bytes(b"from elsewhere")
+    return path
+
+
+def lose_answers(site, kind=FaultKind.ANSWER_LOST, **fault):
+    site.sandbox.set_faults(FaultRule(kind=kind, operation=Operation.UPLOAD, **fault))
+
+
+def upload(site, path, *options, folder=PHOTOS):
+    return site.run("upload", "--folder", folder, "--json", *options, str(path))
+
+
+def names(site):
+    return sorted(asset.filename for asset in site.sandbox.assets())
+
+
+class TestOfTheTree:
+    def test_the_upload_is_recorded(self, mirrored):
+        path = mirrored.write("second.jpg", b"second")
+        result = upload(mirrored, path)
+        assert (result.code, list(result.only), mirrored.files()["photos/second.jpg"]) == (0, KEYS, "stored")
+        said = mirrored.run("reconcile", "--json").only
+        assert (said["uploaded"], said["adopted"], said["verified"]) == (0, 0, 2)
+        assert names(mirrored) == ["first.jpg", "second.jpg"]
+
+    def test_beside_a_holder_it_is_recorded(self, mirrored):
+        path = mirrored.write("second.jpg", b"second")
+        with Holder(mirrored):
+            result = upload(mirrored, path)
+            assert (result.code, mirrored.files()["photos/second.jpg"]) == (0, "stored")
+        assert mirrored.run("reconcile", "--json").only["uploaded"] == 0
+        assert names(mirrored) == ["first.jpg", "second.jpg"]
+
+    @pytest.mark.parametrize("beside", [False, True])
+    def test_a_lost_answer_is_looked_up(self, mirrored, beside):
+        path = mirrored.write("second.jpg", b"second")
+        lose_answers(mirrored)
+        with Holder(mirrored) if beside else nullcontext():
+            result = upload(mirrored, path)
+        mirrored.sandbox.set_faults()
+        assert (result.code, result.only) == (3, NOTHING_ANSWERED)
+        assert "the upload is in doubt: `assetsync doubt list" in result.err
+        assert mirrored.files()["photos/second.jpg"] == "in_doubt"
+        assert mirrored.run("reconcile").code == 0
+        assert names(mirrored) == ["first.jpg", "second.jpg"]
+
+    def test_a_lost_upload_is_sent_by_the_next_run(self, mirrored):
+        path = mirrored.write("second.jpg", b"second")
+        lose_answers(mirrored, FaultKind.STATUS)
+        assert upload(mirrored, path).code == 3
+        mirrored.sandbox.set_faults()
+        assert mirrored.run("reconcile").code == 0
+        assert names(mirrored) == ["first.jpg", "second.jpg"]
+
+    def test_a_second_call_sends_nothing_while_in_doubt(self, mirrored):
+        path = mirrored.write("second.jpg", b"second")
+        lose_answers(mirrored)
+        upload(mirrored, path)
+        mirrored.sandbox.set_faults()
+        again = upload(mirrored, path)
+        assert (again.code, again.only["assetid"]) == (3, None)
+        assert "the service may have this content: photos/second.jpg is in doubt" in again.err
+        assert names(mirrored) == ["first.jpg", "second.jpg"]
+
+    def test_a_verified_file_is_not_sent_again(self, mirrored):
+        (asset,) = mirrored.sandbox.assets()
+        result = upload(mirrored, mirrored.photos / "first.jpg")
+        assert (result.code, result.only["assetid"], result.only["filetype"]) == (0, asset.id, "img")
+        assert "nothing was sent" in result.only["message"]
+        assert mirrored.sandbox.assets() == [asset]
+
+    def test_send_again_uploads_a_verified_file(self, mirrored):
+        (old,) = mirrored.sandbox.assets()
+        result = upload(mirrored, mirrored.photos / "first.jpg", "--send-again")
+        assert result.code == 0
+        assert mirrored.run("reconcile").code == 0
+        assert len(mirrored.sandbox.assets()) == 2
+        orphans = mirrored.run("orphans", "--json").objects
+        assert [(orphan["assetid"], orphan["why"]) for orphan in orphans] == [(old.id, "replaced")]
+
+    def test_a_changed_file_is_a_new_version(self, mirrored):
+        path = mirrored.write("first.jpg", b"changed")
+        assert upload(mirrored, path).code == 0
+        said = mirrored.run("reconcile", "--json").only
+        assert (said["uploaded"], said["verified"], len(mirrored.sandbox.assets())) == (0, 1, 2)
+
+    def test_a_touched_file_is_not_sent_again(self, mirrored):
+        os.utime(mirrored.photos / "first.jpg", (1e9, 1e9))
+        assert upload(mirrored, mirrored.photos / "first.jpg").code == 0
+        assert mirrored.run("reconcile").code == 0
+        assert names(mirrored) == ["first.jpg"]
+
+    def test_a_moved_file_is_not_sent_again(self, mirrored):
+        moved = (mirrored.photos / "first.jpg").rename(mirrored.photos / "moved.jpg")
+        assert upload(mirrored, moved).code == 0
+        assert mirrored.run("reconcile", "--json").only["adopted"] == 1
+        assert names(mirrored) == ["first.jpg"]
+
+    def test_metadata_that_differs_by_hand_is_drift(self, mirrored):
+        path = mirrored.write("second.jpg", b"second")
+        mirrored.write("second.jpg.yaml", b"description: of the sidecar")
+        assert upload(mirrored, path, "--meta", "img_description=by hand").code == 0
+        mirrored.run("reconcile")
+        (drift,) = mirrored.run("drift list", "--json").objects
+        assert drift["path"] == "photos/second.jpg"
+
+    def test_a_refusal_is_recorded(self, mirrored):
+        result = upload(mirrored, mirrored.write("empty.jpg", b""))
+        assert (result.code, mirrored.files()["photos/empty.jpg"]) == (1, "blocked")
+
+    def test_nothing_sent_leaves_it_in_the_queue(self, mirrored):
+        path = mirrored.write("second.jpg", b"second")
+        mirrored.nowhere()
+        assert upload(mirrored, path).code == 3
+        assert mirrored.files()["photos/second.jpg"] == "queued"
+
+    def test_another_folder_is_another_asset(self, mirrored):
+        path = mirrored.photos / "first.jpg"
+        result = upload(mirrored, path, folder=PAPERS)
+        assert result.code == 0
+        assert f"its mapping sends photos/first.jpg into {PHOTOS}, too" in result.err
+        assert upload(mirrored, path, folder=PAPERS).only["assetid"] == result.only["assetid"]
+        assert mirrored.run("reconcile").code == 0
+        assert len(mirrored.sandbox.assets()) == 2
+
+    def test_the_daemon_does_not_send_it_again(self, mirrored, eventually):
+        mirrored.configure(more="schedule: {verify: 1s, index: 1s}\n")
+        mirrored.config.write_text(mirrored.config.read_text().replace("settle: 0s", "settle: 2s"))
+        mirrored.start("run")
+        eventually(lambda: is_held(mirrored.ledger))
+        path = mirrored.write("second.jpg", b"second")
+        lose_answers(mirrored, times=1)
+        assert upload(mirrored, path).code == 3
+        eventually(lambda: mirrored.files().get("photos/second.jpg") == "verified")
+        assert names(mirrored) == ["first.jpg", "second.jpg"]
+
+
+class TestFromElsewhere:
+    def test_no_audit_calls_it_unknown(self, mirrored, outside):
+        assert upload(mirrored, outside).code == 0
+        assert mirrored.run("reconcile").code == 0
+        folder = mirrored.run("audit", "--json").objects[0]
+        assert (folder["unknown"], folder["doubled"], folder["missing"], folder["fine"]) == (0, 0, 0, 2)
+        assert mirrored.run("orphans", "--json").objects == []
+
+    def test_an_equal_file_of_the_tree_adopts_it(self, mirrored, outside):
+        given = upload(mirrored, outside).only["assetid"]
+        mirrored.write("second.jpg", outside.read_bytes())
+        said = mirrored.run("reconcile", "--json").only
+        assert (said["uploaded"], said["adopted"], said["verified"]) == (0, 1, 2)
+        (row,) = mirrored.run("files", "--json", "photos/second.jpg").objects
+        assert row["assetid"] == given
+
+    @pytest.mark.parametrize("beside", [False, True])
+    def test_a_lost_answer_is_looked_up(self, mirrored, outside, beside):
+        lose_answers(mirrored)
+        with Holder(mirrored) if beside else nullcontext():
+            assert upload(mirrored, outside).code == 3
+        mirrored.sandbox.set_faults()
+        (doubt,) = mirrored.run("doubt list", "--json").objects
+        assert (doubt["path"], doubt["state"]) == (str(outside), "in_doubt")
+        assert mirrored.run("reconcile", "--json").only["in_sync"]
+        again = upload(mirrored, outside)
+        assert (again.code, again.only["assetid"] is not None) == (0, True)
+        assert names(mirrored) == ["first.jpg", "outside.jpg"]
+
+    def test_a_lost_upload_may_be_repeated(self, mirrored, outside):
+        lose_answers(mirrored, FaultKind.STATUS)
+        assert upload(mirrored, outside).code == 3
+        mirrored.sandbox.set_faults()
+        assert upload(mirrored, outside).code == 3
+        assert mirrored.run("reconcile").code == 0
+        assert names(mirrored) == ["first.jpg"]
+        assert upload(mirrored, outside).code == 0
+        assert names(mirrored) == ["first.jpg", "outside.jpg"]
+
+    def test_equal_content_is_not_sent_again(self, mirrored, outside):
+        outside.write_bytes(b"first")
+        (asset,) = mirrored.sandbox.assets()
+        result = upload(mirrored, outside)
+        assert (result.code, result.only["assetid"]) == (0, asset.id)
+        assert mirrored.files() == {"photos/first.jpg": "verified"}
+        assert upload(mirrored, outside, "--send-again").only["assetid"] != asset.id
+
+    def test_a_doubt_takes_the_word_of_a_person(self, mirrored, outside):
+        lose_answers(mirrored)
+        upload(mirrored, outside)
+        mirrored.sandbox.set_faults()
+        (found,) = (asset for asset in mirrored.sandbox.assets() if asset.filename == "outside.jpg")
+        assert mirrored.run("doubt resolve", str(outside), "--asset", found.id).code == 0
+        said = mirrored.run("explain", str(outside))
+        assert f"asset {found.id} in folder {PHOTOS}" in said.out
+        assert "on disk: no file of the tree: it was uploaded by hand" in said.out
+
+    def test_send_again_is_left_to_upload(self, mirrored, outside):
+        upload(mirrored, outside)
+        result = mirrored.run("retry", "--send-again", str(outside))
+        assert (result.code, "was uploaded by hand" in result.err) == (2, True)
+
+    def test_an_unmapped_folder_is_not_recorded(self, mirrored, outside):
+        assert upload(mirrored, outside, folder=PAPERS).code == 0
+        assert mirrored.run("files", "--all", "--json").objects == mirrored.run("files", "--json").objects
+
+    def test_what_the_folder_held_before_is_found(self, mirrored, outside):
+        mirrored.upload_unseen(outside, PAPERS)
+        config = mirrored.config.read_text().replace("}]\n", f"}}, {{path: papers, destfolderid: '{PAPERS}'}}]\n", 1)
+        mirrored.config.write_text(config)
+        (mirrored.tree / "papers").mkdir()
+        result = upload(mirrored, outside, folder=PAPERS)
+        assert (result.code, "nothing was sent: the folder holds this content" in result.only["message"]) == (0, True)
+        # Nor does a first upload by hand keep the daemon from a look at what lies there.
+        (mirrored.folder / "other.jpg").write_bytes(b"another")
+        mirrored.upload_unseen(mirrored.folder / "other.jpg", PAPERS)
+        (mirrored.tree / "papers" / "other.jpg").write_bytes(b"another")
+        assert upload(mirrored, mirrored.write("third.jpg", b"third"), folder=PAPERS).code == 0
+        said = mirrored.run("reconcile", "--json").only
+        assert (said["adopted"], len(mirrored.sandbox.assets())) == (1, 5)
+
+
+class TestAnEndInTheMiddle:
+    """The process of the upload ends without a word, while its request waits for an answer."""
+
+    @pytest.fixture
+    def waiting(self, mirrored, outside, listener):
+        def start(path):
+            mirrored.configure(
+                upload_url=f"http://127.0.0.1:{listener.getsockname()[1]}/index.cfm",
+                more="upload: {doubt_grace: 2s}\n",
+            )
+            process = mirrored.start("upload", "--folder", PHOTOS, str(path))
+            peer, _ = listener.accept()
+            peer.recv(1)
+            mirrored.configure(more="upload: {doubt_grace: 2s}\n")
+            return process, peer
+
+        return start
+
+    def test_nobody_sends_it_while_it_runs(self, mirrored, waiting):
+        path = mirrored.write("second.jpg", b"second")
+        process, peer = waiting(path)
+        with peer:
+            said = mirrored.run("reconcile", "--wait", "3s", "--json")
+            assert (said.code, said.only["uploaded"], said.only["in_doubt"]) == (1, 0, 0)
+            assert upload(mirrored, path).code == 3
+            assert mirrored.files()["photos/second.jpg"] == "sending"
+            process.kill()
+            process.wait()
+        assert mirrored.run("reconcile").code == 0
+        assert names(mirrored) == ["first.jpg", "second.jpg"]
+
+    def test_a_holder_puts_it_in_doubt(self, mirrored, waiting, eventually):
+        path = mirrored.write("second.jpg", b"second")
+        with Holder(mirrored):
+            process, peer = waiting(path)
+            with peer:
+                time.sleep(0.2)
+                assert mirrored.files()["photos/second.jpg"] == "sending"
+                process.kill()
+                process.wait()
+                eventually(lambda: mirrored.files()["photos/second.jpg"] == "in_doubt")
+
+    def test_from_elsewhere_it_is_resolved(self, mirrored, outside, waiting):
+        process, peer = waiting(outside)
+        with peer:
+            process.kill()
+            process.wait()
+        said = mirrored.run("reconcile", "--json").only
+        assert (said["in_sync"], names(mirrored)) == (True, ["first.jpg"])
+
+    def test_an_equal_file_of_the_tree_waits_for_it(self, mirrored, outside, waiting):
+        process, peer = waiting(outside)
+        with peer:
+            mirrored.write("second.jpg", outside.read_bytes())
+            assert mirrored.run("reconcile", "--wait", "1s", "--json").only["uploaded"] == 0
+            process.kill()
+            process.wait()
+        assert mirrored.run("reconcile").code == 0
+        assert names(mirrored) == ["first.jpg", "second.jpg"]
+
+    def test_an_outcome_left_behind_is_believed(self, mirrored, monkeypatch):
+        """The command ends before the holder has carried out its last request."""
+        monkeypatch.setattr(upload_command, "PATIENCE", 0.0)
+        path = mirrored.write("second.jpg", b"second")
+        with Holder(mirrored, most=1):
+            given = upload(mirrored, path)
+            assert (given.code, mirrored.files()["photos/second.jpg"]) == (0, "sending")
+        assert mirrored.run("reconcile").code == 0
+        (row,) = mirrored.run("files", "--json", "photos/second.jpg").objects
+        assert (row["assetid"], row["state"]) == (given.only["assetid"], "verified")
+
+
+def test_a_silent_holder_is_exit_4(mirrored, outside, monkeypatch):
+    monkeypatch.setattr(upload_command, "_PATIENCE", 0.5)
+    with closing(open_ledger(mirrored.ledger)) as holder:
+        result = upload(mirrored, outside)
+        assert (result.code, "did not answer; nothing was sent" in result.err) == (4, True)
+        # Carried out too late it is refused: nobody would send it.
+        assert holder.asked()
+    assert mirrored.run("reconcile").code == 0
+    assert names(mirrored) == ["first.jpg"]
+    assert mirrored.run("doubt list").out == "nothing is in doubt\n"
