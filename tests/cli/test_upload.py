@@ -462,6 +462,7 @@ class TestAnEndInTheMiddle:
         assert mirrored.run("reconcile").code == 0
         (row,) = mirrored.run("files", "--json", "photos/second.jpg").objects
         assert (row["assetid"], row["state"]) == (given.only["assetid"], "verified")
+        assert "given by the service" in mirrored.run("explain", "photos/second.jpg").out
 
 
 def test_a_silent_holder_is_exit_4(mirrored, outside, monkeypatch):

@@ -135,6 +135,18 @@ class Actions:
         self._sim.note(f"PERSON uploads {asset.id[-3:]} as {path[2:]}")
         return True
 
+    def _hand_begin(self, path: str) -> bool:
+        return self._sim.hand.begin(path)
+
+    def _hand_post(self) -> bool:
+        return self._sim.hand.post()
+
+    def _hand_end(self) -> bool:
+        return self._sim.hand.end()
+
+    def _hand_kill(self) -> bool:
+        return self._sim.hand.kill()
+
     def _curate(self, verb: str, which: int, folder: str) -> bool:
         asset = self._sim.service.curate(verb, which, folder)
         if asset is None:

@@ -35,6 +35,8 @@ def quiet(simulation: "Simulation") -> None:
     service.habits.limit = 0
     simulation.full_commits, simulation.crash_in = 0, -1
     simulation.recording.goes_on = False
+
+    simulation.hand.kill()
     for fiber in list(simulation.baton.busy()):
         while fiber.busy:
             simulation.guarded(lambda f=fiber: f.resume(1_000), fiber.name)  # type: ignore[misc]

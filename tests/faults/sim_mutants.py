@@ -12,12 +12,12 @@ from assetsync import site
 from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
-from assetsync.flow import missing, rivals, sights
+from assetsync.flow import by_hand, missing, rivals, sights
 from assetsync.flow.feed import Feed
 from assetsync.flow.prepare import Preparer
 from assetsync.flow.resolve import Resolver
 from assetsync.flow.standin import StandIn
-from assetsync.ledger import alike, doubts, ledger, schema
+from assetsync.ledger import alike, doubts, ledger, outcomes, schema
 from assetsync.ledger.alike import Alike
 from assetsync.ledger.store import Store
 from assetsync.model import Answer, Fault, Left, Outcome
@@ -288,3 +288,17 @@ OF_NAMELESS: tuple[Callable[[Patch], None], ...] = (
     a_name_of_two_is_proof,
 )
 """Those that show where the service gives no MD5 and changes names."""
+
+
+def a_running_command_is_taken_for_ended(patch: Patch) -> None:
+    """Put in doubt at a start what a running `assetsync upload` sends."""
+    patch.setattr(outcomes, "is_sent_by_hand", lambda _path, _boundary: False)
+
+
+def equal_content_is_sent_by_hand(patch: Patch) -> None:
+    """Send by hand what the folder holds, or may hold, as another version or asset."""
+    patch.setattr(by_hand, "_equal", lambda _ledger, _hand, _row: None)
+
+
+OF_BY_HAND: tuple[Callable[[Patch], None], ...] = (a_running_command_is_taken_for_ended, equal_content_is_sent_by_hand)
+"""Those that show only where files are uploaded by hand."""

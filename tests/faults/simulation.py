@@ -18,7 +18,7 @@ import structlog
 from assetsync.config import SiteConfig, load_config
 from assetsync.errors import AssetsyncError, IllegalTransition, LedgerError, RootMissing, ServiceError, UsageError
 from assetsync.flow.hints import Hints, Looker
-from assetsync.flow.requests import carry_out
+from assetsync.flow.requests import carry_out, take_requests
 from assetsync.flow.send import Step
 from assetsync.flow.trouble import describe
 from assetsync.ledger.ledger import open_ledger
@@ -29,6 +29,7 @@ from .baton import Baton, Crash
 from .sim_answers import client_over
 from .sim_checks import Checks, Violation
 from .sim_clock import SimClock
+from .sim_hand import Hand
 from .sim_restless import Recording
 from .sim_schedule import Variant
 from .sim_service import SimService
@@ -114,6 +115,7 @@ class Simulation:
         self.bad_commit = (-1, "")
         self.last_path = ""
         self.prepared: dict[int, str] = {}
+        self.hand = Hand(self)
         self.site: Site = self._open()
 
     # Starting and stopping.
@@ -175,6 +177,7 @@ class Simulation:
         self.baton.kill()
         self.site.edges.ledger.close()
         if reboot:
+            self.hand.kill()
             self.clock.reboot()
         self._open()
 
@@ -204,6 +207,7 @@ class Simulation:
     def close(self) -> None:
         self.crash_in, self.full_commits = -1, 0
         self.baton.close()
+        self.hand.kill()
         self.site.edges.ledger.close()
         shutil.rmtree(self.base)
 
@@ -297,6 +301,7 @@ class Simulation:
     def read_back(self) -> None:
         """Do what the daemon's reading loop does in a pass."""
         site = self.site
+        take_requests(site.edges)
         try:
             if site.gate.pause is not None:
                 if site.gate.probe_due():

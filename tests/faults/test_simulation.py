@@ -37,9 +37,11 @@ import pytest
 
 from .sim_alike import alike_schedule
 from .sim_curated import curated_schedule
+from .sim_hand import by_hand_schedule
 from .sim_mutants import (
     MUTANTS,
     OF_ALIKE,
+    OF_BY_HAND,
     OF_CURATED,
     OF_NAMELESS,
     OF_TOLD,
@@ -64,6 +66,9 @@ SHORT_TOGETHER, LONG_TOGETHER = 40, 3000
 SHORT_TOLD, LONG_TOLD = 40, 3000
 SHORT_CURATED, LONG_CURATED = 40, 3000
 SHORT_RESTLESS, LONG_RESTLESS = 30, 3000
+
+
+SHORT_BY_HAND, LONG_BY_HAND = 40, 3000
 SHORT_RESTORED, LONG_RESTORED = 30, 3000
 SHORT_NAMELESS, LONG_NAMELESS = 40, 3000
 REACH = 400
@@ -94,6 +99,8 @@ KNOWN = {
     "names_are_taken_for_kept": 20261128,
     "only_whole_names_resemble": 20261125,
     "a_name_of_two_is_proof": 20261247,
+    "a_running_command_is_taken_for_ended": 7400008,
+    "equal_content_is_sent_by_hand": 7400043,
 }
 """A seed that finds the mutant: the search begins there, so that it is short while nothing has changed.
 
@@ -218,6 +225,15 @@ def test_what_people_do_to_the_assets_in_the_service_is_told_and_sends_nothing_t
 @pytest.mark.parametrize("mutant", OF_CURATED, ids=lambda mutant: mutant.__name__)
 def test_without_this_rule_what_people_move_is_sent_again(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, curated_schedule, "is stored 2 times by us", monkeypatch)
+
+
+def test_uploads_by_hand_lose_and_double_nothing(request: pytest.FixtureRequest):
+    _find_none(by_hand_schedule, LONG_BY_HAND if request.config.getoption("--long") else SHORT_BY_HAND)
+
+
+@pytest.mark.parametrize("mutant", OF_BY_HAND, ids=lambda mutant: mutant.__name__)
+def test_without_this_rule_an_upload_by_hand_doubles(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, by_hand_schedule, "I2", monkeypatch)
 
 
 def test_a_ledger_that_is_lost_or_put_back_sends_nothing_twice(request: pytest.FixtureRequest):
