@@ -89,7 +89,7 @@ def test_an_answer_to_an_upload_that_quotes_the_key_brings_it_nowhere(hostile, m
     site.run("reconcile", "--wait", "0s")
     for command, *arguments in COMMANDS[:12]:
         site.run(command, *arguments)
-    site.run("upload", "--folder", tools.folder, str(site.photos / "a.jpg"))
+    site.run("upload", "--folder", tools.folder, "--send-again", str(site.photos / "a.jpg"))
     assert len(server.posts) >= 2
     assert key.encode() in server.posts[0].body
     assert key not in site.shown
