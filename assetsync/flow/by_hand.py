@@ -248,9 +248,11 @@ def _equal(ledger: Ledger, hand: ByHand, row: FileRow) -> Begun | None:
     undecided = alike.may_have_stored_it(row, md5)
     if undecided is not None:
         return _standing(ledger, undecided)
-    assetid = alike.resembling(row, hand.intent.sent_name)
-    if assetid is not None:
-        return Begun(REFUSED, f"the folder holds {assetid} of the same name and size, and no MD5 tells more; {_AGAIN}")
+    resembling = alike.resembling(row, hand.intent.sent_name)
+    if resembling:
+        first = resembling[0]
+        what = "the same name and size" if first.is_exact else f"the same size, named {printable(first.name)}"
+        return Begun(REFUSED, f"the folder holds {first.assetid} of {what}, and the service gives no MD5; {_AGAIN}")
     return None
 
 
