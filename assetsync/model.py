@@ -198,12 +198,16 @@ class Outcome:
 
 
 class Sent(NamedTuple):
-    """What is known after one POST: the verdict, what left, and the MD5 of the file bytes that were handed over."""
+    """What is known after one POST: the verdict, what left, and the MD5 of the file bytes that were handed over.
+
+    `took`: seconds from its first byte to its end on the steady clock, 0 where they were not measured.
+    """
 
     outcome: Outcome
     left: Left
     handed: int
     md5: str
+    took: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

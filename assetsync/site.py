@@ -307,7 +307,13 @@ def build(
         feed=feed,
         sender=sender,
         prober=prober,
-        resolver=Resolver(edges, prober, grace=config.upload.doubt_grace),
+        resolver=Resolver(
+            edges,
+            prober,
+            grace=config.upload.doubt_grace,
+            lag=config.upload.longest_lag,
+            read_timeout=config.service.read_timeout,
+        ),
         verifier=Verifier(
             edges,
             prober,

@@ -38,7 +38,7 @@ class Running:
         given = {
             "watch": "{settle: 300ms}",
             "schedule": "{index: 1s, verify: 1s}",
-            "upload": "{doubt_grace: 2s}",
+            "upload": "{doubt_grace: 2s, lookup_lag: 0s}",
             "status": "{listen: null}",
             "folders": f'[{{path: photos, destfolderid: "{FOLDER}"}}]',
             **sections,

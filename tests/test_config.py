@@ -106,7 +106,14 @@ def test_what_is_left_out_has_the_default_of_the_contract(make_config):
         },
         "ignore": (),
         "watch": {"mode": "auto", "settle": 5.0, "sidecar_wait": 0.0, "follow_symlinks": False},
-        "upload": {"workers": 4, "rate": None, "window": None, "max_file_size": None, "doubt_grace": 120.0},
+        "upload": {
+            "workers": 4,
+            "rate": None,
+            "window": None,
+            "max_file_size": None,
+            "doubt_grace": 120.0,
+            "lookup_lag": None,
+        },
         "policy": {
             "on_change": "upload",
             "on_move": "upload",

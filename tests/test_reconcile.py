@@ -668,7 +668,7 @@ def make_real(make_world):
         sandbox = Sandbox(SandboxSettings(folders={"F1": "Photos"}, **settings))
         sandbox.start()
         service = {"base_url": sandbox.base_url, "upload_url": sandbox.upload_url, "read_timeout": "2s"}
-        upload = {"workers": "4", "doubt_grace": "2s"}
+        upload = {"workers": "4", "doubt_grace": "2s", "lookup_lag": "0s"}
         sections = {"service": service, "upload": upload, "schedule": {"index": "1s", "verify": "1s"}, **(said or {})}
         opened.append(Real(make_world(**sections), sandbox))
         return opened[-1]

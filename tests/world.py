@@ -102,6 +102,7 @@ class Stored:
     indexed_at: float | None
     meta: tuple[tuple[str, str], ...] = ()
     file_type: str = "original"
+    stored_at: float = 0.0
 
     @property
     def md5(self) -> str:
@@ -155,6 +156,8 @@ class FakeService:
         # What kind of asset a file of this name is taken for; of others their endings tell.
         self.kinds: dict[str, str] = {}
         self.processing: float = 0.0
+        # As of when its database shows what is stored; a replica may lag.
+        self.shows_as_of: Callable[[float], float] = lambda _now: float("inf")
         self.index_lag: float | None = 0.0
         self.index_call = "adds"
         # Of which sizes, in bytes, no upload arrives.
@@ -179,7 +182,7 @@ class FakeService:
         assetid = assetid or f"A{self._made:031d}"
         lag = self.index_lag
         indexed_at = None if lag is None else now + self.processing + lag
-        asset = Stored(assetid, folder, name, content, now + self.processing, indexed_at, **said)
+        asset = Stored(assetid, folder, name, content, now + self.processing, indexed_at, stored_at=now, **said)
         self.assets[assetid] = asset
         return asset
 
@@ -275,6 +278,8 @@ class FakeService:
     def _matches(self, asset: Stored, request: SearchRequest) -> bool:
         if request.folderid and asset.folder not in request.folderid.split(","):
             return False
+        if request.dbdirect and asset.stored_at > self.shows_as_of(self._clock.now()):
+            return False
         if request.dbdirect:
             like = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in request.searchfor)
             return re.fullmatch(like, asset.name, re.IGNORECASE | re.DOTALL) is not None
@@ -324,9 +329,13 @@ class World:
             "site": "test",
             "root": str(self.root),
             "ledger": str(self.ledger_path),
-            "service": {"base_url": "http://127.0.0.1:1/dam", "upload_url": "http://127.0.0.1:1/dam/index.cfm"},
+            "service": {
+                "base_url": "http://127.0.0.1:1/dam",
+                "upload_url": "http://127.0.0.1:1/dam/index.cfm",
+                "read_timeout": "20s",
+            },
             "folders": [{"path": ".", "destfolderid": FOLDER}],
-            "upload": {"workers": "2", "doubt_grace": "20s"},
+            "upload": {"workers": "2", "doubt_grace": "20s", "lookup_lag": "0s"},
             "watch": {"settle": "0s"},
             "schedule": {"index": "60s", "verify": "60s"},
         }

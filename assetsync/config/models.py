@@ -21,6 +21,8 @@ from assetsync.model import Mapping, UploadOptions
 _SITE = re.compile(r"[a-z0-9][a-z0-9-]*")
 _FOLDER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_WORKERS = 64
+_LAG = 4
+"""By how many times the grace a look-up may be old where nothing is said: with the grace ten minutes by default."""
 # A pattern that is sound by its looks, as most are: `*.psd`, `/build/`, `!keep/**/a?.tif`.
 _SOUND_PATTERN = re.compile(r"!?/?[\w.@~$*?-]+(?:/[\w.@~$*?-]+)*/?")
 
@@ -183,6 +185,12 @@ class Upload(Section):
     window: UploadWindow | None = None
     max_file_size: Size | None = None
     doubt_grace: Grace = 120.0
+    lookup_lag: Duration | None = None
+
+    @property
+    def longest_lag(self) -> float:
+        """Return the seconds by which a look-up may be older than it looks."""
+        return _LAG * self.doubt_grace if self.lookup_lag is None else self.lookup_lag
 
 
 class Schedule(Section):

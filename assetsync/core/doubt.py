@@ -26,6 +26,12 @@ SLOW_GAP = 3
 SLOW_GRACE = 4 * SLOW_GAP
 """By how many times what look-ups take the grace is longer then: it takes at least two of the longest gaps to fill."""
 
+UPLOAD_TIMES = 5
+"""By how many times what a whole upload took the service may store it late."""
+
+STORED_BY_NOW = 12 * 3600.0
+"""Seconds after which a service has stored a whole upload or never does."""
+
 _MOST_NAMED = 3
 """How many assets a sentence names."""
 
@@ -152,6 +158,28 @@ class Grace:
         return bool(self.boot) and self.last - self.first >= grace + SLOW_GRACE * self.slow
 
 
+def is_current(watched: float, age: float, lag: float, *, newer: bool) -> bool:
+    """Return whether a look-up that shows no such asset counts for its absence.
+
+    A replica or a cache may answer as things stood before the upload. `newer`: the service showed, before this look-up,
+    an upload that began since it is watched · `watched`: seconds for which this process has got answers about the
+    attempt without a gap · `age`: seconds since the first of all answers about it, on the steady clock of one boot ·
+    `lag`: seconds by which the service's look-ups may be old.
+    """
+    return newer or watched >= lag or age >= STORED_BY_NOW
+
+
+def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float) -> float:
+    """Return the grace in seconds of an attempt whose whole body may have left, and that got no sound answer.
+
+    A proxy gives up while the service goes on storing. `took`: seconds from the first byte to the end of the attempt ·
+    `age`: as for `is_current`. After half a day `seconds` are enough: a nightly run that is shorter than the grace
+    decides such an attempt the next night.
+    """
+    longest = max(seconds, read_timeout, UPLOAD_TIMES * took)
+    return seconds if age >= max(STORED_BY_NOW, longest) else longest
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The judgement, the asset it rests on with its folder and MD5, and what else the look-up brought to light."""
@@ -210,7 +238,7 @@ def is_damaged(doubt: Doubt, sight: Sight) -> bool:
 def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, now: float) -> Verdict:
     """Decide one doubt from one answered look-up.
 
-    `grace` already counts this look-up; `seconds` is the configured doubt_grace; `now`, `doubt.since` and the `since`
+    `grace` already counts this look-up; `seconds` is how long it has to be; `now`, `doubt.since` and the `since`
     of a sight are wall-clock seconds, used only for the 24 hours of an asset that is never processed.
     """
     free = [s for s in sights if not s.owned]
@@ -252,7 +280,8 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
         if undecided:
             return replace(_undecided(undecided), suspected=suspected)
         return replace(_send_again(doubt, Judgement.ABSENT, None, "it did not arrive"), suspected=suspected)
-    return Verdict(Judgement.WAIT, reason="looking for it in the service", suspected=suspected, counts_for_grace=True)
+    reason = "looking for it in the service" if grace.boot else "the service may show an older state than the upload's"
+    return Verdict(Judgement.WAIT, reason=reason, suspected=suspected, counts_for_grace=True)
 
 
 def unless_moved(

@@ -33,12 +33,16 @@ _TO_MILLISECONDS = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Begun:
-    """An upload whose intent is on the disk; `underway` once it was sent, `since` when (steady seconds)."""
+    """An upload whose intent is on the disk; `underway` once it was sent, `since` when (steady seconds).
+
+    `first`: the steady time in seconds just before its first byte left.
+    """
 
     attempt: int
     ready: Ready
     underway: Underway | None = None
     since: float = 0.0
+    first: float = 0.0
 
 
 class Crew:

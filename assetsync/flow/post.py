@@ -77,10 +77,11 @@ class Poster:
             except BaseException:
                 self._crew.hand_in([begun])
                 raise
+            first = self._clock.steady()
             underway = self._service.start(begun.ready.request, begun.ready.body)
             now = self._clock.steady()
             is_slow = is_slow or now - since >= LEAD
-            begun = replace(begun, underway=underway, since=now)
+            begun = replace(begun, underway=underway, since=now, first=first)
             if self._crew.has_sent(underway):
                 self._crew.hand_in([begun])
             else:
@@ -116,10 +117,12 @@ class Poster:
         row = begun.ready.row
         accepted = None
         try:
+            first = self._clock.steady() if begun.underway is None else begun.first
             with begun.ready.file:
                 sent = self._upload(begun.ready) if begun.underway is None else begun.underway.end()
             self._tally.handled()
             self.last_answer = self._clock.steady()
+            sent = sent._replace(took=self.last_answer - first)
             if sent.outcome.answer is Answer.ACCEPTED:
                 accepted = self._recorder.accepted(begun.attempt, begun.ready, sent)
                 told.append(accepted)

@@ -10,7 +10,18 @@ from itertools import groupby
 
 import structlog
 
-from assetsync.core.doubt import SLOW_GAP, Grace, Judgement, Pace, Verdict, judge, unanswered, unless_moved
+from assetsync.core.doubt import (
+    SLOW_GAP,
+    Grace,
+    Judgement,
+    Pace,
+    Verdict,
+    grace_of_whole,
+    is_current,
+    judge,
+    unanswered,
+    unless_moved,
+)
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
@@ -18,9 +29,10 @@ from assetsync.flow.everywhere import is_broad, named
 from assetsync.flow.failing import Failing
 from assetsync.flow.probe import Probe
 from assetsync.flow.sights import Looking, Sights
-from assetsync.flow.witness import Witnessed
+from assetsync.flow.witness import Witnessed, shown_sample
 from assetsync.ledger.doubts import OpenDoubt, grace_of
-from assetsync.model import Asset, SearchRequest
+from assetsync.ledger.rows import AttemptRow
+from assetsync.model import Asset, Left, SearchRequest
 from assetsync.service.paging import every
 from assetsync.service.query import like_pattern
 
@@ -37,14 +49,22 @@ _SETTLED = 10
 class Resolver:
     """Resolves open doubts; used by one thread at a time."""
 
-    def __init__(self, edges: Edges, prober: Probe, *, grace: float) -> None:
-        """Begin with nothing known of how long look-ups take; `grace` in seconds."""
+    def __init__(self, edges: Edges, prober: Probe, *, grace: float, lag: float, read_timeout: float) -> None:
+        """Begin with nothing known of how long look-ups take; `grace`, `lag` and `read_timeout` in seconds."""
         self._ledger = edges.ledger
         self._service = edges.service
         self._clock = edges.clock
         self._tally = edges.tally
         self._meter = edges.meter
         self._grace = grace
+        self._lag = lag
+        self._read_timeout = read_timeout
+        # For each attempt the span over which this process got answers, whether they counted or not, and the newest
+        # attempt when it began.
+        self._watched: dict[int, tuple[Grace, int]] = {}
+        # The round's doubts, and the control sample that the service has shown; None before it was asked for one.
+        self._round: list[OpenDoubt] = []
+        self._sample: int | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._failing = Failing(prober, grace=grace)
         self._witnessed = Witnessed(edges)
@@ -65,6 +85,7 @@ class Resolver:
             if slow > self._grace / _SLOW_PART:
                 # All in one round: those of two would wait for each other, and what they take would not be known.
                 due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * slow)
+        self._round, self._sample = due, None
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done, failed = 0, False
         # What failed is looked at last.
@@ -98,6 +119,7 @@ class Resolver:
         undecided = self._ledger.doubts.open_ones()
         attempts, folders = {attempt for attempt, _ in undecided}, {folder for _, folder in undecided}
         self._sights.forget_but(attempts)
+        self._watched = {attempt: watched for attempt, watched in self._watched.items() if attempt in attempts}
         self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
         self._failing.keep(folders)
 
@@ -111,6 +133,8 @@ class Resolver:
         # One that ends with the names is quick, and says nothing of those that list the folder.
         kind = destfolderid, bool(unseen)
         if unseen:
+            # Before the folder is listed: the listing is not older then.
+            self._ask_for_sample()
             self._read(unseen, self._witnessed.listing(destfolderid), destfolderid)
         unseen = [one for one in unseen if not self._sights.has_equal(one)]
         if unseen:
@@ -125,7 +149,7 @@ class Resolver:
         for one in looking:
             # First of all: what is proven to be another's is no proof for one of them.
             self._sights.read_prefixes(one)
-        over = [one for one in looking if self._graced(one).over(self._grace)]
+        over = [one for one in looking if self._graced(one).over(self._needed(one))]
         absent = [one for one in over if self._verdict(one, newest)[0].judgement is Judgement.ABSENT]
         if absent:
             self._look_everywhere(absent)
@@ -173,13 +197,66 @@ class Resolver:
             for attempt in attempts:
                 self._unanswered.pop(attempt, None)
 
+    def _ask_for_sample(self) -> None:
+        """Ask once a round for an upload that began since the round's attempts are watched."""
+        if self._sample is None and self._lag:
+            watched = [self._watched.get(doubt.attempt.id) for doubt in self._round]
+            since = [newest for _, newest in filter(None, watched)]
+            self._sample = shown_sample(self._service, self._ledger.witnesses, since)
+
+    def _is_current(self, one: Looking, attempt: AttemptRow) -> bool:
+        facts = one.facts
+        if facts.refused_as_duplicate or facts.accepted_id is not None:
+            # It is not sent again, whatever a look-up shows.
+            return True
+        span, newest = self._watch(one, attempt)
+        watched = max(0.0, one.span[0] - span.first)
+        return is_current(watched, self._age(one, attempt), self._lag, newer=newest < (self._sample or 0))
+
+    def _watch(self, one: Looking, attempt: AttemptRow) -> tuple[Grace, int]:
+        """Return the span over which this process got answers about an attempt, and the newest attempt at its start.
+
+        A gap, or what begins the grace anew, begins it anew: where look-ups are old, they show later what the service
+        did not do in the gap.
+        """
+        before, newest = self._watched.get(attempt.id, (Grace(), 0))
+        if attempt.grace_boot is None:
+            before = Grace()
+        span = self._extended(before, one)
+        return span, newest if span.first == before.first else self._ledger.doubts.newest_attempt()
+
+    def _extended(self, span: Grace, one: Looking) -> Grace:
+        return span.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
+
+    def _age(self, one: Looking, attempt: AttemptRow) -> float:
+        """Return the seconds since the first answered look-up of an attempt; 0 where that was in another boot."""
+        if attempt.look_first is None or attempt.look_boot != self._clock.boot():
+            return 0.0
+        return one.span[0] - attempt.look_first
+
+    def _needed(self, one: Looking) -> float:
+        """Return for how many seconds look-ups have to be answered before the attempt is absent."""
+        attempt, facts = self._fresh(one), one.facts
+        is_cut = attempt.left_part == Left.PART and attempt.took is None
+        if is_cut or facts.refused_as_duplicate or facts.accepted_id is not None:
+            return self._grace
+        return grace_of_whole(self._grace, self._read_timeout, attempt.took or 0.0, self._age(one, attempt))
+
+    def _fresh(self, one: Looking) -> AttemptRow:
+        """Read an attempt again: another verdict of this round may have begun its grace anew."""
+        fresh = self._ledger.doubts.of(one.doubt.file.id)
+        return fresh if fresh is not None and fresh.id == one.doubt.attempt.id else one.doubt.attempt
+
     def _graced(self, one: Looking) -> Grace:
         """Give the grace of a doubt as it stands after this round's look-up."""
-        attempt = one.doubt.attempt
-        # Another verdict of this round may have begun it anew.
-        fresh = self._ledger.doubts.of(one.doubt.file.id)
-        before = grace_of(fresh) if fresh is not None and fresh.id == attempt.id else Grace()
-        return before.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
+        attempt = self._fresh(one)
+        if not self._is_current(one, attempt):
+            return Grace()
+        return self._extended(grace_of(attempt) if self._is_counted(attempt.id) else Grace(), one)
+
+    def _is_counted(self, attempt_id: int) -> bool:
+        """Return whether the grace of an attempt was counted since this process started: a restart begins it anew."""
+        return attempt_id in self._watched
 
     def _verdict(self, one: Looking, newest: int) -> tuple[Verdict, Grace]:
         """Judge by what the folder shows; gives the grace that it was judged by, too."""
@@ -187,7 +264,7 @@ class Resolver:
         sights = self._sights.of(one, newest)
         self._ledger.doubts.sight([s.asset for s in sights if not s.owned], newest, now)
         grace = self._graced(one)
-        return judge(one.facts, sights, grace, self._grace, now), grace
+        return judge(one.facts, sights, grace, self._needed(one), now), grace
 
     def _judge(self, one: Looking, newest: int) -> None:
         ledger, attempt = self._ledger.doubts, one.doubt.attempt
@@ -198,7 +275,11 @@ class Resolver:
         ledger.decide(one.doubt, verdict, now)
         if verdict.judgement is Judgement.WAIT:
             counted = grace if verdict.counts_for_grace else Grace()
+            fresh = self._fresh(one)
+            self._watched[attempt.id] = self._watch(one, fresh)
             ledger.looked([(attempt.id, counted, now + self._pause(attempt.looks))])
+            if fresh.look_boot != self._clock.boot():
+                ledger.looked_first(attempt.id, self._clock.boot(), one.span[1])
         self._report(one, verdict)
 
     def _unless_moved(self, one: Looking, absent: Verdict, now: float) -> Verdict:

@@ -7,16 +7,22 @@ is shown, some of what was read back from it is asked for in all folders, becaus
 
 from collections.abc import Iterator, Sequence
 
+import structlog
+
 from assetsync.core.names import sent_name
-from assetsync.errors import BadAnswer
+from assetsync.errors import BadAnswer, ServiceRefused
 from assetsync.flow.edges import Edges
-from assetsync.ledger.witnesses import Witness
+from assetsync.flow.everywhere import is_broad
+from assetsync.ledger.witnesses import Witness, Witnesses
 from assetsync.model import Asset, SearchRequest, Service
 from assetsync.service.paging import every
 from assetsync.service.query import like_pattern
 
+log = structlog.get_logger(__name__)
+
 _BATCH = 500
 _WITNESSES = 3
+_LOOKED_AT = 20
 
 
 def expect_shown(service: Service, known: Sequence[Witness], where: str, *, hint: str) -> None:
@@ -45,6 +51,25 @@ def is_shown(service: Service, known: Sequence[Witness]) -> bool:
         if any(asset.id in wanted[pattern] for asset in every(service.search, request)):
             return True
     return False
+
+
+def shown_sample(service: Service, witnesses: Witnesses, since: Sequence[int]) -> int:
+    """Return the attempt of an accepted upload that the service shows, 0 where it shows none that was asked for.
+
+    `since`: attempts after which a sample may begin, to be newer than one doubt or another. It begins after the last of
+    them where there is one, else after some. It is asked for by its name, in all folders, because people may have moved
+    it. An answer that is not sound shows nothing. Raises ServiceUnreachable, KeyRefused.
+    """
+    if not since:
+        return 0
+    samples = witnesses.sent_after(max(since), _LOOKED_AT) or witnesses.sent_after(min(since), _LOOKED_AT, newest=True)
+    for sample in [each for each in samples if not is_broad(each.asset.sent_name or "")][:_WITNESSES]:
+        try:
+            if is_shown(service, [sample.asset]):
+                return sample.attempt_id
+        except (BadAnswer, ServiceRefused) as error:
+            log.debug("the control sample cannot be looked for", detail=str(error))
+    return 0
 
 
 class Witnessed:

@@ -10,9 +10,17 @@ from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.states import Event
 from assetsync.ledger.hours import count_upload
 from assetsync.ledger.repair import MISSING
-from assetsync.ledger.rows import ATTEMPT_COLUMNS, FILE_COLUMNS, AttemptRow, FileRow, apply, attempt_row, file_row
+from assetsync.ledger.rows import (
+    ATTEMPT_COLUMNS,
+    FILE_COLUMNS,
+    AttemptRow,
+    FileRow,
+    apply,
+    attempt_row,
+    file_row,
+)
 from assetsync.ledger.store import Store
-from assetsync.model import Asset
+from assetsync.model import Asset, Left
 
 # By the words of the index `attempts_waived`.
 _WAIVED = "{0}.result <> 'accepted' AND {0}.result IN ('absent', 'resolved', 'sent_again')"
@@ -243,6 +251,11 @@ class Doubts:
         if looks:
             self._store.write(work)
 
+    def looked_first(self, attempt_id: int, boot: str, ended: float) -> None:
+        """Record the first answered look-up of a boot; `ended` in seconds on its steady clock."""
+        sql = "UPDATE attempts SET look_boot = ?, look_first = ? WHERE id = ?"
+        self._store.write(lambda conn: conn.execute(sql, (boot, ended, attempt_id)))
+
     def unanswered(self, attempt_ids: Sequence[int], with_them: Sequence[int], look_at: float, detail: str) -> None:
         """Put look-ups off that got no answer, and others with them; no grace is touched, so that its gap shows."""
 
@@ -292,11 +305,13 @@ class Doubts:
             )
             if verdict.judgement is Judgement.FOUND:
                 # Where names come back alike, the asset may have been an equal doubt's: what is still to come of that
-                # one, or of this, is waited for anew.
+                # one, or of this, is waited for anew, and for as long.
                 conn.execute(
-                    "UPDATE attempts SET grace_boot = NULL WHERE destfolderid = ? AND closed_at IS NULL AND size = ?"
-                    " AND (md5 = ? OR md5 IS NULL OR ? IS NULL)",
-                    (attempt.destfolderid, attempt.size, attempt.md5, attempt.md5),
+                    "UPDATE attempts SET grace_boot = NULL, look_boot = NULL,"
+                    " took = IIF(?1 IS NULL, took, MAX(?1, COALESCE(took, 0)))"
+                    " WHERE destfolderid = ?2 AND closed_at IS NULL AND size = ?3"
+                    " AND (md5 = ?4 OR md5 IS NULL OR ?4 IS NULL)",
+                    (_took(attempt), attempt.destfolderid, attempt.size, attempt.md5),
                 )
                 _found(conn, doubt, verdict, now)
                 return
@@ -352,6 +367,11 @@ def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verd
     apply(conn, file.id, Event.UNDECIDABLE, now, reason=word, detail=f"{verdict.reason}; {helps}")
     if verdict.assetid is not None and not attempt.is_duplicate:
         _explain(conn, verdict.assetid, "damaged", file)
+
+
+def _took(attempt: AttemptRow) -> float | None:
+    """Return how long an upload took whose whole body may have left; None for one that was cut."""
+    return attempt.took if attempt.left_part == Left.PART else attempt.took or 0.0
 
 
 def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:

@@ -12,7 +12,7 @@ from assetsync.ledger.holds import UNLISTED, hold_folder, release_folder
 from assetsync.ledger.hours import count_upload
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, move, reopen, row_missing, standing
 from assetsync.ledger.store import Store, is_sent_by_hand
-from assetsync.model import Sent, State
+from assetsync.model import Left, Sent, State
 
 MAX_CRASHES = 5
 """After so many unclean stops while one file was being sent, a person is asked to look."""
@@ -90,6 +90,7 @@ class Outcomes:
             if owner is not None and not _may_be_given(owner, row, sent.md5):
                 detail = f"the service answered with {assetid}, which is the id of another file"
                 _end(conn, attempt_id, sent, "id_taken", now)
+                _keep_took(conn, attempt_id, sent)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
             _end(conn, attempt_id, sent, None, now, result="accepted")
             _note_rename(conn, attempt_id, sent)
@@ -145,6 +146,7 @@ class Outcomes:
 
         def work(conn: sqlite3.Connection) -> None:
             _end(conn, attempt_id, sent, outcome.reason, now)
+            _keep_took(conn, attempt_id, sent)
             conn.execute(
                 "UPDATE attempts SET is_duplicate = ?, look_at = ? WHERE id = ?", (int(duplicate), now, attempt_id)
             )
@@ -236,6 +238,12 @@ def _end(
             *(now if result else None, result, _answer(_said(sent.outcome)), attempt_id),
         ),
     )
+
+
+def _keep_took(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
+    """Record how long an upload took that left whole and is in doubt."""
+    if sent.left is not Left.PART:
+        conn.execute("UPDATE attempts SET took = ? WHERE id = ?", (sent.took, attempt_id))
 
 
 @lru_cache(maxsize=16)

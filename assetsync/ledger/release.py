@@ -26,6 +26,7 @@ MIGRATIONS = frozenset(
         "m013_waived_apart",
         "m019_names",
         "m016_by_hand",
+        "m017_took",
     }
 )
 """The names of all migrations in `schema`."""

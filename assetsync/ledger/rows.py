@@ -106,6 +106,9 @@ class AttemptRow(NamedTuple):
     look_at: float
     looks: int
     grace_slow: float | None
+    took: float | None
+    look_boot: str | None
+    look_first: float | None
 
 
 FILE_COLUMNS = ", ".join(FileRow._fields)

@@ -16,6 +16,13 @@ class Witness(NamedTuple):
     assetid: str
 
 
+class ControlSample(NamedTuple):
+    """An accepted upload and its asset: a look-up that shows it is newer than the beginning of that attempt."""
+
+    attempt_id: int
+    asset: Witness
+
+
 class Witnesses:
     """The ledger's side of believing the service; reads only."""
 
@@ -36,6 +43,18 @@ class Witnesses:
             _LOOKED_AT,
         )
         return [Witness._make(row) for row in rows]
+
+    def sent_after(self, attempt_id: int, limit: int, *, newest: bool = False) -> list[ControlSample]:
+        """Return accepted uploads that began after an attempt, into any folder: the first ones, or the newest."""
+        rows = self._store.rows(
+            # In the order of the attempts, so that it stops at the limit: there may be a million.
+            "SELECT a.id, f.path, a.sent_name, f.assetid FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
+            " WHERE a.id > ? AND a.result = 'accepted' AND f.id_from = 'answer' AND f.state IN ('stored', 'verified')"
+            f" ORDER BY a.id {'DESC' if newest else ''} LIMIT ?",
+            attempt_id,
+            limit,
+        )
+        return [ControlSample(row[0], Witness(*row[1:])) for row in rows]
 
     def of_all(self, most: int) -> list[Witness]:
         """Give versions from whatever folder, half of them the newest and half the oldest that are verified.

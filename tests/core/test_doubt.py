@@ -6,6 +6,7 @@ import pytest
 
 from assetsync.core.doubt import (
     MAX_ABSENCES,
+    STORED_BY_NOW,
     UNPROCESSED_PATIENCE,
     Doubt,
     Grace,
@@ -14,6 +15,8 @@ from assetsync.core.doubt import (
     Pace,
     Sight,
     Verdict,
+    grace_of_whole,
+    is_current,
     is_damaged,
     is_equal,
     is_undecided,
@@ -320,6 +323,36 @@ def test_where_look_ups_are_slow(
 ):
     started, ended, boot = look
     assert before.answered(started, ended, boot, SECONDS, slow=slow) == expected, rule
+
+
+@pytest.mark.parametrize(
+    ("watched", "age", "newer", "expected"),
+    [
+        (0, 0, False, False),
+        (479.9, STORED_BY_NOW - 1, False, False),
+        (480, 480, False, True),
+        (0, 0, True, True),
+        (0, STORED_BY_NOW, False, True),
+    ],
+)
+def test_a_look_up_is_current(watched: float, age: float, newer: bool, expected: bool):
+    assert is_current(watched, age, 480, newer=newer) is expected
+
+
+@pytest.mark.parametrize(
+    ("read_timeout", "took", "age", "expected"),
+    [
+        (60, 0, 0, SECONDS),
+        (300, 0, 0, 300),
+        (300, 59, 0, 300),
+        (300, 61, 0, 305),
+        (300, 600, STORED_BY_NOW - 1, 3000),
+        (300, 600, STORED_BY_NOW, SECONDS),
+        (300, 10_000, STORED_BY_NOW, 50_000),
+    ],
+)
+def test_the_grace_of_what_left_whole(read_timeout: float, took: float, age: float, expected: float):
+    assert grace_of_whole(SECONDS, read_timeout, took, age) == expected
 
 
 def test_the_pace_is_that_of_the_quicker_of_two_look_ups():

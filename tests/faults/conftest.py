@@ -199,7 +199,7 @@ class Place:
             },
             "folders": [{"path": ".", "destfolderid": FOLDER}],
             "watch": {"settle": "0s"},
-            "upload": {"workers": "1", "doubt_grace": self.grace},
+            "upload": {"workers": "1", "doubt_grace": self.grace, "lookup_lag": "0s"},
             "schedule": {"index": "off"},
         }
         self.config.write_text(json.dumps(said))

@@ -108,7 +108,7 @@ def _all(simulation: "Simulation"):
 
 def judge(simulation: "Simulation") -> None:
     """I1, I4 and I5 at the end, after an audit of every folder."""
-    simulation.clock.advance(simulation.service.habits.processing + 1.0)
+    simulation.clock.advance(simulation.service.habits.processing + simulation.service.habits.lag + 1.0)
     simulation.guarded(simulation.audit, "audit")
     # What was sent after the last scan is read with the next.
     simulation.guarded(simulation.read_drift, "read-back")

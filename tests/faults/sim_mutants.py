@@ -12,7 +12,7 @@ from assetsync import site
 from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
-from assetsync.flow import by_hand, missing, rivals, sights
+from assetsync.flow import by_hand, missing, resolve, rivals, sights
 from assetsync.flow.feed import Feed
 from assetsync.flow.prepare import Preparer
 from assetsync.flow.resolve import Resolver
@@ -75,6 +75,8 @@ def a_restart_keeps_the_grace(patch: Patch) -> None:
         return answered(kept, started, ended, boot, grace, **said)
 
     patch.setattr(Grace, "answered", across)
+    # A restart of the machine is one of the process, too.
+    patch.setattr(Resolver, "_is_counted", lambda _self, _attempt: True)
 
 
 def a_cut_is_unsent(patch: Patch) -> None:
@@ -249,6 +251,22 @@ def a_name_of_two_is_proof(patch: Patch) -> None:
     patch.setattr(sights, "is_unsure", lambda *_: False)
 
 
+def a_look_up_is_as_new_as_it_looks(patch: Patch) -> None:
+    """Let each look-up count for an absence, however old a state it shows."""
+    patch.setattr(resolve, "is_current", lambda *_ages, newer: True)
+
+
+def any_upload_is_a_control_sample(patch: Patch) -> None:
+    """Take a look-up that shows what was sent before the attempt for one that is newer."""
+    shown = resolve.shown_sample
+    patch.setattr(resolve, "shown_sample", lambda service, sent, _ended: shown(service, sent, [0]) and 1_000_000)
+
+
+def a_gateway_timeout_is_an_end(patch: Patch) -> None:
+    """Wait for what left whole for no longer than for all else."""
+    patch.setattr(resolve, "grace_of_whole", lambda seconds, *_: seconds)
+
+
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     no_grace,
     grace_from_the_attempt,
@@ -268,6 +286,9 @@ MUTANTS: tuple[Callable[[Patch], None], ...] = (
 
 OF_ALIKE: tuple[Callable[[Patch], None], ...] = (a_beginning_is_proof, what_is_over_has_left_nothing)
 """Those that show where two files begin alike, and hardly elsewhere."""
+
+OF_LAGGING: tuple[Callable[[Patch], None], ...] = (a_look_up_is_as_new_as_it_looks, any_upload_is_a_control_sample)
+"""Those that show where look-ups lag."""
 
 OF_TOLD: tuple[Callable[[Patch], None], ...] = (
     a_sidecar_is_only_read,

@@ -37,6 +37,7 @@ class Variant:
     pages: bool = False
     look_takes: float = 0.0
     limit: int = 0
+    lag: float = 0.0
     unsteady: float = 0.0
     """The share of looks into the tree for which its root is not there, or an error."""
     curated: bool = False
@@ -57,6 +58,7 @@ class Variant:
             pages=self.pages,
             look_takes=self.look_takes,
             limit=self.limit,
+            lag=self.lag,
         )
 
 

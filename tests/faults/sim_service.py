@@ -1,7 +1,8 @@
 """The service of the simulation: a transport below the real HTTP client, with every way of the live service to fail.
 
 It answers the bytes of real requests with the bytes of real answers. What happens to each upload is a `Plan` that was
-armed before; what it stores late is stored within the grace, in time in which it does not hang (`model`, assumption 1).
+armed before; what it stores late is stored within the grace, in time in which it does not hang (`model`, assumption 1),
+or after a 504 within five times what the upload took.
 What may be concluded from all this is `sim_checks`'s.
 """
 
@@ -102,6 +103,12 @@ class SimService(httpx.BaseTransport):
     def shown(self) -> list[Stored]:
         self.settle()
         return list(self.assets.values())
+
+    def drop(self, boundaries: set[str]) -> None:
+        """Let what came of uploads whose client died be stored within the grace: nobody knows how long they took."""
+        for asset in self.late:
+            if asset.post in boundaries:
+                asset.shown_from = min(asset.shown_from, self._clock.true + LATEST)
 
     # What the client asks of it.
 
@@ -207,6 +214,10 @@ class SimService(httpx.BaseTransport):
                 if plan.kind.endswith("after"):
                     self._store(post, post.content, plan.late)
                 return response(PAGE, "text/html", 200 if "page" in plan.kind else 503)
+            case "gateway_timeout":
+                self._clock.advance(plan.at)
+                self._store(post, post.content, plan.late, latest=plan.late)
+                return response(PAGE, "text/html", 504)
             case "error_at_line":
                 if plan.flag:
                     self._store(post, post.content, plan.late)
@@ -261,11 +272,11 @@ class SimService(httpx.BaseTransport):
         else:
             self._store(post, content, post.plan.late)
 
-    def _store(self, post: Post, content: bytes, late: float) -> None:
+    def _store(self, post: Post, content: bytes, late: float, *, latest: float = LATEST) -> None:
         post.stored = True
         if not content:
             return
-        asset = self._make(post.folder, self._renamed(post) or post.name, content, min(late, LATEST))
+        asset = self._make(post.folder, self._renamed(post) or post.name, content, min(late, latest))
         asset.post = post.boundary
         asset.whole = len(content) == post.size
         asset.said = post.said
@@ -327,6 +338,9 @@ class SimService(httpx.BaseTransport):
     def _found(self, form: dict[str, str]) -> httpx.Response:
         now = self._clock.true
         found = [asset for asset in self.shown() if self._matches(asset, form, now)]
+        if self.habits.lag and form.get("dbdirect") == "true":
+            # A replica of the database, which is behind.
+            found = [asset for asset in found if asset.shown_from <= now - self.habits.lag]
         total = len(found)
         if self.habits.pages:
             start = int(form.get("startrow", "1"))

@@ -62,7 +62,8 @@ class Habits:
     """How this installation is, whatever is asked of it; a look-up in its database takes `look_takes` seconds.
 
     With `renames` a workflow gives each upload a name of its own.
-    Files of more than `limit` bytes get an error page, until all is quiet; 0 is none.
+    Files of more than `limit` bytes get an error page, until all is quiet; 0 is none. It shows what was stored `lag`
+    seconds ago.
     """
 
     gives_md5: bool = True
@@ -75,3 +76,4 @@ class Habits:
     pages: bool = False
     look_takes: float = 0.0
     limit: int = 0
+    lag: float = 0.0

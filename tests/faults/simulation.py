@@ -125,9 +125,17 @@ class Simulation:
             "site": "sim",
             "root": str(self.base / "root"),
             "ledger": str(self.base / "ledger.db"),
-            "service": {"base_url": "http://127.0.0.1:1/dam", "upload_url": "http://127.0.0.1:1/dam/index.cfm"},
+            "service": {
+                "base_url": "http://127.0.0.1:1/dam",
+                "upload_url": "http://127.0.0.1:1/dam/index.cfm",
+                "read_timeout": f"{GRACE:.0f}s",
+            },
             "folders": [{"path": path, "destfolderid": folder} for path, folder in FOLDERS.items()],
-            "upload": {"workers": str(TOGETHER if self.variant.together else WORKERS), "doubt_grace": f"{GRACE:.0f}s"},
+            "upload": {
+                "workers": str(TOGETHER if self.variant.together else WORKERS),
+                "doubt_grace": f"{GRACE:.0f}s",
+                "lookup_lag": None if self.variant.lag else "0s",
+            },
             "watch": {"settle": f"{self.variant.settle}s", "sidecar_wait": f"{self.variant.sidecar_wait}s"},
             "schedule": {"index": "60s", "verify": "60s"},
             "policy": {"on_remote_missing": "upload" if self.variant.resends else "report"},
@@ -175,6 +183,8 @@ class Simulation:
         self.deaths += 1
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
+        flying = self.site.edges.ledger.store.rows("SELECT boundary FROM attempts WHERE ended_at IS NULL")
+        self.service.drop({row[0] for row in flying})
         self.site.edges.ledger.close()
         if reboot:
             self.hand.kill()

@@ -47,10 +47,11 @@ def make_site(folder: Path, sandbox: Sandbox) -> tuple[Path, collections.Counter
 site: crash
 root: {folder}/tree
 ledger: {folder}/crash.db
-service: {{base_url: "{sandbox.base_url}", upload_url: "{sandbox.upload_url}", api_key_file: {key}}}
+service:
+  {{base_url: "{sandbox.base_url}", upload_url: "{sandbox.upload_url}", api_key_file: {key}, read_timeout: 5s}}
 folders: [{{path: ., destfolderid: "{FOLDER}"}}]
 watch: {{settle: 0s}}
-upload: {{doubt_grace: 2s, workers: 2}}
+upload: {{doubt_grace: 2s, lookup_lag: 0s, workers: 2}}
 schedule: {{index: off}}
 """
     )

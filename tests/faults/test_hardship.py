@@ -46,7 +46,8 @@ def test_a_daemon_through_all_of_it_loses_no_file_and_sends_none_twice(tmp_path,
                 schedule=f"{{index: 1s, verify: 1s, rescan: {rng.choice([3, 10])}s, audit: off}}",
                 folders=json.dumps([{"path": name, "destfolderid": number} for name, number in MAPPED.items()]),
                 # So slow that some uploads are on their way when it is killed.
-                upload=f"{{doubt_grace: {GRACE}s, workers: {rng.choice([1, 4, 8])}, rate: {rng.choice([5, 20])}MB/s}}",
+                upload=f"{{doubt_grace: {GRACE}s, lookup_lag: 0s, workers: {rng.choice([1, 4, 8])},"
+                f" rate: {rng.choice([5, 20])}MB/s}}",
             )
             roots = {running.tree / name: number for name, number in MAPPED.items()}
             for root in roots:

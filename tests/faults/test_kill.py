@@ -27,10 +27,11 @@ def config_for(folder: Path, sandbox: Sandbox) -> Path:
 site: kill
 root: {folder}/tree
 ledger: {folder}/kill.db
-service: {{base_url: "{sandbox.base_url}", upload_url: "{sandbox.upload_url}", api_key_file: {key}}}
+service:
+  {{base_url: "{sandbox.base_url}", upload_url: "{sandbox.upload_url}", api_key_file: {key}, read_timeout: 5s}}
 folders: [{{path: ., destfolderid: "{FOLDER}"}}]
 watch: {{settle: 0s}}
-upload: {{doubt_grace: 4s}}
+upload: {{doubt_grace: 4s, lookup_lag: 0s}}
 schedule: {{index: off}}
 """
     )

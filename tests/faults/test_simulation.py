@@ -38,14 +38,17 @@ import pytest
 from .sim_alike import alike_schedule
 from .sim_curated import curated_schedule
 from .sim_hand import by_hand_schedule
+from .sim_late import gateway_schedule, lagging_schedule
 from .sim_mutants import (
     MUTANTS,
     OF_ALIKE,
     OF_BY_HAND,
     OF_CURATED,
+    OF_LAGGING,
     OF_NAMELESS,
     OF_TOLD,
     a_copy_is_believed,
+    a_gateway_timeout_is_an_end,
     a_restart_keeps_the_grace,
     changes_are_forgotten,
     no_exclusive_names,
@@ -71,6 +74,7 @@ SHORT_RESTLESS, LONG_RESTLESS = 30, 3000
 SHORT_BY_HAND, LONG_BY_HAND = 40, 3000
 SHORT_RESTORED, LONG_RESTORED = 30, 3000
 SHORT_NAMELESS, LONG_NAMELESS = 40, 3000
+SHORT_LATE, LONG_LATE = 40, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -101,6 +105,9 @@ KNOWN = {
     "a_name_of_two_is_proof": 20261247,
     "a_running_command_is_taken_for_ended": 7400008,
     "equal_content_is_sent_by_hand": 7400043,
+    "a_look_up_is_as_new_as_it_looks": 20261133,
+    "any_upload_is_a_control_sample": 20261133,
+    "a_gateway_timeout_is_an_end": 20261122,
 }
 """A seed that finds the mutant: the search begins there, so that it is short while nothing has changed.
 
@@ -259,6 +266,23 @@ def test_without_md5_and_names_nothing_is_doubled(request: pytest.FixtureRequest
 @pytest.mark.parametrize("mutant", OF_NAMELESS, ids=lambda mutant: mutant.__name__)
 def test_without_this_rule_nameless_assets_are_doubled(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, nameless_schedule, "times by us", monkeypatch)
+
+
+def test_look_ups_that_lag_send_nothing_twice(request: pytest.FixtureRequest):
+    _find_none(lagging_schedule, LONG_LATE if request.config.getoption("--long") else SHORT_LATE)
+
+
+@pytest.mark.parametrize("mutant", OF_LAGGING, ids=lambda mutant: mutant.__name__)
+def test_look_ups_believed_too_early_send_twice(mutant, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, lagging_schedule, "by us", monkeypatch)
+
+
+def test_uploads_stored_after_a_504_are_not_doubled(request: pytest.FixtureRequest):
+    _find_none(gateway_schedule, LONG_LATE if request.config.getoption("--long") else SHORT_LATE)
+
+
+def test_a_504_taken_for_an_end_sends_twice(monkeypatch: pytest.MonkeyPatch):
+    _needs(a_gateway_timeout_is_an_end, gateway_schedule, "by us", monkeypatch)
 
 
 def test_a_schedule_that_fails_is_made_as_small_as_it_can_be():

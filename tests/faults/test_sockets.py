@@ -382,6 +382,24 @@ def test_what_went_wrong_after_it_was_stored_is_found_and_not_sent_again(place, 
     assert place.orphans() == []
 
 
+def test_an_upload_stored_long_after_a_504_is_found(place, make_front):
+    front = make_front(place)
+    place.write("a.bin", b"small")
+
+    def gives_up(exchange) -> None:
+        exchange.body()
+        time.sleep(0.6)
+        exchange.conn.sendall(page("504 Gateway Time-out"))
+        # Twice the grace of this place by its clock.
+        time.sleep(1.0)
+        exchange.pass_on()
+
+    front.uploads.append(gives_up)
+    assert place.reconcile().in_sync
+    assert front.seen.count("upload") == 1
+    expect_sound(place, names=("a.bin",))
+
+
 @pytest.mark.parametrize("way", UNUSUAL, ids=lambda script: script.__name__)
 def test_an_unusual_answer_is_an_answer(place, make_front, way):
     front = make_front(place)

@@ -13,10 +13,10 @@ CONFIG = """\
 site: hq
 root: {root}
 ledger: {ledger}
-service:
-  base_url: {base_url}
-  upload_url: {upload_url}
-  api_key_file: {key}
+service: {{base_url: "{base_url}",
+  upload_url: "{upload_url}",
+  api_key_file: "{key}",
+  read_timeout: 10s}}
 folders:
 {folders}
 watch: {{settle: 0s}}

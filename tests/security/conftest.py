@@ -135,7 +135,7 @@ class Site:
             f"service: {{base_url: {service}/razuna, upload_url: {service}/index.cfm, api_key_file: {key_file},"
             " connect_timeout: 2s, read_timeout: 10s}\n"
             f'folders: [{{path: photos, destfolderid: "{FOLDER}"}}]\n'
-            "watch: {settle: 0s}\nupload: {workers: 2, doubt_grace: 2s}\n"
+            "watch: {settle: 0s}\nupload: {workers: 2, doubt_grace: 2s, lookup_lag: 0s}\n"
         )
 
     def write(self, name: str | bytes, content: bytes = b"some bytes") -> Path:

@@ -31,6 +31,7 @@ _EDITS = (
     (r"(?m)^  index: 1m$", "  index: 2s"),
     (r"(?m)^  verify: 5m$", "  verify: 1s"),
     (r"(?m)^  doubt_grace: 2m$", "  doubt_grace: 3s"),
+    (r"(?m)^  lookup_lag: null$", "  lookup_lag: 0s"),
     (r"(?m)^  read_timeout: 5m$", "  read_timeout: 8s"),
     # The network is this machine's, whose ports belong to others.
     (r"(?m)^  listen: .*$", "  listen: 127.0.0.1:0"),
