@@ -8,9 +8,11 @@ so that the states are finite. Its values are `model_world`'s, its look-ups `mod
 
 Assumed of the service, and nothing else:
 
-1. A request that ended without an answer is stored within the grace or never. The span does not run while the service
-   hangs. A hang answers nothing; one of half a grace or less counts as slowness, which the span includes.
-2. What is stored shows in the next look-up that the service reads for, perhaps not processed yet.
+1. A request that ended without an answer is stored within the grace or never, or within what is waited for what left
+   whole. The span does not run while the service hangs. A hang answers nothing; one of half a grace or less counts as
+   slowness, which the span includes.
+2. What is stored shows in the next look-up that the service reads for, perhaps not processed yet; or, where look-ups
+   are old, in one that comes later by that.
 3. One request makes one asset at most; a cut one makes a beginning of what was sent, or nothing.
 4. Nobody but the attempt in doubt leaves exactly the beginning of its file under its name meanwhile: neither a person
    nor a late cut of an equal file. Nothing could tell such an asset from a cut of ours.
@@ -28,6 +30,7 @@ from assetsync.model import State
 from .model_looking import look_ends, looks_for
 from .model_world import (
     GAP,
+    GRACE,
     TAIL,
     Attempt,
     Broken,
@@ -84,6 +87,8 @@ def steps(s: Scenario, w: World) -> Iterator[Step]:
         if doubts:
             look = Look(0, doubts, w.posts, tuple(made.processed for made in w.assets))
             yield "a look-up begins", w._replace(look=look)
+        if s.lags and more and up:
+            yield "another file is accepted", accepted_beside(w)
     elif up:
         yield look_ends(s, w, w.look.shown, "a look-up ends that was read when it began")
         now = tuple(made.processed for made in w.assets)
@@ -91,8 +96,14 @@ def steps(s: Scenario, w: World) -> Iterator[Step]:
             yield look_ends(s, w, now, "a look-up ends that was read just now")
     if s.crashes and more and w.attempts:
         yield from crash(s, w)
-    if w.pending or w.look or not up or any(a.grace for a in w.attempts):
+    if w.pending or w.look or not up or any(a.grace or a.age is not None for a in w.attempts):
         yield "a tick", tick(s, w)
+
+
+def accepted_beside(w: World) -> World:
+    """Let an upload of another file begin and be accepted: a sample for each attempt that is watched by now."""
+    attempts = tuple(a._replace(newer=a.age is not None) for a in w.attempts)
+    return fault(w)._replace(sample=0, attempts=attempts)
 
 
 def free_name(s: Scenario, w: World, f: int) -> bool:
@@ -133,10 +144,10 @@ def flight(s: Scenario, w: World, a: Attempt, *, up: bool) -> Iterator[Step]:
             after = put(s, w, a.no, f, content, processed=processed)
             after = with_attempt(after, a._replace(stored=len(w.assets)), a.no)
             yield f"the service stores attempt {a.no}{'' if processed else ', unprocessed'}", after
-    yield f"attempt {a.no} gets no answer", lost(s, hanging(w, a, content), a, len(content))
+    yield f"attempt {a.no} gets no answer", lost(s, hanging(s, w, a, content), a, len(content))
     for part in cuts(s, f):
         handed = min(len(content), max(len(part), len(content) - 1))
-        yield f"attempt {a.no} is cut, “{part}” arrives", lost(s, hanging(w, a, part), a, handed)
+        yield f"attempt {a.no} is cut, “{part}” arrives", lost(s, hanging(s, w, a, part), a, handed)
 
 
 def cuts(s: Scenario, f: int) -> tuple[str, ...]:
@@ -147,8 +158,8 @@ def cuts(s: Scenario, f: int) -> tuple[str, ...]:
     return (content[:-1], content + TAIL) if len(s.contents) == 1 else (content[:-1],)
 
 
-def hanging(w: World, a: Attempt, content: str) -> World:
-    return w._replace(pending=(*w.pending, Pending(a.no, a.file, content)))
+def hanging(s: Scenario, w: World, a: Attempt, content: str) -> World:
+    return w._replace(pending=(*w.pending, Pending(a.no, a.file, content, s.late or GRACE)))
 
 
 def put(s: Scenario, w: World, no: int, f: int, content: str, *, processed: bool) -> World:
@@ -203,13 +214,14 @@ def retried(s: Scenario, w: World, f: int) -> Iterator[Step]:
 
 def crash(s: Scenario, w: World) -> Iterator[Step]:
     """Die: what was in flight is in doubt, how much of it left is unknown; the machine may have gone down too."""
-    ends = [fault(w)._replace(look=None, pace=(0, 0))]
+    watched = tuple(a._replace(age=None, newer=False) for a in w.attempts)
+    ends = [fault(w)._replace(look=None, pace=(0, 0), attempts=watched)]
     for a in (a for a in w.attempts if a.flies):
         now: list[World] = []
         for end in ends:
             arrived = [s.contents[a.file], *cuts(s, a.file)] if a.stored < 0 else [""]
             for content in arrived:
-                after = hanging(end, a, content) if content else end
+                after = hanging(s, end, a, content) if content else end
                 if "the intent is committed before the body leaves" in s.without:
                     now.append(happen(with_attempt(after, None, a.no), a.file, Event.UNSENT))
                 else:
@@ -238,6 +250,12 @@ def tick(s: Scenario, w: World) -> World:
     attempts = tuple(
         a._replace(grace=(a.grace[0], min(a.grace[1] + 1, most), *a.grace[2:])) if a.grace else a for a in w.attempts
     )
+    if s.lags:
+        w = w._replace(
+            sample=None if w.sample is None else min(w.sample + 1, s.lags),
+            assets=tuple(made._replace(age=min(made.age + 1, s.lags)) for made in w.assets),
+        )
+        attempts = tuple(a if a.age is None else a._replace(age=min(a.age + 1, s.lags)) for a in attempts)
     return w._replace(pending=pending, hung=hung, look=look, attempts=attempts)
 
 
@@ -272,7 +290,7 @@ def at_peace(s: Scenario, w: World, *, late: bool) -> World:
                 a = a._replace(stored=len(w.assets))  # noqa: PLW2901
                 w = put(s, w, a.no, a.file, s.contents[a.file], processed=True)
             w = answered(s, w, a)
-    return w._replace(attempts=tuple(a._replace(grace=None) for a in w.attempts))
+    return w._replace(attempts=tuple(a._replace(grace=None, age=None) for a in w.attempts))
 
 
 def calm(s: Scenario, w: World) -> World | None:

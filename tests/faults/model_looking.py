@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from assetsync.core.doubt import SLOW_GRACE, Doubt, Grace, Judgement, Pace, Sight, Verdict, judge
+from assetsync.core.doubt import SLOW_GRACE, Doubt, Grace, Judgement, Pace, Sight, Verdict, is_current, judge
 from assetsync.core.naming import is_exactly, is_others, is_shown_as, may_be
 from assetsync.core.states import Event
 from assetsync.model import Asset, State
@@ -57,13 +57,18 @@ def look_ends(s: Scenario, w: World, shown: tuple[bool, ...], words: str) -> Ste
 
 def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...]) -> tuple[World, str]:
     order = (look.began, w.posts)
-    sights = tuple(sight(s, w, a, each, order) for each in enumerate(shown))
-    for i in range(len(shown)):
+    old = [i for i in range(len(shown)) if w.assets[i].age < s.lags]
+    sights = tuple(sight(s, w, a, each, order) for each in enumerate(shown) if each[0] not in old)
+    for i in (i for i in range(len(shown)) if i not in old):
         if w.assets[i].seen is None and not owners(w, i):
             w = with_asset(w, i, w.assets[i]._replace(seen=order))
     grace = counted(s, a, look, w.pace[1])
+    if not is_newer(s, w, a):
+        grace = Grace()
+    if s.lags and (a.age is None or look.age > GRACE / 2):
+        a = a._replace(age=0, newer=False)
     if a.flies:
-        return with_attempt(w, a._replace(grace=kept(grace)), a.no), "counted"
+        return with_attempt(w, a._replace(grace=kept(s, grace)), a.no), "counted"
     content = s.contents[a.file]
     handed = content[: a.handed] if a.handed >= 0 else None
     absences = w.rows[a.file].absences
@@ -72,17 +77,27 @@ def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...
         sights = tuple(each for each in sights if each.asset.processed)
     if "slow look-ups make the grace longer" in s.without:
         grace = replace(grace, slow=0)
-    verdict = decide(doubt, sights, grace)
+    late = 0 if "what left whole is waited for longer" in s.without else s.late
+    verdict = decide(doubt, sights, grace, max(GRACE, late))
     if verdict.judgement is Judgement.WAIT:
-        after = kept(grace) if verdict.counts_for_grace else None
+        after = kept(s, grace) if verdict.counts_for_grace and grace.boot else None
         return with_attempt(w, a._replace(grace=after), a.no), "wait"
     return ended(s, w, a, verdict), str(verdict.judgement)
 
 
 @lru_cache(maxsize=200_000)
-def decide(doubt: Doubt, sights: tuple[Sight, ...], grace: Grace) -> Verdict:
+def decide(doubt: Doubt, sights: tuple[Sight, ...], grace: Grace, seconds: int) -> Verdict:
     """The real judgement; equal questions are asked once."""
-    return judge(doubt, sights, grace, float(GRACE), 0.0)
+    return judge(doubt, sights, grace, float(seconds), 0.0)
+
+
+def is_newer(s: Scenario, w: World, a: Attempt) -> bool:
+    """The real rule for which look-ups count, by what the look-up shows of the control sample."""
+    if "a look-up counts once it is newer" in s.without:
+        return True
+    shown = w.sample is not None and w.sample >= s.lags
+    newer = shown and (a.newer or "a control sample begins after the end" in s.without)
+    return is_current(float(a.age or 0), 0.0, float(s.lags), newer=newer)
 
 
 def sight(s: Scenario, w: World, a: Attempt, shown: tuple[int, bool], order: tuple[int, int]) -> Sight:
@@ -158,9 +173,9 @@ def counted(s: Scenario, a: Attempt, look: Look, slow: int) -> Grace:
     return before.answered(started, ended, now, float(GRACE), slow=slow)
 
 
-def kept(grace: Grace) -> tuple[str, int, int, int]:
+def kept(s: Scenario, grace: Grace) -> tuple[str, int, int, int]:
     """A grace as ages; a span beyond the grace is as good as the grace."""
-    span = min(int(grace.last - grace.first), GRACE + SLOW_GRACE * int(grace.slow))
+    span = min(int(grace.last - grace.first), max(GRACE, s.late) + SLOW_GRACE * int(grace.slow))
     return grace.boot, int(_NOW - grace.last), span, int(grace.slow)
 
 

@@ -20,7 +20,8 @@ class Scenario:
 
     `shows`: the one name under which the service shows all of them, where it is not the name sent · `renames`: it is
     known that uploads may come back under other names · `waits`: ticks after which a look-up is given up · `processes`:
-    assets may show before they are processed.
+    assets may show before they are processed · `lags`: ticks by which look-ups are old, as the configuration says ·
+    `late`: ticks within which a request that ended is stored, 0 for the grace.
     """
 
     contents: tuple[str, ...]
@@ -38,6 +39,8 @@ class Scenario:
     cuts: bool = True
     waits: int = 0
     processes: bool = True
+    lags: int = 0
+    late: int = 0
     without: str = ""
 
 
@@ -55,7 +58,10 @@ class Row(NamedTuple):
 
 class Attempt(NamedTuple):
     """An open attempt; `stored` is its asset while it flies, the grace is (boot, age of its last look-up, span,
-    how slow look-ups it was made longer for)."""
+    how slow look-ups it was made longer for).
+
+    `age`: ticks since its first answered look-up, None before it · `newer`: whether the control sample is newer.
+    """
 
     no: int
     file: int
@@ -64,6 +70,8 @@ class Attempt(NamedTuple):
     handed: int = -1
     parked: bool = False
     grace: tuple[str, int, int, int] | None = None
+    age: int | None = None
+    newer: bool = False
 
 
 class Pending(NamedTuple):
@@ -76,7 +84,10 @@ class Pending(NamedTuple):
 
 
 class Made(NamedTuple):
-    """An asset; `seen` holds the newest attempts when the look-up that first showed it began and ended."""
+    """An asset; `seen` holds the newest attempts when the look-up that first showed it began and ended.
+
+    `age`: ticks since it was stored, as far as look-ups are old.
+    """
 
     name: str
     content: str
@@ -85,6 +96,7 @@ class Made(NamedTuple):
     processed: bool = True
     seen: tuple[int, int] | None = None
     explained: bool = False
+    age: int = 0
 
 
 class Look(NamedTuple):
@@ -106,6 +118,8 @@ class World(NamedTuple):
     posts: int = 0
     faults: int = 0
     pace: tuple[int, int] = (0, 0)
+    sample: int | None = None
+    """Ticks since the last upload of another file was accepted."""
 
 
 Step = tuple[str, World]

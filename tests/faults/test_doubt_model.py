@@ -29,6 +29,10 @@ RENAMED = replace(TWO_NAMES, contents=("ab", "cd"), shows="workflow", renames=Tr
 ONE_RENAMED = replace(QUIET, shows="workflow", renames=True, gives_md5=False, cuts=False, hangs=False, processes=True)
 RETRIED = replace(BEGINS, person=(), absences=4, retries=True)
 
+# A replica that is behind by more than the grace, and a service that stores long after a proxy gave up.
+LAGS = replace(QUIET, lags=5, hangs=False, cuts=False)
+LATE = replace(QUIET, late=7, cuts=False)
+
 SCENARIOS = {
     "one_file": replace(ONE, waits=1),
     "two_files_of_one_name_and_different_content": DIFFER,
@@ -41,6 +45,8 @@ SCENARIOS = {
     "without_md5_two_files_whose_names_come_back_the_same": NAMELESS,
     "without_md5_a_service_that_renames": RENAMED,
     "doubts_that_a_person_must_decide_and_retries": RETRIED,
+    "look_ups_that_lag": replace(LAGS, waits=1, faults=2),
+    "stored_long_after_the_end": replace(LATE, waits=1),
 }
 LONG = {
     "one_file_and_slow_look_ups": replace(QUIET, waits=2),
@@ -83,6 +89,9 @@ RULES = (
     ("a name that is not sure is no absence", SIMILAR, SENT_TWICE),
     ("an upload may have been renamed", ONE_RENAMED, SENT_TWICE),
     ("a retried doubt holds its name again", RETRIED, NO_CUT),
+    ("a look-up counts once it is newer", LAGS, SENT_TWICE),
+    ("a control sample begins after the end", LAGS, SENT_TWICE),
+    ("what left whole is waited for longer", LATE, SENT_TWICE),
 )
 
 # What the protocol cannot tell, in worlds that `model` assumes away; if one of these ends well, the assumption can go.
