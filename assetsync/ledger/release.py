@@ -24,9 +24,9 @@ MIGRATIONS = frozenset(
         "m011_away",
         "m012_rested",
         "m013_waived_apart",
-        "m019_names",
-        "m016_by_hand",
-        "m017_took",
+        "m014_names",
+        "m015_by_hand",
+        "m016_took",
     }
 )
 """The names of all migrations in `schema`."""

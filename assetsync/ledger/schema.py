@@ -301,12 +301,6 @@ CREATE INDEX attempts_waived ON attempts (destfolderid, id)
     WHERE result <> 'accepted' AND result IN ('absent', 'resolved', 'sent_again');
 """
 
-_TOOK = """
-ALTER TABLE attempts ADD COLUMN took REAL;  -- seconds from first byte to end; NULL where it was cut, or is not known
-ALTER TABLE attempts ADD COLUMN look_boot TEXT;  -- its first answered look-up in this boot: the boot
-ALTER TABLE attempts ADD COLUMN look_first REAL;  -- and its end on the steady clock of that boot
-"""
-
 
 @migrations()
 def m006_settled(db: sqlite_utils.Database) -> None:
@@ -369,7 +363,7 @@ ALTER TABLE folders ADD COLUMN names TEXT;  -- of uploads there, as read back: k
 
 
 @migrations()
-def m019_names(db: sqlite_utils.Database) -> None:
+def m014_names(db: sqlite_utils.Database) -> None:
     """Keep for each folder whether the service renames what is uploaded there."""
     for statement in statements(_NAMES):
         db.execute(statement)
@@ -381,14 +375,21 @@ ALTER TABLE attempts ADD COLUMN by_hand INTEGER NOT NULL DEFAULT 0;  -- sent by 
 
 
 @migrations()
-def m016_by_hand(db: sqlite_utils.Database) -> None:
+def m015_by_hand(db: sqlite_utils.Database) -> None:
     """Mark the attempts of `assetsync upload`."""
     for statement in statements(_BY_HAND):
         db.execute(statement)
 
 
+_TOOK = """
+ALTER TABLE attempts ADD COLUMN took REAL;  -- seconds from first byte to end; NULL where it was cut, or is not known
+ALTER TABLE attempts ADD COLUMN look_boot TEXT;  -- its first answered look-up in this boot: the boot
+ALTER TABLE attempts ADD COLUMN look_first REAL;  -- and its end on the steady clock of that boot
+"""
+
+
 @migrations()
-def m017_took(db: sqlite_utils.Database) -> None:
+def m016_took(db: sqlite_utils.Database) -> None:
     """Record how long an upload in doubt took, and when it was first looked for."""
     for statement in statements(_TOOK):
         db.execute(statement)
