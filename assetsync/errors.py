@@ -17,6 +17,7 @@
     │   ├── LedgerOfAnother        it belongs to another site
     │   ├── LedgerNewer            it was written by a newer release
     │   ├── LedgerDamaged          SQLite finds it corrupt
+    │   │   └── LedgerDetached     its files were deleted or replaced while they were open
     │   └── IllegalTransition      an event that the table of states does not allow
     └── ServiceError               a call to the service gave no usable answer
         ├── ServiceUnreachable     nothing answered: connection, TLS, name or time
@@ -139,6 +140,10 @@ class LedgerNewer(LedgerError):
 
 class LedgerDamaged(LedgerError):
     """SQLite reports the ledger as corrupt, or it is no ledger."""
+
+
+class LedgerDetached(LedgerDamaged):
+    """The database or its -wal was deleted or replaced while this process had it open; a restart can go on."""
 
 
 class RowUnfit(LedgerError):

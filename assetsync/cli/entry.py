@@ -13,7 +13,15 @@ import click
 
 from assetsync.cli.output import ReaderGone, complain, telling, unwritten
 from assetsync.cli.root import root
-from assetsync.errors import AssetsyncError, ConfigError, LedgerBusy, OutputError, ServiceElsewhere, ServiceError
+from assetsync.errors import (
+    AssetsyncError,
+    ConfigError,
+    LedgerBusy,
+    LedgerDetached,
+    OutputError,
+    ServiceElsewhere,
+    ServiceError,
+)
 
 OK = 0
 NOT_IN_SYNC = 1
@@ -105,8 +113,8 @@ def exit_code(error: AssetsyncError) -> int:
     """Give the exit code that an error stands for."""
     if isinstance(error, LedgerBusy):
         return BUSY
-    if isinstance(error, ServiceElsewhere):
-        # It answers well: a person is asked.
+    if isinstance(error, (ServiceElsewhere, LedgerDetached)):
+        # The service answers well: a person is asked. A ledger that was replaced is opened anew by the next start.
         return NOT_IN_SYNC
     return NO_SERVICE if isinstance(error, ServiceError) else USAGE
 

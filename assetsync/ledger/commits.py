@@ -57,11 +57,16 @@ class Commits:
         translate: Callable[[sqlite3.Error], LedgerError],
         *,
         last: Callable[[sqlite3.Connection], None],
+        check: Callable[[], None],
     ) -> None:
-        """Begin with none; `last` is done at the end of each transaction."""
+        """Begin with none; `last` is done at the end of each transaction, `check` raises where it is not on the disk.
+
+        `check` is called after each commit, before any piece of it is reported as done.
+        """
         self.count = 0
         """How many transactions were written."""
         self._last = last
+        self._check = check
         self._conn = conn
         self._translate = translate
         self._commit_lock = threading.Lock()
@@ -142,6 +147,7 @@ class Commits:
         self._last(conn)
         self._left.begin()
         conn.execute("COMMIT")
+        self._check()
         self.count += 1
 
     def _run_together(self, conn: sqlite3.Connection, batch: Sequence[_Slot[Any]]) -> bool:

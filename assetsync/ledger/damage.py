@@ -12,6 +12,7 @@ from pathlib import Path
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.epoch import Epoch
 from assetsync.ledger.facts import set_fact
+from assetsync.ledger.place import header
 
 CLEAN_STOP = "clean_stop"
 """The fact that stands in the ledger while nobody holds it, and only if its last holder ended it in order."""
@@ -137,9 +138,7 @@ def set_aside(path: Path, found: str) -> LedgerDamaged:
 def _bears_our_number(path: Path) -> bool:
     """Whether the header of the file says that it is a ledger, whatever else can be read of it."""
     try:
-        with path.open("rb") as file:
-            file.seek(_AT_APPLICATION_ID)
-            return file.read(4) == APPLICATION_ID.to_bytes(4, "big")
+        return header(path, _AT_APPLICATION_ID + 4)[_AT_APPLICATION_ID:] == APPLICATION_ID.to_bytes(4, "big")
     except OSError:
         return False
 

@@ -1,15 +1,28 @@
-"""Where a ledger lies: what may stand there, what it is called, and whether there is room. Opening it is `store`'s."""
+"""Where a ledger lies: what may stand there, what it is called, whether there is room, and who keeps its files there.
+
+Connections are opened by `store`. Here stands the one other place that opens the database file: closing any descriptor
+of a file drops every POSIX lock that the process holds on it, SQLite's too
+(https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).
+"""
 
 import contextlib
+import fcntl
 import os
 import stat
+import struct
 from pathlib import Path
 
 from assetsync.amounts import amount
-from assetsync.errors import LedgerError
+from assetsync.errors import LedgerDetached, LedgerError
 
 _LEAST_ROOM = 1024 * 1024
 """Bytes: with less, the next commits may find no room."""
+
+_SHARED_RANGE = (0x40000000 + 2, 510)
+"""First byte and length of what a connection in WAL mode keeps locked for reading (SQLite's file format)."""
+
+_headers: dict[tuple[int, int], int] = {}
+"""The descriptors by which `header` has read, by device and inode."""
 
 
 def real(path: Path) -> Path:
@@ -70,3 +83,91 @@ def without_room(path: Path) -> str | None:
     # What is kept for root is no room for others.
     free = disk.f_bavail * disk.f_frsize
     return f"the disk of {path.parent} has {amount(free)} left" if free < _LEAST_ROOM else None
+
+
+def header(path: Path, length: int) -> bytes:
+    """Return the first bytes of a database that SQLite cannot read. Raises OSError.
+
+    The descriptor stays open until the process ends, one for each file: closing it would drop SQLite's locks.
+    """
+    status = path.stat(follow_symlinks=False)
+    fd = _headers.get((status.st_dev, status.st_ino))
+    if fd is None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        _headers[status.st_dev, status.st_ino] = fd
+    return os.pread(fd, length, 0)
+
+
+class Guard:
+    """The holder's own descriptor of the database, open from before the first connection until after the last one.
+
+    It carries a read lock of its own (F_OFD_SETLK), which the process cannot lose by closing another descriptor: no
+    other program can take the database for unused, checkpoint it and delete its write-ahead log.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the database, made for its owner alone if it is absent. Raises OSError."""
+        # Created with the owner and mode it keeps: SQLite gives its side files those of the main file.
+        fd = make(path, path)
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC) if fd is None else fd
+        try:
+            status = os.fstat(self._fd)
+            if status.st_size == 0:
+                # Whoever wanted to read it before there was one may have left an empty file for all to read.
+                os.fchmod(self._fd, 0o600)
+        except OSError:
+            self.close()
+            raise
+        self._path = path
+        self._files: list[tuple[str, tuple[int, int]]] = [(str(path), (status.st_dev, status.st_ino))]
+        self._detached: LedgerDetached | None = None
+
+    def hold(self, *, has_log: bool) -> None:
+        """Take the lock and remember which files the writing connection has open. Raises LedgerDetached.
+
+        `has_log`: the connection is in WAL mode, so that it has opened the log.
+        """
+        with contextlib.suppress(OSError):
+            # A file system that has no such locks is left to SQLite's own.
+            self._lock(fcntl.F_RDLCK)
+        if has_log:
+            log = f"{self._path}-wal"
+            self._files.append((log, _identity(log) or (0, 0)))
+        self.expect_in_place()
+
+    def expect_in_place(self) -> None:
+        """Raise LedgerDetached if the database or its log is no longer the file at its path: commits go nowhere."""
+        if self._detached is None:
+            for file, identity in self._files:
+                if _identity(file) != identity:
+                    self._detached = LedgerDetached(
+                        f"{file} was deleted or replaced while this process had it open",
+                        hint="find the program that did it; the next start lists every folder before it sends",
+                    )
+        if self._detached is not None:
+            raise self._detached
+
+    def release(self) -> None:
+        """Give the lock back before the writing connection closes, which checkpoints the log and deletes it.
+
+        Not if the files were replaced: the connection would then overwrite or delete files that are not its own.
+        """
+        with contextlib.suppress(LedgerDetached, OSError):
+            self.expect_in_place()
+            self._lock(fcntl.F_UNLCK)
+
+    def close(self) -> None:
+        """Close the descriptor; no connection of this process to the database is open any more."""
+        os.close(self._fd)
+
+    def _lock(self, kind: int) -> None:
+        # struct flock: type, whence, start, length, process (0 for a lock of this kind).
+        fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, struct.pack("@hhqqi0q", kind, os.SEEK_SET, *_SHARED_RANGE, 0))
+
+
+def _identity(file: str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -22,7 +22,7 @@ from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissi
 from assetsync.ledger import damage, release
 from assetsync.ledger.commits import Commits, Pending
 from assetsync.ledger.epoch import OF_THE_DISK, Epoch
-from assetsync.ledger.place import expect_file, make, real
+from assetsync.ledger.place import Guard, expect_file, make, real
 from assetsync.ledger.quiet import Stirred
 
 T = TypeVar("T")
@@ -40,10 +40,12 @@ _LOCK_PAUSE = 0.02
 class Store:
     """An open ledger. `write` is for any thread; `reader` gives each thread a connection of its own."""
 
-    def __init__(self, path: Path, *, read_only: bool, lock_fd: int | None = None) -> None:
+    def __init__(self, path: Path, *, read_only: bool, lock_fd: int | None = None, guard: Guard | None = None) -> None:
+        """Open the writing connection, unless `read_only`; the holder's `lock_fd` and `guard` are closed with it."""
         self.path = path
         self.read_only = read_only
         self._lock_fd = lock_fd
+        self._guard = guard
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
@@ -51,15 +53,21 @@ class Store:
         """Whether SQLite has found the file damaged since it was opened."""
         self.stirred = Stirred()
         self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
-        if self._writer is not None and lock_fd is not None:
+        self._commits: Commits | None = None
+        if self._writer is not None:
             try:
-                self.stirred.install(self._writer)
+                if lock_fd is not None:
+                    self.stirred.install(self._writer)
+                if guard is not None:
+                    guard.hold(has_log=_journal_mode(self._writer) == "wal")
             except sqlite3.Error as error:
                 self._writer.close()
                 raise self.translate(error) from error
-        self._commits = (
-            None if self._writer is None else Commits(self._writer, self.translate, last=self.stirred.settle)
-        )
+            except BaseException:
+                self._writer.close()
+                raise
+            check = guard.expect_in_place if guard is not None else _nothing
+            self._commits = Commits(self._writer, self.translate, last=self.stirred.settle, check=check)
 
     @property
     def commits(self) -> int:
@@ -128,8 +136,13 @@ class Store:
         for conn in readers:
             conn.close()
         if self._writer is not None:
+            if self._guard is not None:
+                self._guard.release()
             self._writer.close()
             self._writer = None
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
@@ -145,7 +158,9 @@ def open_store(path: Path, *, create: bool) -> Store:
     if not create and not path.exists():
         raise missing(path)
     lock_fd = _take_lock(path)
+    guard: Guard | None = None
     try:
+        guard = _open_guard(path)
         try:
             _migrate(path)
         except LedgerDamaged as error:
@@ -154,8 +169,11 @@ def open_store(path: Path, *, create: bool) -> Store:
             if damage.is_damage(found) or (damage.is_no_database(found) and damage.was_ledger(path)):
                 raise damage.set_aside(path, str(found)) from error
             raise
-        return Store(path, read_only=False, lock_fd=lock_fd)
+        return Store(path, read_only=False, lock_fd=lock_fd, guard=guard)
     except BaseException:
+        # Every connection that was opened on the way is closed already.
+        if guard is not None:
+            guard.close()
         os.close(lock_fd)
         raise
 
@@ -291,20 +309,26 @@ def _take_lock(path: Path) -> int:
     )
 
 
-def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Connection:
+def _open_guard(path: Path) -> Guard:
     expect_file(path)
     try:
-        if not read_only:
-            # Created with the owner and mode it keeps: SQLite gives its side files those of the main file.
-            fd = make(path, path)
-            with os.fdopen(os.open(path, os.O_RDWR | os.O_CLOEXEC) if fd is None else fd, "rb") as file:
-                if os.fstat(file.fileno()).st_size == 0:
-                    # Whoever wanted to read it before there was one may have left an empty file for all to read.
-                    os.fchmod(file.fileno(), 0o600)
-        uri = f"file:{quote(os.fsencode(path))}?mode={'ro' if read_only else 'rw'}"
-        if alone and not path.with_name(path.name + "-wal").exists():
-            # Without a writer there is no log to honour, and reading must not leave one behind.
-            uri += "&immutable=1"
+        return Guard(path)
+    except OSError as error:
+        raise _unopened(path, error) from error
+
+
+def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Connection:
+    """Open a connection. A file is only looked at by its path: closing a descriptor of it would drop SQLite's locks."""
+    expect_file(path)
+    if not read_only and path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+        # SQLite would open it for reading, and fail at the first write.
+        raise _unopened(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    uri = f"file:{quote(os.fsencode(path))}?mode={'ro' if read_only else 'rw'}"
+    if alone and not path.with_name(path.name + "-wal").exists():
+        # Without a writer there is no log to honour, and reading must not leave one behind.
+        uri += "&immutable=1"
+    conn: sqlite3.Connection | None = None
+    try:
         conn = sqlite3.connect(
             uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
         )
@@ -316,16 +340,29 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
             conn.execute("PRAGMA wal_autocheckpoint=4000")
         else:
             conn.execute("PRAGMA query_only=ON")
-    except OSError as error:
-        of_the_disk = error.errno in OF_THE_DISK
-        kind = LedgerUnwritable if of_the_disk else LedgerError
-        hint = "check the disk it lies on" if of_the_disk else _OWNER
-        raise kind(f"the ledger {path} cannot be opened ({error.strerror})", hint=hint) from error
     except sqlite3.Error as error:
+        if conn is not None:
+            # At once, and not when the error is forgotten: the next try must be the first connection there is.
+            conn.close()
         if "unable to open" in str(error) or "readonly" in str(error):
             raise LedgerError(f"the ledger {path} cannot be opened ({error})", hint=_OWNER) from error
         raise _translated(path, error) from error
     return conn
+
+
+def _unopened(path: Path, error: OSError) -> LedgerError:
+    of_the_disk = error.errno in OF_THE_DISK
+    kind = LedgerUnwritable if of_the_disk else LedgerError
+    hint = "check the disk it lies on" if of_the_disk else _OWNER
+    return kind(f"the ledger {path} cannot be opened ({error.strerror})", hint=hint)
+
+
+def _journal_mode(conn: sqlite3.Connection) -> str:
+    return str(conn.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def _nothing() -> None:
+    """Check nothing."""
 
 
 def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> LedgerError:
@@ -348,17 +385,15 @@ def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> Ledg
 
 
 def _migrate(path: Path) -> None:
-    conn = _connect(path, read_only=False)
     try:
-        now = time.time()
-        looked = damage.expect_whole(conn, Epoch(path).changed(), now)
-        release.migrate(path, conn)
-        if looked:
-            damage.note_whole(conn, now)
+        with contextlib.closing(_connect(path, read_only=False)) as conn:
+            now = time.time()
+            looked = damage.expect_whole(conn, Epoch(path).changed(), now)
+            release.migrate(path, conn)
+            if looked:
+                damage.note_whole(conn, now)
     except sqlite3.Error as error:
         raise _translated(path, error, held=True) from error
-    finally:
-        conn.close()
 
 
 def _check_release(store: Store) -> None:
