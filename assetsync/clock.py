@@ -30,12 +30,17 @@ def zone_warning(environ: Mapping[str, str]) -> str | None:
     return None if is_known else f"this machine knows no time zone {name!r}, which TZ names: times count as UTC"
 
 
+def boot_id() -> str:
+    """Return the kernel's name of this boot of the machine."""
+    return _BOOT_ID.read_text("ascii").strip()
+
+
 class SystemClock:
     """Wall time, steady time that runs on through suspend, and waits that a stop ends."""
 
     def __init__(self, stop: threading.Event | None = None) -> None:
         self.stop = stop or threading.Event()
-        self._boot = _BOOT_ID.read_text("ascii").strip()
+        self._boot = boot_id()
 
     def now(self) -> float:
         """Seconds since the epoch; may jump."""

@@ -109,9 +109,11 @@ class Site:
         self.try_again()
         if ledger.restored:
             log.warning(
-                "the ledger is not as its last start left it: put back from a backup, copied here, or given another"
-                " owner? every folder is listed once"
+                "the ledger is not as its last start left it: put back from a backup, rolled back with its disk, copied"
+                " here, or given another owner? every folder is listed once"
             )
+        elif ledger.unconfirmed:
+            log.info("nothing outside the ledger's disk confirms its last clean stop: every folder is listed once")
 
     def try_again(self, *, only_due: bool = False) -> None:
         """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now.

@@ -1,7 +1,10 @@
 """Options of the whole suite."""
 
+import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +27,13 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
+
+    # Outside the disk of every ledger, as systemd's RuntimeDirectory is, and not in the machine's own /run.
+    os.environ["RUNTIME_DIRECTORY"] = tempfile.mkdtemp(prefix="assetsync-runtime-")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ.pop("RUNTIME_DIRECTORY"), ignore_errors=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,9 +1,10 @@
 """The locks of a process, as the kernel lists them, and small disks that a test may mount."""
 
 import os
+import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,24 +41,31 @@ def open_and_close(path: Path) -> None:
 def small_disk(kind: str, folder: Path) -> Iterator[Path]:
     """Mount a disk of 24 MB at the folder, which is made; skip the test where that is not allowed."""
     folder.mkdir()
-    image = folder.with_name(f"{folder.name}.img")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
     if kind == "ext4":
+        image = _image_of(folder)
         image.touch()
         os.truncate(image, 24 * 1024 * 1024)
         _try(["mkfs.ext4", "-q", "-m", "0", str(image)])
-        mount = ["mount", "-o", "loop", str(image), str(folder)]
-    _try(mount)
+        _try(["mount", "-o", "loop", str(image), str(folder)])
+    else:
+        _try(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)])
     try:
         yield folder
     finally:
-        for _ in range(50):
-            # A process that was killed a moment ago may keep it busy.
-            if subprocess.run(["umount", str(folder)], capture_output=True, check=False).returncode == 0:
-                break
-            time.sleep(0.1)
-        else:
-            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        _unmount(folder)
+
+
+def snapshot(disk: Path) -> Callable[[], None]:
+    """Take a snapshot of a small ext4 disk; return what rolls the disk back to it, inodes and times included."""
+    image, kept = _image_of(disk), _image_of(disk).with_suffix(".snapshot")
+
+    def copy(source: Path, target: Path) -> None:
+        _unmount(disk)
+        shutil.copyfile(source, target)
+        _try(["mount", "-o", "loop", str(image), str(disk)])
+
+    copy(image, kept)
+    return lambda: copy(kept, image)
 
 
 def fill(disk: Path) -> Path:
@@ -71,6 +79,19 @@ def fill(disk: Path) -> Path:
             except OSError:
                 pass
     return filler
+
+
+def _image_of(disk: Path) -> Path:
+    return disk.with_name(f"{disk.name}.img")
+
+
+def _unmount(folder: Path) -> None:
+    for _ in range(50):
+        # A process that was killed a moment ago may keep it busy.
+        if subprocess.run(["umount", str(folder)], capture_output=True, check=False).returncode == 0:
+            return
+        time.sleep(0.1)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def _try(command: list[str]) -> None:

@@ -146,7 +146,7 @@ def _looked_at(config: SiteConfig) -> Iterator[Ledger]:
         return
     with (
         tempfile.TemporaryDirectory(prefix="assetsync-") as folder,
-        closing(open_ledger(Path(folder) / "empty.db")) as ledger,
+        closing(open_ledger(Path(folder) / "empty.db", is_scratch=True)) as ledger,
     ):
         yield ledger
 

@@ -3,12 +3,19 @@
 A copy that was made while a process held the ledger lacks the mark of a clean stop; one that was made between two
 processes is behind this number, or, where the number was put back with it, does not know the time of that change. Which
 of these a ledger shows is `ledger`'s to say; here the number is read and written.
+
+A disk that is rolled back as a whole (a snapshot of a volume or of a virtual machine) takes the file beside the ledger
+with it. So the number is kept outside that disk too, in the folder for the files of running programs.
 """
 
+import contextlib
 import errno
+import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
+from assetsync.clock import boot_id
 from assetsync.errors import LedgerError, LedgerUnwritable
 from assetsync.ledger.place import give
 
@@ -18,6 +25,9 @@ SUFFIX = ".epoch"
 _DIGITS = 15
 OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """What the disk may answer that is full or fails."""
+
+RUNTIME = Path("/run/assetsync")
+"""The folder that the units of `systemd/` name as RuntimeDirectory, so that commands by hand find it without them."""
 
 _FIX = "see what stands there and remove it: every folder is then listed once"
 
@@ -76,6 +86,89 @@ class Epoch:
                 f"{self._path} cannot be written ({error.strerror})",
                 hint="check the disk and the folder that it lies in",
             ) from error
+
+
+class OutsideEpoch:
+    """The same number outside the ledger's disk, in a folder that is emptied when the machine boots.
+
+    The number counts only in the boot in which it was written: a copy that outlives a boot may have been rolled back
+    together with the ledger.
+    """
+
+    def __init__(self, ledger: Path, environ: Mapping[str, str]) -> None:
+        """Choose the folder: $RUNTIME_DIRECTORY, else /run/assetsync, else `assetsync` in $XDG_RUNTIME_DIR.
+
+        Without $RUNTIME_DIRECTORY a folder on the ledger's own file system is left out. There may be none.
+        """
+        self._ledger = ledger
+        self._boot = boot_id()
+        self._path: Path | None = None
+        folder = _runtime_folder(ledger, environ)
+        if folder is not None:
+            place = hashlib.sha256(os.fsencode(ledger)).hexdigest()[:16]
+            self._path = folder / f"{ledger.name}-{place}{SUFFIX}"
+
+    def read(self) -> int | None:
+        """Return the number; None if there is none, or none of this boot."""
+        if self._path is None:
+            return None
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                boot, _, digits = os.read(fd, len(self._boot) + _DIGITS + 2).decode("ascii", "replace").partition(" ")
+            finally:
+                os.close(fd)
+        except OSError:
+            return None
+        return int(digits) if boot == self._boot and digits.isdecimal() and len(digits) <= _DIGITS else None
+
+    def write(self, start_no: int) -> bool:
+        """Write the number; return whether it is there."""
+        if self._path is None:
+            return False
+        temporary = self._path.with_name(self._path.name + ".new")
+        try:
+            _make_folder(self._path.parent, self._ledger)
+            temporary.unlink(missing_ok=True)
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                give(fd, self._ledger.stat())
+                os.write(fd, f"{self._boot} {start_no}".encode("ascii"))
+            finally:
+                os.close(fd)
+            temporary.replace(self._path)
+        except OSError:
+            # An older number that stays behind would confirm a ledger that was rolled back to it.
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+            return False
+        return True
+
+
+def _runtime_folder(ledger: Path, environ: Mapping[str, str]) -> Path | None:
+    named = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
+    if named:
+        return Path(named)
+    users = Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
+    # Only root can make the first one.
+    found = RUNTIME if RUNTIME.is_dir() or os.geteuid() == 0 else users / "assetsync"
+    try:
+        within = found if found.is_dir() else found.parent
+        return found if within.stat().st_dev != ledger.parent.stat().st_dev else None
+    except OSError:
+        return None
+
+
+def _make_folder(folder: Path, ledger: Path) -> None:
+    try:
+        folder.mkdir(0o700)
+    except FileExistsError:
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        give(fd, ledger.stat())
+    finally:
+        os.close(fd)
 
 
 def _sync_folder(folder: Path) -> None:

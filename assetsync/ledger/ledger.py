@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from assetsync.ledger.contacts import Contacts
 from assetsync.ledger.damage import CLEAN_STOP, DAMAGE_SEEN
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.drifts import Drifts
-from assetsync.ledger.epoch import Epoch
+from assetsync.ledger.epoch import Epoch, OutsideEpoch
 from assetsync.ledger.facts import set_fact
 from assetsync.ledger.intake import Intake
 from assetsync.ledger.outcomes import Outcomes
@@ -40,10 +41,12 @@ class Request:
 class Ledger(LedgerView):
     """A ledger that this process sends for (`open_ledger`) or only looks at (`read_ledger`)."""
 
-    def __init__(self, store: Store, start_no: int = 0, *, restored: bool = False) -> None:
+    def __init__(self, store: Store, start_no: int = 0, *, restored: bool = False, unconfirmed: bool = False) -> None:
         super().__init__(store)
         self.start_no = start_no
         self.restored = restored
+        self.unconfirmed = unconfirmed
+        """Whether nothing outside the ledger's disk shows that its last clean stop was the last one there was."""
         self.intake = Intake(store)
         self.drifts = Drifts(store)
         self.queue = Queue(store, start_no)
@@ -159,14 +162,17 @@ class Ledger(LedgerView):
         super().close()
 
 
-def open_ledger(path: Path, *, site: str | None = None, create: bool = True) -> Ledger:
+def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_scratch: bool = False) -> Ledger:
     """Take the lock, open the ledger for sending and count this start.
 
-    It must be the `site`'s, where one is named: LedgerOfAnother is raised for another's, be it held or not.
+    It must be the `site`'s, where one is named: LedgerOfAnother is raised for another's, be it held or not. One that
+    `is_scratch` is removed after this start, which is counted nowhere else.
 
     Where it may not hold all that was sent, every folder is listed again before anything is posted into it: so it is
-    for one that was put back, as far as that can be told (`restored`), and after an unclean stop, because a copy made
-    while a process held it looks the same. Raises as `store.open_store` does.
+    for one that was put back, as far as that can be told (`restored`), after an unclean stop, because a copy made
+    while a process held it looks the same, and where nothing outside its disk confirms that its last clean stop was
+    the last there was (`unconfirmed`): a disk that was rolled back shows an earlier one. Raises as `store.open_store`
+    does.
     """
     try:
         store = open_store(path, create=create)
@@ -175,26 +181,33 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True) -> 
         _refuse_another(path, site)
         raise
     try:
-        epoch = Epoch(store.path)
-        copied, changed = epoch.read(), epoch.changed()
+        epoch, outside = Epoch(store.path), OutsideEpoch(store.path, os.environ)
+        copied, changed, kept = epoch.read(), epoch.changed(), outside.read()
 
-        def work(conn: sqlite3.Connection) -> tuple[int, bool]:
+        def work(conn: sqlite3.Connection) -> tuple[int, bool, bool]:
             if site is not None:
                 owner.claim(conn, store.path, site)
             facts = dict(conn.execute("SELECT name, value FROM facts WHERE name IN ('start', ?)", (CLEAN_STOP,)))
             known = int(facts.get("start") or 0)
-            start = max(known, copied or 0) + 1
+            # A new ledger needs no confirmation: it knows no folder, and lists each.
+            confirmed = not known or _confirms(kept, known)
+            start = max(known, copied or 0, 0 if confirmed else kept or 0) + 1
             restored = _is_restored(known, copied, facts.get(CLEAN_STOP), changed)
+            restored = restored or (not confirmed and kept is not None and kept > known)
             set_fact(conn, "start", str(start))
             # In one commit with the number, before anything else is written: a copy made from now on lacks the mark.
             conn.execute("DELETE FROM facts WHERE name IN (?, ?)", (CLEAN_STOP, DAMAGE_SEEN))
-            if restored or (known and CLEAN_STOP not in facts):
+            if restored or (known and (CLEAN_STOP not in facts or not confirmed)):
                 set_fact(conn, "contact_from", str(start))
-            return start, restored
+            return start, restored, not confirmed
 
-        start_no, restored = store.write(work)
+        start_no, restored, unconfirmed = store.write(work)
         # Only then: a crash in between is an unclean stop, and no more.
         epoch.write(start_no)
+        if not is_scratch and not outside.write(start_no) and kept is not None:
+            # Starts that cannot write there confirm nothing to each other.
+            unconfirmed = True
+            store.write(lambda conn: set_fact(conn, "contact_from", str(start_no)))
     except BaseException:
         if store.found_damage:
             # As `Ledger.close`; the mark of the last clean stop would keep the next start from looking.
@@ -202,7 +215,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True) -> 
                 store.write(_damage_was_seen)
         store.close()
         raise
-    return Ledger(store, start_no, restored=restored)
+    return Ledger(store, start_no, restored=restored, unconfirmed=unconfirmed)
 
 
 def _damage_was_seen(conn: sqlite3.Connection) -> None:
@@ -227,6 +240,11 @@ def _is_restored(known: int, copied: int | None, stopped: str | None, changed: s
     if not known:
         return copied is not None
     return copied is None or known < copied or (stopped is not None and stopped != changed)
+
+
+def _confirms(kept: int | None, known: int) -> bool:
+    """Return whether the number `kept` outside the ledger's disk is that of the last start that the ledger knows."""
+    return kept == known
 
 
 def _refuse_another(path: Path, site: str | None) -> None:

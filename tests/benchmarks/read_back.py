@@ -1,4 +1,4 @@
-"""Verifying and auditing 10,000 and 100,000 assets: calls, time and memory as they grow.
+"""Verifying, auditing and listing 10,000 and 100,000 assets: calls, time and memory as they grow.
 
 The assets are made up by the service and stand in the ledger as stored; each is read back through the index by the
 hundred, then the folder is audited from one listing. The rows of a listing are timed beside `json.loads` of its bytes.
@@ -37,6 +37,17 @@ def verify(config: str) -> dict[str, float]:
 
 def audit(config: str) -> dict[str, float]:
     return _with_site(config, lambda site: site.auditor.audit(FOLDER).fine)
+
+
+def contact(config: str) -> dict[str, float]:
+    """List the folder as a start does before its first POST when it cannot confirm the last clean stop."""
+
+    def ensure(site) -> int:
+        site.contact.list_anew()
+        site.contact.ensure(FOLDER)
+        return site.edges.ledger.intake.size()
+
+    return _with_site(config, ensure)
 
 
 def _with_site(config: str, work) -> dict[str, float]:
@@ -82,8 +93,9 @@ def _both(scratch: Path, count: int) -> list[tuple[str, Run, float]]:
         call("read_back:fill", config, count)
         verified, calls = _counting(peer, "read_back:verify", config)
         audited, more = _counting(peer, "read_back:audit", config)
-    assert verified.said["done"] == audited.said["done"] == count
-    return [("verify", verified, calls), ("audit", audited, more)]
+        listed, most = _counting(peer, "read_back:contact", config)
+    assert verified.said["done"] == audited.said["done"] == listed.said["done"] == count
+    return [("verify", verified, calls), ("audit", audited, more), ("list before the first POST", listed, most)]
 
 
 def _counting(peer: Serving, target: str, config: str) -> tuple[Run, float]:

@@ -99,6 +99,12 @@ class Actions:
     def _lose_ledger(self) -> None:
         self._sim.put_back(lost=True)
 
+    def _take_snapshot(self) -> None:
+        self._sim.take_snapshot()
+
+    def _roll_back(self) -> None:
+        self._sim.roll_back()
+
     def _jump(self, seconds: float) -> None:
         self._sim.clock.jump(seconds)
 

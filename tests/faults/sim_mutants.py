@@ -267,6 +267,11 @@ def a_gateway_timeout_is_an_end(patch: Patch) -> None:
     patch.setattr(resolve, "grace_of_whole", lambda seconds, *_: seconds)
 
 
+def a_clean_stop_needs_no_confirmation(patch: Patch) -> None:
+    """Take the last clean stop that the ledger knows for the last there was."""
+    patch.setattr(ledger, "_confirms", lambda kept, known: True)
+
+
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     no_grace,
     grace_from_the_attempt,

@@ -214,6 +214,40 @@ class Simulation:
             shutil.copyfile(self.base / "copy.db", path)
         self._open()
 
+    def take_snapshot(self) -> None:
+        """Stop the process in order, keep the ledger's disk as it is, and begin another."""
+        self.note("the ledger's disk is kept as it is")
+        self.crash_in, self.full_commits = -1, 0
+        self.baton.kill()
+        self.site.edges.ledger.close()
+        for kept, path in self._disk():
+            shutil.copyfile(path, kept)
+        self._open()
+
+    def roll_back(self) -> None:
+        """Put the whole disk back, the number beside the ledger included, once all on its way has come to its end."""
+        self.note("the ledger's disk is rolled back")
+        self.crash_in, self.full_commits = -1, 0
+        self.baton.kill()
+        self.site.edges.ledger.close()
+        self.service.speak_again()
+        self.clock.advance(GRACE + self.service.habits.processing)
+        self.service.settle()
+        (kept, ledger), (_, number) = self._disk()
+        if kept.exists():
+            for kept, path in self._disk():
+                shutil.copyfile(kept, path)
+            # No program can set this time; a disk that is rolled back brings the old one with it.
+            with closing(sqlite3.connect(ledger)) as conn, conn:
+                changed = str(number.stat().st_ctime_ns)
+                conn.execute("UPDATE facts SET value = ? WHERE name = 'clean_stop'", (changed,))
+        self._open()
+
+    def _disk(self) -> list[tuple[Path, Path]]:
+        """Name the files of the ledger, each after its copy."""
+        path = self.config.ledger
+        return [(self.base / f"disk{end}", path.with_name(path.name + end)) for end in ("", ".epoch")]
+
     def close(self) -> None:
         self.crash_in, self.full_commits = -1, 0
         self.baton.close()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.model import State
+from tests.locks import small_disk, snapshot
 
 from .conftest import Exchange, Place
 
@@ -186,6 +187,31 @@ def test_a_copy_made_while_nobody_sends_doubles_nothing_when_it_is_put_back(plac
     report = place.reconcile()
     assert (report.in_sync, report.uploaded, report.adopted) == (True, 0, 8)
     expect_one_of_each(place)
+
+
+@pytest.fixture(params=["kept", "emptied", "none"])
+def outside(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Give what a rollback does to the folder outside the disk: nothing, a boot that empties it, or there is none."""
+    folder = tmp_path / "run"
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "/proc/nowhere" if request.param == "none" else str(folder))
+    return (lambda: shutil.rmtree(folder)) if request.param == "emptied" else (lambda: None)
+
+
+def test_rolled_back_disk_sends_nothing_twice(place, tmp_path, outside):
+    """The number beside the ledger is rolled back with it, times and all: only what lies outside the disk is not."""
+    with small_disk("ext4", tmp_path / "disk") as disk:
+        place.ledger = disk / "site.db"
+        place.point(place.sandbox.address)
+        fill(place, NAMES[:4])
+        assert place.reconcile().in_sync
+        roll_back = snapshot(disk)
+        fill(place)
+        assert place.reconcile().in_sync
+        roll_back()
+        outside()
+        report = place.reconcile()
+        assert (report.in_sync, report.uploaded, report.adopted) == (True, 0, 8)
+        expect_one_of_each(place)
 
 
 def test_a_damaged_ledger_ends_the_run_with_the_way_to_rebuild_it_which_sends_nothing(place, make_front):

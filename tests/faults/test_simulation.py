@@ -47,6 +47,7 @@ from .sim_mutants import (
     OF_LAGGING,
     OF_NAMELESS,
     OF_TOLD,
+    a_clean_stop_needs_no_confirmation,
     a_copy_is_believed,
     a_gateway_timeout_is_an_end,
     a_restart_keeps_the_grace,
@@ -55,7 +56,7 @@ from .sim_mutants import (
 )
 from .sim_nameless import nameless_schedule
 from .sim_restless import restless_schedule
-from .sim_restored import restored_schedule
+from .sim_restored import restored_schedule, rolled_back_schedule
 from .sim_run import explain, explained, failure, run, shrink
 from .sim_schedule import Action, Schedule, Variant, faults_of, schedule_of
 from .sim_told import told_schedule
@@ -69,12 +70,11 @@ SHORT_TOGETHER, LONG_TOGETHER = 40, 3000
 SHORT_TOLD, LONG_TOLD = 40, 3000
 SHORT_CURATED, LONG_CURATED = 40, 3000
 SHORT_RESTLESS, LONG_RESTLESS = 30, 3000
-
-
 SHORT_BY_HAND, LONG_BY_HAND = 40, 3000
 SHORT_RESTORED, LONG_RESTORED = 30, 3000
 SHORT_NAMELESS, LONG_NAMELESS = 40, 3000
 SHORT_LATE, LONG_LATE = 40, 3000
+SHORT_ROLLED_BACK, LONG_ROLLED_BACK = 30, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -99,6 +99,7 @@ KNOWN = {
     "what_is_equal_may_be_a_beginning": 397,
     "a_copy_is_believed": 77,
     "changes_are_forgotten": 1,
+    "a_clean_stop_needs_no_confirmation": 17,
     "what_a_folder_does_not_show_is_missing": 20261148,
     "names_are_taken_for_kept": 20261128,
     "only_whole_names_resemble": 20261125,
@@ -283,6 +284,14 @@ def test_uploads_stored_after_a_504_are_not_doubled(request: pytest.FixtureReque
 
 def test_a_504_taken_for_an_end_sends_twice(monkeypatch: pytest.MonkeyPatch):
     _needs(a_gateway_timeout_is_an_end, gateway_schedule, "by us", monkeypatch)
+
+
+def test_rolled_back_disk_sends_nothing_twice(request: pytest.FixtureRequest):
+    _find_none(rolled_back_schedule, LONG_ROLLED_BACK if request.config.getoption("--long") else SHORT_ROLLED_BACK)
+
+
+def test_unconfirmed_clean_stop_that_is_believed_sends_twice(monkeypatch: pytest.MonkeyPatch):
+    _needs(a_clean_stop_needs_no_confirmation, rolled_back_schedule, "is stored 2 times by us", monkeypatch)
 
 
 def test_a_schedule_that_fails_is_made_as_small_as_it_can_be():

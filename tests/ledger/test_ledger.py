@@ -4,11 +4,13 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from assetsync.core.states import Event
 from assetsync.errors import LedgerError
+from assetsync.ledger import epoch as epochs
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import State
 
@@ -50,6 +52,105 @@ def test_a_ledger_that_was_put_back_or_lost_is_known_and_every_folder_is_listed_
     book.ledger = open_ledger(book.path)
     assert (book.ledger.start_no, book.ledger.restored) == (start, restored)
     assert book.ledger.contacts.needed("F") is (restored or start == 1)
+
+
+def roll_back(book, copy: dict[Path, bytes]) -> None:
+    """Put the ledger and its number back, with the time that only a disk that is rolled back as a whole has."""
+    for path, content in copy.items():
+        path.write_bytes(content)
+    with closing(sqlite3.connect(book.path)) as conn, conn:
+        changed = str(epoch(book).stat().st_ctime_ns)
+        conn.execute("UPDATE facts SET value = ? WHERE name = 'clean_stop'", (changed,))
+
+
+def beside_nothing(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def of_another_boot(folder: Path) -> None:
+    for path in folder.iterdir():
+        _, number = path.read_text().split()
+        path.write_text(f"00000000-0000-0000-0000-000000000000 {number}")
+
+
+def without_a_number(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.write_bytes(b"\xff\x00 \xb2")
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "runtime"
+    monkeypatch.setenv("RUNTIME_DIRECTORY", f"{folder}:/nowhere")
+    return folder
+
+
+def test_rolled_back_disk_is_known_by_the_number_outside(runtime, book):
+    book.reopen().contacts.made("F")
+    book.ledger.close()
+    copy = {path: path.read_bytes() for path in (book.path, epoch(book))}
+    for _ in range(3):
+        book.ledger = open_ledger(book.path)
+        book.ledger.close()
+    roll_back(book, copy)
+    book.ledger = open_ledger(book.path)
+    assert (book.ledger.start_no, book.ledger.restored) == (6, True)
+    assert book.ledger.contacts.needed("F")
+
+
+@pytest.mark.parametrize(
+    ("change", "unconfirmed"),
+    [
+        (lambda folder: None, False),
+        (beside_nothing, True),
+        (of_another_boot, True),
+        (without_a_number, True),
+    ],
+    ids=["as_it_was", "emptied", "of_another_boot", "spoilt"],
+)
+def test_unconfirmed_clean_stop_lists_each_folder_once(runtime, book, change, unconfirmed):
+    book.ledger.contacts.made("F")
+    book.ledger.close()
+    change(runtime)
+    book.ledger = open_ledger(book.path)
+    assert (book.ledger.restored, book.ledger.unconfirmed) == (False, unconfirmed)
+    assert book.ledger.contacts.needed("F") is unconfirmed
+    book.ledger.contacts.made("F")
+    assert not book.reopen().contacts.needed("F")
+
+
+def test_start_that_cannot_write_outside_confirms_nothing(runtime, book):
+    """Its number would stay behind, and confirm a ledger that is rolled back to the one before."""
+    book.ledger.contacts.made("F")
+    book.ledger.close()
+    (kept,) = runtime.iterdir()
+    (runtime / f"{kept.name}.new").mkdir()
+    book.ledger = open_ledger(book.path)
+    assert book.ledger.contacts.needed("F")
+    assert not kept.exists()
+
+
+def test_number_outside_is_for_its_owner_alone(runtime, book):
+    (kept,) = runtime.iterdir()
+    assert (runtime.stat().st_mode & 0o777, kept.stat().st_mode & 0o777) == (0o700, 0o600)
+    assert kept.name.startswith(f"{book.path.name}-")
+
+
+def test_scratch_ledger_leaves_nothing_outside(runtime, tmp_path):
+    open_ledger(tmp_path / "scratch.db", is_scratch=True).close()
+    assert not runtime.exists()
+
+
+def test_folder_on_the_same_disk_is_not_outside(tmp_path, monkeypatch):
+    """Without systemd, the folder of the user's session counts only if it lies on another file system."""
+    monkeypatch.delenv("RUNTIME_DIRECTORY")
+    monkeypatch.setattr(epochs, "RUNTIME", tmp_path / "run" / "assetsync")
+    (tmp_path / "run").mkdir()
+    open_ledger(tmp_path / "hq.db").close()
+    assert list((tmp_path / "run").iterdir()) == []
+    with closing(open_ledger(tmp_path / "hq.db")) as ledger:
+        assert ledger.unconfirmed
 
 
 def test_a_copy_that_was_made_while_a_process_held_the_ledger_is_listed_again(book, tmp_path):

@@ -34,7 +34,7 @@ def test_failed_opening_leaves_nothing_open(book, monkeypatch):
     with pytest.raises(LedgerUnwritable) as kept:
         open_ledger(book.path)
     opened = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    assert [path for path in opened if path.name.startswith(book.path.name)] == []
+    assert [path for path in opened if str(path).startswith(str(book.path))] == []
     held.communicate("\n")
     book.ledger = open_ledger(book.path)
     assert kept.value.__traceback__ is not None

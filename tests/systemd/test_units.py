@@ -77,6 +77,8 @@ def test_the_readme_gives_the_reason_of_each_relaxation(unit):
         ("RestartPreventExitStatus", "2 4"),
         ("StartLimitIntervalSec", "0"),
         ("StateDirectory", "assetsync"),
+        ("RuntimeDirectory", "assetsync"),
+        ("RuntimeDirectoryPreserve", "yes"),
         ("LoadCredential", "api_key:/etc/assetsync/%i.key"),
         ("ExecStart", f"{PROGRAM} run --config /etc/assetsync/%i.yaml"),
         ("WantedBy", "multi-user.target"),
@@ -92,6 +94,8 @@ def test_the_daemons_unit_says(name, value):
         ("Type", "oneshot"),
         ("SuccessExitStatus", "4"),
         ("StateDirectory", "assetsync"),
+        ("RuntimeDirectory", "assetsync"),
+        ("RuntimeDirectoryPreserve", "yes"),
         ("LoadCredential", "api_key:/etc/assetsync/%i.key"),
     ],
 )
