@@ -14,6 +14,7 @@ import structlog
 
 from assetsync.errors import KeyRefused, ServiceElsewhere, ServiceError
 from assetsync.flow.everywhere import by_id
+from assetsync.flow.failing import Repeating
 from assetsync.flow.index import SUSPECT
 from assetsync.flow.lever import Lever
 from assetsync.flow.owed import ask_for_audit
@@ -39,6 +40,7 @@ class Installation:
     ) -> None:
         """Take the address and the mapped folders of the service from the configuration."""
         self._service = service
+        self._repeating = Repeating(service, clock.steady)
         self._ledger = ledger
         self._clock = clock
         self._address = address
@@ -78,7 +80,7 @@ class Installation:
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Open one search; raises as `make_sure` does, too."""
         self.make_sure()
-        return self._service.search(request)
+        return self._repeating.search(request)
 
     def index(self, assetids: Sequence[str]) -> str:
         """Ask for indexing; raises as `make_sure` does, too."""

@@ -2,7 +2,8 @@
 
 One round takes all doubts that are due, folder by folder: first by name, and where no equal asset shows, by one
 listing of the folder for all its doubts together. What is not there after the grace is looked for in all folders before
-it is sent again. A look-up that was not answered decides nothing and leaves a gap in the grace.
+it is sent again. A look-up that was not answered decides nothing and leaves a gap in the grace; each doubt is decided
+by what was answered for it, whatever failed for the others of the round.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +27,7 @@ from assetsync.core.names import printable
 from assetsync.errors import ServiceError
 from assetsync.flow.edges import Edges
 from assetsync.flow.everywhere import is_broad, named
-from assetsync.flow.failing import Failing
+from assetsync.flow.failing import Failing, Failure, failure_of
 from assetsync.flow.probe import Probe
 from assetsync.flow.sights import Looking, Sights
 from assetsync.flow.witness import Witnessed, shown_sample
@@ -39,6 +40,7 @@ from assetsync.service.query import like_pattern
 log = structlog.get_logger(__name__)
 
 _BY_NAME_AT_MOST = 20
+_FAILED_IN_A_ROW = 2
 _SLOWEST = 60.0
 _SLOW_PART = 16
 """A round that takes more than this part of the grace is slow: at twice that, look-ups would leave nothing but gaps."""
@@ -71,6 +73,8 @@ class Resolver:
         self._sights = Sights(edges)
         # Uploads for which all folders could not be looked into.
         self._unanswered: dict[int, None] = {}
+        # How many look-ups were answered so far.
+        self._answers = 0
 
     def step(self) -> int:
         """Look at every doubt that is due; gives how many were looked at with an answer.
@@ -87,32 +91,49 @@ class Resolver:
                 due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * slow)
         self._round, self._sample = due, None
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
-        done, failed = 0, False
+        done, failed, before = 0, False, self._answers
         # What failed is looked at last.
         for destfolderid, doubts in sorted(folders, key=lambda each: self._failing.count(each[0])):
-            if failed and destfolderid in self._failing:
+            if failed and self._failing.keeps_on(destfolderid):
                 # Put off with the one before.
                 continue
-            try:
-                done += self._folder(destfolderid, doubts)
-            except ServiceError as error:
-                failed = True
-                self._put_off(destfolderid, doubts, error)
-                if not self._failing.are_alone():
-                    raise
-                log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(doubts), detail=str(error))
-            else:
+            answers = self._answers
+            looking, failure = self._folder(destfolderid, doubts)
+            unanswered = [one.doubt for one in looking if not one.is_answered]
+            done += len(looking) - len(unanswered)
+            if failure is None:
                 self._failing.answered(destfolderid)
+                continue
+            if failure.is_passing and self._answers > answers:
+                self._look_soon(destfolderid, unanswered, failure.error)
+                continue
+            failed = True
+            self._put_off(destfolderid, unanswered, failure)
+            # An answer in this round says as much as one to a probe.
+            if self._answers == before and not self._failing.are_alone():
+                raise failure.error
+            detail = str(failure.error)
+            log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(unanswered), detail=detail)
         return done
 
-    def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
-        """Put a folder off that was not answered for, and with it all others that failed.
+    def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
+        """Look again soon at doubts for which a look-up failed while others of their folder were answered."""
+        look_at = self._clock.now() + self._failing.partly(destfolderid)
+        detail = f"cannot be looked for in the service at the moment: {error}"
+        self._ledger.doubts.unanswered([doubt.attempt.id for doubt in doubts], (), look_at, detail)
+        log.debug("partly looked for", destfolderid=destfolderid, unanswered=len(doubts), detail=str(error))
+
+    def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], failure: Failure) -> None:
+        """Put a folder off that was not answered for, and with it all others that keep failing.
 
         What times out at several times would leave no span without a gap to the doubts of those that are answered for.
         """
-        look_at = self._clock.now() + self._failing.failed(destfolderid, error)
+        error = failure.error
+        look_at = self._clock.now() + self._failing.failed(destfolderid, error, is_passing=failure.is_passing)
         own = [doubt.attempt.id for doubt in doubts]
-        failing = [attempt for attempt, folder in self._ledger.doubts.open_ones() if folder in self._failing]
+        with_it = self._failing.keeps_on(destfolderid)
+        undecided = self._ledger.doubts.open_ones() if with_it else []
+        failing = [attempt for attempt, folder in undecided if self._failing.keeps_on(folder)]
         self._ledger.doubts.unanswered(own, failing, look_at, f"cannot be looked for in the service: {error}")
 
     def _forget_decided(self) -> None:
@@ -123,28 +144,70 @@ class Resolver:
         self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
         self._failing.keep(folders)
 
-    def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> int:
+    def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> tuple[list[Looking], Failure | None]:
+        """Look for the doubts of a folder and judge those that were answered for; return all, and what failed last."""
         looking = [self._sights.begin(doubt) for doubt in doubts]
-        if len(looking) <= _BY_NAME_AT_MOST:
-            for one in looking:
-                pattern = like_pattern(one.doubt.attempt.sent_name)
-                self._look([one], SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True))
-        unseen = [one for one in looking if not self._sights.has_equal(one)]
-        # One that ends with the names is quick, and says nothing of those that list the folder.
-        kind = destfolderid, bool(unseen)
-        if unseen:
-            # Before the folder is listed: the listing is not older then.
-            self._ask_for_sample()
-            self._read(unseen, self._witnessed.listing(destfolderid), destfolderid)
-        unseen = [one for one in unseen if not self._sights.has_equal(one)]
-        if unseen:
+        answers = self._answers
+        failure = self._by_name(destfolderid, looking) if len(looking) <= _BY_NAME_AT_MOST else None
+        unseen = [one for one in looking if not one.by_name]
+        keeps_failing = self._failing.keeps_on(destfolderid) and self._answers == answers
+        if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
+            # A listing shows what the names show, too.
+            failure = self._by_listing(destfolderid, unseen)
+        answered = [one for one in looking if one.is_answered]
+        if answered:
+            self._judge_all(destfolderid, answered)
+        return looking, failure
+
+    def _by_name(self, destfolderid: str, looking: Sequence[Looking]) -> Failure | None:
+        """Look each doubt up by its name until two look-ups in a row fail, or one where the folder keeps failing.
+
+        Return the last failure.
+        """
+        failure, in_a_row = None, 0
+        most = 1 if self._failing.keeps_on(destfolderid) else _FAILED_IN_A_ROW
+        for one in looking:
+            pattern = like_pattern(one.doubt.attempt.sent_name)
+            failed = self._look([one], SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True))
+            if failed is None:
+                in_a_row = 0
+                one.by_name = one.is_answered = self._sights.has_equal(one)
+                continue
+            failure, in_a_row = failed, in_a_row + 1
+            if in_a_row == most or not failed.is_passing:
+                break
+        return failure
+
+    def _by_listing(self, destfolderid: str, unseen: Sequence[Looking]) -> Failure | None:
+        """Look for doubts by a listing of their folder, and where they are refused copies in all folders."""
+        # Before the folder is listed: the listing is not older then.
+        self._ask_for_sample()
+        failure = self._read(unseen, self._witnessed.listing(destfolderid), destfolderid)
+        if failure is not None:
+            return failure
+        rest = [one for one in unseen if not self._sights.has_equal(one)]
+        _answered(one for one in unseen if one not in rest)
+        if rest:
             # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
-            self._look(unseen, SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0"))
-        elsewhere = [one for one in unseen if one.facts.refused_as_duplicate and not self._sights.has_equal(one)]
+            request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
+            failure = self._look(rest, request)
+            if failure is not None:
+                return failure
+        elsewhere = [one for one in rest if one.facts.refused_as_duplicate and not self._sights.has_equal(one)]
+        _answered(one for one in rest if one not in elsewhere)
         if elsewhere:
-            self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True))
+            failure = self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True))
+            if failure is not None:
+                return failure
+        _answered(elsewhere)
+        return None
+
+    def _judge_all(self, destfolderid: str, looking: Sequence[Looking]) -> None:
+        """Judge the doubts of a folder that were answered for."""
         newest = self._ledger.doubts.newest_attempt()
         took = max(one.span[1] for one in looking) - min(one.span[0] for one in looking)
+        # One that ends with the names is quick, and says nothing of those that list the folder.
+        kind = destfolderid, not all(one.by_name for one in looking)
         self._paces[kind] = self._paces.get(kind, Pace()).after(took)
         for one in looking:
             # First of all: what is proven to be another's is no proof for one of them.
@@ -155,18 +218,23 @@ class Resolver:
             self._look_everywhere(absent)
         for one in looking:
             self._judge(one, newest)
-        return len(looking)
 
-    def _look(self, looking: Sequence[Looking], request: SearchRequest) -> None:
-        self._read(looking, every(self._service.search, request), request.folderid)
+    def _look(self, looking: Sequence[Looking], request: SearchRequest) -> Failure | None:
+        return self._read(looking, every(self._service.search, request), request.folderid)
 
-    def _read(self, looking: Sequence[Looking], assets: Iterable[Asset], folder: str | None) -> None:
+    def _read(self, looking: Sequence[Looking], assets: Iterable[Asset], folder: str | None) -> Failure | None:
+        """Keep what is shown; return the failure where it was not answered to its end."""
         started = self._clock.steady()
-        self._sights.keep(looking, assets, folder)
+        try:
+            self._sights.keep(looking, assets, folder)
+        except ServiceError as error:
+            return failure_of(error, self._clock.steady() - started)
         ended = self._clock.steady()
+        self._answers += 1
         for one in looking:
             # The first look-up of a round opens its span, the last closes it: every part of the answer lies within.
             one.span = (one.span[0] or started, ended)
+        return None
 
     def _look_everywhere(self, absent: Sequence[Looking]) -> None:
         """Look in all folders before anything is sent again: people move what they have just seen.
@@ -321,3 +389,8 @@ class Resolver:
                 bound.info("did not arrive, sending again")
             case Judgement.UNDECIDABLE:
                 bound.error("blocked", detail=verdict.reason)
+
+
+def _answered(looking: Iterable[Looking]) -> None:
+    for one in looking:
+        one.is_answered = True

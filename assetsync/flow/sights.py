@@ -31,13 +31,16 @@ class Looking:
 
     `span`: when the first of them began and the last ended, on the steady clock in seconds · `wider`: what all folders
     show that may be it, None where that was not asked, or not answered · `renames`: whether the service may rename what
-    is uploaded into its folder.
+    is uploaded into its folder · `is_answered`: every look-up that its verdict rests on was answered · `by_name`: it
+    showed by its name, so that the folder was not listed for it.
     """
 
     doubt: OpenDoubt
     facts: Doubt
     renames: bool = False
     span: tuple[float, float] = (0.0, 0.0)
+    is_answered: bool = False
+    by_name: bool = False
     assets: dict[str, Asset] = field(default_factory=dict)
     wider: dict[str, Asset] | None = None
     prefixes: dict[int, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import structlog
 
 from assetsync.core.names import sent_name
-from assetsync.errors import BadAnswer, ServiceRefused
+from assetsync.errors import BadAnswer, ServiceError, ServiceRefused
 from assetsync.flow.edges import Edges
 from assetsync.flow.everywhere import is_broad
 from assetsync.ledger.witnesses import Witness, Witnesses
@@ -58,7 +58,7 @@ def shown_sample(service: Service, witnesses: Witnesses, since: Sequence[int]) -
 
     `since`: attempts after which a sample may begin, to be newer than one doubt or another. It begins after the last of
     them where there is one, else after some. It is asked for by its name, in all folders, because people may have moved
-    it. An answer that is not sound shows nothing. Raises ServiceUnreachable, KeyRefused.
+    it. A search that fails shows nothing, and the look-ups of the round count without it.
     """
     if not since:
         return 0
@@ -67,8 +67,11 @@ def shown_sample(service: Service, witnesses: Witnesses, since: Sequence[int]) -
         try:
             if is_shown(service, [sample.asset]):
                 return sample.attempt_id
-        except (BadAnswer, ServiceRefused) as error:
+        except ServiceError as error:
             log.debug("the control sample cannot be looked for", detail=str(error))
+            if not isinstance(error, BadAnswer | ServiceRefused):
+                # The next one would fail as well, perhaps after a time-out.
+                return 0
     return 0
 
 

@@ -5,14 +5,17 @@ users. The promises I1 to I8 are named in `test_simulation`; what holds only at 
 """
 
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from assetsync.core.doubt import SLOW_GAP
 from assetsync.ledger.rows import FileRow
+from assetsync.service.query import like_pattern
 
 from .sim_answers import KEY, md5
 from .sim_tree import CONTENTS, PATHS
-from .sim_values import Post, Stored
+from .sim_values import GRACE, Post, Stored
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -37,6 +40,7 @@ class Checks:
         self.heard: list[str] = []
         self._allowed: Counter[tuple[str, bytes]] = Counter()
         self._stored: Counter[tuple[str, bytes]] = Counter()
+        self._graces: dict[int, tuple[float, float]] = {}
 
     def posted(self, post: Post) -> None:
         """I2: a body leaves only for a version that is neither in doubt nor stored, after its intent is committed."""
@@ -160,6 +164,34 @@ class Checks:
             raise Violation(f"I6: {doubts} doubts, {sending} on their way")
         if len(simulation.hints) > 2 * len(PATHS) or len(simulation.site.settling) > 2 * len(PATHS):
             raise Violation("I6: hints or settling files pile up")
+        self._answered_graces()
+
+    def _answered_graces(self) -> None:
+        """I2: the grace of a doubt spans answered look-ups of its folder alone, without a longer gap than may be."""
+        service, boot = self._simulation.service, self._simulation.clock.boot()
+        for row in self._rows(
+            "SELECT id, destfolderid, sent_name, grace_first, grace_last, grace_slow FROM attempts"
+            " WHERE closed_at IS NULL AND grace_boot = ?",
+            boot,
+        ):
+            first, last = row["grace_first"], row["grace_last"]
+            if self._graces.get(row["id"]) == (first, last):
+                continue
+            self._graces[row["id"]] = first, last
+            asked_for = ("%", like_pattern(row["sent_name"]))
+            answered = [
+                at
+                for booted, at, folder, pattern in service.answered
+                if booted == boot and at >= first and folder == row["destfolderid"] and pattern in asked_for
+            ]
+            if first == last:
+                # It begins when the process goes on after the answer, which may be later.
+                continue
+            after = [at for at in answered if at >= last]
+            counted = [first, *(at for at in answered if at < last), *after[:1]]
+            most = GRACE / 2 + SLOW_GAP * (row["grace_slow"] or 0.0)
+            if not after or any(later - earlier > most for earlier, later in pairwise(counted)):
+                raise Violation(f"I2: the grace of {row['sent_name']} counts look-ups that were not answered")
 
     def counted(self) -> None:
         """I8: the ledger's counts are those of its rows."""

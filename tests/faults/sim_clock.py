@@ -15,6 +15,7 @@ class SimClock:
         self._booted = -1000.0
         self._boots = 1
         self.jumped = 0.0
+        self.set_back = 0.0
         self.waited: Callable[[float], None] = lambda _seconds: None
 
     def now(self) -> float:
@@ -39,6 +40,7 @@ class SimClock:
         """Set the wall clock forward or back."""
         self._offset += seconds
         self.jumped += max(seconds, 0.0)
+        self.set_back += max(-seconds, 0.0)
 
     def reboot(self) -> None:
         self._boots += 1

@@ -12,7 +12,7 @@ from assetsync import site
 from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
-from assetsync.flow import by_hand, missing, resolve, rivals, sights
+from assetsync.flow import by_hand, failing, missing, resolve, rivals, sights
 from assetsync.flow.feed import Feed
 from assetsync.flow.prepare import Preparer
 from assetsync.flow.resolve import Resolver
@@ -272,6 +272,51 @@ def a_clean_stop_needs_no_confirmation(patch: Patch) -> None:
     patch.setattr(ledger, "_confirms", lambda kept, known: True)
 
 
+def an_unanswered_look_up_counts(patch: Patch) -> None:
+    """Take a look-up that failed for one that was answered and showed nothing."""
+    read = Resolver._read
+
+    def believing(self, looking, assets, folder):
+        if read(self, looking, assets, folder) is not None:
+            now = self._clock.steady()
+            for one in looking:
+                one.span = (one.span[0] or now, now)
+
+    patch.setattr(Resolver, "_read", believing)
+
+
+def a_failed_search_is_not_repeated(patch: Patch) -> None:
+    """Take a search that failed once for one that goes on failing."""
+    patch.setattr(failing, "_REPEATS", 0)
+
+
+def a_round_is_thrown_away_whole(patch: Patch) -> None:
+    """Decide no doubt of a folder for which one look-up of the round failed, and put it off longer each time."""
+    folder, judge_all, read = Resolver._folder, Resolver._judge_all, Resolver._read
+    judged, failed = [], []
+
+    def remembering(self, looking, assets, destfolderid):
+        failure = read(self, looking, assets, destfolderid)
+        failed.extend([failure] if failure is not None else [])
+        return failure
+
+    def whole(self, destfolderid, doubts):
+        judged.clear()
+        failed.clear()
+        looking, failure = folder(self, destfolderid, doubts)
+        if not failed:
+            for answered in judged:
+                judge_all(self, destfolderid, answered)
+            return looking, failure
+        for one in looking:
+            one.is_answered = False
+        return looking, replace(failed[-1], is_passing=False)
+
+    patch.setattr(Resolver, "_judge_all", lambda _self, _folder, answered: judged.append(answered))
+    patch.setattr(Resolver, "_read", remembering)
+    patch.setattr(Resolver, "_folder", whole)
+
+
 MUTANTS: tuple[Callable[[Patch], None], ...] = (
     no_grace,
     grace_from_the_attempt,
@@ -328,3 +373,11 @@ def equal_content_is_sent_by_hand(patch: Patch) -> None:
 
 OF_BY_HAND: tuple[Callable[[Patch], None], ...] = (a_running_command_is_taken_for_ended, equal_content_is_sent_by_hand)
 """Those that show only where files are uploaded by hand."""
+
+
+OF_FAILING = (
+    (an_unanswered_look_up_counts, "more_than_half", "I2: the grace of"),
+    (a_failed_search_is_not_repeated, "each_third", "I7: not at rest"),
+    (a_round_is_thrown_away_whole, "more_than_half", "I7: not at rest"),
+)
+"""Those that show where searches fail now and then, each with the kind that shows it, and how."""

@@ -45,6 +45,10 @@ class Variant:
     resends: bool = False
     together: bool = False
     """Whether answers come at once, so that a sender takes several files together."""
+    failing: float = 0.0
+    """The share of searches that fail at random, also in the quiet time."""
+    failing_each: int = 0
+    """One search in so many fails, in step with the rounds of look-ups; 0 is none."""
 
     def habits(self) -> Habits:
         return Habits(
@@ -59,6 +63,8 @@ class Variant:
             look_takes=self.look_takes,
             limit=self.limit,
             lag=self.lag,
+            failing=self.failing,
+            failing_each=self.failing_each,
         )
 
 

@@ -6,6 +6,7 @@ or after a 504 within five times what the upload took.
 What may be concluded from all this is `sim_checks`'s.
 """
 
+import random
 import re
 from collections import deque
 from collections.abc import Callable
@@ -33,6 +34,8 @@ class SimService(httpx.BaseTransport):
         self.made: Callable[[Stored], None] = lambda _asset: None
         self.plans: deque[Plan] = deque()
         self.broken_searches = 0
+        self.answered: list[tuple[str, float, str, str]] = []
+        """The boot, the steady time, the folder and the pattern of each search in the database that was answered."""
         self.assets: dict[str, Stored] = {}
         self.given: set[str] = set()
         self.posts: list[Post] = []
@@ -43,6 +46,8 @@ class SimService(httpx.BaseTransport):
         self.silent_since: float | None = None
         self.hangs = False
         self._numbers = 0
+        self._searches = 0
+        self._chance = random.Random(repr(habits))
         self._wiped_at: float | None = None
 
     # What the world does to it.
@@ -302,17 +307,29 @@ class SimService(httpx.BaseTransport):
             return as_json({"COLUMNS": ["responsecode", "message"], "DATA": [["1", NO_KEY]]})
         if self.broken_searches:
             self.broken_searches -= 1
-            return self._broken(request)
+            return self._broken(self.broken_searches)
+        if method != "searchIndex" and self._fails():
+            self.note("SEARCH fails")
+            return self._broken(self._chance.randrange(3))
         answer = self._index(form) if method == "searchIndex" else self._search(form)
         self.mark("read")
         return answer
 
-    def _broken(self, request: httpx.Request) -> httpx.Response:
-        if self.broken_searches % 3 == 0:
+    def mend_searches(self) -> None:
+        """Let searches fail no more."""
+        self.broken_searches, self.habits.failing, self.habits.failing_each = 0, 0.0, 0
+
+    def _fails(self) -> bool:
+        self._searches += 1
+        each = self.habits.failing_each
+        return self._chance.random() < self.habits.failing or (each > 0 and self._searches % each == 0)
+
+    def _broken(self, number: int) -> httpx.Response:
+        if number % 3 == 0:
             return response(PAGE, "text/html")
-        if self.broken_searches % 3 == 1:
+        if number % 3 == 1:
             return as_json({"message": f"database down {KEY}", "errorcode": "0"})
-        whole = next(iter(self._search({"searchfor": "%", "dbdirect": "true"}).stream))
+        whole = next(iter(self._search({"searchfor": "%", "dbdirect": "true"}, is_whole=False).stream))
         return response(whole[: len(whole) - 3], "application/json")
 
     def _index(self, form: dict[str, str]) -> httpx.Response:
@@ -327,12 +344,15 @@ class SimService(httpx.BaseTransport):
                 asset.indexed_from = now
         return as_json({"responsecode": 0, "message": "Indexing successfully triggered"})
 
-    def _search(self, form: dict[str, str]) -> httpx.Response:
+    def _search(self, form: dict[str, str], *, is_whole: bool = True) -> httpx.Response:
         # It reads in the middle of the time that it takes.
         takes = self.habits.look_takes / 2 if form.get("dbdirect") == "true" else 0.0
         self._clock.advance(takes)
         answer = self._found(form)
         self._clock.advance(takes)
+        if form.get("dbdirect") == "true" and is_whole:
+            at = self._clock.boot(), self._clock.steady()
+            self.answered.append((*at, form.get("folderid", ""), form["searchfor"]))
         return answer
 
     def _found(self, form: dict[str, str]) -> httpx.Response:

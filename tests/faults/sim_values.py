@@ -63,7 +63,8 @@ class Habits:
 
     With `renames` a workflow gives each upload a name of its own.
     Files of more than `limit` bytes get an error page, until all is quiet; 0 is none. It shows what was stored `lag`
-    seconds ago.
+    seconds ago. Of its searches this share fails (`failing`), or each of so many (`failing_each`, 0 is none), until all
+    is at rest.
     """
 
     gives_md5: bool = True
@@ -77,3 +78,5 @@ class Habits:
     look_takes: float = 0.0
     limit: int = 0
     lag: float = 0.0
+    failing: float = 0.0
+    failing_each: int = 0

@@ -12,7 +12,8 @@ I3  Every id in the ledger came from the service, and no two live rows share one
 I4  What is verified has the digest that is recorded.
 I5  The API key stands in no log line and in no byte of the ledger, though the service quotes it at every occasion.
 I6  Doubts, files on their way, hints and settling files stay within their bounds.
-I7  In a quiet time every file comes to rest, verified or blocked, and every attempt is decided.
+I7  In a quiet time every file comes to rest, verified or blocked, and every attempt is decided; within a bounded time
+    also where searches go on failing now and then.
 I8  What the ledger has counted is what a count of its rows gives.
 I9  What the service was told of a file is what the tree says of it in the end, or the difference is listed as drift.
 I10 An asset that people moved to another folder is told of, and not sent again; nor is one that they renamed.
@@ -37,6 +38,7 @@ import pytest
 
 from .sim_alike import alike_schedule
 from .sim_curated import curated_schedule
+from .sim_failing import FAILING, failing_schedule
 from .sim_hand import by_hand_schedule
 from .sim_late import gateway_schedule, lagging_schedule
 from .sim_mutants import (
@@ -44,6 +46,7 @@ from .sim_mutants import (
     OF_ALIKE,
     OF_BY_HAND,
     OF_CURATED,
+    OF_FAILING,
     OF_LAGGING,
     OF_NAMELESS,
     OF_TOLD,
@@ -75,6 +78,7 @@ SHORT_RESTORED, LONG_RESTORED = 30, 3000
 SHORT_NAMELESS, LONG_NAMELESS = 40, 3000
 SHORT_LATE, LONG_LATE = 40, 3000
 SHORT_ROLLED_BACK, LONG_ROLLED_BACK = 30, 3000
+SHORT_FAILING, LONG_FAILING = 30, 3000
 REACH = 400
 """Within so many seeds a mutant must be found."""
 KNOWN = {
@@ -109,6 +113,9 @@ KNOWN = {
     "a_look_up_is_as_new_as_it_looks": 20261133,
     "any_upload_is_a_control_sample": 20261133,
     "a_gateway_timeout_is_an_end": 20261122,
+    "an_unanswered_look_up_counts": 20261124,
+    "a_failed_search_is_not_repeated": 20261121,
+    "a_round_is_thrown_away_whole": 20261124,
 }
 """A seed that finds the mutant: the search begins there, so that it is short while nothing has changed.
 
@@ -292,6 +299,18 @@ def test_rolled_back_disk_sends_nothing_twice(request: pytest.FixtureRequest):
 
 def test_unconfirmed_clean_stop_that_is_believed_sends_twice(monkeypatch: pytest.MonkeyPatch):
     _needs(a_clean_stop_needs_no_confirmation, rolled_back_schedule, "is stored 2 times by us", monkeypatch)
+
+
+@pytest.mark.parametrize("kind", FAILING)
+def test_failing_searches_leave_progress(kind, request: pytest.FixtureRequest):
+    """All files arrive within a bounded time, though searches go on failing in the quiet time."""
+    count = LONG_FAILING if request.config.getoption("--long") else SHORT_FAILING
+    _find_none(lambda seed: failing_schedule(seed, kind), count)
+
+
+@pytest.mark.parametrize(("mutant", "kind", "says"), OF_FAILING)
+def test_failing_searches_need_this_rule(mutant, kind, says, monkeypatch: pytest.MonkeyPatch):
+    _needs(mutant, lambda seed: failing_schedule(seed, kind), says, monkeypatch)
 
 
 def test_a_schedule_that_fails_is_made_as_small_as_it_can_be():

@@ -420,3 +420,10 @@ def test_one_whose_uploads_are_all_lost_holds_up_no_other(make_world, looked_up)
     # So many are in doubt at once, and with a folder more the site is not stopped for it.
     workers = world.config().upload.workers
     assert world.ledger.doubts.count() <= 3 * workers
+
+
+def test_listing_that_failed_is_tried_soon(world):
+    world.fail_for("F0", times=6)
+    world.scan()
+    world.live(5)
+    assert (sent(world), held(world)) == (dict.fromkeys(FOLDERS, EACH), [])

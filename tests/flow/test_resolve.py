@@ -1160,3 +1160,104 @@ def test_what_was_moved_to_where_one_of_its_name_and_another_size_was_just_absen
     list(world.service.assets.values())[-1].folder = "F2"
     world.live(200)
     assert (sent_to(world, "F1"), world.row("a/x.jpg").reason) == (1, "undecidable")
+
+
+@pytest.fixture
+def three_lost(world):
+    """Give a world with three doubts in one folder, whose uploads were stored, and of which nothing was looked up."""
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        lose(world, "lost_after", path=name, content=name.encode())
+        world.site.gate.answered()
+    return world
+
+
+def _fail_when(world, fails) -> list[str]:
+    """Let the searches fail for which `fails` says so, but no probe; return what was asked for."""
+    asked: list[str] = []
+
+    def fail(request) -> None:
+        asked.append(request.searchfor)
+        if request.searchfor != "assetsync-probe" and fails(request):
+            raise BadAnswer("the search failed", hint="try again")
+
+    world.service.during_search = fail
+    return asked
+
+
+def test_failed_look_up_leaves_others_decided(three_lost):
+    _fail_when(three_lost, lambda request: request.searchfor in ("a.jpg", "%"))
+    assert three_lost.site.resolver.step() == 2
+    assert three_lost.states() == {"a.jpg": IN_DOUBT, "b.jpg": State.STORED, "c.jpg": State.STORED}
+    assert three_lost.site.gate.pause is None
+
+
+def test_search_that_fails_once_is_repeated(three_lost):
+    failed: set[str] = set()
+    _fail_when(three_lost, lambda request: request.searchfor not in failed and not failed.add(request.searchfor))
+    assert three_lost.site.resolver.step() == 3
+    assert set(three_lost.states().values()) == {State.STORED}
+
+
+def test_listing_answers_for_failed_names(world):
+    lose(world, "lost_before")
+    _fail_when(world, lambda request: request.searchfor == "a.jpg" and request.folderid is not None)
+    world.live(2 * GRACE + 5)
+    assert len(world.service.posts) == 2
+
+
+def test_doubts_that_were_partly_answered_wait_shortly(three_lost, clock):
+    _fail_when(three_lost, lambda request: request.searchfor in ("a.jpg", "%"))
+    three_lost.site.resolver.step()
+    three_lost.service.during_search = lambda _request: None
+    clock.advance(GRACE / 8)
+    assert three_lost.site.resolver.step() == 1
+    assert three_lost.row("a.jpg").state is State.STORED
+
+
+@pytest.mark.parametrize("available", [None, "0"])
+def test_unanswered_listing_counts_for_no_grace(world, available):
+    lose(world, "lost_before")
+    _fail_when(world, lambda request: request.searchfor == "%" and request.available == available)
+    world.live(30 * GRACE)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (IN_DOUBT, 1)
+    assert world.ledger.doubts.of(world.row("a.jpg").id).grace_boot is None
+
+
+def test_folder_that_is_partly_answered_is_left_alone(world):
+    lose(world, "lost_before")
+    asked = _fail_when(world, lambda request: request.searchfor == "%")
+    world.live(60 * GRACE)
+    asked.clear()
+    world.live(3000)
+    assert len(asked) < 60
+
+
+def test_slow_failure_is_not_repeated(of_folders, clock):
+    world = of_folders(2)
+    asked: list[str] = []
+
+    def hang(request) -> None:
+        if request.folderid == "F0":
+            asked.append(request.searchfor)
+            clock.advance(60)
+            raise ServiceUnreachable("no answer in time")
+
+    world.service.during_search = hang
+    world.site.resolver.step()
+    assert asked == ["F0.jpg"]
+
+
+@pytest.mark.parametrize("each", [2, 3, 4])
+def test_failures_in_step_with_rounds_stop_nothing(of_folders, each):
+    world = of_folders(3)
+    searches: list[object] = []
+
+    def fail(request) -> None:
+        searches.append(request)
+        if len(searches) % each == 0:
+            raise BadAnswer("the search failed", hint="try again")
+
+    world.service.during_search = fail
+    world.live(10 * GRACE)
+    assert set(world.states().values()) == {VERIFIED}
+    assert (len(world.service.posts), len(world.service.assets)) == (6, 3)
