@@ -1,5 +1,7 @@
 """First contact: what lies in a folder is compared before anything is sent, or waited for until it can be."""
 
+from dataclasses import replace
+
 import pytest
 
 from assetsync.flow.contact import Unlisted
@@ -322,3 +324,35 @@ def test_what_an_audit_met_of_a_version_at_rest_is_not_missed_though_it_was_seen
     audit(world)
     assert not world.ledger.alike.is_missed(assetid)
     assert world.ledger.contacts.missed("F1", 10) == {}
+
+
+@pytest.fixture
+def ignoring(world):
+    """Give a world whose service shows all folders, whichever it is asked for."""
+    matches = world.service._matches
+    world.service._matches = lambda asset, request: matches(asset, replace(request, folderid=None))
+    return world
+
+
+def test_unprocessed_assets_of_other_folders_hold_nothing_up(ignoring):
+    ignoring.service.processing = 1e9
+    ignoring.service.put(b"film", "film.mp4", "F9")
+    ignoring.service.processing = 0.0
+    ignoring.write("film.mp4", b"film")
+    ignoring.scan_and_send()
+    assert ignoring.posted() == ["film.mp4"]
+
+
+def test_assets_of_other_folders_are_not_noted(ignoring):
+    """What is noted would be taken for what lay in this folder: a stranger of it, or ours that was moved there."""
+    ignoring.service.put(b"a stranger", "stranger.mp4", "F9")
+    ignoring.write("film.mp4", b"film")
+    ignoring.scan_and_send()
+    assert ignoring.ledger.store.rows("SELECT name FROM sightings") == []
+    ignoring.live(60)
+    (ours,) = (asset for asset in ignoring.service.assets.values() if asset.name == "film.mp4")
+    ours.folder = "F9"
+    ignoring.site.contact.list_again("F1")
+    ignoring.write("next.mp4", b"next")
+    ignoring.scan_and_send()
+    assert ignoring.row("film.mp4").asset_folder == "F1"

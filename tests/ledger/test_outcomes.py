@@ -1,5 +1,7 @@
 """What became of an attempt, and what a crash left behind."""
 
+from dataclasses import replace
+
 import pytest
 
 from assetsync.core.states import Event
@@ -129,6 +131,19 @@ def test_an_id_of_history_is_not_believed_for_other_content(book, size, digest):
     assert book.by_id(old).state is State.SUPERSEDED
     second = book.accept(book.queue(b"b", size=size), "A", md5=digest)
     assert (second.state, second.reason, second.assetid) == (State.IN_DOUBT, "id_taken", None)
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_an_id_of_another_folder_is_not_believed(book, rests):
+    """The asset was shown in another folder than the upload went to, so that it is no other than its owner's."""
+    owner = book.queue(b"owner")
+    book.lose(owner)
+    book.ledger.repair.is_asset(owner, replace(_asset("A"), folder_id="G"), NOW)
+    if rests:
+        book.ledger.intake.unwanted([(owner.id, b"owner")], Event.VANISHED, NOW)
+    second = book.accept(book.queue(b"second"), "A")
+    assert (second.state, second.reason, second.assetid) == (State.IN_DOUBT, "id_taken", None)
+    assert book.by_id(owner).assetid == "A"
 
 
 def test_what_was_in_flight_at_a_crash_is_in_doubt_at_the_next_start(book):

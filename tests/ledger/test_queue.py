@@ -120,6 +120,15 @@ def test_a_newer_version_waits_while_an_older_one_is_undecided(book, how):
     assert due(book) == [b"a"]
 
 
+@pytest.mark.parametrize("how", ["sending", "in_doubt"])
+def test_newer_version_waits_in_another_folder_too(book, how):
+    """The name is free there, so that the older version of the path alone keeps the newer back."""
+    old = book.queue(b"a")
+    book.begin(old) if how == "sending" else book.lose(old)
+    book.queue(b"a", folder="G", size=20)
+    assert due(book) == []
+
+
 def test_an_open_attempt_of_the_same_folded_name_into_the_same_folder_holds_others_back(book):
     first = book.queue(b"x/Photo.jpg")
     second = book.queue(b"y/photo.JPG")
