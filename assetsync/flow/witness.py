@@ -58,7 +58,7 @@ def shown_sample(service: Service, witnesses: Witnesses, since: Sequence[int]) -
 
     `since`: attempts after which a sample may begin, to be newer than one doubt or another. It begins after the last of
     them where there is one, else after some. It is asked for by its name, in all folders, because people may have moved
-    it. A search that fails shows nothing, and the look-ups of the round count without it.
+    it. A search that fails shows nothing: the round then has no control sample.
     """
     if not since:
         return 0
