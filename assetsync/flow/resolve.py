@@ -119,7 +119,7 @@ class Resolver:
     def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
         """Look again soon at doubts for which a look-up failed while others of their folder were answered."""
         look_at = self._clock.now() + self._failing.partly(destfolderid)
-        detail = f"cannot be looked for in the service at the moment: {error}"
+        detail = f"cannot be looked for in the service: {error}"
         self._ledger.doubts.unanswered([doubt.attempt.id for doubt in doubts], (), look_at, detail)
         log.debug("partly looked for", destfolderid=destfolderid, unanswered=len(doubts), detail=str(error))
 
