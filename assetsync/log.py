@@ -22,7 +22,7 @@ import structlog
 from pydantic import SecretStr
 from structlog.types import EventDict, WrappedLogger
 
-from assetsync.shown import ACTIVE, printable
+from assetsync.text import ACTIVE, printable
 
 REPLACEMENT = "[key]"
 # Chatty below a warning: httpx writes every address it calls, the scheduler every run.

@@ -152,7 +152,7 @@ class Body(Protocol):
         """
 
 
-class Left(StrEnum):
+class SentExtent(StrEnum):
     """How much of a request left this machine, as the body reader knows it."""
 
     NOTHING = "nothing"
@@ -204,7 +204,7 @@ class Sent(NamedTuple):
     """
 
     outcome: Outcome
-    left: Left
+    left: SentExtent
     handed: int
     md5: str
     took: float = 0.0

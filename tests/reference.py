@@ -13,10 +13,10 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from assetsync.config.document.metadata import SaidWithPlaceholders
 from assetsync.config.models import Folder, KindFields, Section, SiteConfig
 from assetsync.config.schedule import Cron, Interval
 from assetsync.config.units import Listen
-from assetsync.document.metadata import SaidWithPlaceholders
 from assetsync.ledger import schema
 
 ROOT = Path(__file__).parent.parent

@@ -28,12 +28,12 @@ from assetsync.config import (
     mappings,
     read_api_key,
 )
+from assetsync.config.document.loader import _NOT_YAML
+from assetsync.config.document.metadata import METADATA_FIELDS
+from assetsync.config.document.problems import inner_model
 from assetsync.config.models import _SOUND_PATTERN
 from assetsync.config.schedule import cron
 from assetsync.config.source import read_source
-from assetsync.document.loader import _NOT_YAML
-from assetsync.document.metadata import METADATA_FIELDS
-from assetsync.document.problems import inner_model
 from assetsync.errors import ConfigError
 from assetsync.model import Mapping, Metadata, UploadOptions
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from assetsync.cli.entry import run
-from assetsync.core.sidecar import parse_sidecar
+from assetsync.core.metadata import parse_sidecar
 from assetsync.demo.sample import change_tree, make_tree
 from assetsync.sandbox import Sandbox, SandboxSettings
 

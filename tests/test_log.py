@@ -52,10 +52,10 @@ def events(out):
 
 def test_an_event_is_one_line_of_json_with_its_level_logger_and_time():
     out = make_log()
-    structlog.get_logger("assetsync.flow").info("file sent", path="ü.jpg", size=3)
+    structlog.get_logger("assetsync.sync").info("file sent", path="ü.jpg", size=3)
     (event,) = events(out)
     assert event.pop("timestamp").endswith("Z")
-    assert event == {"event": "file sent", "path": "ü.jpg", "size": 3, "level": "info", "logger": "assetsync.flow"}
+    assert event == {"event": "file sent", "path": "ü.jpg", "size": 3, "level": "info", "logger": "assetsync.sync"}
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,18 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
+from assetsync.app import build, make_service
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.errors import LedgerError, RootMissing
-from assetsync.flow.requests import carry_out
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import open_ledger
 from assetsync.model import State
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.sandbox import FaultKind, FaultRule, Operation, Sandbox, SandboxSettings
-from assetsync.site import build, make_service
 from assetsync.status.sentences import verdict
 from assetsync.status.standing import stand
+from assetsync.sync.requests import carry_out
 
 
 class Told:
@@ -178,7 +178,7 @@ def test_too_many_doubts_that_nothing_decides_do_not_hold_a_run_for_ever(world, 
     world.scan()
     world.service.script.extend(["lost_after"] * 15)
     for _ in range(9):
-        world.site.gate.answered()
+        world.site.circuit_breaker.answered()
         world.site.sender.step()
     world.service.script.clear()
     began = clock.steady()
@@ -545,7 +545,7 @@ def test_what_ends_after_an_interruption_is_told_of_in_the_phase_too(world, cloc
 
     world.service.during_upload = stop
     report = Reconciler(world.site, wait=10, adopt=False, progress=told).run()
-    handled = world.site.edges.tally.read().handled
+    handled = world.site.context.progress.read().handled
     assert (told.phases, told.done) == (["scan", "upload"], handled)
     # A file that was only being read when the stop came is handled, and not uploaded.
     assert handled >= report.uploaded >= 5

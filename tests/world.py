@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from assetsync.app import Site, build
 from assetsync.config import load_config
-from assetsync.core.kinds import guess_kind
+from assetsync.core.metadata import guess_kind
 from assetsync.core.outcome import Reply, read_giving_up, read_silence, read_upload_answer
 from assetsync.errors import (
     AssetsyncError,
@@ -28,15 +29,14 @@ from assetsync.errors import (
     ServiceError,
     ServiceUnreachable,
 )
-from assetsync.flow.hints import Hints, Looker
-from assetsync.flow.send import Step
-from assetsync.flow.trouble import describe
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.reports import Orphan
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, Body, Left, Meter, SearchRequest, Sent, State, UploadRequest
+from assetsync.model import Asset, Body, Meter, SearchRequest, Sent, SentExtent, State, UploadRequest
 from assetsync.service.multipart import closing
-from assetsync.site import Site, build
+from assetsync.sync.health_check import describe
+from assetsync.sync.intake.watch_queue import Looker, WatchQueue
+from assetsync.sync.upload.uploader import Step
 
 FOLDER = "F1"
 OTHER = "F2"
@@ -204,14 +204,14 @@ class FakeService:
         return FakeUnderway(self, request, self.upload(request, body))
 
     def _upload(self, request: UploadRequest, body: Body, what: str | tuple[str, object]) -> Sent:
-        left = Left.NOTHING
+        left = SentExtent.NOTHING
         parts = []
         try:
             if what == "unreachable":
                 return Sent(read_silence(left, "connection refused"), left, 0, "")
             self.during_upload(request)
             for chunk in body.chunks():
-                left = Left.PART
+                left = SentExtent.PART
                 parts.append(chunk)
                 self.receiving(request)
         except AssetsyncError as error:
@@ -225,22 +225,24 @@ class FakeService:
         return Sent(outcome, left, body.handed, body.md5)
 
     def _answer(self, request, content, what):
-        silence = read_silence(Left.ALL, "connection reset")
+        silence = read_silence(SentExtent.ALL, "connection reset")
         if what == "lost_before":
-            return Left.ALL, silence
+            return SentExtent.ALL, silence
         if isinstance(what, tuple) and what[0] == "cut":
             whole = content + closing(request.boundary)
             self.put(whole[: what[1]], request.filename, request.destfolderid)
-            return Left.PART, read_silence(Left.PART, "connection reset")
+            return SentExtent.PART, read_silence(SentExtent.PART, "connection reset")
         if isinstance(what, str) and what in MESSAGES:
-            return Left.ALL, read_upload_answer(_xml(1, MESSAGES[what]), Left.ALL)
+            return SentExtent.ALL, read_upload_answer(_xml(1, MESSAGES[what]), SentExtent.ALL)
         given = what[1] if isinstance(what, tuple) else None
         renamed = f"workflow {self._made}" if self.renames else ""
         name = f"{renamed}.{request.filename.rpartition('.')[2]}" if renamed else request.filename
         asset = self.put(content, name, request.destfolderid, given, meta=request.meta)
         if what == "lost_after":
-            return Left.ALL, silence
-        return Left.ALL, read_upload_answer(_xml(0, "success", asset.id, self._kind_of(asset), renamed), Left.ALL)
+            return SentExtent.ALL, silence
+        return SentExtent.ALL, read_upload_answer(
+            _xml(0, "success", asset.id, self._kind_of(asset), renamed), SentExtent.ALL
+        )
 
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
@@ -355,11 +357,11 @@ class World:
 
     @property
     def ledger(self) -> Ledger:
-        return self.site.edges.ledger
+        return self.site.context.ledger
 
     def close(self) -> None:
         if self._opened is not None:
-            self._opened.edges.ledger.close()
+            self._opened.context.ledger.close()
             self._opened = None
 
     def restart(self, **said) -> None:
@@ -403,10 +405,10 @@ class World:
 
     def hint(self, path: str | bytes) -> int:
         """Look at a path as the daemon does when its watcher saw something there; gives how many files may be due."""
-        hints = Hints()
+        hints = WatchQueue()
         hints.add(os.fsencode(path))
         site = self.site
-        return Looker(site.edges, site.plan, site.looking, hints, site.sidecars).step(0)
+        return Looker(site.context, site.plan, site.looking, hints, site.sidecars).step(0)
 
     def send(self) -> int:
         """Send until nothing is due; gives how many files were handled."""
@@ -424,20 +426,20 @@ class World:
         until = self.clock.steady() + seconds
         while self.clock.steady() < until:
             site = self.site
-            if site.gate.pause is not None and site.gate.probe_due():
+            if site.circuit_breaker.pause is not None and site.circuit_breaker.probe_due():
                 site.probe()
             site.try_what_waited()
-            if site.gate.pause is None:
+            if site.circuit_breaker.pause is None:
                 site.intake.look_again()
-                if site.installation.is_known:
+                if site.service_identity.is_known:
                     self.send()
             self._look_up(site)
             self.clock.advance(tick)
 
     def _look_up(self, site: Site) -> None:
         try:
-            if site.gate.pause is None or site.gate.looks_answered:
-                site.installation.make_sure()
+            if site.circuit_breaker.pause is None or site.circuit_breaker.looks_answered:
+                site.service_identity.make_sure()
                 site.resolver.step()
                 site.indexer.step()
                 site.verifier.step()
@@ -446,7 +448,7 @@ class World:
             pass
         except ServiceError as error:
             reason, retry_after = describe(error)
-            site.gate.trouble(reason, str(error), retry_after, looking=True)
+            site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True)
 
     def row(self, path: str | bytes) -> FileRow:
         found = self.ledger.intake.current_of(os.fsencode(path))

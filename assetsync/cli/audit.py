@@ -1,7 +1,7 @@
-"""`assetsync audit`: the service's folders compared with the ledger, and what differs, as a table or as JSON.
+"""`assetsync audit`: compare the service's folders with the ledger, and print the differences as a table or as JSON.
 
-How a folder is compared is `flow.audit`'s, how it is shown `compared`'s. A daemon is asked for the audit, and waited
-for a moment.
+`sync.readback.auditor` compares a folder; `audit_table` renders the result. Beside a daemon the command requests the
+audit and waits a moment for it.
 """
 
 import math
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import click
 
-from assetsync.amounts import plural
-from assetsync.cli.acting import PATIENCE, open_service, soon
-from assetsync.cli.compared import Compared, mapped_folders
+from assetsync.app import build
+from assetsync.cli.audit_table import Compared, mapped_folders
 from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK
-from assetsync.cli.given import with_config, with_json
+from assetsync.cli.operator import PATIENCE, open_service, soon
+from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import moment, note, write
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig
@@ -23,9 +23,8 @@ from assetsync.errors import LedgerBusy, ServiceError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.ledger.runs import Pause
 from assetsync.log import configure_logging
-from assetsync.shown import printable
-from assetsync.site import build
 from assetsync.status.sentences import why_paused
+from assetsync.text import plural, printable
 
 _BY_THIS_PROCESS = -math.inf
 _NOT_ASKED_FOR = math.inf
@@ -108,7 +107,7 @@ def _audit(config: SiteConfig) -> _Asked:
             try:
                 site.auditor.audit(folder)
             except ServiceError as error:
-                if not site.prober.is_answered({folder}):
+                if not site.health_check.is_answered({folder}):
                     raise
                 note(f"folder {printable(folder)} could not be audited, `audit --last` shows the others: {error}")
                 failed = error

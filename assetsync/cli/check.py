@@ -5,16 +5,16 @@ from pathlib import Path
 
 import click
 
+from assetsync.cli.check_notify import look_at_notify
 from assetsync.cli.entry import NO_SERVICE, OK, USAGE
 from assetsync.cli.finding import Finding, Level, Where
 from assetsync.cli.findings import look
-from assetsync.cli.given import CONFIG_HELP, with_json
+from assetsync.cli.options import CONFIG_HELP, with_json
 from assetsync.cli.output import write, write_json
-from assetsync.cli.telling import look_at_notify
 from assetsync.config import load_config
 from assetsync.errors import ConfigError
 from assetsync.log import redact
-from assetsync.shown import printable
+from assetsync.text import printable
 
 _SIGNS = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
 

@@ -19,7 +19,7 @@ from assetsync.errors import UsageError
 from assetsync.ledger.rows import FileRow
 from assetsync.log import configure_logging
 from assetsync.reconcile import Report
-from assetsync.shown import printable
+from assetsync.text import printable
 
 try:
     from assetsync.demo import Stage

@@ -5,9 +5,8 @@ from contextlib import closing
 
 import click
 
-from assetsync.amounts import plural
-from assetsync.cli.acting import act
-from assetsync.cli.given import known_path, with_config, with_json
+from assetsync.cli.operator import act
+from assetsync.cli.options import known_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
@@ -15,7 +14,7 @@ from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import State, Wanted
 from assetsync.service.query import checked_id
-from assetsync.shown import printable, relative_text
+from assetsync.text import plural, printable, relative_text
 
 
 @click.group("doubt")

@@ -4,18 +4,18 @@ from contextlib import closing
 
 import click
 
-from assetsync.cli.acting import act
-from assetsync.cli.given import known_folders, topmost, with_config, with_json
+from assetsync.app import make_tree
+from assetsync.cli.operator import act
+from assetsync.cli.options import known_folders, topmost, with_config, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import Mappings
 from assetsync.errors import SidecarError, TreeError, UsageError
-from assetsync.flow.told import Sidecars
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.shown import printable, relative_text
-from assetsync.site import make_tree
+from assetsync.sync.intake.file_metadata import Sidecars
+from assetsync.text import printable, relative_text
 
 
 @click.group("drift")

@@ -9,7 +9,7 @@ import click
 import assetsync
 from assetsync.cli.output import note, write
 from assetsync.errors import UsageError
-from assetsync.shown import printable
+from assetsync.text import printable
 
 # Where the units expect the program; they are written with the place of the one that writes them.
 _PROGRAM = "/opt/assetsync/bin/assetsync"

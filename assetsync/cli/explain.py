@@ -8,23 +8,23 @@ from contextlib import closing
 
 import click
 
-from assetsync.cli.course import NextTry, attempt_line, attempt_object, next_try, said_of
+from assetsync.cli.attempt_history import NextTry, attempt_line, attempt_object, next_try, said_of
 from assetsync.cli.fileview import as_object, drift_of, error_of
-from assetsync.cli.given import known_path, with_config, with_json
 from assetsync.cli.holder import holder_of
+from assetsync.cli.options import known_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import IgnoreRules, Mappings
 from assetsync.errors import FileUnreadable, RootMissing, UnknownPath
-from assetsync.flow.lever import subject_of
-from assetsync.flow.plan import Plan
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State, Wanted
-from assetsync.shown import printable, relative_text
 from assetsync.status.sentences import NOT_READ_BACK, next_step
-from assetsync.tree.opening import Tree
+from assetsync.sync.brake_control import subject_of
+from assetsync.sync.intake.plan import Plan
+from assetsync.text import printable, relative_text
+from assetsync.tree.safe_open import Tree
 
 _ATTEMPTS = 20
 _OF_A_MAPPING = ("destfolderid", "takeover")

@@ -11,7 +11,7 @@ import click
 
 from assetsync.cli.files import chosen
 from assetsync.cli.fileview import FILE_KEYS, as_object, drift_of
-from assetsync.cli.given import with_config
+from assetsync.cli.options import with_config
 from assetsync.cli.output import csv_cell, moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.rows import FileRow

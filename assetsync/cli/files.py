@@ -7,7 +7,7 @@ from contextlib import closing
 import click
 
 from assetsync.cli.fileview import as_object, error_of
-from assetsync.cli.given import known_folders, topmost, with_config, with_json
+from assetsync.cli.options import known_folders, topmost, with_config, with_json
 from assetsync.cli.output import note as tell
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig
@@ -15,7 +15,7 @@ from assetsync.errors import UnknownPath
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.view import LedgerView, view_ledger
 from assetsync.model import State
-from assetsync.shown import printable
+from assetsync.text import printable
 
 _REST = (State.SUPERSEDED, State.GONE)
 

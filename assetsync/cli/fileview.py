@@ -1,10 +1,10 @@
 """One file version of the ledger as the commands show it: as an object of JSON, and why it is not fine."""
 
 from assetsync.cli.output import moment
-from assetsync.ledger.drifts import NOT_TOLD
+from assetsync.ledger.metadata_drift import NOT_TOLD
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State, Wanted
-from assetsync.shown import printable, relative_text
+from assetsync.text import printable, relative_text
 
 FILE_KEYS = (
     "path",

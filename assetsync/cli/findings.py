@@ -7,18 +7,18 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from assetsync.amounts import plural
-from assetsync.cli.acting import read_key
-from assetsync.cli.finding import Finding, Level, Where
-from assetsync.cli.look_ledger import (
+from assetsync.app import make_service
+from assetsync.cli.check_ledger import (
     look_at_brakes,
     look_at_ledger,
     look_at_mappings,
     look_at_other_sites,
     look_at_user,
 )
-from assetsync.cli.look_page import look_at_page
-from assetsync.cli.look_tree import look_at_tree
+from assetsync.cli.check_page import look_at_page
+from assetsync.cli.check_tree import look_at_tree
+from assetsync.cli.finding import Finding, Level, Where
+from assetsync.cli.operator import read_key
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file_warning, mappings
 from assetsync.errors import (
@@ -26,8 +26,8 @@ from assetsync.errors import (
     ConfigError,
     ServiceError,
 )
-from assetsync.flow.probe import probe
-from assetsync.site import make_service
+from assetsync.sync.health_check import probe
+from assetsync.text import plural
 
 
 def look(path: Path, config: SiteConfig) -> Iterator[Finding]:

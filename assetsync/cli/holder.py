@@ -1,13 +1,13 @@
 """Whether a process sends for a ledger, told to whoever may look at the ledger and perhaps not at its lock.
 
-Taking the lock is `ledger.store`'s.
+Taking the lock is `ledger.database`'s.
 """
 
 from pathlib import Path
 from typing import NamedTuple
 
 from assetsync.errors import LedgerError
-from assetsync.ledger.store import is_held
+from assetsync.ledger.database import is_held
 
 
 class Holder(NamedTuple):

@@ -4,15 +4,15 @@ import sys
 
 import click
 
-from assetsync.cli.acting import open_service
-from assetsync.cli.given import with_config, with_json
+from assetsync.cli.operator import open_service
+from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import note, write, write_json
-from assetsync.cli.unsent import show_call, with_explain
+from assetsync.cli.show_request import show_call, with_explain
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
-from assetsync.service.call import EVERYTHING, index_call
-from assetsync.service.indexing import batches
-from assetsync.shown import printable
+from assetsync.service.index import batches
+from assetsync.service.search import EVERYTHING, index_call
+from assetsync.text import printable
 
 _COST = (
     "`index all` rebuilds the whole index of the service: on a large installation that takes hours, and searches find"

@@ -6,11 +6,11 @@ from contextlib import closing
 import click
 
 from assetsync.cli.fileview import named
-from assetsync.cli.given import with_config, with_json
+from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.view import view_ledger
-from assetsync.shown import relative_text
+from assetsync.text import relative_text
 
 KEYS = ("assetid", "path", "destfolderid", "size", "md5", "why", "name")
 _GONE_FOR = 7 * 24 * 3600.0

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 
 import click
 
-from assetsync.amounts import amount, files, moment
 from assetsync.errors import OutputError
-from assetsync.shown import ACTIVE, printable
+from assetsync.text import ACTIVE, amount, files, moment, printable
 
 __all__ = [
     "ReaderGone",

@@ -10,22 +10,21 @@ from pathlib import Path
 
 import click
 
-from assetsync.amounts import plural
-from assetsync.cli.acting import open_service
+from assetsync.app import Site, build, make_tree
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK
-from assetsync.cli.given import seconds, with_config, with_json
+from assetsync.cli.operator import open_service
+from assetsync.cli.options import seconds, with_config, with_json
 from assetsync.cli.output import amount, files, warn, write, write_json
 from assetsync.cli.progress import Events, Silent
-from assetsync.cli.stopping import stopping
+from assetsync.cli.signals import stopping
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file_warning
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, log_uncaught
 from assetsync.reconcile import Reconciler, Report, dry_run
-from assetsync.shown import printable
-from assetsync.site import Site, build, make_tree
 from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from, unsettled
 from assetsync.status.standing import stand
+from assetsync.text import plural, printable
 
 KEYS = (
     "site",
@@ -115,7 +114,7 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
 def _tell_outside(site: Site) -> None:
     notify = site.config.notify
     if notify.webhook is not None or notify.command:
-        from assetsync.notices.news import tell_once  # noqa: PLC0415 - slow to load, and of use to few
+        from assetsync.notify.news import tell_once  # noqa: PLC0415 - slow to load, and of use to few
 
         tell_once(site, os.environ)
 
@@ -166,7 +165,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
         write(f"the service: {printable(report.trouble)}")
         write("    assetsync check shows what answers; the next run goes on where this one stopped")
     # What is left is the same whoever sends: a look is not to need the lock, which others may not be let to read.
-    standing = stand(site.config, site.edges.ledger, site.edges.clock.now(), running=not only_look)
+    standing = stand(site.config, site.context.ledger, site.context.clock.now(), running=not only_look)
     if report.unreadable and (only_look or standing.unreadable is None):
         write(f"unreadable, files and folders: {report.unreadable:,}; nothing is concluded about them")
         write("    assetsync check names them")

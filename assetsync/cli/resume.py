@@ -2,8 +2,8 @@
 
 import click
 
-from assetsync.cli.acting import act
-from assetsync.cli.given import with_config, with_json
+from assetsync.cli.operator import act
+from assetsync.cli.options import with_config, with_json
 from assetsync.config import SiteConfig
 
 _MOST_DIGITS = 18  # more may be no number of 64 bits

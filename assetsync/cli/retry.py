@@ -2,8 +2,8 @@
 
 import click
 
-from assetsync.cli.acting import act
-from assetsync.cli.given import known_folders, topmost, with_config, with_json
+from assetsync.cli.operator import act
+from assetsync.cli.options import known_folders, topmost, with_config, with_json
 from assetsync.config import SiteConfig
 
 

@@ -8,9 +8,10 @@ import click
 import structlog
 from pydantic import SecretStr
 
-from assetsync.cli.acting import read_key
+from assetsync.app import make_service, make_tree
 from assetsync.cli.entry import INTERRUPTED, OK
-from assetsync.cli.given import CONFIG_HELP
+from assetsync.cli.operator import read_key
+from assetsync.cli.options import CONFIG_HELP
 from assetsync.cli.output import warn
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file_warning, load_config
@@ -19,9 +20,8 @@ from assetsync.daemon.signals import Signals
 from assetsync.daemon.systemd import Notifier
 from assetsync.errors import ConfigError, RootMissing
 from assetsync.log import configure_logging
-from assetsync.notices.news import senders
-from assetsync.shown import printable
-from assetsync.site import make_service, make_tree
+from assetsync.notify.news import senders
+from assetsync.text import printable
 
 log = structlog.get_logger(__name__)
 

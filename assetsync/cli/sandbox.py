@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from assetsync.cli.given import Decorator, seconds
+from assetsync.cli.options import Decorator, seconds
 from assetsync.cli.output import note, write, write_json
 from assetsync.errors import UsageError
 from assetsync.sandbox import Sandbox, SandboxSettings, serve

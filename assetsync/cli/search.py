@@ -13,19 +13,19 @@ from typing import Any, Protocol
 
 import click
 
-from assetsync.cli.acting import open_service
 from assetsync.cli.export import csv_line
-from assetsync.cli.given import with_config, with_json
+from assetsync.cli.operator import open_service
+from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import write, write_json, writing
 from assetsync.cli.queries import entry_of, with_queries
-from assetsync.cli.unsent import show_call, with_explain
+from assetsync.cli.show_request import show_call, with_explain
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
 from assetsync.model import Asset, SearchRequest
-from assetsync.service.call import Wire, search_call
 from assetsync.service.client import HttpService
 from assetsync.service.paging import PAGE, every
-from assetsync.shown import printable
+from assetsync.service.search import Wire, search_call
+from assetsync.text import printable
 
 # Name, what it takes, what it means; the words of interface section 4.1.
 _PARAMETERS: tuple[tuple[str, str, type, str], ...] = (

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from assetsync.cli.given import with_config, with_json
 from assetsync.cli.holder import holder_of
+from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.view import view_ledger

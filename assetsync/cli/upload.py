@@ -1,7 +1,7 @@
 """`assetsync upload`: one upload by hand, every parameter of interface section 4.3 an option of its name.
 
 What the answer means is `core.outcome`'s. Where the site has a ledger, a file of the tree, and any file that goes into
-a mapped folder, has its intent committed before it is sent and its outcome recorded after it (`flow.by_hand`).
+a mapped folder, has its intent committed before it is sent and its outcome recorded after it (`sync.upload.by_hand`).
 """
 
 import json
@@ -17,15 +17,16 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from assetsync.cli.acting import PATIENCE, carried_out, open_service
+from assetsync.app import make_plan
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, USAGE
-from assetsync.cli.given import with_config, with_json
+from assetsync.cli.operator import PATIENCE, carried_out, open_service
+from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import complain, note, warn, write, write_json
-from assetsync.cli.stopping import stopping
-from assetsync.cli.unsent import show_upload, with_explain
+from assetsync.cli.show_request import show_upload, with_explain
+from assetsync.cli.signals import stopping
 from assetsync.config import SiteConfig
 from assetsync.config.models import FolderUpload
-from assetsync.core import sidecar
+from assetsync.core import metadata
 from assetsync.core.names import sent_name
 from assetsync.core.outcome import read_silence
 from assetsync.errors import (
@@ -37,14 +38,13 @@ from assetsync.errors import (
     RootMissing,
     UsageError,
 )
-from assetsync.flow.by_hand import MAY_BE_THERE, MAY_SEND, THERE, Begun, ByHand, outcome_of
+from assetsync.ledger.database import hold_by_hand
 from assetsync.ledger.queue import Intent
-from assetsync.ledger.store import hold_by_hand
 from assetsync.model import Answer, Fault, Sent, UploadOptions, UploadRequest
-from assetsync.shown import printable
-from assetsync.site import make_plan
+from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, THERE, Begun, ByHand, outcome_of
+from assetsync.text import printable
 from assetsync.tree.body import FileBody, digest
-from assetsync.tree.opening import OpenFile, Tree
+from assetsync.tree.safe_open import OpenFile, Tree
 
 _UNANSWERED = ("no_answer", "unsent")
 _PATIENCE = 60.0
@@ -167,7 +167,7 @@ def _by_hand(
         md5 = body.load() or digest(opened, opened.stat, stop=stop.is_set)
     except ReadStopped as error:
         raise _interrupted() from error
-    told = sidecar.digest(request.meta, request.options, request.language)
+    told = metadata.digest(request.meta, request.options, request.language)
     intent = Intent(
         0, request.destfolderid, request.filename, request.boundary, opened.stat, md5, told, by_hand=True
     )  # fmt: skip

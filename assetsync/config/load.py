@@ -10,14 +10,14 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
+from assetsync.config.document.fields import Unusable
+from assetsync.config.document.loader import Document, NotPlain, Plain, Problem, load
+from assetsync.config.document.loader import Path as KeyPath
+from assetsync.config.document.problems import dotted, problems_of
 from assetsync.config.key import KEY_VARIABLE
 from assetsync.config.models import SiteConfig
 from assetsync.config.places import below_root
 from assetsync.config.source import read_source
-from assetsync.document.fields import Unusable
-from assetsync.document.loader import Document, NotPlain, Plain, Problem, load
-from assetsync.document.loader import Path as KeyPath
-from assetsync.document.problems import dotted, problems_of
 from assetsync.errors import ConfigError
 
 _MAX_BYTES = 4 * 1024 * 1024

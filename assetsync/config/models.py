@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from assetsync.config.document.fields import Flag, Section, Text, Texts, Unusable, Whole
+from assetsync.config.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
 from assetsync.config.places import Absolute, BelowRoot, WebAddress, service_url
 from assetsync.config.schedule import Due, Interval, cron
 from assetsync.config.units import Address, Duration, Grace, Listen, Rate, Size, SomeTime, UploadWindow
-from assetsync.document.fields import Flag, Section, Text, Texts, Unusable, Whole
-from assetsync.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
 from assetsync.model import Mapping, UploadOptions
 
 _SITE = re.compile(r"[a-z0-9][a-z0-9-]*")

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BeforeValidator
 
-from assetsync.document.fields import Unusable
+from assetsync.config.document.fields import Unusable
 
 _NOT_IN_URL = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
 _EXAMPLE = "write it such as https://dam.example.com/razuna"

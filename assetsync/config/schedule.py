@@ -12,8 +12,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
+from assetsync.config.document.fields import FLAGS, Unusable
 from assetsync.config.units import duration
-from assetsync.document.fields import FLAGS, Unusable
 
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator
 
-from assetsync.document.fields import Unusable
+from assetsync.config.document.fields import Unusable
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SHORTEST_GRACE = 2.0

@@ -1,6 +1,6 @@
 """How a brake ends: which kinds lift themselves once what they are about was put right, and what a person is told.
 
-Pulling and lifting is `flow.lever`'s.
+Pulling and lifting is `sync.brake_control`'s.
 """
 
 LIFTED = frozenset({"service", "root", "destfolderid", "takeover", "emptied", "vanished"})

@@ -1,8 +1,8 @@
-"""The verdict on an attempt whose answer was lost: found, damaged, still to wait for, absent, or a person's matter.
+"""Decide an attempt whose answer was lost: found, damaged, still to wait for, absent, or undecidable.
 
-This is the rule by which nothing is sent twice and nothing is lost, and it is pure: the look-ups, the hashing of
-prefixes and the ledger are `flow.resolve`'s. An asset that a look-up shows comes in as a `Sight`, with what the ledger
-knows about it; what was answered and when comes in as `Grace`.
+By this rule nothing is sent twice and nothing is lost. It is pure: `sync.doubts.resolver` does the look-ups, hashes
+prefixes and asks the ledger. An asset that a look-up shows is a `Candidate`, with what the ledger knows of it; the
+look-ups that were answered, and when, are a `Grace`.
 """
 
 from collections.abc import Sequence
@@ -69,12 +69,13 @@ class MostDoubts:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Candidate:
     """One asset that a look-up showed, beside what the ledger knows about it.
 
     `owned` by a live row, or by one at rest that may still hand it on · `before`: seen before the attempt began ·
-    `claimed`: another attempt may have made it, or left it when it was cut (`flow.rivals`) · `asked`: and a person is
-    asked about each such attempt · `named`: the name it came back with is one that the name sent may have become ·
+    `claimed`: another attempt may have made it, or left it when it was cut (`sync.doubts.competing_attempts`) ·
+    `asked`: and a person is asked about each such attempt · `named`: the name it came back with is one that the name
+    sent may have become ·
     `unsure`: it has no MD5, and its name is only similar to the name sent, or fits another undecided upload of the same
     size as well · `renamed`: it has no MD5 (yet) and another name, and the service may rename uploads into its folder ·
     `prefix`: MD5 of as many bytes of what was sent as the asset has, where that could be computed · `since`: when it
@@ -194,7 +195,7 @@ class Verdict:
     counts_for_grace: bool = False
 
 
-def is_equal(doubt: Doubt, sight: Sight) -> bool:
+def is_equal(doubt: Doubt, sight: Candidate) -> bool:
     """Whether an asset is the whole file: same MD5, or where the service gives none, same size and name, and new.
 
     What was refused as a copy is told by its MD5 alone.
@@ -206,7 +207,7 @@ def is_equal(doubt: Doubt, sight: Sight) -> bool:
     return sight.named and not sight.unsure and _is_alike(doubt, sight)
 
 
-def is_undecided(doubt: Doubt, sight: Sight) -> bool:
+def is_undecided(doubt: Doubt, sight: Candidate) -> bool:
     """Return whether an asset without MD5 may be the whole file although its name does not prove that.
 
     Such an asset is never adopted, and the upload is never called absent because of it: a person decides.
@@ -215,7 +216,7 @@ def is_undecided(doubt: Doubt, sight: Sight) -> bool:
     return sight.asset.processed and sight.asset.md5 is None and fits and _is_alike(doubt, sight)
 
 
-def _is_alike(doubt: Doubt, sight: Sight) -> bool:
+def _is_alike(doubt: Doubt, sight: Candidate) -> bool:
     """Return whether an asset of which no digest can be compared has the size of what this attempt sent, and is new."""
     # Without both digests a same-sized asset that was there before is somebody else's. What was refused as a copy made
     # none, and the one that it is a copy of was there: what shows after it may be a cut of any other file.
@@ -225,7 +226,7 @@ def _is_alike(doubt: Doubt, sight: Sight) -> bool:
     return made_one and not is_whole_nowhere and sight.asset.size == doubt.size and not sight.before
 
 
-def is_damaged(doubt: Doubt, sight: Sight) -> bool:
+def is_damaged(doubt: Doubt, sight: Candidate) -> bool:
     """Whether an asset is proven to be what a cut of this attempt left: its bytes begin what was sent."""
     asset = sight.asset
     if sight.before or not sight.named or not asset.processed or asset.md5 is None or asset.size == doubt.size:
@@ -235,13 +236,13 @@ def is_damaged(doubt: Doubt, sight: Sight) -> bool:
     return sight.prefix is not None and asset.md5 == sight.prefix
 
 
-def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, now: float) -> Verdict:
+def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: float, now: float) -> Verdict:
     """Decide one doubt from one answered look-up.
 
     `grace` already counts this look-up; `seconds` is how long it has to be; `now`, `doubt.since` and the `since`
     of a sight are wall-clock seconds, used only for the 24 hours of an asset that is never processed.
     """
-    free = [s for s in sights if not s.owned]
+    free = [s for s in candidates if not s.owned]
     equal = [s for s in free if is_equal(doubt, s)]
     mine = [s for s in equal if not s.claimed]
     if mine:
@@ -257,7 +258,7 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
     if equal:
         return _of_another(equal, grace.over(seconds))
     if doubt.refused_as_duplicate:
-        return _judge_duplicate(doubt, sights, grace, seconds)
+        return _judge_duplicate(doubt, candidates, grace, seconds)
     # What was accepted came whole: a beginning of it is not what it left.
     accepted = doubt.accepted_id is not None
     damaged = [s for s in free if not accepted and not s.claimed and is_damaged(doubt, s)]
@@ -285,7 +286,7 @@ def judge(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float, n
 
 
 def unless_moved(
-    absent: Verdict, doubt: Doubt, here: Sequence[Sight], elsewhere: Sequence[Sight], now: float
+    absent: Verdict, doubt: Doubt, here: Sequence[Candidate], elsewhere: Sequence[Candidate], now: float
 ) -> Verdict:
     """Give the verdict on what its folder did not show by what all folders show under such a name.
 
@@ -297,7 +298,7 @@ def unless_moved(
     return absent if verdict is None else replace(verdict, suspected=absent.suspected)
 
 
-def _moved(doubt: Doubt, here: Sequence[Sight], elsewhere: Sequence[Sight], now: float) -> Verdict | None:
+def _moved(doubt: Doubt, here: Sequence[Candidate], elsewhere: Sequence[Candidate], now: float) -> Verdict | None:
     if any(_may_be_it(doubt, s) or _unprocessed(s) for s in here if not s.owned):
         return replace(_WAIT_ON, reason="it has come to its folder just now")
     new = [s for s in elsewhere if s.named and not s.owned and not s.before]
@@ -319,7 +320,7 @@ def _moved(doubt: Doubt, here: Sequence[Sight], elsewhere: Sequence[Sight], now:
     return None
 
 
-def _may_be_it(doubt: Doubt, sight: Sight) -> bool:
+def _may_be_it(doubt: Doubt, sight: Candidate) -> bool:
     return is_equal(doubt, sight) or is_undecided(doubt, sight)
 
 
@@ -332,7 +333,7 @@ def unanswered(absent: Verdict) -> Verdict:
 _WAIT_ON = Verdict(Judgement.WAIT, counts_for_grace=True)
 
 
-def _of_another(equal: Sequence[Sight], is_over: bool) -> Verdict:
+def _of_another(equal: Sequence[Candidate], is_over: bool) -> Verdict:
     """Wait for another upload whose asset it may be, but not for ever for one that waits for a person itself."""
     if not all(sight.asked for sight in equal):
         return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload that is not answered yet")
@@ -340,7 +341,7 @@ def _of_another(equal: Sequence[Sight], is_over: bool) -> Verdict:
     return Verdict(Judgement.UNDECIDABLE if is_over else Judgement.WAIT, reason=reason, counts_for_grace=not is_over)
 
 
-def _undecided(undecided: Sequence[Sight]) -> Verdict:
+def _undecided(undecided: Sequence[Candidate]) -> Verdict:
     """Ask a person about assets that may be the file, once no other upload in flight may have made all of them."""
     mine = sorted(s.asset.id for s in undecided if not s.claimed)
     if not mine:
@@ -354,9 +355,9 @@ def _undecided(undecided: Sequence[Sight]) -> Verdict:
     )
 
 
-def _judge_duplicate(doubt: Doubt, sights: Sequence[Sight], grace: Grace, seconds: float) -> Verdict:
+def _judge_duplicate(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: float) -> Verdict:
     """Decide an upload that was refused as existing already: nothing was stored, and it is never queued again."""
-    for sight in sights:
+    for sight in candidates:
         if sight.owned and sight.asset.md5 is not None and sight.asset.md5 == doubt.md5:
             reason = (
                 f"the service already has this content as {sight.asset.id} in folder {sight.asset.folder_id}"
@@ -376,11 +377,11 @@ def _send_again(doubt: Doubt, judgement: Judgement, assetid: str | None, why: st
     return Verdict(judgement, assetid, reason=why)
 
 
-def _unprocessed(sight: Sight) -> bool:
+def _unprocessed(sight: Candidate) -> bool:
     return not sight.asset.processed and not sight.before and (sight.named or sight.renamed)
 
 
-def _never_processed(doubt: Doubt, unprocessed: Sequence[Sight], now: float) -> str:
+def _never_processed(doubt: Doubt, unprocessed: Sequence[Candidate], now: float) -> str:
     """Say why what is not processed is waited for no longer; "" while it is, and where there is none."""
     if any(s.since is not None and now - s.since > UNPROCESSED_PATIENCE for s in unprocessed):
         return "the service has had an asset of this name for 24 hours without processing it"
@@ -389,7 +390,7 @@ def _never_processed(doubt: Doubt, unprocessed: Sequence[Sight], now: float) -> 
     return ""
 
 
-def _suspicious(doubt: Doubt, sight: Sight) -> bool:
+def _suspicious(doubt: Doubt, sight: Candidate) -> bool:
     """Named like ours and new, but neither equal nor provably cut: shown to a person, never acted on."""
     similar = sight.named and not sight.before and sight.asset.processed and not is_equal(doubt, sight)
     return similar or is_undecided(doubt, sight)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from assetsync.core.ignore import NameSieve, Rule, built_in_rules, read_rules
-from assetsync.core.kinds import guess_kind
+from assetsync.core.metadata import guess_kind
 from assetsync.core.names import printable
 from assetsync.model import Mapping
 

@@ -13,7 +13,7 @@ from assetsync.model import Answer, Fault
 class Message:
     """A message of the service that is known, with what it means; matched from its beginning, without case.
 
-    `answer` is REFUSED only where it is known that nothing was stored; `shown` is the message as people read it.
+    `answer` is REFUSED only where it is known that nothing was stored; `amounts` is the message as people read it.
     """
 
     reason: str

@@ -1,12 +1,14 @@
 """Names of files, which are bytes, as texts: the one that is sent, and those that are shown.
 
 Pure. How a name is framed in a request (`"` as `%22`) is left to `service.multipart`, escaping for HTML to the page.
-`printable` and `relative_text` come from `shown`, below everything that shows a name.
+`printable` and `relative_text` come from `amounts`, below everything that shows a name.
 """
 
 import re
+import unicodedata
+from functools import lru_cache
 
-from assetsync.shown import decoded, printable, relative_text
+from assetsync.text import decoded, printable, relative_text
 
 __all__ = ["MAX_SENT", "printable", "relative_text", "sent_name", "shown_text"]
 
@@ -45,3 +47,84 @@ def _framed_length(name: str) -> int:
 def shown_text(name: bytes) -> str:
     """Give a name as text for metadata: bytes that are not UTF-8 as U+FFFD, control characters as `_`."""
     return _CONTROL.sub("_", decoded(name))
+
+
+@lru_cache(maxsize=4096)
+def _matcher(sent: str) -> re.Pattern[str]:
+    """Match what `like_pattern` of the name would match in the service's database."""
+    pieces = [""]
+    gap = False
+    for character in sent:
+        if not character.isascii():
+            gap = True
+            continue
+        if gap:
+            pieces.append("")
+            gap = False
+        pieces[-1] += re.escape(character) if character.isalnum() or character in ".-" else "."
+    if gap:
+        pieces.append("")
+    first, *between = pieces
+    # Each piece is taken where it stands first and never elsewhere: it loses no match, and a name of many gaps would
+    # else be tried in more ways than there is time for.
+    last = f".*{between.pop()}" if between else ""
+    return re.compile(first + "".join(f"(?>.*?{piece})" for piece in between) + last, re.IGNORECASE | re.DOTALL)
+
+
+def may_be(sent: str, shown: str) -> bool:
+    """Whether `amounts`, a file name in a search answer, may stand for the name that was sent."""
+    return (
+        _matcher(sent).fullmatch(shown) is not None or _matcher(sent.replace('"', "%22")).fullmatch(shown) is not None
+    )
+
+
+def is_shown_as(sent: str, shown: str) -> bool:
+    """Return whether `amounts` is the sent name in one of the forms in which a service is known to return it.
+
+    These are the name itself, the name with `?` or `_` for each character (or each byte of UTF-8) outside ASCII or
+    ISO-8859-1, its UTF-8 read as ISO-8859-1, and the name with accents folded and all other characters dropped.
+    `may_be` accepts any text in place of such characters, and so matches every name that this function matches.
+    """
+    return is_exactly(sent, shown) or _plain(shown) in _plain_forms(sent)
+
+
+def shown_patterns(sent: str) -> frozenset[str]:
+    """Return patterns of SQL's LIKE, without escapes, that together match every name that `is_shown_as` accepts."""
+    return frozenset(re.sub(r"[^A-Za-z0-9.-]", "_", form) for form in _forms(sent))
+
+
+def _forms(sent: str) -> set[str]:
+    forms = set()
+    for name in (sent, sent.replace('"', "%22")):
+        read_as_latin = name.encode("utf-8", "replace").decode("iso-8859-1")
+        forms |= {
+            name,
+            name.encode("iso-8859-1", "replace").decode("iso-8859-1"),
+            name.encode("ascii", "replace").decode("ascii"),
+            re.sub(r"[^\x00-\x7f]", "?", read_as_latin),
+            read_as_latin,
+            unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii"),
+        }
+    return forms
+
+
+@lru_cache(maxsize=4096)
+def _plain_forms(sent: str) -> frozenset[str]:
+    return frozenset(map(_plain, _forms(sent)))
+
+
+def _plain(name: str) -> str:
+    """Fold what services change in any name: case, and ASCII characters that are not letters, digits, `.` or `-`."""
+    return re.sub(r"[\x00-\x2c/\x3a-\x40\x5b-\x60\x7b-\x7f\ufffd]", "_", name.casefold())
+
+
+def is_exactly(sent: str, shown: str) -> bool:
+    """Whether the name came back as it was sent, but for its case."""
+    return sent.casefold() == shown.casefold()
+
+
+def is_others(mine: str, other: str, shown: str) -> bool:
+    """Whether an asset's name points to another open attempt rather than to mine."""
+    if is_exactly(mine, shown):
+        return False
+    return is_exactly(other, shown) or (may_be(other, shown) and not may_be(mine, shown))

@@ -56,7 +56,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """What was last told of a kind, `at` a wall-clock time, of trouble that began at `since`."""
 
     keys: tuple[str, ...]
@@ -138,14 +138,14 @@ class Teller:
         self._noticed.pop(kind, None)
         since = told.since if told and told.keys else now if trouble.since is None else trouble.since
         standing = known & set(trouble.lingering)
-        self._told[kind] = Told(
+        self._told[kind] = Reported(
             (*trouble.items, *sorted(standing - set(trouble.items)))[:KEPT], trouble.count, now, since
         )
         names = tuple(trouble.items[key] for key in new[:NAMED])
         text = f"{self._site}: {_sentence(trouble, fresh, names, now - since)}"
         return Notice(self._site, kind, is_over=False, text=text, count=trouble.count, new=fresh, names=names, at=now)
 
-    def _end(self, trouble: Trouble, told: Told | None, now: float, steady: float, quiet: float) -> Notice | None:
+    def _end(self, trouble: Trouble, told: Reported | None, now: float, steady: float, quiet: float) -> Notice | None:
         kind = trouble.kind
         if told is None or not told.keys:
             return None
@@ -155,11 +155,11 @@ class Teller:
         if steady - self._away.setdefault(kind, steady) < quiet:
             return None
         self._away.pop(kind, None)
-        self._told[kind] = Told((), 0, now, now)
+        self._told[kind] = Reported((), 0, now, now)
         text = f"{self._site}: {_OVER[kind].format(after=_span(now - told.since))}"
         return Notice(self._site, kind, is_over=True, text=text, count=0, new=0, names=(), at=now)
 
-    def _forget(self, trouble: Trouble, told: Told | None, steady: float, quiet: float) -> None:
+    def _forget(self, trouble: Trouble, told: Reported | None, steady: float, quiet: float) -> None:
         """Let go of what is over while other things of its kind stand: should it come back, it is new.
 
         Of more than are told apart, only how many there are: once there have been fewer for as long as `quiet`.
@@ -230,11 +230,13 @@ def _span(seconds: float) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _read(kept: str | None) -> dict[Kind, Told]:
+def _read(kept: str | None) -> dict[Kind, Reported]:
     try:
         said = json.loads(kept or "{}")
         return {
-            Kind(kind): Told(tuple(map(str, told["keys"])), int(told["count"]), float(told["at"]), float(told["since"]))
+            Kind(kind): Reported(
+                tuple(map(str, told["keys"])), int(told["count"]), float(told["at"]), float(told["since"])
+            )
             for kind, told in said.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError):

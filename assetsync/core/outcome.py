@@ -16,7 +16,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from assetsync.core.messages import known_message
-from assetsync.model import Answer, Fault, Left, Outcome
+from assetsync.model import Answer, Fault, Outcome, SentExtent
 
 ANSWER_LIMIT = 1024 * 1024
 """Bytes of an upload's answer that are read; a longer one is no answer of this interface (observed: under 1 KiB)."""
@@ -66,7 +66,7 @@ def is_sound_id(text: str) -> bool:
     return _SOUND_ID.fullmatch(text) is not None and text.lower() != "all"
 
 
-def read_upload_answer(reply: Reply, left: Left, *, redirectto: str | None = None) -> Outcome:
+def read_upload_answer(reply: Reply, left: SentExtent, *, redirectto: str | None = None) -> Outcome:
     """Tell what the answer to an upload means.
 
     `left` is how much of the request had left when the answer came, `redirectto` what the request asked for. ACCEPTED
@@ -80,12 +80,14 @@ def read_upload_answer(reply: Reply, left: Left, *, redirectto: str | None = Non
     return _judge(fields, left, reply.retry_after)
 
 
-def read_silence(left: Left, problem: str, *, reason: str = "no_answer", retry_after: float | None = None) -> Outcome:
+def read_silence(
+    left: SentExtent, problem: str, *, reason: str = "no_answer", retry_after: float | None = None
+) -> Outcome:
     """Tell what it means that no trustworthy answer came; `problem` says what came instead.
 
     What left decides, never the way in which the connection failed.
     """
-    if left is Left.NOTHING:
+    if left is SentExtent.NOTHING:
         return Outcome(
             Answer.UNSENT,
             reason="unsent",
@@ -93,21 +95,21 @@ def read_silence(left: Left, problem: str, *, reason: str = "no_answer", retry_a
             fault=Fault.SERVICE,
             retry_after=retry_after,
         )
-    share = "all" if left is Left.ALL else "a part"
+    share = "all" if left is SentExtent.ALL else "a part"
     detail = f"{problem}; {share} of the upload had been sent, so the service may have stored it"
     return Outcome(Answer.DOUBT, reason=reason, detail=detail, fault=Fault.SERVICE, retry_after=retry_after)
 
 
-def read_giving_up(left: Left, problem: str, *, changed: bool) -> Outcome:
+def read_giving_up(left: SentExtent, problem: str, *, changed: bool) -> Outcome:
     """Tell what it means that the file could not be sent to its end: `changed`, or not readable (any more)."""
     word = "changed" if changed else "unreadable"
-    if left is Left.NOTHING:
+    if left is SentExtent.NOTHING:
         return Outcome(Answer.UNSENT, reason=word, detail=problem, fault=Fault.FILE)
     detail = f"{problem}; a part of it had been sent, so the service may have stored a damaged asset"
     return Outcome(Answer.DOUBT, reason=f"{word}_while_sent", detail=detail, fault=Fault.FILE)
 
 
-def _judge(fields: Mapping[str, str], left: Left, retry_after: float | None) -> Outcome:
+def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | None) -> Outcome:
     code = fields["responsecode"]
     message = " ".join(fields.get("message", "").split())
     known = known_message(code, message)
@@ -123,7 +125,7 @@ def _judge(fields: Mapping[str, str], left: Left, retry_after: float | None) -> 
             return silence("contradiction", f"the service answered success and an error at once ({said})")
         if not is_sound_id(assetid):
             return silence("unsound_id", "the service answered success without a sound asset id")
-        if left is not Left.ALL:
+        if left is not SentExtent.ALL:
             # Observed: a cut upload is stored as far as it came, and called a success.
             return silence("success_of_part", f"the service answered success (asset {assetid}) before it had the file")
         accepted = Outcome(Answer.ACCEPTED, reason="accepted", assetid=assetid)
@@ -134,7 +136,7 @@ def _judge(fields: Mapping[str, str], left: Left, retry_after: float | None) -> 
         return silence("unknown_message", problem)
     if known.answer is Answer.DOUBT:
         return silence(known.reason, f"{known.detail} ({said})")
-    if known.answer is Answer.DUPLICATE and left is not Left.ALL:
+    if known.answer is Answer.DUPLICATE and left is not SentExtent.ALL:
         # Its comparison is by MD5: of a part it says nothing about the file.
         return silence("duplicate_of_part", "the service says that it already has what it was given")
     believed = Outcome(

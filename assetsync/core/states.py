@@ -153,7 +153,7 @@ _TARGETS: Mapping[Next, tuple[State, ...]] = {
 
 def diagram() -> str:
     """Draw the life of a wanted file version as a Mermaid state diagram, from the table alone."""
-    edges: dict[tuple[State, State], list[str]] = {}
+    context: dict[tuple[State, State], list[str]] = {}
     for event, row in TABLE.items():
         if event in WANTED_AFTER:
             continue
@@ -161,7 +161,7 @@ def diagram() -> str:
             if to is Next.SAME or state in _REST:
                 continue
             for target in _TARGETS[to] if isinstance(to, Next) else (to,):
-                edges.setdefault((state, target), []).append(str(event))
+                context.setdefault((state, target), []).append(str(event))
     lines = ["stateDiagram-v2", "    [*] --> queued"]
-    lines += [f"    {a} --> {b}: {' · '.join(events)}" for (a, b), events in edges.items() if a != b]
+    lines += [f"    {a} --> {b}: {' · '.join(events)}" for (a, b), events in context.items() if a != b]
     return "\n".join(lines)

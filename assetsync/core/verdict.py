@@ -1,6 +1,6 @@
 """Whether an asset that was read back is the file that was sent, and when to look again.
 
-Pure. The searching is `flow.verify`'s; what is done about a difference follows from the table of states.
+Pure. The searching is `sync.readback.verifier`'s; what is done about a difference follows from the table of states.
 """
 
 from dataclasses import dataclass

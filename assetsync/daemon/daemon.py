@@ -16,28 +16,28 @@ from typing import TypeVar
 import structlog
 from pydantic import SecretStr
 
+from assetsync.app import Site, build, make_service
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import Teller
-from assetsync.daemon.alive import AliveService
-from assetsync.daemon.lookout import Lookout
+from assetsync.daemon.heartbeat import HeartbeatService
 from assetsync.daemon.loops import Loop, Pulse
+from assetsync.daemon.runtime_info import RuntimeInfo
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.signals import RELOAD, STOP, Signals
 from assetsync.daemon.systemd import Notifier
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable
-from assetsync.flow.noting import Noting
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.runs import Refusal
 from assetsync.log import log_uncaught, redact
-from assetsync.notices.facts import Facts
-from assetsync.notices.news import News, Outlet, senders
-from assetsync.site import Site, build, make_service
+from assetsync.notify.facts import Facts
+from assetsync.notify.news import News, Outlet, senders
 from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
 from assetsync.status.sentences import verdict
 from assetsync.status.server import Server
+from assetsync.sync.runtime_state import RuntimeState
 
 log = structlog.get_logger(__name__)
 
@@ -111,7 +111,7 @@ class Daemon:
         service = make_service(self._config, self._key)
         silence = self._config.service.read_timeout + self._config.service.connect_timeout + self._limit
         try:
-            alive = AliveService(service, self._alive, silence=silence)
+            alive = HeartbeatService(service, self._alive, silence=silence)
             site = build(self._config, ledger, alive, self.clock, random.SystemRandom(), tick=self._tick, meter=metrics)
             self._run(site, ledger, outlet, metrics)
         finally:
@@ -162,7 +162,7 @@ class Daemon:
         loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
         others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.reading.step}
         loops += [self._loop(name, step) for name, step in others.items()]
-        facts = Facts(ledger, self.clock, pause=lambda: site.gate.standing, waiting=lambda: _waiting(loops))
+        facts = Facts(ledger, self.clock, pause=lambda: site.circuit_breaker.standing, waiting=lambda: _waiting(loops))
 
         def begin() -> tuple[Schedule, News]:
             schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)
@@ -175,7 +175,7 @@ class Daemon:
         if begun is None:
             return
         schedule, news = begun
-        board = Board(self._config, ledger, self.clock, metrics, Lookout(site, work, schedule, self._pulse))
+        board = Board(self._config, ledger, self.clock, metrics, RuntimeInfo(site, work, schedule, self._pulse))
         listen = self._config.status.listen
         server = None if listen is None else Server(listen, board.answers())
         loops += [self._loop("news", news.step)] if outlet else []
@@ -187,7 +187,7 @@ class Daemon:
                 server.start()
             self._notifier.ready()
             log.info("running", root=str(self._config.root), watch=work.watching.mode)
-            self._watch_over(board, ledger, site.noting, schedule)
+            self._watch_over(board, ledger, site.runtime_state, schedule)
         except Exception as error:
             # Of this thread's own: what ends a loop comes by `_failed`.
             self._failure.error = self._failure.error or error
@@ -205,7 +205,7 @@ class Daemon:
             work.wake()
             self._join(loops, site)
             work.end()
-            self._note_end(site.noting)
+            self._note_end(site.runtime_state)
             self._last_words(news, outlet)
 
     def _last_words(self, news: News, outlet: Outlet) -> None:
@@ -220,14 +220,14 @@ class Daemon:
             # Said where it was found first; here it only means that the messages are told once more.
             log.exception("what was told cannot be written down")
 
-    def _note_end(self, noting: Noting) -> None:
+    def _note_end(self, runtime_state: RuntimeState) -> None:
         try:
-            noting.end()
+            runtime_state.end()
         except LedgerError as error:
             # Of no harm: the next start finds out anew.
             log.warning("how it ended cannot be written down", detail=str(error))
 
-    def _watch_over(self, board: Board, ledger: Ledger, noting: Noting, schedule: Schedule) -> None:
+    def _watch_over(self, board: Board, ledger: Ledger, runtime_state: RuntimeState, schedule: Schedule) -> None:
         """Feed the watchdog while every loop keeps its word, and heed the clock, until the stop."""
         pause = min(self._limit / 2, 2.0)
         late_before: list[str] = []
@@ -241,7 +241,7 @@ class Daemon:
             elif late != late_before:
                 log.error("a loop hangs: the watchdog is not fed", loops=late)
             late_before = late
-            self._guarded(noting.note)
+            self._guarded(runtime_state.note)
             self._guarded(lambda: self._note_refusal(ledger))
             if self.clock.steady() >= next_status:
                 next_status = self.clock.steady() + _STATUS_EVERY
@@ -278,7 +278,7 @@ class Daemon:
         if _all_ended(loops, self.clock, _STOP_PATIENCE):
             return
         # What is still on its way is cut, and recorded as cut: the next start need not guess.
-        site.edges.service.close()
+        site.context.service.close()
         if not _all_ended(loops, self.clock, _CUT_PATIENCE):
             hanging = [loop.name for loop in loops if loop.is_alive()]
             log.warning("not waited for any longer: what is open is looked up by the next start", loops=hanging)

@@ -10,10 +10,10 @@ from typing import Any
 
 import structlog
 
-from assetsync.flow.hints import Hints
-from assetsync.site import Site
+from assetsync.app import Site
 from assetsync.status.live import Trust
-from assetsync.tree.place import is_network_filesystem, network_mounts
+from assetsync.sync.intake.watch_queue import WatchQueue
+from assetsync.tree.filesystem import is_network_filesystem, network_mounts
 from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, mended_by, outermost
 
 log = structlog.get_logger(__name__)
@@ -25,10 +25,10 @@ _ONE_OVERFLOW = 1.0
 class Watching:
     """The watcher of one site; `tend` and `check_coverage` are for one thread each."""
 
-    def __init__(self, site: Site, hints: Hints, *, want_scan: Callable[[str], None], patience: float) -> None:
+    def __init__(self, site: Site, hints: WatchQueue, *, want_scan: Callable[[str], None], patience: float) -> None:
         """Nothing is watched before `start`; `patience` is how many seconds the watcher's canary may take."""
         self._site = site
-        self._clock = site.edges.clock
+        self._clock = site.context.clock
         self._hints = hints
         self._want_scan = want_scan
         self._patience = patience

@@ -8,15 +8,15 @@ import threading
 
 import structlog
 
+from assetsync.app import Site
 from assetsync.daemon.bell import Bell
-from assetsync.daemon.reading import Reading
+from assetsync.daemon.readback import Reading
 from assetsync.daemon.watching import Watching
 from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
-from assetsync.flow.hints import Hints, Looker
-from assetsync.flow.requests import take_requests
-from assetsync.flow.send import Step
-from assetsync.flow.trouble import describe
-from assetsync.site import Site
+from assetsync.sync.health_check import describe
+from assetsync.sync.intake.watch_queue import Looker, WatchQueue
+from assetsync.sync.requests import take_requests
+from assetsync.sync.upload.uploader import Step
 
 log = structlog.get_logger(__name__)
 
@@ -36,16 +36,16 @@ class Work:
         """Make the steps; none waits much longer than `idle` seconds for work."""
         self._site = site
         self._idle = min(idle, _IDLE)
-        self._clock = site.edges.clock
-        self._ledger = site.edges.ledger
+        self._clock = site.context.clock
+        self._ledger = site.context.ledger
         self._bell = Bell()
         self._scan_bell = Bell()
         self._scan_wanted = threading.Event()
         self._unread = threading.Event()
         """Set while there may be files of which something changed since they were sent."""
         self.reading = Reading(site, idle=self._idle, trouble=self._trouble, found=self._unread.set)
-        self._hints = Hints()
-        self._looker = Looker(site.edges, site.plan, site.looking, self._hints, site.sidecars)
+        self._hints = WatchQueue()
+        self._looker = Looker(site.context, site.plan, site.looking, self._hints, site.sidecars)
         patience = min(_CANARY_PATIENCE, 2 * self._idle)
         self.watching = Watching(site, self._hints, want_scan=self.want_scan, patience=patience)
         self._next_scan = self._clock.steady()
@@ -54,7 +54,7 @@ class Work:
     def begin(self) -> None:
         """Settle what a crash left, and begin to watch, before the first scan: nothing falls between them."""
         # A result that cannot be written down now is kept until it can: nobody else knows of it.
-        self._site.sender.recorder.patience = float("inf")
+        self._site.sender.results.patience = float("inf")
         self._site.begin()
         with contextlib.suppress(RootElsewhere):
             self._site.place.check()
@@ -82,7 +82,7 @@ class Work:
         def go_on() -> bool:
             return self._clock.steady() < until and not self._clock.wait(0) and not brakes.pulled()
 
-        is_shut = brakes.pulled() or not self._site.installation.is_known
+        is_shut = brakes.pulled() or not self._site.service_identity.is_known
         step = Step.PAUSED if is_shut else self._site.sender.run(go_on)
         if step is Step.IDLE:
             self._bell.wait(heard, self._until_due())
@@ -99,10 +99,10 @@ class Work:
             # What was taken for a look is not kept anywhere else.
             self.want_scan("looks were lost while the ledger could not be used")
             raise
-        self._site.noting.looked()
+        self._site.runtime_state.looked()
         self._site.brakes.check_hour(self._site.looking.new_versions)
         if queued:
-            self._site.feed.clear()
+            self._site.upload_queue.clear()
             self._bell.ring()
         self._read_drift()
         if self._hints.overflowed():
@@ -131,18 +131,18 @@ class Work:
     def tend(self) -> float:
         """Do the small things: probe, resolve doubts, carry out requests, see after the watcher."""
         site = self._site
-        if site.gate.pause is not None:
-            since = site.gate.pause.since
-            if site.gate.probe_due() and site.probe():
+        if site.circuit_breaker.pause is not None:
+            since = site.circuit_breaker.pause.since
+            if site.circuit_breaker.probe_due() and site.probe():
                 log.warning("the service answers again", after=round(self._clock.steady() - since, 1))
                 self._bell.ring()
         if site.try_what_waited():
             self._bell.ring()
-        if site.gate.looks_answered:
+        if site.circuit_breaker.looks_answered:
             # Also while uploads fail: what is in doubt need not wait for them.
             try:
-                if not site.installation.is_known:
-                    site.installation.make_sure()
+                if not site.service_identity.is_known:
+                    site.service_identity.make_sure()
                     self.reading.look_for_audits()
                     self._bell.ring()
                 site.resolver.step()
@@ -150,8 +150,8 @@ class Work:
                 log.debug("waits for a person", detail=str(error))
             except ServiceError as error:
                 self._trouble(error)
-        if take_requests(site.edges):
-            site.feed.clear()
+        if take_requests(site.context):
+            site.upload_queue.clear()
             self._bell.ring()
             self.reading.look_for_audits()
             self._unread.set()
@@ -226,5 +226,5 @@ class Work:
 
     def _trouble(self, error: ServiceError) -> None:
         reason, retry_after = describe(error)
-        if self._site.gate.trouble(reason, str(error), retry_after, looking=True):
+        if self._site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True):
             log.warning("paused", reason=reason, detail=str(error))

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from assetsync.app import build, make_service
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, load_config, read_api_key
 from assetsync.demo.sample import change_tree, make_tree
@@ -21,8 +22,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.log import register_secret
 from assetsync.reconcile import Progress, Reconciler, Report
 from assetsync.sandbox import Sandbox, SandboxSettings
-from assetsync.shown import printable
-from assetsync.site import build, make_service
+from assetsync.text import printable
 
 _PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
 _DOCUMENTS = "0123456789ABCDEF0123456789ABCDEF"

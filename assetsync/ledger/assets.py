@@ -6,9 +6,9 @@ from typing import Any
 
 from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
+from assetsync.ledger.database import Database
 from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, close_attempts, file_row, move, reopen, standing
-from assetsync.ledger.store import Store
 
 Change = tuple[FileRow, Event | None, dict[str, Any]]
 """What a reading back showed of a row as it was read: what happened to it, if anything, and the columns to write."""
@@ -20,7 +20,7 @@ INDEX_STOPPED = "index_stopped"
 class Assets:
     """The ledger's side of verifying and indexing."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
 
     def to_verify(self, now: float, limit: int = 100) -> list[FileRow]:

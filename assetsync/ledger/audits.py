@@ -5,10 +5,10 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from assetsync.ledger.facts import fact, set_fact
+from assetsync.ledger.database import Database
+from assetsync.ledger.ledger_metadata import fact, set_fact
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
 from assetsync.ledger.runs import AUDITED
-from assetsync.ledger.store import Store
 from assetsync.model import Asset, Clock
 
 TAKEN_AWAY = (
@@ -17,7 +17,7 @@ TAKEN_AWAY = (
 """The condition of SQL for what the newest audit of a folder did not meet: the folder, and when it was met last.
 
 Somebody has taken it away. Times are compared, and a clock may be set back: before anything is sent for it, the folder
-is listed (`flow.contact`).
+is listed (`sync.upload.folder_listing`).
 """
 
 SIGHTED = (
@@ -60,7 +60,7 @@ _SLACK = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Underway:
+class RunningAudit:
     """An audit under way, begun `at` by the wall clock and at `steady`.
 
     What is verified meanwhile may be in no listing of it, and must not be called missing for that.
@@ -80,15 +80,15 @@ class Underway:
         return min(self.at, now - took), max(now, self.at + took) + _SLACK
 
 
-def begin(clock: Clock) -> Underway:
+def begin(clock: Clock) -> RunningAudit:
     """Begin an audit now."""
-    return Underway(clock, clock.now(), clock.steady())
+    return RunningAudit(clock, clock.now(), clock.steady())
 
 
 class Audits:
     """The ledger's side of auditing."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
 
     def last_at(self, folder: str) -> float | None:
@@ -180,17 +180,17 @@ class Audits:
         if assetids:
             self._store.write(lambda conn: conn.executemany(sql, [(at, assetid) for assetid in assetids]))
 
-    def verified(self, unmet: Unmet, audit: Underway) -> int:
+    def verified(self, unmet: Unmet, audit: RunningAudit) -> int:
         """Count what the audit should meet, met or not; what was verified since does not count."""
         sql, values = unmet.sql("COUNT(*)")
         return int(self._store.rows(f"{sql} AND {_BEFORE}", *values, *audit.meanwhile())[0][0])
 
-    def count(self, unmet: Unmet, audit: Underway) -> int:
+    def count(self, unmet: Unmet, audit: RunningAudit) -> int:
         """Count the verified versions that the audit has not met."""
         sql, values = unmet.sql("COUNT(*)")
         return int(self._store.rows(f"{sql} AND {_UNMET}", *values, *audit.meanwhile(), audit.at)[0][0])
 
-    def unmet(self, unmet: Unmet, audit: Underway, limit: int, *, after: int = 0) -> list[FileRow]:
+    def unmet(self, unmet: Unmet, audit: RunningAudit, limit: int, *, after: int = 0) -> list[FileRow]:
         """Give verified versions that the audit has not met, in the order of their rows, from one on."""
         sql, values = unmet.sql(FILE_COLUMNS)
         rows = self._store.rows(
@@ -198,7 +198,7 @@ class Audits:
         )
         return [file_row(row) for row in rows]
 
-    def unmet_of(self, unmet: Unmet, assetids: Sequence[str], audit: Underway) -> list[FileRow]:
+    def unmet_of(self, unmet: Unmet, assetids: Sequence[str], audit: RunningAudit) -> list[FileRow]:
         """Give those of these assets that the audit has not met."""
         marks = ", ".join("?" * len(assetids))
         sql, values = unmet.sql(FILE_COLUMNS, by_id=True)

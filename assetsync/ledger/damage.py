@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.epoch import Epoch
-from assetsync.ledger.facts import set_fact
+from assetsync.ledger.ledger_metadata import set_fact
 from assetsync.ledger.place import header
 
 CLEAN_STOP = "clean_stop"

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from assetsync.core.backoff import LONGEST
 from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.states import Event
-from assetsync.ledger.hours import count_upload
+from assetsync.ledger.database import Database
+from assetsync.ledger.hourly_stats import count_upload
 from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import (
     ATTEMPT_COLUMNS,
@@ -19,8 +20,7 @@ from assetsync.ledger.rows import (
     attempt_row,
     file_row,
 )
-from assetsync.ledger.store import Store
-from assetsync.model import Asset, Left
+from assetsync.model import Asset, SentExtent
 
 # By the words of the index `attempts_waived`.
 _WAIVED = "{0}.result <> 'accepted' AND {0}.result IN ('absent', 'resolved', 'sent_again')"
@@ -38,7 +38,7 @@ class OpenDoubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class CompetingAttempt:
     """Another attempt that may be what made an asset in its folder.
 
     One that was `refused` made none. One that was `waived` was taken for absent, or ended by a person: what a cut left
@@ -79,7 +79,7 @@ def grace_of(attempt: AttemptRow) -> Grace:
 class Doubts:
     """The ledger's side of resolving."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
 
     def count(self) -> int:
@@ -136,7 +136,7 @@ class Doubts:
         row = self._store.rows(f"SELECT MIN(look_at) FROM attempts a WHERE {_UNDECIDED}")[0]
         return None if row[0] is None else float(row[0])
 
-    def rivals(self, attempt: AttemptRow) -> list[Rival]:
+    def competing_attempts(self, attempt: AttemptRow) -> list[CompetingAttempt]:
         """Give the other open attempts, into whatever folder: what was refused as a copy is looked for in all.
 
         Beside them, the newest into its own folder that were ended without its asset, of whatever file.
@@ -153,7 +153,7 @@ class Doubts:
             _WAIVED_AT_MOST,
         )
         return [
-            Rival(
+            CompetingAttempt(
                 row[0],
                 row[1],
                 row[2],
@@ -371,7 +371,7 @@ def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verd
 
 def _took(attempt: AttemptRow) -> float | None:
     """Return how long an upload took whose whole body may have left; None for one that was cut."""
-    return attempt.took if attempt.left_part == Left.PART else attempt.took or 0.0
+    return attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0
 
 
 def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:

@@ -10,23 +10,23 @@ from pathlib import Path
 
 from assetsync.errors import LedgerBusy, LedgerError, LedgerOfAnother
 from assetsync.ledger import owner
-from assetsync.ledger.alike import Alike
 from assetsync.ledger.assets import Assets
+from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.audits import Audits
-from assetsync.ledger.contacts import Contacts
+from assetsync.ledger.control_samples import ControlSamples
 from assetsync.ledger.damage import CLEAN_STOP, DAMAGE_SEEN
+from assetsync.ledger.database import Database, open_database
 from assetsync.ledger.doubts import Doubts
-from assetsync.ledger.drifts import Drifts
 from assetsync.ledger.epoch import Epoch, OutsideEpoch
-from assetsync.ledger.facts import set_fact
-from assetsync.ledger.intake import Intake
-from assetsync.ledger.outcomes import Outcomes
+from assetsync.ledger.equal_content import EqualContent
+from assetsync.ledger.folder_cache import FolderCache
+from assetsync.ledger.folder_listings import FolderListings
+from assetsync.ledger.ledger_metadata import set_fact
+from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.ledger.queue import Queue
-from assetsync.ledger.quiet import QuietFolders
 from assetsync.ledger.repair import Repair
-from assetsync.ledger.store import Store, open_store
+from assetsync.ledger.versions import Intake
 from assetsync.ledger.view import LedgerView, store_beside
-from assetsync.ledger.witnesses import Witnesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +41,26 @@ class Request:
 class Ledger(LedgerView):
     """A ledger that this process sends for (`open_ledger`) or only looks at (`read_ledger`)."""
 
-    def __init__(self, store: Store, start_no: int = 0, *, restored: bool = False, unconfirmed: bool = False) -> None:
+    def __init__(
+        self, store: Database, start_no: int = 0, *, restored: bool = False, unconfirmed: bool = False
+    ) -> None:
         super().__init__(store)
         self.start_no = start_no
         self.restored = restored
         self.unconfirmed = unconfirmed
         """Whether nothing outside the ledger's disk shows that its last clean stop was the last one there was."""
         self.intake = Intake(store)
-        self.drifts = Drifts(store)
+        self.drifts = MetadataDrift(store)
         self.queue = Queue(store, start_no)
-        self.alike = Alike(store)
-        self.quiet = QuietFolders(store)
-        self.contacts = Contacts(store, start_no)
-        self.outcomes = Outcomes(store)
+        self.alike = EqualContent(store)
+        self.quiet = FolderCache(store)
+        self.contacts = FolderListings(store, start_no)
+        self.outcomes = AttemptResults(store)
         self.doubts = Doubts(store)
         self.assets = Assets(store)
         self.audits = Audits(store)
         self.repair = Repair(store)
-        self.witnesses = Witnesses(store)
+        self.witnesses = ControlSamples(store)
 
     def set_fact(self, name: str, value: str | None) -> None:
         """Write one of the facts that concern the whole ledger."""
@@ -175,7 +177,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
     does.
     """
     try:
-        store = open_store(path, create=create)
+        store = open_database(path, create=create)
     except LedgerBusy:
         # To whoever names the wrong ledger, that it is in use would say nothing.
         _refuse_another(path, site)

@@ -1,14 +1,14 @@
 """Whose ledger it is: the site that its first process served, by which a second configuration that names it is refused.
 
 Two sites in one ledger would each take the other's files for vanished. That a site may move to another root is another
-matter, and `flow.place`'s.
+matter, and `sync.intake.root_identity`'s.
 """
 
 import sqlite3
 from pathlib import Path
 
 from assetsync.errors import LedgerOfAnother
-from assetsync.ledger.facts import set_fact
+from assetsync.ledger.ledger_metadata import set_fact
 
 ROOT = "root"
 """The fact that names the root that the ledger's files lie below."""

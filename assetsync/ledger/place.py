@@ -12,8 +12,8 @@ import stat
 import struct
 from pathlib import Path
 
-from assetsync.amounts import amount
 from assetsync.errors import LedgerDetached, LedgerError
+from assetsync.text import amount
 
 _LEAST_ROOM = 1024 * 1024
 """Bytes: with less, the next commits may find no room."""

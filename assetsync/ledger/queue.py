@@ -8,14 +8,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from assetsync.core.backoff import LONGEST
-from assetsync.core.decide import PastUpload
+from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
-from assetsync.ledger.alike import OWNED
-from assetsync.ledger.commits import Pending
-from assetsync.ledger.holds import HELD, UNLISTED, hold_folder, release_folder
+from assetsync.ledger.database import Database
+from assetsync.ledger.equal_content import OWNED
+from assetsync.ledger.folder_holds import HELD, UNLISTED, hold_folder, release_folder
+from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, Usual, apply, file_row, move, read_file, standing
-from assetsync.ledger.store import Store
-from assetsync.model import FileStat, Left, State, Wanted
+from assetsync.model import FileStat, SentExtent, State, Wanted
 
 _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
 # By the other condition the newest would be those of another clock.
@@ -63,7 +63,7 @@ class Outdated(Exception):
 class Queue:
     """The ledger's side of sending. `start_no` numbers the start of the program that opened it."""
 
-    def __init__(self, store: Store, start_no: int) -> None:
+    def __init__(self, store: Database, start_no: int) -> None:
         self._store = store
         self._start_no = start_no
 
@@ -222,7 +222,7 @@ class Queue:
     def may_have_left(self, file_id: int) -> bool:
         """Whether of any upload of a version that was begun a byte may have left."""
         sql = "SELECT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND left_part IS NOT ?)"
-        return bool(self._store.rows(sql, file_id, Left.NOTHING)[0][0])
+        return bool(self._store.rows(sql, file_id, SentExtent.NOTHING)[0][0])
 
     def uploads_of(self, row: FileRow) -> list[PastUpload]:
         """Return the newest uploads of a version's path, oldest first.

@@ -3,9 +3,9 @@
 import sqlite3
 
 from assetsync.core.states import Event, allowed
-from assetsync.ledger.alike import OWNED
+from assetsync.ledger.database import Database
+from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.rows import FileRow, apply, close_attempts, hold_name, read_file
-from assetsync.ledger.store import Store
 from assetsync.model import Asset, State
 
 GOES_ON = {
@@ -27,7 +27,7 @@ _MAY_LET_GO = (
 class Repair:
     """The ledger's side of `retry` and `doubt resolve`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
 
     def may_let_go(self, row: FileRow) -> bool:

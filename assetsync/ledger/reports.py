@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from assetsync.ledger.alike import OWNED
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
-from assetsync.ledger.drifts import DRIFTED, ELSEWHERE
-from assetsync.ledger.facts import fact
-from assetsync.ledger.holds import HELD, UNLISTED
+from assetsync.ledger.database import Database
+from assetsync.ledger.equal_content import OWNED
+from assetsync.ledger.folder_holds import HELD, UNLISTED
+from assetsync.ledger.ledger_metadata import fact
+from assetsync.ledger.metadata_drift import DRIFTED, ELSEWHERE
 from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row
-from assetsync.ledger.store import Store
 from assetsync.model import State, Wanted
 
 _AFTER_SLASH = bytes([ord("/") + 1])
@@ -119,7 +119,7 @@ class Brake(NamedTuple):
 class Reports:
     """Views of the ledger."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
 
     def counts(self, now: float) -> Counts:

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from assetsync.ledger.facts import fact, set_fact
-from assetsync.ledger.store import Store
+from assetsync.ledger.database import Database
+from assetsync.ledger.ledger_metadata import fact, set_fact
 
 JOBS = ("rescan", "index", "verify", "audit")
 
@@ -90,7 +90,7 @@ class Unsettled:
 class Runs:
     """Writes down and reads what runs leave behind."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
 
     def scanned(self, scan: LastScan, seconds: float) -> None:

@@ -179,7 +179,7 @@ def m001_first(db: sqlite_utils.Database) -> None:
 
 
 _QUIET = """
--- Folders whose files were all as the rows say when their names and facts gave the digest; see `ledger.quiet`.
+-- Folders whose files were all as the rows say when their names and facts gave the digest; see `ledger.folder_cache`.
 CREATE TABLE quiet (
     folder BLOB PRIMARY KEY,  -- with a slash at its end; the root is empty
     digest BLOB NOT NULL,

@@ -8,19 +8,19 @@ import sqlite3
 from pathlib import Path
 
 from assetsync.ledger import owner
-from assetsync.ledger.hours import Hours
+from assetsync.ledger.database import Database, open_beside
+from assetsync.ledger.hourly_stats import HourlyStats
 from assetsync.ledger.reports import Reports
 from assetsync.ledger.runs import Runs
-from assetsync.ledger.store import Store, open_beside
 
 
 class LedgerView:
     """A ledger to look at (`view_ledger`), or what there is to see of one that is sent for."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self.store = store
         self.reports = Reports(store)
-        self.hours = Hours(store)
+        self.hours = HourlyStats(store)
         self.runs = Runs(store)
 
     def close(self) -> None:
@@ -33,7 +33,7 @@ def view_ledger(path: Path, *, site: str | None = None) -> LedgerView:
     return LedgerView(store_beside(path, site=site))
 
 
-def store_beside(path: Path, *, site: str | None, writable: bool = False) -> Store:
+def store_beside(path: Path, *, site: str | None, writable: bool = False) -> Database:
     """Open the file of a ledger beside its holder, to read it or (writable) to leave requests; creates nothing.
 
     Raises as `store.open_beside` does, and LedgerOfAnother for that of another site than `site`, where one is named.

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
+from assetsync.app import Site
 from assetsync.errors import RootElsewhere, RootMissing
-from assetsync.flow.intake import ScanResult
-from assetsync.flow.tally import Counted
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
-from assetsync.site import Site
-from assetsync.tree.report import ScanReport
+from assetsync.sync.intake.intake import ScanResult
+from assetsync.sync.progress import Counted
+from assetsync.tree.scan_report import ScanReport
 
 
 def dry_run(site: Site) -> Report:
@@ -17,17 +17,17 @@ def dry_run(site: Site) -> Report:
 
     A renamed, moved or touched file counts as one to be uploaded: telling needs its digest, and that is not read.
     """
-    edges = site.edges
-    started = edges.clock.steady()
+    context = site.context
+    started = context.clock.steady()
     elsewhere = None
     try:
         result = site.rescan.run(dry_run=True)
     except (RootElsewhere, RootMissing) as error:
-        if isinstance(error, RootMissing) and edges.ledger.intake.size() == 0:
+        if isinstance(error, RootMissing) and context.ledger.intake.size() == 0:
             raise
         # Nothing is known of the tree, and nothing would be sent.
         result, elsewhere = ScanResult(ScanReport()), str(error)
-    counts = edges.ledger.reports.counts(edges.clock.now())
+    counts = context.ledger.reports.counts(context.clock.now())
     would = result.to_send + result.unsettled + counts.of(State.QUEUED)
     report = report_of(
         site,
@@ -35,7 +35,7 @@ def dry_run(site: Site) -> Report:
         counts,
         Counted(uploaded=would, bytes_uploaded=result.bytes_to_send + counts.bytes_queued),
         unsettled=Unsettled(result.unsettled, site.settling.overflowed),
-        seconds=edges.clock.steady() - started,
+        seconds=context.clock.steady() - started,
         coming=result.to_send,
     )
     would_brake = tuple(site.brakes.foreseen(result)) if elsewhere is None else (elsewhere,)

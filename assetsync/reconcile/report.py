@@ -5,14 +5,14 @@ How it is printed, and which exit code follows, is the command's.
 
 from dataclasses import dataclass
 
-from assetsync.flow.intake import ScanResult
-from assetsync.flow.tally import Counted
+from assetsync.app import Site
 from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
-from assetsync.site import Site
-from assetsync.status.left import what_is_left
+from assetsync.status.out_of_sync import what_is_out_of_sync
 from assetsync.status.standing import undecided_folders
+from assetsync.sync.intake.intake import ScanResult
+from assetsync.sync.progress import Counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,15 @@ def report_of(
     know yet.
     """
     scan = None if result is None else result.report
-    left = what_is_left(
+    left = what_is_out_of_sync(
         counts,
         unsettled,
-        braked=len(site.edges.ledger.reports.brakes()),
+        braked=len(site.context.ledger.reports.brakes()),
         complete=scan is not None and scan.complete,
         coming=coming,
-        undecided=len(undecided_folders(site.config, site.edges.ledger)),
+        undecided=len(undecided_folders(site.config, site.context.ledger)),
     )
-    pause = site.gate.pause
+    pause = site.circuit_breaker.pause
     return Report(
         site=site.config.site,
         scanned=result.scanned if result else 0,
@@ -90,5 +90,5 @@ def report_of(
         finished=scan is not None and scan.finished,
         braked=left.braked,
         trouble=None if pause is None else pause.detail,
-        interrupted=site.edges.clock.wait(0),
+        interrupted=site.context.clock.wait(0),
     )

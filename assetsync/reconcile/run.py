@@ -11,17 +11,17 @@ from typing import Protocol
 
 import structlog
 
+from assetsync.app import Site
 from assetsync.errors import KeyRefused, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
-from assetsync.flow.intake import ScanResult
-from assetsync.flow.requests import take_requests
-from assetsync.flow.send import Step
-from assetsync.flow.trouble import describe
-from assetsync.flow.verify import BATCH
 from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
-from assetsync.site import Site
+from assetsync.sync.health_check import describe
+from assetsync.sync.intake.intake import ScanResult
+from assetsync.sync.readback.verifier import BATCH
+from assetsync.sync.requests import take_requests
+from assetsync.sync.upload.uploader import Step
 from assetsync.turn import TURN
 
 log = structlog.get_logger(__name__)
@@ -46,8 +46,8 @@ class Reconciler:
 
     def __init__(self, site: Site, *, wait: float, adopt: bool, progress: Progress) -> None:
         self._site = site
-        self._clock = site.edges.clock
-        self._ledger = site.edges.ledger
+        self._clock = site.context.clock
+        self._ledger = site.context.ledger
         self._wait = wait
         self._adopt = adopt
         self._progress = progress
@@ -65,15 +65,15 @@ class Reconciler:
         """Do it all; raises RootMissing for a site that is not known yet, LedgerError, and whatever a worker met."""
         started = self._clock.steady()
         self._site.begin()
-        take_requests(self._site.edges)
+        take_requests(self._site.context)
         with contextlib.suppress(ServiceError):
             # Lifts the brake of an address that was put right. What it raises is met again below.
-            self._site.installation.make_sure()
+            self._site.service_identity.make_sure()
         # As many as last time, as far as anyone can tell.
         self._progress.phase("scan", self._ledger.intake.size() or None)
         result = self._scan()
         if self._adopt and not self._stopped():
-            self._site.preparer.standin.adopt_alike = True
+            self._site.preparer.dedupe.adopt_alike = True
             self._ledger.queue.retry_blocked("resembles", self._clock.now())
             self._site.contact.list_anew()
         # Before anything is sent: one that misses too much pulls a brake, and nobody would heed it meanwhile.
@@ -119,7 +119,7 @@ class Reconciler:
                 thread.join(max(0.0, until - self._clock.steady()))
             if any(thread.is_alive() for thread in threads):
                 # What is still on its way is cut, and recorded as cut: the next start need not guess.
-                self._site.edges.service.close()
+                self._site.context.service.close()
                 until = self._clock.steady() + _STOP_PATIENCE
                 for thread in threads:
                     thread.join(max(0.0, until - self._clock.steady()))
@@ -127,7 +127,7 @@ class Reconciler:
     def _work(self) -> None:
         try:
             while self._goes_on():
-                is_shut = self._braked or not self._site.installation.is_known
+                is_shut = self._braked or not self._site.service_identity.is_known
                 if is_shut or self._site.sender.run(self._sends_on) not in (Step.WORKED, Step.CROWDED):
                     self._done.wait(_TICK)
         except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
@@ -150,7 +150,7 @@ class Reconciler:
             if self._sending and idle:
                 self._sent_everything()
             self._braked = self._site.brakes.pulled()
-            self._site.noting.note()
+            self._site.runtime_state.note()
             self._pass(counts=not self._sending or self._braked or self._site.sender.too_doubtful())
             idle = self._site.sender.is_idle()
             if self._is_over(idle=idle):
@@ -162,7 +162,7 @@ class Reconciler:
     def _audit(self) -> None:
         """Make the audits that are owed, one folder after the other."""
         site = self._site
-        if not site.installation.is_known:
+        if not site.service_identity.is_known:
             return
         began = self._clock.steady()
         owed = site.owed.folders()
@@ -175,7 +175,7 @@ class Reconciler:
                 site.auditor.audit(folder)
             except ServiceError as error:
                 log.warning("cannot be audited", destfolderid=folder, detail=str(error))
-                if not site.prober.is_answered({folder}):
+                if not site.health_check.is_answered({folder}):
                     self._trouble(error)
                     return
         if owed and not site.owed.folders():
@@ -193,7 +193,7 @@ class Reconciler:
         self._progress.phase("verify", counts.of(*State) - counts.of(State.BLOCKED) + settling)
 
     def _tell(self) -> None:
-        done, *moved = self._site.edges.tally.shown()
+        done, *moved = self._site.context.progress.shown()
         self._progress.at(done if self._sending else self._counts().of(State.VERIFIED), *moved)
 
     def _pass(self, *, counts: bool) -> None:
@@ -201,15 +201,15 @@ class Reconciler:
         site = self._site
         # Needs the tree alone.
         site.intake.look_again()
-        if site.gate.pause is not None:
-            if site.gate.probe_due() and site.probe():
+        if site.circuit_breaker.pause is not None:
+            if site.circuit_breaker.probe_due() and site.probe():
                 log.info("the service answers again")
-            if site.gate.looks_answered:
+            if site.circuit_breaker.looks_answered:
                 # Uploads fail and look-ups do not: what is in doubt or stored, however little, need not wait for them.
                 self._look_up(counts=True)
             return
-        if take_requests(site.edges):
-            site.feed.clear()
+        if take_requests(site.context):
+            site.upload_queue.clear()
         site.try_what_waited()
         self._look_up(counts=counts)
         self._passes += counts
@@ -217,7 +217,7 @@ class Reconciler:
     def _look_up(self, *, counts: bool) -> None:
         site = self._site
         try:
-            site.installation.make_sure()
+            site.service_identity.make_sure()
             site.resolver.step()
             self._timed("index", site.indexer.step)
             self._timed("verify", lambda: self._verify(1 if counts else BATCH))
@@ -245,11 +245,11 @@ class Reconciler:
     def _is_over(self, *, idle: bool) -> bool:
         """Whether the site is in sync, or nothing left depends on time, or it was waited long enough."""
         site = self._site
-        pause = site.gate.pause
+        pause = site.circuit_breaker.pause
         if pause is not None and pause.reason == "key_refused" and pause.probes >= _KEY_PROBES:
             return True
         now = self._clock.steady()
-        if pause is None and not site.installation.is_known and self._braked:
+        if pause is None and not site.service_identity.is_known and self._braked:
             return True
         if pause is not None:
             return now - pause.since >= self._wait and (self._wait > 0 or pause.probes > 0)
@@ -275,7 +275,7 @@ class Reconciler:
 
     def _trouble(self, error: ServiceError) -> None:
         reason, retry_after = describe(error)
-        if self._site.gate.trouble(reason, str(error), retry_after, looking=True):
+        if self._site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True):
             log.warning("paused", reason=reason, detail=str(error), key=isinstance(error, KeyRefused))
 
     def _stopped(self) -> bool:
@@ -289,9 +289,9 @@ class Reconciler:
         site = self._site
         counts = self._counts()
         unsettled = Unsettled(len(site.settling), site.settling.overflowed)
-        report = report_of(site, result, counts, site.edges.tally.read(), unsettled=unsettled, seconds=seconds)
+        report = report_of(site, result, counts, site.context.progress.read(), unsettled=unsettled, seconds=seconds)
         now = self._clock.steady()
         for job, spent in self._spent.items() if self._read_back and not report.interrupted else ():
             site.ran(job, now - spent)
-        site.noting.end()
+        site.runtime_state.end()
         return report

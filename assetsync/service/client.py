@@ -25,16 +25,15 @@ from assetsync.errors import (
     ServiceUnreachable,
     UsageError,
 )
-from assetsync.model import Answer, Body, Fault, Left, Outcome, SearchRequest, Sent, UploadRequest
-from assetsync.service.call import SEARCH_PATH, Call, Wire, index_call, search_call
+from assetsync.model import Answer, Body, Fault, Outcome, SearchRequest, Sent, SentExtent, UploadRequest
 from assetsync.service.connection import Answer as HttpAnswer
 from assetsync.service.connection import Exchange, Transport, address_of
-from assetsync.service.failures import TRANSPORT_ERRORS, broken, unreachable
-from assetsync.service.hiding import Hiding
-from assetsync.service.indexing import read_index_answer
+from assetsync.service.errors import TRANSPORT_ERRORS, broken, refusal, unreachable
+from assetsync.service.index import read_index_answer
 from assetsync.service.multipart import Sending, frame
-from assetsync.service.recordset import RecordStream
-from assetsync.service.refusal import refusal
+from assetsync.service.records import RecordStream
+from assetsync.service.redaction import Redaction
+from assetsync.service.search import SEARCH_PATH, Call, Wire, index_call, search_call
 from assetsync.service.settings import RawAnswer, ServiceSettings, checked_url, retry_after_seconds
 
 __all__ = ["HttpService", "RawAnswer", "ServiceSettings", "Wire"]
@@ -79,7 +78,7 @@ class HttpService:
     def __init__(self, settings: ServiceSettings) -> None:
         """Open no connection yet. Raises ConfigError for settings that cannot work."""
         self._key = settings.api_key.get_secret_value()
-        self._hiding = Hiding(self._key)
+        self._redaction = Redaction(self._key)
         self._credential = settings.credential
         self._verb: Verb = "POST"
         self._verb_known = False
@@ -111,7 +110,7 @@ class HttpService:
             framed = frame(request, self._key, body.size, credential=self._credential)
         except UsageError as exc:
             unsent = Outcome(Answer.UNSENT, reason="bad_form", detail=str(exc), fault=Fault.FILE)
-            sent = Sent(unsent, Left.NOTHING, body.handed, body.md5)
+            sent = Sent(unsent, SentExtent.NOTHING, body.handed, body.md5)
             return Underway(lambda: sent)
         sending = Sending(framed, body)
         url, address = self._upload_url, self._upload_address
@@ -120,7 +119,7 @@ class HttpService:
             address = address_of(url.copy_with(query=joined.encode("ascii")))
 
         def told(outcome: Outcome) -> Sent:
-            return Sent(self._hiding.outcome(outcome, sending.left), sending.left, body.handed, body.md5)
+            return Sent(self._redaction.outcome(outcome, sending.left), sending.left, body.handed, body.md5)
 
         def failed(exc: Exception) -> Sent:
             if isinstance(exc, AssetsyncError):
@@ -165,7 +164,7 @@ class HttpService:
         Raises as `search` does, but does not look for an error in the answer.
         """
         with self._keyless(), self._call(search_call(request, wire), self._verb) as response:
-            return RawAnswer(_type_of(response), self._hiding.body(self._whole(response, RAW_LIMIT)))
+            return RawAnswer(_type_of(response), self._redaction.body(self._whole(response, RAW_LIMIT)))
 
     def index(self, assetids: Sequence[str]) -> str:
         """Ask for indexing (interface section 4.2) of these ids, or of all with the one id `all`; gives the message.
@@ -174,13 +173,13 @@ class HttpService:
         """
         call = index_call(assetids)
         with self._either(lambda verb: self._ask_for_indexing(call, verb)) as message:
-            return self._hiding.text(message)
+            return self._redaction.text(message)
 
     @contextmanager
     def _open_search(self, call: Call, verb: Verb) -> Iterator[RecordStream]:
         with self._keyless(), self._call(call, verb) as response:
             chunks = _chunks(response, self._longest_answer)
-            stream = RecordStream(_type_of(response), chunks, self._hiding.forms)
+            stream = RecordStream(_type_of(response), chunks, self._redaction.forms)
             stream.begin()
             yield stream
 
@@ -219,7 +218,7 @@ class HttpService:
         return Reply(
             answer.status,
             answer.header(b"content-type") or "",
-            self._hiding.body(self._bounded(answer, ANSWER_LIMIT)),
+            self._redaction.body(self._bounded(answer, ANSWER_LIMIT)),
             answer.header(b"location"),
             retry_after_seconds(answer.header(b"retry-after")),
         )
@@ -282,7 +281,7 @@ class HttpService:
         try:
             yield
         except ServiceError as exc:
-            exc.message = self._hiding.text(exc.message)
+            exc.message = self._redaction.text(exc.message)
             exc.args = (exc.message,)
             raise
 

@@ -13,7 +13,7 @@ from typing import Literal
 from urllib.parse import quote, urlencode
 
 from assetsync.errors import FileChanged, UsageError
-from assetsync.model import Body, Left, UploadRequest
+from assetsync.model import Body, SentExtent, UploadRequest
 
 Credential = Literal["api_key", "sessiontoken"]
 """How the key is passed: as a form field, or as the URL parameter of section 4.3's form for file-only clients."""
@@ -156,7 +156,7 @@ class Sending:
     """
 
     def __init__(self, framed: Framed, body: Body) -> None:
-        self.left = Left.NOTHING
+        self.left = SentExtent.NOTHING
         self._framed = framed
         self._chunks = iter(body.chunks())
         self._first: bytes | None = None
@@ -180,11 +180,11 @@ class Sending:
             if complete:
                 piece += self._framed.tail
             # Set before the piece is handed over: a write that fails may have sent any part of it.
-            self.left = Left.PART
+            self.left = SentExtent.PART
             yield from _sliced(piece)
             if complete:
                 # Reached only when the transport came back for more, hence had written the last piece.
-                self.left = Left.ALL
+                self.left = SentExtent.ALL
                 return
             piece = self._take()
 

@@ -6,7 +6,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from assetsync.errors import BadAnswer
-from assetsync.service.refusal import refusal_in
+from assetsync.service.errors import refusal_in
 
 
 def read_wddx(page: str) -> tuple[list[object], list[object]]:

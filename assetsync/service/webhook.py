@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from assetsync import __version__
 from assetsync.errors import BadAnswer
 from assetsync.service.connection import Transport
-from assetsync.service.failures import TRANSPORT_ERRORS, unreachable
+from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
 from assetsync.service.settings import ServiceSettings, checked_url, unusable_ca_file
 
 _PATIENCE = 30.0

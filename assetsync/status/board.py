@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from assetsync.amounts import moment
 from assetsync.config import SiteConfig
 from assetsync.errors import LedgerError
 from assetsync.ledger.ledger import Ledger
@@ -19,6 +18,7 @@ from assetsync.status.live import Live
 from assetsync.status.metrics import CONTENT_TYPE, Metrics
 from assetsync.status.page import Page
 from assetsync.status.standing import Level, Standing, stand
+from assetsync.text import moment
 
 _FRESH_SECONDS = 1.0
 _SPARING = 20

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from assetsync.amounts import amount, files
-from assetsync.ledger.hours import SECONDS, Hour
+from assetsync.ledger.hourly_stats import SECONDS, Hour
+from assetsync.text import amount, files
 
 _FULL = 100.0
 _LEAST = 2.0

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from assetsync.amounts import moment
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS
 from assetsync.model import State
-from assetsync.shown import printable, relative_text
 from assetsync.status.sentences import next_step, verdict
 from assetsync.status.standing import Standing
+from assetsync.text import moment, printable, relative_text
 
 
 def as_object(standing: Standing) -> dict[str, Any]:

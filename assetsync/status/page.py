@@ -13,18 +13,17 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from assetsync.amounts import amount, moment, span
 from assetsync.core.brakes import released_by
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS
 from assetsync.log import redact
 from assetsync.model import State
-from assetsync.shown import printable
 from assetsync.status.chart import draw
 from assetsync.status.document import folders
 from assetsync.status.live import Live, Trust
 from assetsync.status.sentences import is_command, next_step, verdict, why_blocked
 from assetsync.status.standing import Standing
+from assetsync.text import amount, moment, printable, span
 
 _WAY = (
     (State.QUEUED, "Waiting", "to be sent"),

@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from assetsync.amounts import amount, files, hour, moment, on_the_wall, plural, span
 from assetsync.core.brakes import released_by
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.model import State
-from assetsync.shown import printable
 from assetsync.status.standing import NAMED, Standing
+from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, span
 
 # What helps with a blocked file, by its reason; all others are retried once their reason is gone.
 _HELP = {

@@ -9,15 +9,15 @@ from enum import StrEnum
 
 from assetsync.config import SiteConfig, mappings
 from assetsync.ledger.assets import INDEX_STOPPED
-from assetsync.ledger.hours import Hour
+from assetsync.ledger.database import is_held
+from assetsync.ledger.hourly_stats import Hour
 from assetsync.ledger.place import without_room
 from assetsync.ledger.reports import Brake, Counts
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import LastScan, Pause, Refusal, Run, Unsettled
-from assetsync.ledger.store import is_held
 from assetsync.ledger.view import LedgerView
 from assetsync.model import Mapping, State
-from assetsync.status.left import Left, what_is_left
+from assetsync.status.out_of_sync import OutOfSync, what_is_out_of_sync
 
 NAMED = 20
 """Of blocked, doubtful and drifted files so many are named."""
@@ -71,11 +71,11 @@ class Standing:
     refused: Refusal | None = None
 
     @property
-    def left(self) -> Left:
+    def left(self) -> OutOfSync:
         """What keeps the site from being in sync."""
         complete = self.last_scan is not None and self.last_scan.complete
         braked, undecided = len(self.brakes), len(self.undecided)
-        return what_is_left(self.counts, self.unsettled, braked=braked, complete=complete, undecided=undecided)
+        return what_is_out_of_sync(self.counts, self.unsettled, braked=braked, complete=complete, undecided=undecided)
 
     @property
     def pending(self) -> int:

@@ -1,13 +1,13 @@
 """The list of what a ZIP archive holds, read from its end; nothing is unpacked.
 
-What the service makes of the members is `flow.members`'s.
+What the service makes of the members is `sync.readback.archive_members`'s.
 """
 
 import io
 import zipfile
 from collections.abc import Iterator
 
-from assetsync.tree.opening import OpenFile
+from assetsync.tree.safe_open import OpenFile
 
 _LIST_LIMIT = 16 * 1024 * 1024
 """Bytes of an archive's list that are read at once: an archive may lie about it."""

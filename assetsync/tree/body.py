@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from assetsync.errors import FileChanged, ReadStopped
 from assetsync.model import Body, FileStat
-from assetsync.tree.ahead import ahead
-from assetsync.tree.opening import OpenFile, shown
+from assetsync.tree.read_ahead import ahead
+from assetsync.tree.safe_open import OpenFile, shown
 
 if TYPE_CHECKING:
     from hashlib import _Hash

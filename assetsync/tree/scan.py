@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from typing import Protocol
 
-from assetsync.core.sidecar import FOLDER_SIDECAR
+from assetsync.core.metadata import FOLDER_SIDECAR
 from assetsync.model import NOWHERE, Seen
-from assetsync.tree.columns import Looks, look_facts
-from assetsync.tree.frame import Frame, close, identity_of
+from assetsync.tree.batch_stat import Looks, look_facts
+from assetsync.tree.folder_digest import Notes, Signature, is_same
 from assetsync.tree.listing import NOTHING, Kind, Lister, Spool
-from assetsync.tree.opening import ABSENT, IRREGULAR, LARGEST, LISTABLE, Tree, facts, open_unmarked
-from assetsync.tree.quiet import Notes, Signature, is_same
-from assetsync.tree.report import MOVED_AWAY, ScanReport
+from assetsync.tree.safe_open import ABSENT, IRREGULAR, LARGEST, LISTABLE, Tree, facts, open_unmarked
+from assetsync.tree.scan_folder import Frame, close, identity_of
+from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
 
 # Names held in memory, by all folders on the way down together, before one of them is sorted on disk.
 SPILL_ABOVE = 50_000

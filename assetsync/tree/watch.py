@@ -29,7 +29,7 @@ from watchdog.events import (
 from watchdog.observers.api import EventEmitter, ObservedWatch
 from watchdog.observers.inotify import InotifyObserver
 
-from assetsync.core.sidecar import is_sidecar_name
+from assetsync.core.metadata import is_sidecar_name
 
 log = structlog.get_logger(__name__)
 

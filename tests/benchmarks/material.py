@@ -7,11 +7,11 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from assetsync.app import make_plan, make_tree
 from assetsync.config import SiteConfig, load_config
 from assetsync.ledger.ledger import open_ledger
-from assetsync.site import make_plan, make_tree
-from assetsync.tree.report import ScanReport
 from assetsync.tree.scan import scan
+from assetsync.tree.scan_report import ScanReport
 
 WRITTEN_AT = 1_700_000_000
 PER_FOLDER = 100

@@ -45,17 +45,17 @@ def contact(config: str) -> dict[str, float]:
     def ensure(site) -> int:
         site.contact.list_anew()
         site.contact.ensure(FOLDER)
-        return site.edges.ledger.intake.size()
+        return site.context.ledger.intake.size()
 
     return _with_site(config, ensure)
 
 
 def _with_site(config: str, work) -> dict[str, float]:
+    from assetsync.app import build, make_service
     from assetsync.clock import SystemClock
     from assetsync.config import load_config, read_api_key
     from assetsync.ledger.ledger import open_ledger
     from assetsync.log import configure_logging
-    from assetsync.site import build, make_service
 
     configure_logging("json", "warning")
     site_config = load_config(Path(config), KEY)
@@ -68,7 +68,7 @@ def _with_site(config: str, work) -> dict[str, float]:
 
 
 def rows_beside_json(count: int) -> dict[str, float]:
-    from assetsync.service.recordset import RecordStream
+    from assetsync.service.records import RecordStream
     from tests.benchmarks.peer import Peer
 
     listing = Peer(0.0, count).listing(FOLDER)

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from assetsync.flow.hints import Hints
+from assetsync.sync.intake.watch_queue import WatchQueue
 from assetsync.tree.watch import Watcher, coverage
 
 from .frame import Bench, Table, alternately, beside, call
@@ -50,7 +50,7 @@ def watch(root: str) -> dict[str, float]:
 
 def burst(root: str, count: int) -> dict[str, float]:
     """Write so many files as fast as they can be written, while hints are taken one by one as the daemon does."""
-    hints, lost = Hints(), []
+    hints, lost = WatchQueue(), []
     waits: list[float] = []
     longest = 0
     done = threading.Event()

@@ -11,14 +11,14 @@ from typing import NamedTuple, Self
 import pytest
 from pydantic import SecretStr
 
+from assetsync.app import make_service, make_tree
 from assetsync.cli.entry import run
 from assetsync.clock import SystemClock
 from assetsync.config import load_config
-from assetsync.flow.edges import Edges
-from assetsync.flow.requests import take_requests
 from assetsync.ledger.ledger import open_ledger
 from assetsync.sandbox import Sandbox, SandboxSettings
-from assetsync.site import make_service, make_tree
+from assetsync.sync.context import Context
+from assetsync.sync.requests import take_requests
 
 from ..process import left_as_it_was  # noqa: TID252 - the one way to another folder's parts without an installed package
 
@@ -138,7 +138,7 @@ class Holder:
         config = load_config(site.config, {})
         self.ledger = open_ledger(config.ledger)
         self._service = make_service(config, SecretStr(KEY))
-        self._edges = Edges(self.ledger, self._service, make_tree(config), SystemClock())
+        self._context = Context(self.ledger, self._service, make_tree(config), SystemClock())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -155,7 +155,7 @@ class Holder:
     def _run(self) -> None:
         while self._left > 0 and not self._stop.wait(0.05):
             self._left -= len(self.ledger.asked())
-            take_requests(self._edges)
+            take_requests(self._context)
 
 
 @pytest.fixture

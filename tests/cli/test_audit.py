@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from assetsync.cli import acting
-from assetsync.ledger.store import is_held
+from assetsync.cli import operator
+from assetsync.ledger.database import is_held
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
 from .conftest import PAPERS, PHOTOS
@@ -151,7 +151,7 @@ def test_beside_a_daemon_the_daemon_audits(mirrored, eventually):
 
 
 def test_an_audit_of_the_daemon_that_takes_long_is_not_waited_for(mirrored, eventually, monkeypatch):
-    monkeypatch.setattr(acting, "PATIENCE", 0.0)
+    monkeypatch.setattr(operator, "PATIENCE", 0.0)
     mirrored.start("run")
     eventually(lambda: is_held(mirrored.ledger))
     result = mirrored.run("audit")
@@ -173,7 +173,7 @@ def test_an_audit_that_a_daemon_is_kept_from_is_not_told_as_made_and_exits_with_
     mirrored.write("d.txt")
     mirrored.start("run")
     eventually(lambda: (mirrored.run("status", "--json").only["paused"] or {}).get("reason") == "key_refused")
-    monkeypatch.setattr(acting, "PATIENCE", 0.5)
+    monkeypatch.setattr(operator, "PATIENCE", 0.5)
     result = mirrored.run("audit")
     shown = f"hq: not audited now: the service refuses the API key; what is shown is of {before}"
     assert (result.code, result.out.splitlines()[-1]) == (3, shown)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.cli.check_ledger import _no_room
 from assetsync.cli.finding import Level
-from assetsync.cli.look_ledger import _no_room
 from assetsync.sandbox import FaultKind, FaultRule
 
 from .conftest import PAPERS, PHOTOS
@@ -135,7 +135,7 @@ def test_a_bad_sidecar_is_named_with_its_line(site):
 def test_too_few_watches_give_the_sysctl_line(site, monkeypatch, tmp_path):
     few = tmp_path / "max_user_watches"
     few.write_text("1\n")
-    monkeypatch.setattr("assetsync.cli.look_tree._WATCHES", few)
+    monkeypatch.setattr("assetsync.cli.check_tree._WATCHES", few)
     site.write("below/a.jpg")
     said = json.loads(site.run("check", "--json").out)
     (finding,) = [finding for finding in said["findings"] if finding["what"] == "watch"]

@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from assetsync import __version__
-from assetsync.amounts import plural
 from assetsync.cli.entry import exit_code, run
 from assetsync.cli.output import amount, moment
 from assetsync.cli.root import COMMANDS
@@ -29,6 +28,7 @@ from assetsync.errors import (
     ServiceUnreachable,
     UsageError,
 )
+from assetsync.text import plural
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,15 @@ def test_every_command_goes_by_the_name_of_the_table(name):
 # What is slow to load, by the name of its module, and of no use to a command that only looks at the ledger.
 NOT_FOR_A_LOOK = {
     *("PIL", "apscheduler", "httpx", "jinja2", "pathspec", "prometheus_client", "rich", "sqlite_utils", "starlette"),
-    *("structlog", "uvicorn", "watchdog", "assetsync.flow.edges", "assetsync.ledger.ledger", "assetsync.ledger.queue"),
-    *("assetsync.core.doubt", "assetsync.service.client", "assetsync.site", "assetsync.tree.scan"),
+    *(
+        "structlog",
+        "uvicorn",
+        "watchdog",
+        "assetsync.sync.context",
+        "assetsync.ledger.ledger",
+        "assetsync.ledger.queue",
+    ),
+    *("assetsync.core.doubt", "assetsync.service.client", "assetsync.app", "assetsync.tree.scan"),
 }
 
 
@@ -115,7 +122,7 @@ def test_a_run_that_tells_nobody_loads_no_channels(site):
     done = subprocess.run(reconcile, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "assetsync.reconcile.run" in loaded
-    assert "assetsync.notices.news" not in loaded
+    assert "assetsync.notify.news" not in loaded
 
 
 def test_what_a_look_must_not_load_goes_by_these_names():

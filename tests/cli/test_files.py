@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assetsync.cli import given
+from assetsync.cli import options
 from assetsync.cli.fileview import FILE_KEYS
 from assetsync.cli.output import csv_cell
 from assetsync.errors import FileUnreadable
 from assetsync.sandbox import FaultKind, FaultRule, Operation
-from assetsync.shown import decoded, printable
-from assetsync.tree.opening import Tree
+from assetsync.text import decoded, printable
+from assetsync.tree.safe_open import Tree
 
 from .conftest import PAPERS
 
@@ -364,8 +364,8 @@ class TestExplain:
             site.write(name, b"%d" % number)
         site.run("reconcile")
         opened = []
-        real = given.view_ledger
-        monkeypatch.setattr(given, "view_ledger", lambda *path, **site: opened.append(path) or real(*path, **site))
+        real = options.view_ledger
+        monkeypatch.setattr(options, "view_ledger", lambda *path, **site: opened.append(path) or real(*path, **site))
         assert site.run("retry", *(f"photos/{printable(name)}" for name in names)).out == "5 verified already\n"
         assert len(opened) == 1
 

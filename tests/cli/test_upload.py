@@ -8,8 +8,8 @@ from contextlib import closing, nullcontext
 import pytest
 
 from assetsync.cli import upload as upload_command
+from assetsync.ledger.database import is_held
 from assetsync.ledger.ledger import open_ledger
-from assetsync.ledger.store import is_held
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
 from .conftest import PAPERS, PHOTOS, Holder

@@ -8,12 +8,12 @@ from assetsync.core.doubt import (
     MAX_ABSENCES,
     STORED_BY_NOW,
     UNPROCESSED_PATIENCE,
+    Candidate,
     Doubt,
     Grace,
     Judgement,
     MostDoubts,
     Pace,
-    Sight,
     Verdict,
     grace_of_whole,
     is_current,
@@ -39,12 +39,12 @@ def asset(assetid: str = "1", *, size: int | None = 100, md5: str | None = "AA",
     return Asset(assetid, folder, "x.jpg", size, md5, "img")
 
 
-EQUAL = Sight(asset())
-OTHER = Sight(asset(md5="BB"))
-SMALLER = Sight(asset(size=60, md5="C6"))
-UNPROCESSED = Sight(asset(size=0, md5=None))
+EQUAL = Candidate(asset())
+OTHER = Candidate(asset(md5="BB"))
+SMALLER = Candidate(asset(size=60, md5="C6"))
+UNPROCESSED = Candidate(asset(size=0, md5=None))
 OLD_NEWS = replace(UNPROCESSED, since=MINE.since)
-NO_MD5 = Sight(asset(md5=None))
+NO_MD5 = Candidate(asset(md5=None))
 ASKED = replace(EQUAL, claimed=True, asked=True)
 REFUSED = replace(MINE, refused_as_duplicate=True)
 
@@ -54,10 +54,10 @@ REFUSED = replace(MINE, refused_as_duplicate=True)
     [
         ("same MD5 and size is equal", MINE, EQUAL, True),
         ("another MD5 is not equal", MINE, OTHER, False),
-        ("another size is not equal whatever the MD5", MINE, Sight(asset(size=99)), False),
-        ("the MD5 decides where the size is not given", MINE, Sight(asset(size=None)), True),
-        ("the MD5 decides and never the name", MINE, Sight(asset(), named=False), True),
-        ("the MD5 decides though it was there before", MINE, Sight(asset(), before=True), True),
+        ("another size is not equal whatever the MD5", MINE, Candidate(asset(size=99)), False),
+        ("the MD5 decides where the size is not given", MINE, Candidate(asset(size=None)), True),
+        ("the MD5 decides and never the name", MINE, Candidate(asset(), named=False), True),
+        ("the MD5 decides though it was there before", MINE, Candidate(asset(), before=True), True),
         ("without MD5 same size and name is equal", MINE, NO_MD5, True),
         ("without MD5 another name is not equal", MINE, replace(NO_MD5, named=False), False),
         ("without MD5 what was there before is not equal", MINE, replace(NO_MD5, before=True), False),
@@ -68,11 +68,11 @@ REFUSED = replace(MINE, refused_as_duplicate=True)
         ("the MD5 decides for what was refused as a copy", REFUSED, EQUAL, True),
         ("what was refused as a copy is equal by its MD5 alone", REFUSED, NO_MD5, False),
         ("and by none of its own not at all", replace(UNHASHED, refused_as_duplicate=True), OTHER, False),
-        ("neither size nor MD5 is nothing to believe", MINE, Sight(asset(size=None, md5=None)), False),
+        ("neither size nor MD5 is nothing to believe", MINE, Candidate(asset(size=None, md5=None)), False),
         ("what is not processed is not equal", MINE, UNPROCESSED, False),
     ],
 )
-def test_equal(rule: str, doubt: Doubt, sight: Sight, expected: bool):
+def test_equal(rule: str, doubt: Doubt, sight: Candidate, expected: bool):
     assert is_equal(doubt, sight) is expected, rule
 
 
@@ -95,7 +95,7 @@ RENAMED = replace(NO_MD5, named=False, renamed=True)
         ("a part of an unread file is whole nowhere", replace(UNHASHED, handed=60, handed_md5="C6"), UNSURE, False),
     ],
 )
-def test_undecided(rule: str, doubt: Doubt, sight: Sight, expected: bool):
+def test_undecided(rule: str, doubt: Doubt, sight: Candidate, expected: bool):
     assert is_undecided(doubt, sight) is expected, rule
     if expected:
         assert not is_equal(doubt, sight)
@@ -106,20 +106,25 @@ def test_undecided(rule: str, doubt: Doubt, sight: Sight, expected: bool):
     [
         ("the MD5 of the bytes handed over is proof", CUT, SMALLER, True),
         ("the MD5 of fewer bytes of what was sent is proof", MINE, replace(SMALLER, prefix="C6"), True),
-        ("a part of the boundary behind the file is proof", MINE, Sight(asset(size=104, md5="D4"), prefix="D4"), True),
+        (
+            "a part of the boundary behind the file is proof",
+            MINE,
+            Candidate(asset(size=104, md5="D4"), prefix="D4"),
+            True,
+        ),
         ("after a crash the prefix is proof alone", CRASHED, replace(SMALLER, prefix="C6"), True),
         ("another MD5 than the prefix is no proof", MINE, replace(SMALLER, prefix="C7"), False),
         ("a smaller asset of the name is no proof", MINE, SMALLER, False),
-        ("the MD5 handed over is no proof at another size", CUT, Sight(asset(size=59, md5="C6")), False),
-        ("without MD5 there is no proof", CUT, Sight(asset(size=60, md5=None)), False),
-        ("without digests on either side there is no proof", CRASHED, Sight(asset(size=60, md5=None)), False),
+        ("the MD5 handed over is no proof at another size", CUT, Candidate(asset(size=59, md5="C6")), False),
+        ("without MD5 there is no proof", CUT, Candidate(asset(size=60, md5=None)), False),
+        ("without digests on either side there is no proof", CRASHED, Candidate(asset(size=60, md5=None)), False),
         ("what was there before is not this cut", CUT, replace(SMALLER, before=True), False),
         ("another name is not this cut", CUT, replace(SMALLER, named=False), False),
         ("an asset of the whole size is not a cut", replace(MINE, handed_md5="BB"), replace(OTHER, prefix="BB"), False),
         ("what is not processed is not damaged yet", CUT, UNPROCESSED, False),
     ],
 )
-def test_damaged(rule: str, doubt: Doubt, sight: Sight, expected: bool):
+def test_damaged(rule: str, doubt: Doubt, sight: Candidate, expected: bool):
     assert is_damaged(doubt, sight) is expected, rule
 
 
@@ -127,12 +132,12 @@ def found(assetid: str, *doubled: str) -> Verdict:
     return Verdict(Judgement.FOUND, assetid, "F", doubled=doubled)
 
 
-def second(sight: Sight, assetid: str) -> Sight:
+def second(sight: Candidate, assetid: str) -> Candidate:
     return replace(sight, asset=replace(sight.asset, id=assetid))
 
 
 @pytest.mark.parametrize(
-    ("rule", "sights", "expected"),
+    ("rule", "candidates", "expected"),
     [
         ("5 equal and free is adopted", [EQUAL], found("1")),
         ("5 equal is adopted at once and needs no grace", [OTHER, second(EQUAL, "2")], found("2")),
@@ -149,8 +154,8 @@ def second(sight: Sight, assetid: str) -> Sight:
     ],
 )
 @pytest.mark.parametrize("grace", [YOUNG, OVER], ids=["within the grace", "after it"])
-def test_found(rule: str, sights: list[Sight], expected: Verdict, grace: Grace):
-    assert judge(MINE, sights, grace, SECONDS, 1000.0) == expected, rule
+def test_found(rule: str, candidates: list[Candidate], expected: Verdict, grace: Grace):
+    assert judge(MINE, candidates, grace, SECONDS, 1000.0) == expected, rule
 
 
 PROOF = replace(SMALLER, prefix="C6")
@@ -164,7 +169,7 @@ A_PERSON = (Judgement.UNDECIDABLE, None, False)
 
 
 @pytest.mark.parametrize(
-    ("rule", "doubt", "sights", "grace", "expected"),
+    ("rule", "doubt", "candidates", "grace", "expected"),
     [
         ("5 an equal one that is claimed is waited for", MINE, [replace(EQUAL, claimed=True)], OVER, WAIT),
         ("5 one that a person is asked about is waited for", MINE, [ASKED], YOUNG, COUNTS),
@@ -202,15 +207,15 @@ A_PERSON = (Judgement.UNDECIDABLE, None, False)
     ],
 )
 def test_not_found(
-    *, rule: str, doubt: Doubt, sights: list[Sight], grace: Grace, expected: tuple[Judgement, str | None, bool]
+    *, rule: str, doubt: Doubt, candidates: list[Candidate], grace: Grace, expected: tuple[Judgement, str | None, bool]
 ):
-    verdict = judge(doubt, sights, grace, SECONDS, 1000.0)
+    verdict = judge(doubt, candidates, grace, SECONDS, 1000.0)
     assert (verdict.judgement, verdict.assetid, verdict.counts_for_grace) == expected, rule
     assert verdict.reason
 
 
 @pytest.mark.parametrize(
-    ("rule", "sights", "after", "expected"),
+    ("rule", "candidates", "after", "expected"),
     [
         ("5 not processed for 24 hours is waited for", [UNPROCESSED], UNPROCESSED_PATIENCE, Judgement.WAIT),
         ("5 not processed for longer is a person's", [OLD_NEWS], UNPROCESSED_PATIENCE + 1, Judgement.UNDECIDABLE),
@@ -224,8 +229,8 @@ def test_not_found(
         ("5 the wall clock does not run out the grace", [], UNPROCESSED_PATIENCE + 1, Judgement.WAIT),
     ],
 )
-def test_long_after(rule: str, sights: list[Sight], after: float, expected: Judgement):
-    assert judge(MINE, sights, YOUNG, SECONDS, MINE.since + after).judgement is expected, rule
+def test_long_after(rule: str, candidates: list[Candidate], after: float, expected: Judgement):
+    assert judge(MINE, candidates, YOUNG, SECONDS, MINE.since + after).judgement is expected, rule
 
 
 @pytest.mark.parametrize(
@@ -256,11 +261,11 @@ def test_what_is_suspected_is_said_while_another_is_not_processed():
     ],
 )
 @pytest.mark.parametrize("grace", [YOUNG, OVER], ids=["within the grace", "after it"])
-def test_suspected(rule: str, sight: Sight, suspected: tuple[str, ...], grace: Grace):
+def test_suspected(rule: str, sight: Candidate, suspected: tuple[str, ...], grace: Grace):
     assert judge(MINE, [sight], grace, SECONDS, 1000.0).suspected == suspected, rule
 
 
-ELSEWHERE = Sight(asset("7", folder="G"))
+ELSEWHERE = Candidate(asset("7", folder="G"))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +280,7 @@ ELSEWHERE = Sight(asset("7", folder="G"))
     ],
 )
 def test_refused_as_a_duplicate(
-    rule: str, sight: Sight, grace: Grace, expected: tuple[Judgement, str | None, str | None]
+    rule: str, sight: Candidate, grace: Grace, expected: tuple[Judgement, str | None, str | None]
 ):
     verdict = judge(REFUSED, [sight], grace, SECONDS, 1000.0)
     assert (verdict.judgement, verdict.assetid, verdict.folder_id) == expected, rule
@@ -387,11 +392,11 @@ def test_one_folder_of_several_may_have_half_of_the_doubts_and_the_only_one_all(
 
 
 NOT_THERE = Verdict(Judgement.ABSENT, reason="it did not arrive", suspected=("5",))
-WORKED_ON = Sight(asset("7", folder="G", size=0, md5=None))
+WORKED_ON = Candidate(asset("7", folder="G", size=0, md5=None))
 
 
 @pytest.mark.parametrize(
-    ("rule", "sights", "expected"),
+    ("rule", "candidates", "expected"),
     [
         ("nothing elsewhere is absent", [], Judgement.ABSENT),
         ("an equal one elsewhere is a person's", [ELSEWHERE], Judgement.UNDECIDABLE),
@@ -399,7 +404,7 @@ WORKED_ON = Sight(asset("7", folder="G", size=0, md5=None))
         ("one that was there before is not ours", [replace(ELSEWHERE, before=True)], Judgement.ABSENT),
         ("one that is another version's is not ours", [replace(ELSEWHERE, owned=True)], Judgement.ABSENT),
         ("one of another name is not ours", [replace(ELSEWHERE, named=False)], Judgement.ABSENT),
-        ("one that is not equal is not ours", [Sight(asset("7", md5="BB", folder="G"))], Judgement.ABSENT),
+        ("one that is not equal is not ours", [Candidate(asset("7", md5="BB", folder="G"))], Judgement.ABSENT),
         ("one that may be another upload's is waited for", [replace(ELSEWHERE, claimed=True)], Judgement.WAIT),
         (
             "one that a person is asked about is a person's",
@@ -412,8 +417,8 @@ WORKED_ON = Sight(asset("7", folder="G", size=0, md5=None))
         ("what is not processed and was there before is not ours", [replace(WORKED_ON, before=True)], Judgement.ABSENT),
     ],
 )
-def test_unless_moved(rule: str, sights: list[Sight], expected: Judgement):
-    verdict = unless_moved(NOT_THERE, MINE, [], sights, 1000.0 + UNPROCESSED_PATIENCE)
+def test_unless_moved(rule: str, candidates: list[Candidate], expected: Judgement):
+    verdict = unless_moved(NOT_THERE, MINE, [], candidates, 1000.0 + UNPROCESSED_PATIENCE)
     assert (verdict.judgement, verdict.suspected) == (expected, ("5",)), rule
     # It names none for the ledger: what is told of a damaged copy is not so of one that was moved.
     assert (verdict.assetid, verdict.counts_for_grace) == (None, expected is Judgement.WAIT)
@@ -428,7 +433,7 @@ def test_unless_moved(rule: str, sights: list[Sight], expected: Judgement):
         ("nor is another content", OTHER, Judgement.ABSENT),
     ],
 )
-def test_what_has_come_to_its_own_folder_since_it_was_looked_at(rule: str, sight: Sight, expected: Judgement):
+def test_what_has_come_to_its_own_folder_since_it_was_looked_at(rule: str, sight: Candidate, expected: Judgement):
     assert unless_moved(NOT_THERE, MINE, [sight], [], 1000.0).judgement is expected, rule
 
 
@@ -439,8 +444,8 @@ def test_where_one_or_another_elsewhere_is_never_processed_a_person_is_asked_aft
 
 
 def test_person_is_told_the_assets_that_may_be_it():
-    sights = [replace(UNSURE, asset=asset(str(number), md5=None)) for number in range(5)]
-    verdict = judge(MINE, sights, OVER, SECONDS, 1000.0)
+    candidates = [replace(UNSURE, asset=asset(str(number), md5=None)) for number in range(5)]
+    verdict = judge(MINE, candidates, OVER, SECONDS, 1000.0)
     assert "0 or 1 or 2 or 2 more in folder F may be it" in verdict.reason
     assert verdict.suspected == ("0", "1", "2", "3", "4")
 

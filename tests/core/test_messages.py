@@ -7,7 +7,7 @@ import pytest
 
 from assetsync.core.messages import MESSAGES, known_message
 from assetsync.core.outcome import Reply, read_upload_answer
-from assetsync.model import Answer, Fault, Left
+from assetsync.model import Answer, Fault, SentExtent
 
 WIRE = Path(__file__).parent.parent / "wire"
 
@@ -37,7 +37,7 @@ MEANS = {
 
 def outcome_of(code, message):
     body = f"<Response><responsecode>{code}</responsecode><message>{message}</message></Response>"
-    return read_upload_answer(Reply(200, "application/xml", body.encode()), Left.ALL)
+    return read_upload_answer(Reply(200, "application/xml", body.encode()), SentExtent.ALL)
 
 
 @pytest.mark.parametrize(("code", "message", "reason"), SEEN)

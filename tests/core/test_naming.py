@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assetsync.core.naming import is_exactly, is_others, is_shown_as, may_be, shown_patterns
+from assetsync.core.names import is_exactly, is_others, is_shown_as, may_be, shown_patterns
 from assetsync.service.query import like_pattern
 
 

@@ -15,7 +15,7 @@ from assetsync.core.outcome import (
     read_upload_answer,
     refuses_key,
 )
-from assetsync.model import Answer, Fault, Left
+from assetsync.model import Answer, Fault, SentExtent
 
 WIRE = Path(__file__).parent.parent / "wire"
 ASKED = "http://127.0.0.1:18080/razuna/done.html"
@@ -56,7 +56,7 @@ def asset(assetid=SOUND) -> str:
     ],
 )
 def test_a_recorded_answer_gives_its_verdict(name, verdict, reason, fault):
-    outcome = read_upload_answer(recorded(name), Left.ALL, redirectto=ASKED)
+    outcome = read_upload_answer(recorded(name), SentExtent.ALL, redirectto=ASKED)
     assert (outcome.answer, outcome.reason, outcome.fault) == (verdict, reason, fault)
 
 
@@ -66,7 +66,7 @@ def test_every_recorded_upload_is_in_the_table_above():
 
 
 def test_a_success_carries_id_type_and_code():
-    outcome = read_upload_answer(recorded("upload-success"), Left.ALL)
+    outcome = read_upload_answer(recorded("upload-success"), SentExtent.ALL)
     assert (outcome.assetid, outcome.filetype, outcome.responsecode, outcome.message) == (
         "C93B9F71C23B45D0B1A03DE621A35B47",
         "img",
@@ -76,8 +76,8 @@ def test_a_success_carries_id_type_and_code():
 
 
 def test_a_duplicates_file_name_is_never_an_id():
-    assert read_upload_answer(recorded("upload-duplicate"), Left.ALL).assetid is None
-    assert read_upload_answer(answer("1", "File already exists in Razuna", asset()), Left.ALL).assetid is None
+    assert read_upload_answer(recorded("upload-duplicate"), SentExtent.ALL).assetid is None
+    assert read_upload_answer(answer("1", "File already exists in Razuna", asset()), SentExtent.ALL).assetid is None
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_duplicates_file_name_is_never_an_id():
     ],
 )
 def test_a_success_is_accepted_in_each_form(reply):
-    outcome = read_upload_answer(reply, Left.ALL)
+    outcome = read_upload_answer(reply, SentExtent.ALL)
     assert (outcome.answer, outcome.assetid) == (Answer.ACCEPTED, SOUND)
 
 
@@ -148,13 +148,13 @@ BOMB = (
         Reply(100, XML, answer("0", "success", asset()).body),
     ],
 )
-@pytest.mark.parametrize("left", [Left.ALL, Left.PART])
+@pytest.mark.parametrize("left", [SentExtent.ALL, SentExtent.PART])
 def test_what_is_not_known_is_doubt_and_names_no_id(reply, left):
     outcome = read_upload_answer(reply, left)
     assert (outcome.answer, outcome.assetid) == (Answer.DOUBT, None)
     assert outcome.reason
     assert outcome.detail
-    assert read_upload_answer(reply, Left.NOTHING).answer is Answer.UNSENT
+    assert read_upload_answer(reply, SentExtent.NOTHING).answer is Answer.UNSENT
 
 
 @pytest.mark.parametrize(
@@ -170,20 +170,20 @@ def test_what_is_not_known_is_doubt_and_names_no_id(reply, left):
         ("3", "Missing 'filedata' parameter", "no_filedata"),
     ],
 )
-@pytest.mark.parametrize("left", list(Left))
+@pytest.mark.parametrize("left", list(SentExtent))
 def test_an_explicit_refusal_is_believed_whatever_left(code, message, reason, left):
     outcome = read_upload_answer(answer(code, message), left)
     assert (outcome.answer, outcome.reason) == (Answer.REFUSED, reason)
 
 
 def test_a_success_of_a_part_is_doubt_and_of_nothing_is_unsent():
-    part = read_upload_answer(recorded("upload-success"), Left.PART)
+    part = read_upload_answer(recorded("upload-success"), SentExtent.PART)
     assert (part.answer, part.reason, part.assetid) == (Answer.DOUBT, "success_of_part", None)
-    assert read_upload_answer(recorded("upload-success"), Left.NOTHING).answer is Answer.UNSENT
+    assert read_upload_answer(recorded("upload-success"), SentExtent.NOTHING).answer is Answer.UNSENT
 
 
 def test_a_duplicate_of_a_part_says_nothing_of_the_file():
-    part = read_upload_answer(recorded("upload-duplicate"), Left.PART)
+    part = read_upload_answer(recorded("upload-duplicate"), SentExtent.PART)
     assert (part.answer, part.reason) == (Answer.DOUBT, "duplicate_of_part")
 
 
@@ -202,7 +202,7 @@ GOOD = f"responsecode=0&message=success&assetid={SOUND}&filetype=img"
     ],
 )
 def test_the_query_that_the_service_appended_is_read(asked, location):
-    outcome = read_upload_answer(Reply(302, location=location), Left.ALL, redirectto=asked)
+    outcome = read_upload_answer(Reply(302, location=location), SentExtent.ALL, redirectto=asked)
     assert (outcome.answer, outcome.assetid, outcome.filetype) == (Answer.ACCEPTED, SOUND, "img")
 
 
@@ -226,38 +226,40 @@ def test_the_query_that_the_service_appended_is_read(asked, location):
     ],
 )
 def test_a_redirect_that_was_not_asked_for_or_is_forged_is_doubt(asked, location):
-    outcome = read_upload_answer(Reply(302, location=location), Left.ALL, redirectto=asked)
+    outcome = read_upload_answer(Reply(302, location=location), SentExtent.ALL, redirectto=asked)
     assert (outcome.answer, outcome.assetid) == (Answer.DOUBT, None)
 
 
 def test_a_refusal_wins_over_a_success_forged_in_the_asked_address():
     location = f"{ASKED}?{GOOD}&responsecode=1&message=nosession"
-    outcome = read_upload_answer(Reply(302, location=location), Left.ALL, redirectto=f"{ASKED}?{GOOD}")
+    outcome = read_upload_answer(Reply(302, location=location), SentExtent.ALL, redirectto=f"{ASKED}?{GOOD}")
     assert (outcome.answer, outcome.reason) == (Answer.REFUSED, "key_refused")
 
 
 def test_retry_after_is_kept_in_doubt():
-    outcome = read_upload_answer(Reply(503, retry_after=30.0), Left.ALL)
+    outcome = read_upload_answer(Reply(503, retry_after=30.0), SentExtent.ALL)
     assert (outcome.answer, outcome.reason, outcome.retry_after) == (Answer.DOUBT, "http_status", 30.0)
 
 
 def test_long_texts_of_the_service_are_cut():
-    outcome = read_upload_answer(answer("1", "m" * 10_000, "<comingfrom>" + "c" * 10_000 + "</comingfrom>"), Left.ALL)
+    outcome = read_upload_answer(
+        answer("1", "m" * 10_000, "<comingfrom>" + "c" * 10_000 + "</comingfrom>"), SentExtent.ALL
+    )
     assert max(len(outcome.message), len(outcome.comingfrom), len(outcome.detail)) < 1000
 
 
 def test_silence_is_judged_by_what_left():
-    verdicts = [(read_silence(left, "reset").answer, read_silence(left, "reset").reason) for left in Left]
+    verdicts = [(read_silence(left, "reset").answer, read_silence(left, "reset").reason) for left in SentExtent]
     assert verdicts == [(Answer.UNSENT, "unsent"), (Answer.DOUBT, "no_answer"), (Answer.DOUBT, "no_answer")]
 
 
 @pytest.mark.parametrize(
     ("left", "changed", "verdict", "reason"),
     [
-        (Left.NOTHING, True, Answer.UNSENT, "changed"),
-        (Left.NOTHING, False, Answer.UNSENT, "unreadable"),
-        (Left.PART, True, Answer.DOUBT, "changed_while_sent"),
-        (Left.PART, False, Answer.DOUBT, "unreadable_while_sent"),
+        (SentExtent.NOTHING, True, Answer.UNSENT, "changed"),
+        (SentExtent.NOTHING, False, Answer.UNSENT, "unreadable"),
+        (SentExtent.PART, True, Answer.DOUBT, "changed_while_sent"),
+        (SentExtent.PART, False, Answer.DOUBT, "unreadable_while_sent"),
     ],
 )
 def test_a_file_that_was_given_up_is_judged_by_what_left(left, changed, verdict, reason):
@@ -268,13 +270,13 @@ def test_a_file_that_was_given_up_is_judged_by_what_left(left, changed, verdict,
 def test_a_success_cut_at_any_byte_is_never_accepted():
     whole = recorded("upload-success").body.rstrip()
     for end in range(len(whole)):
-        assert read_upload_answer(Reply(200, XML, whole[:end]), Left.ALL).answer is Answer.DOUBT
+        assert read_upload_answer(Reply(200, XML, whole[:end]), SentExtent.ALL).answer is Answer.DOUBT
 
 
-@given(st.binary(max_size=300), st.integers(100, 599), st.sampled_from(list(Left)))
+@given(st.binary(max_size=300), st.integers(100, 599), st.sampled_from(list(SentExtent)))
 def test_rubbish_is_never_a_verdict(body, status, left):
     outcome = read_upload_answer(Reply(status, XML, body), left)
-    assert outcome.answer is (Answer.UNSENT if left is Left.NOTHING else Answer.DOUBT)
+    assert outcome.answer is (Answer.UNSENT if left is SentExtent.NOTHING else Answer.DOUBT)
 
 
 @given(st.data())
@@ -282,7 +284,7 @@ def test_a_success_with_bytes_replaced_keeps_a_sound_id_or_is_doubt(data):
     body = bytearray(recorded("upload-success").body)
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    outcome = read_upload_answer(Reply(200, XML, bytes(body)), Left.ALL)
+    outcome = read_upload_answer(Reply(200, XML, bytes(body)), SentExtent.ALL)
     assert (outcome.assetid is not None) == (outcome.answer is Answer.ACCEPTED)
     assert outcome.assetid is None or is_sound_id(outcome.assetid)
 
@@ -290,13 +292,13 @@ def test_a_success_with_bytes_replaced_keeps_a_sound_id_or_is_doubt(data):
 @given(st.text(), st.text())
 def test_no_location_makes_an_id_out_of_what_was_asked_for(tail, query):
     asked = f"{ASKED}?{query}"
-    outcome = read_upload_answer(Reply(302, location=asked + tail), Left.ALL, redirectto=asked)
+    outcome = read_upload_answer(Reply(302, location=asked + tail), SentExtent.ALL, redirectto=asked)
     assert outcome.answer is not Answer.ACCEPTED or "responsecode=0" in tail.lower()
 
 
 @pytest.mark.parametrize("body", [b"<a>" * 200_000, b"<" * 1_000_000, b"&" * 1_000_000, b"\x00" * 10_000_000])
 def test_large_rubbish_is_doubt(body):
-    assert read_upload_answer(Reply(200, XML, body), Left.ALL).answer is Answer.DOUBT
+    assert read_upload_answer(Reply(200, XML, body), SentExtent.ALL).answer is Answer.DOUBT
 
 
 def test_the_key_message_is_known_to_all_operations():
@@ -309,5 +311,5 @@ def test_the_key_message_is_known_to_all_operations():
     [(413, " (larger than the service, or what stands before it, lets through)"), (500, "")],
 )
 def test_what_a_status_means_is_said_where_it_helps(status, means):
-    detail = read_upload_answer(Reply(status, "text/html", b"<html>"), Left.ALL).detail
+    detail = read_upload_answer(Reply(status, "text/html", b"<html>"), SentExtent.ALL).detail
     assert detail.startswith(f"the answer was HTTP status {status}{means}; all of the upload had been sent")

@@ -172,7 +172,7 @@ def test_nothing_but_the_disk_and_a_disputed_id_touches_history(event: Event):
     assert not any(allowed(state, event) for state in REST)
 
 
-def _edges() -> set[tuple[str, str, str]]:
+def _context() -> set[tuple[str, str, str]]:
     lines = diagram().splitlines()[2:]
     found = set()
     for line in lines:
@@ -197,10 +197,10 @@ def test_the_diagram_has_every_edge_of_the_table_between_two_different_states_an
                 Next.REOPENED: [State.IN_DOUBT, State.QUEUED],
             }.get(to, [to])
             expected |= {(str(state), str(target), str(event)) for target in targets if target != state}
-    assert _edges() == expected
+    assert _context() == expected
 
 
 def test_every_edge_of_the_diagram_can_happen():
     facts = [Facts(), Facts(has_id=True), Facts(open_attempt=True)]
-    for source, target, event in _edges():
+    for source, target, event in _context():
         assert State(target) in {transition(State(source), Event(event), each) for each in facts}

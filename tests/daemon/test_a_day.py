@@ -5,29 +5,29 @@ import tracemalloc
 import pytest
 
 from assetsync.errors import LedgerError
-from assetsync.flow.hints import Hints, Looker
 from assetsync.model import State
+from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 
 
 @pytest.mark.parametrize("hours", [pytest.param(24, id="day")])
 def test_a_day_with_every_trouble_loses_and_doubles_nothing_and_memory_is_flat(make_world, request, hours):
     tick = 5.0 if request.config.getoption("--long") else 60.0
     world = make_world(watch={"settle": "2s"}, schedule={"index": "60s", "verify": "60s"})
-    hints = Hints(most=50)
+    hints = WatchQueue(most=50)
     written = 0
     grown = {}
     tracemalloc.start()
     try:
         for minute in range(hours * 60):
             site = world.site
-            looker = Looker(site.edges, site.plan, site.looking, hints, site.sidecars)
+            looker = Looker(site.context, site.plan, site.looking, hints, site.sidecars)
             hour = minute / 60
             world.service.down = 3 <= hour < 4
             if minute in (8 * 60, 10 * 60 + 10):
                 # The disk was full for longer than a run waits for it, and then the program begins anew.
                 world.restart()
                 continue
-            writer = site.edges.ledger.store._writer
+            writer = site.context.ledger.store._writer
             full = 10 * 60 <= minute < 10 * 60 + 10
             pages = writer.execute("PRAGMA page_count").fetchone()[0]
             writer.execute(f"PRAGMA max_page_count={pages if full else 2**30}")

@@ -15,12 +15,12 @@ module.{cls}.{method} = broken
 @pytest.mark.parametrize(
     ("module", "cls", "method"),
     [
-        pytest.param("flow.send", "Sender", "run", id="sending"),
-        pytest.param("flow.hints", "Looker", "step", id="looking", marks=LONG),
-        pytest.param("flow.verify", "Verifier", "step", id="reading back", marks=LONG),
+        pytest.param("sync.upload.uploader", "Sender", "run", id="sending"),
+        pytest.param("sync.intake.watch_queue", "Looker", "step", id="looking", marks=LONG),
+        pytest.param("sync.readback.verifier", "Verifier", "step", id="reading back", marks=LONG),
         pytest.param("ledger.doubts", "Doubts", "next_look", id="tending"),
-        pytest.param("flow.rescan", "Rescan", "run", id="scanning", marks=LONG),
-        pytest.param("daemon.reading", "Reading", "want_verify", id="a job of the schedule"),
+        pytest.param("sync.rescan", "Rescan", "run", id="scanning", marks=LONG),
+        pytest.param("daemon.readback", "Reading", "want_verify", id="a job of the schedule"),
     ],
 )
 def test_an_unforeseen_error_in_any_thread_ends_the_process_with_a_code_and_the_next_start_goes_on(

@@ -37,7 +37,7 @@ def test_what_is_due_and_held_back_is_asked_for_a_few_times_a_second_and_no_more
     world.write("a")
     world.scan()
     world.ledger.queue.hold_folder("F1", "unlisted", "why", clock.now() + 3000)
-    world.site.installation.make_sure()
+    world.site.service_identity.make_sure()
     work = Work(world.site)
     began = time.monotonic()
     work.send()
@@ -239,7 +239,7 @@ def test_a_file_on_its_way_from_the_settling_ones_into_the_ledger_is_pending_all
     enqueue, seen = world.ledger.intake.enqueue, []
 
     def look_first(versions, now, **said) -> int:
-        world.site.noting.note()
+        world.site.runtime_state.note()
         seen.append(stand(world.config(), world.ledger, clock.now()).in_sync)
         return enqueue(versions, now, **said)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from assetsync.app import build, make_service
 from assetsync.clock import SystemClock
 from assetsync.config import load_config, read_api_key
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
@@ -23,7 +24,6 @@ from assetsync.ledger.reports import Orphan
 from assetsync.model import State
 from assetsync.reconcile import Reconciler, Report
 from assetsync.sandbox import Sandbox, SandboxSettings
-from assetsync.site import build, make_service
 
 FOLDER = "0A1B2C3D"
 KEY = "faults-key"

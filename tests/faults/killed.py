@@ -9,14 +9,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 
-from assetsync.flow.record import Recorder
-from assetsync.flow.send import Sender
 from assetsync.ledger import schema
+from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.doubts import Doubts
-from assetsync.ledger.outcomes import Outcomes
 from assetsync.ledger.queue import Queue
 from assetsync.service.client import HttpService
 from assetsync.service.multipart import Sending
+from assetsync.sync.upload.results import ResultRecorder
+from assetsync.sync.upload.uploader import Sender
 
 
 class Killer:
@@ -105,9 +105,9 @@ POINTS: dict[str, Callable[[Killer], None]] = {
     "in_the_body": in_the_body,
     "after_the_last_byte": after_the_last_byte,
     "after_the_answer": after(HttpService, "upload"),
-    "before_the_result": before(Outcomes, "submit_accepted"),
-    "before_the_result_commits": after(Outcomes, "submit_accepted"),
-    "after_the_result": before(Recorder, "_accepted"),
+    "before_the_result": before(AttemptResults, "submit_accepted"),
+    "before_the_result_commits": after(AttemptResults, "submit_accepted"),
+    "after_the_result": before(ResultRecorder, "_accepted"),
     "before_a_doubt_ends": before(Doubts, "decide"),
     "after_a_doubt_ended": after(Doubts, "decide"),
 }

@@ -41,11 +41,11 @@ from .model_world import (
     Scenario,
     Step,
     World,
+    duplicate_sites,
     fault,
     happen,
     label,
     owners,
-    twins,
     with_asset,
     with_attempt,
 )
@@ -62,7 +62,12 @@ def steps(s: Scenario, w: World) -> Iterator[Step]:
     more = w.faults < s.faults
     for f, row in enumerate(w.rows):
         # Where the files differ in nothing but their place, the first is sent first.
-        if row.state is State.QUEUED and w.posts < s.posts and free_name(s, w, f) and (f <= w.posts or not twins(s)):
+        if (
+            row.state is State.QUEUED
+            and w.posts < s.posts
+            and free_name(s, w, f)
+            and (f <= w.posts or not duplicate_sites(s))
+        ):
             yield begin(s, w, f)
         if row.state is State.BLOCKED and s.retries and more:
             yield from retried(s, w, f)

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from assetsync.core.doubt import SLOW_GRACE, Doubt, Grace, Judgement, Pace, Sight, Verdict, is_current, judge
-from assetsync.core.naming import is_exactly, is_others, is_shown_as, may_be
+from assetsync.core.doubt import SLOW_GRACE, Candidate, Doubt, Grace, Judgement, Pace, Verdict, is_current, judge
+from assetsync.core.names import is_exactly, is_others, is_shown_as, may_be
 from assetsync.core.states import Event
 from assetsync.model import Asset, State
 
@@ -58,7 +58,7 @@ def look_ends(s: Scenario, w: World, shown: tuple[bool, ...], words: str) -> Ste
 def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...]) -> tuple[World, str]:
     order = (look.began, w.posts)
     old = [i for i in range(len(shown)) if w.assets[i].age < s.lags]
-    sights = tuple(sight(s, w, a, each, order) for each in enumerate(shown) if each[0] not in old)
+    candidates = tuple(sight(s, w, a, each, order) for each in enumerate(shown) if each[0] not in old)
     for i in (i for i in range(len(shown)) if i not in old):
         if w.assets[i].seen is None and not owners(w, i):
             w = with_asset(w, i, w.assets[i]._replace(seen=order))
@@ -74,11 +74,11 @@ def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...
     absences = w.rows[a.file].absences
     doubt = Doubt(len(content), content, handed=handed and len(handed), handed_md5=handed, absences=absences)
     if "what is not processed may be ours" in s.without:
-        sights = tuple(each for each in sights if each.asset.processed)
+        candidates = tuple(each for each in candidates if each.asset.processed)
     if "slow look-ups make the grace longer" in s.without:
         grace = replace(grace, slow=0)
     late = 0 if "what left whole is waited for longer" in s.without else s.late
-    verdict = decide(doubt, sights, grace, max(GRACE, late))
+    verdict = decide(doubt, candidates, grace, max(GRACE, late))
     if verdict.judgement is Judgement.WAIT:
         after = kept(s, grace) if verdict.counts_for_grace and grace.boot else None
         return with_attempt(w, a._replace(grace=after), a.no), "wait"
@@ -86,9 +86,9 @@ def judged(s: Scenario, w: World, a: Attempt, look: Look, shown: tuple[bool, ...
 
 
 @lru_cache(maxsize=200_000)
-def decide(doubt: Doubt, sights: tuple[Sight, ...], grace: Grace, seconds: int) -> Verdict:
+def decide(doubt: Doubt, candidates: tuple[Candidate, ...], grace: Grace, seconds: int) -> Verdict:
     """The real judgement; equal questions are asked once."""
-    return judge(doubt, sights, grace, float(seconds), 0.0)
+    return judge(doubt, candidates, grace, float(seconds), 0.0)
 
 
 def is_newer(s: Scenario, w: World, a: Attempt) -> bool:
@@ -100,7 +100,7 @@ def is_newer(s: Scenario, w: World, a: Attempt) -> bool:
     return is_current(float(a.age or 0), 0.0, float(s.lags), newer=newer)
 
 
-def sight(s: Scenario, w: World, a: Attempt, shown: tuple[int, bool], order: tuple[int, int]) -> Sight:
+def sight(s: Scenario, w: World, a: Attempt, shown: tuple[int, bool], order: tuple[int, int]) -> Candidate:
     """What the resolver hands to the judgement about one asset."""
     i, processed = shown
     made = w.assets[i]
@@ -110,21 +110,23 @@ def sight(s: Scenario, w: World, a: Attempt, shown: tuple[int, bool], order: tup
     sent = s.contents[a.file] + TAIL
     seen_from, seen_to = made.seen or order
     before = (seen_from if "before means before the attempt began" in s.without else seen_to) < a.no or made.explained
-    rivals = [r for r in w.attempts if r.no != a.no]
-    named = any(is_others(mine, s.names[r.file], made.name) for r in rivals)
+    competing_attempts = [r for r in w.attempts if r.no != a.no]
+    named = any(is_others(mine, s.names[r.file], made.name) for r in competing_attempts)
     flying = any(
         r.flies and r.no <= seen_to and len(s.contents[r.file]) == size and asset.md5 in (None, s.contents[r.file])
-        for r in rivals
+        for r in competing_attempts
     )
     unsure = asset.md5 is None and not is_exactly(mine, made.name) and may_be(mine, made.name)
-    unsure = unsure and (not is_shown_as(mine, made.name) or any(is_alike(s, a, r, made, seen_to) for r in rivals))
+    unsure = unsure and (
+        not is_shown_as(mine, made.name) or any(is_alike(s, a, r, made, seen_to) for r in competing_attempts)
+    )
     renamed = s.renames and asset.md5 is None and not may_be(mine, made.name)
     if unsure and "a name that is not sure is no absence" in s.without:
         unsure, mine = False, "another name"
     prefix = sent[:size] if s.gives_md5 and 0 < size <= len(sent) and size != len(s.contents[a.file]) else None
     if "damage is proven" in s.without and asset.md5 is not None and size < len(s.contents[a.file]):
         prefix = asset.md5
-    return Sight(
+    return Candidate(
         asset,
         owned="an owned asset is not adopted" not in s.without and bool(owners(w, i)),
         before="what was there before proves nothing" not in s.without and before,

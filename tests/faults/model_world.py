@@ -130,7 +130,7 @@ def label(f: int) -> str:
     return "AB"[f]
 
 
-def twins(s: Scenario) -> bool:
+def duplicate_sites(s: Scenario) -> bool:
     """Whether the files are of one content."""
     return len(s.contents) == 2 and len(set(s.contents)) == 1
 

@@ -163,7 +163,7 @@ class Actions:
         return True
 
     def _send_again(self, path: str) -> bool:
-        rows = self._sim.site.edges.ledger.reports.of_path(path.encode())
+        rows = self._sim.site.context.ledger.reports.of_path(path.encode())
         if not rows or rows[0].state not in (State.BLOCKED, State.IN_DOUBT, State.STORED, State.VERIFIED):
             return False
         self._sim.checks.allow(rows[0])
@@ -174,7 +174,7 @@ class Actions:
 
     def _settle_doubt(self, path: str) -> bool:
         """A person says what became of a doubt, and says the truth."""
-        rows = self._sim.site.edges.ledger.reports.of_path(path.encode())
+        rows = self._sim.site.context.ledger.reports.of_path(path.encode())
         if not rows or rows[0].state not in (State.BLOCKED, State.IN_DOUBT):
             return False
         truth = self._sim.checks.truth_of(rows[0])

@@ -128,7 +128,7 @@ class Checks:
             # A person who does not know who moved it says nothing.
             return "unknown"
         equal = [asset for asset in equal if asset.folder == row.destfolderid]
-        owned = self._simulation.site.edges.ledger.doubts.owned([a.id for a in equal])
+        owned = self._simulation.site.context.ledger.doubts.owned([a.id for a in equal])
         free = [asset for asset in equal if asset.id not in owned or asset.id == row.assetid]
         # Of several a person takes the one that has the file's name; another may be another file's upload, which
         # without an MD5 nobody would know for it any more.
@@ -210,4 +210,4 @@ class Checks:
                 raise Violation("I5: the API key is in the log or in the ledger")
 
     def _rows(self, sql: str, *values: object):
-        return self._simulation.site.edges.ledger.store.rows(sql, *values)
+        return self._simulation.site.context.ledger.store.rows(sql, *values)

@@ -44,7 +44,7 @@ def _work(rng: random.Random) -> Iterable[Action]:
 
 def judge_curated(simulation: "Simulation") -> None:
     """I10: what lies in another folder than it was sent to is told; so is what is gone, or it is sent again."""
-    for row in simulation.site.edges.ledger.reports.files():
+    for row in simulation.site.context.ledger.reports.files():
         asset = simulation.service.assets.get(row.assetid or "")
         if row.state is not State.VERIFIED or row.wanted != "yes" or asset is None:
             continue

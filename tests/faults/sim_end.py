@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from assetsync.core.decide import KEEPS_CHANGING
+from assetsync.core.settled import KEEPS_CHANGING
 from assetsync.model import State
 
 from .sim_answers import md5
@@ -112,10 +112,10 @@ def _goes_on(row) -> bool:
 def _pause(simulation: "Simulation") -> float:
     """Give the time until something is due."""
     site, clock = simulation.site, simulation.clock
-    ledger = site.edges.ledger
+    ledger = site.context.ledger
     now = clock.now()
-    if site.gate.pause is not None:
-        return max(0.1, site.gate.pause.next_probe - clock.steady())
+    if site.circuit_breaker.pause is not None:
+        return max(0.1, site.circuit_breaker.pause.next_probe - clock.steady())
     (verify_due,) = ledger.store.rows("SELECT MIN(due_at) FROM files WHERE state = 'stored'")[0]
     look = ledger.doubts.next_look()
     if look is not None and look <= now:
@@ -134,7 +134,7 @@ def _pause(simulation: "Simulation") -> float:
 
 
 def _all(simulation: "Simulation"):
-    return list(simulation.site.edges.ledger.reports.files(history=True))
+    return list(simulation.site.context.ledger.reports.files(history=True))
 
 
 def judge(simulation: "Simulation") -> None:
@@ -232,7 +232,7 @@ def _is_strange_elsewhere(simulation: "Simulation", path: str, row) -> bool:
 
 def _all_explained(simulation: "Simulation") -> None:
     """P2: whatever we made in the service is a file's, was a file's, or is listed with a word for it."""
-    ledger = simulation.site.edges.ledger
+    ledger = simulation.site.context.ledger
     known = {row.assetid for row in _all(simulation)}
     known |= {row[0] for row in ledger.store.rows("SELECT assetid FROM sightings WHERE why <> ''")}
     for asset in simulation.service.shown():

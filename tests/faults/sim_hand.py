@@ -9,15 +9,15 @@ import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from assetsync.core import sidecar
+from assetsync.core import metadata
 from assetsync.core.names import sent_name
 from assetsync.errors import ServiceError, UsageError
-from assetsync.flow import by_hand
+from assetsync.ledger.database import hold_by_hand
 from assetsync.ledger.queue import Intent
-from assetsync.ledger.store import hold_by_hand
 from assetsync.model import Sent, UploadRequest
+from assetsync.sync.upload import by_hand
 from assetsync.tree.body import FileBody, digest
-from assetsync.tree.opening import OpenFile
+from assetsync.tree.safe_open import OpenFile
 
 from .sim_schedule import Action, Schedule, schedule_of
 from .sim_tree import FOLDERS, PATHS
@@ -70,11 +70,11 @@ class Hand:
         if self.runs or not sim.files.held.get(path):
             return False
         self._count += 1
-        self._file = file = sim.site.edges.tree.open(path.encode())
+        self._file = file = sim.site.context.tree.open(path.encode())
         folder, name = FOLDERS[path[0]], sent_name(path.encode().rpartition(b"/")[2])
         self._request = request = UploadRequest(folder, name, f"byhand{self._count:032x}")
         self._lock = hold_by_hand(sim.config.ledger, request.boundary)
-        told = sidecar.digest(request.meta, request.options, request.language)
+        told = metadata.digest(request.meta, request.options, request.language)
         md5 = digest(file, file.stat)
         intent = Intent(0, folder, name, request.boundary, file.stat, md5, told, by_hand=True)
         answers: list[str] = []
@@ -88,7 +88,7 @@ class Hand:
     def _begun(self, hand: by_hand.ByHand) -> str:
         sim = self._sim
         try:
-            return by_hand.begin(sim.site.edges.ledger, sim.client, hand, sim.clock.now()).what
+            return by_hand.begin(sim.site.context.ledger, sim.client, hand, sim.clock.now()).what
         except (UsageError, ServiceError) as error:
             return str(error)
 
@@ -106,7 +106,7 @@ class Hand:
         if self._request is None or self._sent is None:
             return False
         sim, said = self._sim, by_hand.outcome_of(self._request.boundary, self._sent)
-        sim.guarded(lambda: sim.site.edges.ledger.ask("uploaded", said, sim.clock.now()), "outcome by hand")
+        sim.guarded(lambda: sim.site.context.ledger.ask("uploaded", said, sim.clock.now()), "outcome by hand")
         self.kill()
         return True
 

@@ -8,20 +8,23 @@ from dataclasses import replace
 
 import pytest
 
-from assetsync import site
+from assetsync import app
 from assetsync.core import doubt as core_doubt
 from assetsync.core import outcome as core_outcome
 from assetsync.core.doubt import Grace
-from assetsync.flow import by_hand, failing, missing, resolve, rivals, sights
-from assetsync.flow.feed import Feed
-from assetsync.flow.prepare import Preparer
-from assetsync.flow.resolve import Resolver
-from assetsync.flow.standin import StandIn
-from assetsync.ledger import alike, doubts, ledger, outcomes, schema
-from assetsync.ledger.alike import Alike
-from assetsync.ledger.store import Store
-from assetsync.model import Answer, Fault, Left, Outcome
+from assetsync.ledger import attempts, doubts, equal_content, ledger, schema
+from assetsync.ledger.database import Database
+from assetsync.ledger.equal_content import EqualContent
+from assetsync.model import Answer, Fault, Outcome, SentExtent
 from assetsync.service import client
+from assetsync.sync import folder_backoff
+from assetsync.sync.doubts import candidates, competing_attempts, resolver
+from assetsync.sync.doubts.resolver import Resolver
+from assetsync.sync.readback import missing
+from assetsync.sync.upload import by_hand
+from assetsync.sync.upload.dedupe import Dedupe
+from assetsync.sync.upload.prepare import Preparer
+from assetsync.sync.upload.queue import UploadQueue
 
 Patch = pytest.MonkeyPatch
 
@@ -84,7 +87,7 @@ def a_cut_is_unsent(patch: Patch) -> None:
     read = core_outcome.read_silence
 
     def believing(left, problem, **said):
-        return read(Left.NOTHING if left is Left.PART else left, problem, **said)
+        return read(SentExtent.NOTHING if left is SentExtent.PART else left, problem, **said)
 
     patch.setattr(client, "read_silence", believing)
 
@@ -92,7 +95,7 @@ def a_cut_is_unsent(patch: Patch) -> None:
 def a_cut_is_accepted(patch: Patch) -> None:
     """Believe a success that came before the whole body had left."""
     read = core_outcome.read_upload_answer
-    patch.setattr(client, "read_upload_answer", lambda reply, _left, **said: read(reply, Left.ALL, **said))
+    patch.setattr(client, "read_upload_answer", lambda reply, _left, **said: read(reply, SentExtent.ALL, **said))
 
 
 def sent_again_after_5xx(patch: Patch) -> None:
@@ -126,12 +129,12 @@ def no_exclusive_names(patch: Patch) -> None:
         return [statement for statement in whole(script) if "attempts_open_name" not in statement]
 
     patch.setattr(schema, "statements", without)
-    rows = Store.rows
+    rows = Database.rows
     exclusive = (
         " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
         "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
     )
-    patch.setattr(Store, "rows", lambda self, sql, *values: rows(self, sql.replace(exclusive, ""), *values))
+    patch.setattr(Database, "rows", lambda self, sql, *values: rows(self, sql.replace(exclusive, ""), *values))
 
     def any_name(self, rows, _choice, _below):
         while rows:
@@ -140,18 +143,18 @@ def no_exclusive_names(patch: Patch) -> None:
                 return row
         return None
 
-    patch.setattr(Feed, "_next", any_name)
+    patch.setattr(UploadQueue, "_next", any_name)
 
 
 def no_look_at_the_old_path(patch: Patch) -> None:
     """Take an equal version over although its path still holds it."""
-    patch.setattr(StandIn, "still_holds", lambda _self, _old: False)
+    patch.setattr(Dedupe, "still_holds", lambda _self, _old: False)
 
 
 def the_intent_comes_late(patch: Patch) -> None:
     """Let a crash forget what was on its way."""
     from assetsync.core.states import Event
-    from assetsync.ledger.outcomes import Outcomes
+    from assetsync.ledger.attempts import AttemptResults
     from assetsync.ledger.rows import apply
 
     def forgetful(self, now):
@@ -164,7 +167,7 @@ def the_intent_comes_late(patch: Patch) -> None:
 
         return self._store.write(work)
 
-    patch.setattr(Outcomes, "recover", forgetful)
+    patch.setattr(AttemptResults, "recover", forgetful)
 
 
 def history_may_be_damage(patch: Patch) -> None:
@@ -174,23 +177,25 @@ def history_may_be_damage(patch: Patch) -> None:
 
 def a_beginning_is_proof(patch: Patch) -> None:
     """Take the beginning of a file for what its own cut left, whoever else may have left it."""
-    patch.setattr(rivals, "_may_have_begun", lambda *_: False)
+    patch.setattr(competing_attempts, "_may_have_begun", lambda *_: False)
 
 
 def what_is_over_has_left_nothing(patch: Patch) -> None:
     """Let uploads that were taken for absent leave nothing that comes to light later."""
-    known = doubts.Doubts.rivals
-    patch.setattr(doubts.Doubts, "rivals", lambda self, attempt: [r for r in known(self, attempt) if not r.waived])
+    known = doubts.Doubts.competing_attempts
+    patch.setattr(
+        doubts.Doubts, "competing_attempts", lambda self, attempt: [r for r in known(self, attempt) if not r.waived]
+    )
 
 
 def no_take_over(patch: Patch) -> None:
     """Send what was moved, touched or restored once more."""
-    patch.setattr(Alike, "equals", lambda _self, _row, _md5: [])
+    patch.setattr(EqualContent, "equals", lambda _self, _row, _md5: [])
 
 
 def a_sidecar_is_only_read(patch: Patch) -> None:
     """Let the ledger know only those sidecars that a scan or a hint has met."""
-    patch.setattr(site, "note_sidecar", lambda _edges, _plan, _said, _path: None)
+    patch.setattr(app, "note_sidecar", lambda _context, _plan, _said, _path: None)
 
 
 def a_change_after_the_look_is_not_told(patch: Patch) -> None:
@@ -212,7 +217,7 @@ def what_is_to_be_replaced_is_taken(patch: Patch) -> None:
 
 def what_is_equal_may_be_a_beginning(patch: Patch) -> None:
     """Take what was moved elsewhere for what another upload may have left there."""
-    patch.setattr(sights, "_may_be_whole", lambda by, asset: by.md5 in (None, asset.md5))
+    patch.setattr(candidates, "_may_be_whole", lambda by, asset: by.md5 in (None, asset.md5))
 
 
 def what_a_folder_does_not_show_is_missing(patch: Patch) -> None:
@@ -243,28 +248,28 @@ def names_are_taken_for_kept(patch: Patch) -> None:
 
 def only_whole_names_resemble(patch: Patch) -> None:
     """Take no name that came back as question marks for that of a file."""
-    patch.setattr(alike, "is_shown_as", lambda sent, shown: sent.casefold() == shown.casefold())
+    patch.setattr(equal_content, "is_shown_as", lambda sent, shown: sent.casefold() == shown.casefold())
 
 
 def a_name_of_two_is_proof(patch: Patch) -> None:
     """Take the first asset whose name may be the one sent for the upload."""
-    patch.setattr(sights, "is_unsure", lambda *_: False)
+    patch.setattr(candidates, "is_unsure", lambda *_: False)
 
 
 def a_look_up_is_as_new_as_it_looks(patch: Patch) -> None:
     """Let each look-up count for an absence, however old a state it shows."""
-    patch.setattr(resolve, "is_current", lambda *_ages, newer: True)
+    patch.setattr(resolver, "is_current", lambda *_ages, newer: True)
 
 
 def any_upload_is_a_control_sample(patch: Patch) -> None:
     """Take a look-up that shows what was sent before the attempt for one that is newer."""
-    shown = resolve.shown_sample
-    patch.setattr(resolve, "shown_sample", lambda service, sent, _ended: shown(service, sent, [0]) and 1_000_000)
+    shown = resolver.shown_sample
+    patch.setattr(resolver, "shown_sample", lambda service, sent, _ended: shown(service, sent, [0]) and 1_000_000)
 
 
 def a_gateway_timeout_is_an_end(patch: Patch) -> None:
     """Wait for what left whole for no longer than for all else."""
-    patch.setattr(resolve, "grace_of_whole", lambda seconds, *_: seconds)
+    patch.setattr(resolver, "grace_of_whole", lambda seconds, *_: seconds)
 
 
 def a_clean_stop_needs_no_confirmation(patch: Patch) -> None:
@@ -287,7 +292,7 @@ def an_unanswered_look_up_counts(patch: Patch) -> None:
 
 def a_failed_search_is_not_repeated(patch: Patch) -> None:
     """Take a search that failed once for one that goes on failing."""
-    patch.setattr(failing, "_REPEATS", 0)
+    patch.setattr(folder_backoff, "_REPEATS", 0)
 
 
 def a_round_is_thrown_away_whole(patch: Patch) -> None:
@@ -363,7 +368,7 @@ OF_NAMELESS: tuple[Callable[[Patch], None], ...] = (
 
 def a_running_command_is_taken_for_ended(patch: Patch) -> None:
     """Put in doubt at a start what a running `assetsync upload` sends."""
-    patch.setattr(outcomes, "is_sent_by_hand", lambda _path, _boundary: False)
+    patch.setattr(attempts, "is_sent_by_hand", lambda _path, _boundary: False)
 
 
 def equal_content_is_sent_by_hand(patch: Patch) -> None:

@@ -101,7 +101,7 @@ def variant_of(rng: random.Random) -> Variant:
     )
 
 
-def schedule_of(seed: int, *, length: int = 70, twins: bool = False) -> Schedule:
+def schedule_of(seed: int, *, length: int = 70, duplicate_sites: bool = False) -> Schedule:
     """Give what a seed stands for; with `twins` two files of one name that go into one folder, and little else."""
     rng = random.Random(seed)
     # Drawn by itself: all else stays as it was for the seed.
@@ -111,9 +111,9 @@ def schedule_of(seed: int, *, length: int = 70, twins: bool = False) -> Schedule
     # Without digests only the names tell assets apart: then each comes back as it was sent.
     paths = rng.sample(PATHS if variant.gives_md5 else PLAIN, rng.choice((2, 3, 5, len(PLAIN))))
     contents: Sequence[int] = range(7)
-    if twins or rng.random() < 0.1:
+    if duplicate_sites or rng.random() < 0.1:
         paths, contents = ["a/x.txt", "b/x.txt"], rng.choice(((0, 2), (4, 6), (2,), (6,)))
-        if not twins and not variant.gives_md5:
+        if not duplicate_sites and not variant.gives_md5:
             # `model`, assumption 5: a cut of the one, its boundary included, may have the size of the other.
             contents = contents[-1:]
     draw = _Drawing(rng, variant, paths, contents)

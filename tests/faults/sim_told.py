@@ -44,12 +44,12 @@ def _change(rng: random.Random, touched: list[str]) -> Iterable[Action]:
 
 def judge_told(simulation: "Simulation") -> None:
     """I9: what the service was told of a file is what the tree says of it, or else, and only then, that is listed."""
-    for row in simulation.site.edges.ledger.reports.files():
+    for row in simulation.site.context.ledger.reports.files():
         path = row.path.decode()
         asset = simulation.service.assets.get(row.assetid or "")
         if row.state is not State.VERIFIED or row.wanted != "yes" or asset is None or asset.post is None:
             continue
-        attempts = simulation.site.edges.ledger.doubts.attempts(row.id, 100)
+        attempts = simulation.site.context.ledger.doubts.attempts(row.id, 100)
         made_by = next((attempt for attempt in attempts if attempt.boundary == asset.post), None)
         if row.uploaded_at is None or made_by is None or made_by.result in ("sent_again", "absent"):
             # It was there before, or is of another file or of an upload that a person ended: nobody knows what it was

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from assetsync.errors import RootMissing
-from assetsync.tree.opening import Tree
+from assetsync.tree.safe_open import Tree
 
 _TROUBLE = (errno.EIO, errno.ESTALE, errno.EMFILE)
 

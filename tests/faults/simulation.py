@@ -15,14 +15,14 @@ from pathlib import Path
 
 import structlog
 
+from assetsync.app import Site, build
 from assetsync.config import SiteConfig, load_config
 from assetsync.errors import AssetsyncError, IllegalTransition, LedgerError, RootMissing, ServiceError, UsageError
-from assetsync.flow.hints import Hints, Looker
-from assetsync.flow.requests import carry_out, take_requests
-from assetsync.flow.send import Step
-from assetsync.flow.trouble import describe
 from assetsync.ledger.ledger import open_ledger
-from assetsync.site import Site, build
+from assetsync.sync.health_check import describe
+from assetsync.sync.intake.watch_queue import Looker, WatchQueue
+from assetsync.sync.requests import carry_out, take_requests
+from assetsync.sync.upload.uploader import Step
 from assetsync.tree import body
 
 from .baton import Baton, Crash
@@ -154,7 +154,7 @@ class Simulation:
         site = build(self.config, ledger, self.client, self.clock, random.Random(ledger.start_no))
         if self.variant.together:
             site.sender._crew._is_told = True
-        site.sender.recorder.patience = 30.0 if self.variant.one_shot else float("inf")
+        site.sender.results.patience = 30.0 if self.variant.one_shot else float("inf")
         prepare = site.sender._preparer.prepare
 
         def prepare_and_stand(row):
@@ -171,8 +171,8 @@ class Simulation:
             return ready
 
         site.sender._preparer.prepare = prepare_and_stand  # type: ignore[method-assign]
-        self.hints = Hints()
-        self.looker = Looker(site.edges, site.plan, site.looking, self.hints, site.sidecars)
+        self.hints = WatchQueue()
+        self.looker = Looker(site.context, site.plan, site.looking, self.hints, site.sidecars)
         self.site = site
         site.begin()
         return site
@@ -183,9 +183,9 @@ class Simulation:
         self.deaths += 1
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
-        flying = self.site.edges.ledger.store.rows("SELECT boundary FROM attempts WHERE ended_at IS NULL")
+        flying = self.site.context.ledger.store.rows("SELECT boundary FROM attempts WHERE ended_at IS NULL")
         self.service.drop({row[0] for row in flying})
-        self.site.edges.ledger.close()
+        self.site.context.ledger.close()
         if reboot:
             self.hand.kill()
             self.clock.reboot()
@@ -203,7 +203,7 @@ class Simulation:
         self.note(f"the ledger is {'lost' if lost else 'put back from its copy'}")
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
-        self.site.edges.ledger.close()
+        self.site.context.ledger.close()
         self.service.speak_again()
         self.clock.advance(GRACE + self.service.habits.processing)
         self.service.settle()
@@ -219,7 +219,7 @@ class Simulation:
         self.note("the ledger's disk is kept as it is")
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
-        self.site.edges.ledger.close()
+        self.site.context.ledger.close()
         for kept, path in self._disk():
             shutil.copyfile(path, kept)
         self._open()
@@ -229,7 +229,7 @@ class Simulation:
         self.note("the ledger's disk is rolled back")
         self.crash_in, self.full_commits = -1, 0
         self.baton.kill()
-        self.site.edges.ledger.close()
+        self.site.context.ledger.close()
         self.service.speak_again()
         self.clock.advance(GRACE + self.service.habits.processing)
         self.service.settle()
@@ -252,7 +252,7 @@ class Simulation:
         self.crash_in, self.full_commits = -1, 0
         self.baton.close()
         self.hand.kill()
-        self.site.edges.ledger.close()
+        self.site.context.ledger.close()
         shutil.rmtree(self.base)
 
     # Marks.
@@ -274,7 +274,7 @@ class Simulation:
     def _used_ids(self) -> list[str]:
         """Give the ids that answers gave to files: those that a broken service may give again."""
         sql = "SELECT assetid FROM files WHERE id_from = 'answer' AND state IN ('stored', 'verified') ORDER BY id"
-        return [row[0] for row in self.site.edges.ledger.store.rows(sql)]
+        return [row[0] for row in self.site.context.ledger.store.rows(sql)]
 
     def _commit(self, when: str) -> None:
         if when == "before":
@@ -345,10 +345,10 @@ class Simulation:
     def read_back(self) -> None:
         """Do what the daemon's reading loop does in a pass."""
         site = self.site
-        take_requests(site.edges)
+        take_requests(site.context)
         try:
-            if site.gate.pause is not None:
-                if site.gate.probe_due():
+            if site.circuit_breaker.pause is not None:
+                if site.circuit_breaker.probe_due():
                     site.probe()
                 return
             site.try_what_waited()
@@ -357,7 +357,7 @@ class Simulation:
             site.verifier.step()
         except ServiceError as error:
             reason, retry_after = describe(error)
-            site.gate.trouble(reason, str(error), retry_after)
+            site.circuit_breaker.trouble(reason, str(error), retry_after)
 
     def scan(self) -> None:
         self.site.try_again()
@@ -384,10 +384,10 @@ class Simulation:
 
     def person(self, verb: str, argument: dict[str, object]) -> None:
         try:
-            answer = carry_out(self.site.edges.ledger, self.client, self.clock, verb, argument)
+            answer = carry_out(self.site.context.ledger, self.client, self.clock, verb, argument)
         except (UsageError, ServiceError) as error:
             answer = str(error)
-        self.site.feed.clear()
+        self.site.upload_queue.clear()
         self.note(f"PERSON {verb}: {answer}")
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from assetsync.app import make_service
 from assetsync.config import load_config
 from assetsync.sandbox import Sandbox, SandboxSettings
-from assetsync.site import make_service
 
 from ..cli.conftest import (  # noqa: TID252 - the one way to another folder's parts without an installed package
     KEY,

@@ -2,9 +2,9 @@
 
 import pytest
 
+from assetsync.config.document.metadata import EVENTS
 from assetsync.core.outcome import Reply, read_upload_answer
-from assetsync.document.metadata import EVENTS
-from assetsync.model import Answer, Left, SearchRequest
+from assetsync.model import Answer, SearchRequest, SentExtent
 
 PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"
 
@@ -91,7 +91,7 @@ def test_the_fields_of_an_upload_are_kept():
         "</Response>"
     )
     for filetype in ("img", "vid", "aud", "doc", "other"):
-        outcome = read_upload_answer(Reply(200, "application/xml", body.format(filetype).encode()), Left.ALL)
+        outcome = read_upload_answer(Reply(200, "application/xml", body.format(filetype).encode()), SentExtent.ALL)
         assert (outcome.answer, outcome.responsecode, outcome.message) == (Answer.ACCEPTED, "0", "success")
         assert (outcome.assetid, outcome.filetype) == ("A1", filetype)
         assert (outcome.comingfrom, outcome.renamefilebody) == ("http://x/?a=1&b=2", "new name")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.ledger.holds import hold_folder
-from assetsync.ledger.intake import NewVersion
+from assetsync.ledger.folder_holds import hold_folder
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.queue import Intent
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Answer, FileStat, Left, Outcome, Sent
+from assetsync.ledger.versions import NewVersion
+from assetsync.model import Answer, FileStat, Outcome, Sent, SentExtent
 
 NOW = 1_000_000.0
 M1, M2 = "1" * 32, "2" * 32
@@ -69,7 +69,7 @@ class Book:
         assert found is not None
         return found
 
-    def lose(self, row: FileRow, *, md5: str | None = M1, left: Left = Left.ALL) -> int:
+    def lose(self, row: FileRow, *, md5: str | None = M1, left: SentExtent = SentExtent.ALL) -> int:
         attempt = self.begin(row, md5=md5)
         outcome = Outcome(Answer.DOUBT, "no_answer", "nothing came back")
         self.ledger.outcomes.lost(attempt, row.id, Sent(outcome, left, row.size, md5 or ""), NOW)
@@ -77,7 +77,7 @@ class Book:
 
 
 def accepted(assetid: str, md5: str = M1) -> Sent:
-    return Sent(Outcome(Answer.ACCEPTED, assetid=assetid, filetype="doc"), Left.ALL, 10, md5)
+    return Sent(Outcome(Answer.ACCEPTED, assetid=assetid, filetype="doc"), SentExtent.ALL, 10, md5)
 
 
 @pytest.fixture

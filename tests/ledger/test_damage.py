@@ -14,8 +14,8 @@ import pytest
 
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger import damage
+from assetsync.ledger.database import is_held, open_database
 from assetsync.ledger.ledger import open_ledger, read_ledger
-from assetsync.ledger.store import is_held, open_store
 
 PAGE = 4096
 
@@ -255,13 +255,13 @@ def test_a_large_ledger_is_looked_through_more_quickly(killed, monkeypatch):
 
 def test_the_file_of_another_program_is_refused_and_left(tmp_path):
     path = tmp_path / "ledger.db"
-    open_store(path, create=True).close()
+    open_database(path, create=True).close()
     with closing(sqlite3.connect(path)) as conn:
         assert conn.execute("PRAGMA application_id").fetchone()[0] == damage.APPLICATION_ID
         conn.execute("PRAGMA application_id = 252006674")
     before = path.read_bytes()
     with pytest.raises(LedgerDamaged, match="another SQLite file"):
-        open_store(path, create=True)
+        open_database(path, create=True)
     assert path.read_bytes() == before
 
 

@@ -238,7 +238,7 @@ def test_rivals_are_the_other_open_attempts_with_their_folders(book, doubt):
     flying = book.begin(book.queue(b"b", size=20), md5=M2)
     elsewhere = book.begin(book.queue(b"c", folder="G"))
     book.accept(book.queue(b"d"), "D")
-    one, other = book.ledger.doubts.rivals(doubt.attempt)
+    one, other = book.ledger.doubts.competing_attempts(doubt.attempt)
     assert (one.attempt_id, one.sent_name, one.size, one.md5, one.in_flight) == (flying, "b", 20, M2, True)
     assert (one.folder_id, one.refused) == (doubt.attempt.destfolderid, False)
     assert (other.attempt_id, other.folder_id) == (elsewhere, "G")
@@ -251,7 +251,7 @@ def test_a_person_is_asked_about_a_rival_only_while_its_file_is_blocked(book, do
     set_state = "UPDATE files SET state = ? WHERE id = (SELECT file_id FROM attempts WHERE id = ?)"
     for state in ("in_doubt", "blocked"):
         book.ledger.store.write(lambda conn, state=state: conn.execute(set_state, (state, rival)))
-        (found,) = book.ledger.doubts.rivals(doubt.attempt)
+        (found,) = book.ledger.doubts.competing_attempts(doubt.attempt)
         asked[state] = found.asked
     assert asked == {"in_doubt": False, "blocked": True}
 
@@ -265,9 +265,11 @@ def test_what_was_ended_without_its_asset_into_the_same_folder_stays_a_rival(boo
     book.ledger.store.write(
         lambda conn: conn.execute("UPDATE attempts SET result = 'absent', closed_at = 1.0 WHERE id = ?", (elsewhere,))
     )
-    rivals = book.ledger.doubts.rivals(doubt.attempt)
-    assert {rival.attempt_id for rival in rivals} == {begun[result] for result, stays in ends.items() if stays}
-    assert all(rival.waived for rival in rivals)
+    competing_attempts = book.ledger.doubts.competing_attempts(doubt.attempt)
+    assert {rival.attempt_id for rival in competing_attempts} == {
+        begun[result] for result, stays in ends.items() if stays
+    }
+    assert all(rival.waived for rival in competing_attempts)
 
 
 def test_of_very_many_that_ended_without_their_asset_the_newest_stay_rivals(book, doubt):
@@ -288,7 +290,7 @@ def test_of_very_many_that_ended_without_their_asset_the_newest_stay_rivals(book
     book.ledger.store.write(
         lambda conn: conn.execute("UPDATE attempts SET result = 'absent', closed_at = 1.0 WHERE id = ?", (newest,))
     )
-    assert {rival.attempt_id for rival in book.ledger.doubts.rivals(doubt.attempt)} == {
+    assert {rival.attempt_id for rival in book.ledger.doubts.competing_attempts(doubt.attempt)} == {
         *range(last + 1, last + 1000),
         newest,
     }
@@ -297,7 +299,7 @@ def test_of_very_many_that_ended_without_their_asset_the_newest_stay_rivals(book
 def test_the_rivals_of_a_doubt_are_found_without_a_look_at_each_attempt(book, doubt):
     reader, asked = book.ledger.store.reader(), []
     reader.set_trace_callback(asked.append)
-    book.ledger.doubts.rivals(doubt.attempt)
+    book.ledger.doubts.competing_attempts(doubt.attempt)
     reader.set_trace_callback(None)
     plan = [row[3] for row in reader.execute(f"EXPLAIN QUERY PLAN {asked[-1]}")]
     assert any("attempts_waived" in step for step in plan)

@@ -9,7 +9,7 @@ from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
 from assetsync.ledger.audits import Unmet, begin
 from assetsync.ledger.queue import NameBusy, Outdated
-from assetsync.model import Answer, Asset, Left, Outcome, Sent, State, Wanted
+from assetsync.model import Answer, Asset, Outcome, Sent, SentExtent, State, Wanted
 
 from .conftest import M1, M2, NOW, accepted
 
@@ -219,7 +219,7 @@ def test_an_equal_version_counts_when_it_has_an_asset_or_may_have_one(book, case
 
 def test_an_undecided_version_that_was_never_hashed_counts_by_inode_size_and_mtime(book):
     old = book.queue(b"old", inode=77, mtime=5)
-    book.lose(old, md5=None, left=Left.PART)
+    book.lose(old, md5=None, left=SentExtent.PART)
     for inode, mtime, counts in ((77, 5, True), (78, 5, False), (77, 6, False)):
         new = book.queue(f"new{inode}{mtime}".encode(), inode=inode, mtime=mtime)
         assert [row.id for row in looked_for(book, new, M1)] == [old.id] * counts
@@ -303,7 +303,7 @@ def test_of_two_that_adopt_the_same_asset_the_second_gets_nothing_and_stays_queu
 
 def test_a_failure_is_counted_only_where_it_is_the_files_own(book):
     row = book.queue(b"a")
-    unsent = Sent(Outcome(Answer.UNSENT, "unsent", "refused"), Left.NOTHING, 0, "")
+    unsent = Sent(Outcome(Answer.UNSENT, "unsent", "refused"), SentExtent.NOTHING, 0, "")
     for counts in (False, True, False):
         book.ledger.outcomes.unsent(book.begin(row), row.id, unsent, NOW, NOW + 5, counts=counts)
     assert (book.row(b"a").failures, book.row(b"a").attempts, book.row(b"a").due_at) == (1, 3, NOW + 5)

@@ -10,8 +10,8 @@ from sqlite_utils import Migrations
 
 from assetsync.errors import LedgerNewer
 from assetsync.ledger import release, schema
+from assetsync.ledger.database import open_database
 from assetsync.ledger.ledger import open_ledger, read_ledger
-from assetsync.ledger.store import open_store
 from assetsync.model import State
 
 from .conftest import NOW
@@ -116,7 +116,7 @@ def test_a_later_migration_keeps_every_row_and_is_applied_once(old: Path, monkey
     before = rows_of(old)
     monkeypatch.setattr(schema, "migrations", later())
     for _ in range(2):
-        open_store(old, create=False).close()
+        open_database(old, create=False).close()
     assert rows_of(old) == before
     with closing(sqlite3.connect(old)) as conn:
         assert conn.execute("SELECT COUNT(*) FROM tags").fetchone()[0] == len(before["files"])
@@ -127,17 +127,17 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(old: Path, monkeypatch
     before, shape = rows_of(old), shape_of(old)
     monkeypatch.setattr(schema, "migrations", later(fails=True))
     with pytest.raises(Exception, match="disk I/O error"):
-        open_store(old, create=False)
+        open_database(old, create=False)
     assert (rows_of(old), shape_of(old)) == (before, shape)
     monkeypatch.undo()
-    open_store(old, create=False).close()
+    open_database(old, create=False).close()
 
 
 @pytest.mark.parametrize("opened", [open_ledger, read_ledger])
 def test_the_release_before_refuses_a_migrated_file_and_leaves_it(old: Path, monkeypatch, opened):
     with monkeypatch.context() as patched:
         patched.setattr(schema, "migrations", later())
-        open_store(old, create=False).close()
+        open_database(old, create=False).close()
     before = old.read_bytes()
     with pytest.raises(LedgerNewer, match="m002_tags"):
         opened(old)

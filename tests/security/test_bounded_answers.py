@@ -14,9 +14,8 @@ from pydantic import SecretStr
 from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
 from assetsync.model import SearchRequest
 from assetsync.service.client import HttpService, ServiceSettings
-from assetsync.service.recordset import EARLY_LIMIT, WHOLE_LIMIT, RecordStream
-from assetsync.service.rows import LONGEST_TEXT, RowReader
-from assetsync.service.text import VALUE_LIMIT
+from assetsync.service.json_stream import VALUE_LIMIT
+from assetsync.service.records import EARLY_LIMIT, LONGEST_TEXT, WHOLE_LIMIT, RecordStream, RowReader
 
 MOST = 4 * max(EARLY_LIMIT, WHOLE_LIMIT, VALUE_LIMIT)
 JSON = "application/json;charset=UTF-8"

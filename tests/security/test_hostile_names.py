@@ -9,7 +9,7 @@ import re
 import pytest
 
 from assetsync.cli.output import csv_cell
-from assetsync.shown import ACTIVE
+from assetsync.text import ACTIVE
 
 NAMES = (
     b"\x1b]0;owned\x07\x1b[2J\x1b[31mred.jpg",

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from assetsync.errors import LedgerBusy, LedgerError
-from assetsync.flow.requests import take_requests
+from assetsync.ledger.database import is_held
 from assetsync.ledger.ledger import open_ledger, read_ledger
-from assetsync.ledger.store import is_held
+from assetsync.sync.requests import take_requests
 
 BESIDE = ("site.db", "site.db.lock", "site.db.epoch", "site.db.epoch.new")
 
@@ -130,5 +130,5 @@ def test_a_ledger_with_two_names_is_refused(path):
 def test_a_request_that_makes_no_sense_is_answered_and_done_with(make_world, verb, argument):
     world = make_world()
     world.ledger.ask(verb, argument, world.clock.now())
-    assert take_requests(world.site.edges) == 1
+    assert take_requests(world.site.context) == 1
     assert world.ledger.asked() == []

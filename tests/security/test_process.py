@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.secrecy import keep_from_dumps
+from assetsync.process import keep_from_dumps
 
 KEY = "c4nary-k3y-0f-a-process"
 NOBODY = 65534
@@ -20,7 +20,7 @@ PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
 # A process as `assetsync` begins it, with a step of one thread that fails as nobody foresaw, the key in its words.
 CRASHING = """
 import sys
-import assetsync.flow.send
+import assetsync.sync.upload.uploader
 from assetsync.cli import main
 
 def run(self, *given):
@@ -29,7 +29,7 @@ def run(self, *given):
     except ValueError as error:
         raise RuntimeError("then " + {key!r}, {key!r}.encode()) from error
 
-assetsync.flow.send.Sender.run = run
+assetsync.sync.upload.uploader.Sender.run = run
 sys.exit(main())
 """
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from assetsync.core.mapping import IgnoreRules, Mappings
-from assetsync.core.sidecar import MAX_TOGETHER, check_together, merge, parse_sidecar
+from assetsync.core.metadata import MAX_TOGETHER, check_together, merge, parse_sidecar
 from assetsync.errors import SidecarError, TreeError
 from assetsync.model import Mapping
-from assetsync.tree.opening import Tree
+from assetsync.tree.safe_open import Tree
 
 SECRET = b"what lies outside of the tree"
 

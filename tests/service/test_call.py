@@ -4,7 +4,7 @@ import pytest
 
 from assetsync.errors import UsageError
 from assetsync.model import SearchRequest
-from assetsync.service.call import index_call, search_call
+from assetsync.service.search import index_call, search_call
 
 BASE = "http://dam/razuna/"
 

@@ -19,7 +19,7 @@ from assetsync.errors import (
     ServiceUnreachable,
     UsageError,
 )
-from assetsync.model import Answer, Fault, Left, SearchRequest, UploadOptions
+from assetsync.model import Answer, Fault, SearchRequest, SentExtent, UploadOptions
 from assetsync.service.client import HttpService, ServiceSettings
 
 BIG = bytes(range(256)) * 65536  # 16 MiB: more than the sockets between hold
@@ -49,7 +49,7 @@ def test_an_upload_that_is_answered_with_success_is_accepted(
 
     sent = connect(serve(script).port).upload(make_request(), make_body(b"hello"))
     assert (sent.outcome.answer, sent.outcome.assetid) == (Answer.ACCEPTED, "C93B9F71C23B45D0B1A03DE621A35B47")
-    assert (sent.left, sent.handed, sent.md5) == (Left.ALL, 5, "5D41402ABC4B2A76B9719D911017C592")
+    assert (sent.left, sent.handed, sent.md5) == (SentExtent.ALL, 5, "5D41402ABC4B2A76B9719D911017C592")
     head, body = seen[0]
     assert head.startswith(b"POST /razuna/raz1/dam/index.cfm HTTP/1.1\r\n")
     assert b"\r\nContent-Type: multipart/form-data; boundary=b0undary\r\n" in head + b"\r\n"
@@ -74,7 +74,7 @@ def test_a_large_body_arrives_as_it_was_framed(serve, connect, make_body, make_r
 
 def test_a_refused_connection_is_unsent(connect, make_body, make_request, closed_port):
     sent = connect(closed_port).upload(make_request(), make_body(b"hello"))
-    assert (sent.outcome.answer, sent.outcome.fault, sent.left) == (Answer.UNSENT, Fault.SERVICE, Left.NOTHING)
+    assert (sent.outcome.answer, sent.outcome.fault, sent.left) == (Answer.UNSENT, Fault.SERVICE, SentExtent.NOTHING)
 
 
 def test_a_name_that_cannot_be_encoded_is_unsent(connect, make_body, make_request):
@@ -166,7 +166,7 @@ def proxy_error(wire_tools):
 def test_no_trustworthy_answer_after_all_had_left_is_doubt(serve, connect, make_body, make_request, wire_tools, script):
     server = serve(lambda conn: script(conn, wire_tools))
     sent = connect(server.port, read_timeout=0.5).upload(make_request(), make_body(b"hello"))
-    assert (sent.outcome.answer, sent.left, sent.outcome.assetid) == (Answer.DOUBT, Left.ALL, None)
+    assert (sent.outcome.answer, sent.left, sent.outcome.assetid) == (Answer.DOUBT, SentExtent.ALL, None)
     assert server.connections == 1
 
 
@@ -177,7 +177,7 @@ def test_a_reset_amid_a_large_body_is_doubt_with_a_part_left_or_unsent_with_noth
     server = serve(lambda conn: script(conn, wire_tools))
     sent = connect(server.port).upload(make_request(), make_body(BIG))
     # A reset at once may come before the head is written: then nothing left, and the body knows it.
-    expected = {Left.NOTHING: Answer.UNSENT, Left.PART: Answer.DOUBT}
+    expected = {SentExtent.NOTHING: Answer.UNSENT, SentExtent.PART: Answer.DOUBT}
     assert sent.outcome.answer is expected[sent.left]
     assert sent.handed < len(BIG)
     assert server.connections == 1
@@ -192,7 +192,7 @@ def test_a_service_that_stops_reading_is_doubt_with_a_part_left(serve, connect, 
 
     sent = connect(serve(script).port, read_timeout=0.3).upload(make_request(), make_body(BIG))
     done.set()
-    assert (sent.outcome.answer, sent.left) == (Answer.DOUBT, Left.PART)
+    assert (sent.outcome.answer, sent.left) == (Answer.DOUBT, SentExtent.PART)
 
 
 def early(name):
@@ -212,19 +212,19 @@ def early(name):
 def test_an_early_refusal_is_believed(serve, connect, make_body, make_request, wire_tools, recorded):
     server = serve(early("upload-wrong-key")(recorded, wire_tools))
     sent = connect(server.port).upload(make_request(), make_body(BIG))
-    assert (sent.outcome.answer, sent.outcome.fault, sent.left) == (Answer.REFUSED, Fault.KEY, Left.PART)
+    assert (sent.outcome.answer, sent.outcome.fault, sent.left) == (Answer.REFUSED, Fault.KEY, SentExtent.PART)
 
 
 def test_an_early_success_is_doubt(serve, connect, make_body, make_request, wire_tools, recorded):
     server = serve(early("upload-success")(recorded, wire_tools))
     sent = connect(server.port).upload(make_request(), make_body(BIG))
-    assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.DOUBT, "success_of_part", Left.PART)
+    assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.DOUBT, "success_of_part", SentExtent.PART)
 
 
 def test_a_file_that_changed_before_it_was_sent_costs_no_connection(serve, connect, make_body, make_request):
     server = serve(lambda conn: conn.recv(1))
     sent = connect(server.port).upload(make_request(), make_body(b"hello", fail=FileChanged("it changed")))
-    assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.UNSENT, "changed", Left.NOTHING)
+    assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.UNSENT, "changed", SentExtent.NOTHING)
     assert server.connections == 0
 
 
@@ -245,7 +245,7 @@ def test_a_file_that_fails_while_it_is_sent_is_cut_inside_the_file_part(
     body = make_body(b"abcdefgh" * 1000, chunk=4000, fail=error, fail_after=4000)
     sent = connect(serve(script).port).upload(make_request(), body)
     assert read.wait(5)
-    assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.DOUBT, reason, Left.PART)
+    assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.DOUBT, reason, SentExtent.PART)
     assert seen[0][1].endswith(b"application/octet-stream\r\n\r\n" + b"abcdefgh" * 500)
 
 
@@ -361,7 +361,7 @@ def test_an_untrusted_certificate_is_named(serve, connect, make_body, make_reque
     with pytest.raises(ServiceUnreachable, match="ca_file"), connect(port, scheme="https").search(SearchRequest("x")):
         pass
     sent = connect(port, scheme="https").upload(make_request(), make_body(b"x"))
-    assert (sent.outcome.answer, sent.left) == (Answer.UNSENT, Left.NOTHING)
+    assert (sent.outcome.answer, sent.left) == (Answer.UNSENT, SentExtent.NOTHING)
 
 
 def test_a_certificate_of_the_named_authority_is_trusted(

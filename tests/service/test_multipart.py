@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assetsync.errors import FileChanged, FileUnreadable, UsageError
-from assetsync.model import Left, UploadOptions, UploadRequest
+from assetsync.model import SentExtent, UploadOptions, UploadRequest
 from assetsync.service.multipart import SLICE, Sending, closing, frame, sent_filename
 
 FILE_PART = b'--b0undary\r\nContent-Disposition: form-data; name="filedata"; filename="'
@@ -126,12 +126,12 @@ def sending_of(body, request) -> tuple[Sending, bytes, bytes]:
 def test_a_small_body_is_one_piece(make_body, make_request):
     sending, head, tail = sending_of(make_body(b"12345"), make_request())
     assert list(sending) == [head + b"12345" + tail]
-    assert sending.left is Left.ALL
+    assert sending.left is SentExtent.ALL
 
 
 def test_an_empty_body_is_one_piece(make_body, make_request):
     sending, head, tail = sending_of(make_body(b""), make_request())
-    assert (list(sending), sending.left) == ([head + tail], Left.ALL)
+    assert (list(sending), sending.left) == ([head + tail], SentExtent.ALL)
 
 
 def test_the_first_bytes_go_with_the_head_and_the_last_with_the_tail(make_body, make_request):
@@ -153,7 +153,13 @@ def test_left_is_nothing_then_part_then_all(make_body, make_request):
     sending.prepare()
     seen.append(sending.left)
     seen += [sending.left for _ in sending]
-    assert [*seen, sending.left] == [Left.NOTHING, Left.NOTHING, Left.PART, Left.PART, Left.ALL]
+    assert [*seen, sending.left] == [
+        SentExtent.NOTHING,
+        SentExtent.NOTHING,
+        SentExtent.PART,
+        SentExtent.PART,
+        SentExtent.ALL,
+    ]
 
 
 def test_the_last_piece_counts_as_a_part_until_it_was_written(make_body, make_request):
@@ -161,7 +167,7 @@ def test_the_last_piece_counts_as_a_part_until_it_was_written(make_body, make_re
     pieces = iter(sending)
     next(pieces)
     pieces.close()
-    assert sending.left is Left.PART
+    assert sending.left is SentExtent.PART
 
 
 @pytest.mark.parametrize("error", [FileChanged("it changed"), FileUnreadable("it went")])
@@ -170,17 +176,19 @@ def test_a_file_that_fails_at_its_last_chunk_is_never_completed(make_body, make_
     handed = []
     with pytest.raises(type(error)):
         handed.extend(sending)
-    assert (handed, sending.left) == ([head + b"abc"], Left.PART)
+    assert (handed, sending.left) == ([head + b"abc"], SentExtent.PART)
 
 
 def test_a_file_that_fails_at_once_leaves_nothing(make_body, make_request):
     sending, _, _ = sending_of(make_body(b"abc", fail=FileChanged("it changed")), make_request())
     with pytest.raises(FileChanged):
         sending.prepare()
-    assert sending.left is Left.NOTHING
+    assert sending.left is SentExtent.NOTHING
 
 
-@pytest.mark.parametrize(("said", "left"), [(2, Left.NOTHING), (5, Left.PART), (3, Left.NOTHING), (7, Left.PART)])
+@pytest.mark.parametrize(
+    ("said", "left"), [(2, SentExtent.NOTHING), (5, SentExtent.PART), (3, SentExtent.NOTHING), (7, SentExtent.PART)]
+)
 def test_a_file_of_another_length_than_said_is_never_completed(make_body, make_request, said, left):
     body = make_body(b"abcdef", chunk=3)
     framed = frame(make_request(), "KEY", said)
@@ -211,4 +219,4 @@ def test_whatever_the_chunks_the_body_is_head_data_tail(data, chunk):
     sending = Sending(framed, Chunked())
     body = b"".join(sending)
     assert body == framed.head + data + framed.tail
-    assert (len(body), sending.left) == (framed.length, Left.ALL)
+    assert (len(body), sending.left) == (framed.length, SentExtent.ALL)

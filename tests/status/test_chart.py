@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from assetsync.ledger.hours import Hour
+from assetsync.ledger.hourly_stats import Hour
 from assetsync.status.chart import draw
 
 

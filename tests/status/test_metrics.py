@@ -7,9 +7,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from assetsync.errors import LedgerError
-from assetsync.flow.requests import take_requests
 from assetsync.status.live import Live
 from assetsync.status.metrics import Metrics
+from assetsync.sync.requests import take_requests
 
 
 def samples(shown) -> dict[tuple[str, ...], float]:
@@ -65,7 +65,7 @@ def test_a_doubt_that_a_person_decides_is_counted_too(shown):
     world.write("a")
     world.scan_and_send()
     world.ledger.ask("doubt", {"path": b"a".hex(), "asset": None}, world.clock.now())
-    take_requests(world.site.edges)
+    take_requests(world.site.context)
     assert samples(shown)["doubts_decided_total", "by_hand"] == 1
 
 

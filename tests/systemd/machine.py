@@ -14,7 +14,7 @@ _ENVIRON = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 
 class Machine:
-    """One boot; `shown` is what the machine sees of this one, by the path it sees it at, and only to read."""
+    """One boot; `amounts` is what the machine sees of this one, by the path it sees it at, and only to read."""
 
     def __init__(self, image: Path, log: Path, shown: dict[str, Path]) -> None:
         self._log = log

@@ -9,7 +9,7 @@ import pytest
 from assetsync.errors import FileChanged, FileUnreadable, ReadStopped
 from assetsync.model import FileStat
 from assetsync.tree.body import CHUNK, SMALL, FileBody, difference, digest, prefix_digests
-from assetsync.tree.opening import Tree
+from assetsync.tree.safe_open import Tree
 
 BIG = SMALL + 3 * CHUNK // 2
 EMPTY_MD5 = "D41D8CD98F00B204E9800998ECF8427E"

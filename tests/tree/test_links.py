@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.errors import FileUnreadable, NotRegular
-from assetsync.tree.opening import Tree
+from assetsync.tree.safe_open import Tree
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from assetsync.errors import RootMissing
 from assetsync.model import Seen
 from assetsync.tree import scan as scan_module
-from assetsync.tree.opening import Tree
-from assetsync.tree.report import ScanReport
+from assetsync.tree.safe_open import Tree
 from assetsync.tree.scan import scan
+from assetsync.tree.scan_report import ScanReport
 
 
 @pytest.fixture

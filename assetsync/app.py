@@ -1,0 +1,340 @@
+"""Build all parts of one site from its configuration.
+
+Who drives them, in which order and for how long, is left to `reconcile`, the daemon and the simulation of the tests.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import structlog
+from pydantic import SecretStr
+
+from assetsync.config.models import SiteConfig, mappings
+from assetsync.config.schedule import Interval
+from assetsync.core.backoff import WELL_WITHIN
+from assetsync.core.doubt import MostDoubts
+from assetsync.core.mapping import Mappings
+from assetsync.core.settled import HOUR, KEEPS_CHANGING
+from assetsync.errors import ServiceElsewhere, ServiceError
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.site_claims import Claim
+from assetsync.model import Clock, Meter, Service
+from assetsync.service.client import HttpService, ServiceSettings
+from assetsync.sync.brakes import Brakes, Limits
+from assetsync.sync.context import Context, NullMeter
+from assetsync.sync.doubts.resolver import Resolver
+from assetsync.sync.health_check import HealthCheck, describe
+from assetsync.sync.intake.duplicate_sites import DuplicateSites, make_claim
+from assetsync.sync.intake.file_metadata import Sidecars
+from assetsync.sync.intake.intake import Intake
+from assetsync.sync.intake.plan import Plan
+from assetsync.sync.intake.root_identity import RootIdentity
+from assetsync.sync.intake.settling import Settling
+from assetsync.sync.intake.sidecars import note_sidecar
+from assetsync.sync.readback.archive_members import Members
+from assetsync.sync.readback.auditor import Auditor
+from assetsync.sync.readback.drift import Drift
+from assetsync.sync.readback.indexer import Indexer
+from assetsync.sync.readback.missing import Missing
+from assetsync.sync.readback.pending_audits import PendingAudits
+from assetsync.sync.readback.verifier import Verifier
+from assetsync.sync.rescan import Rescan
+from assetsync.sync.runtime_state import RuntimeState
+from assetsync.sync.service_identity import ServiceIdentity
+from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.folder_listing import FolderListing
+from assetsync.sync.upload.in_flight import Crew
+from assetsync.sync.upload.prepare import Preparer, Rules
+from assetsync.sync.upload.queue import UploadQueue
+from assetsync.sync.upload.rate_limiter import RateLimiter
+from assetsync.sync.upload.uploader import Sender
+from assetsync.tree.filesystem import is_network_filesystem, network_mounts
+from assetsync.tree.safe_open import Tree
+
+log = structlog.get_logger(__name__)
+
+_SENT_AGAIN = ("unreadable", "sidecar")
+"""What blocks a file until something changes that no scan takes note of: these are tried again, at a scan or a start.
+
+A sidecar may have been a folder or a pipe.
+"""
+_LOOKED_FOR_AGAIN = ("unprocessed",)
+"""So is what may be processed, or taken away, after a day."""
+_NETWORK_SETTLE = 60.0
+_MISSING_KEPT = 10_000
+
+
+@dataclass(slots=True)
+class Site:
+    """The parts of one site that act, ready to be driven."""
+
+    config: SiteConfig
+    context: Context
+    service_identity: ServiceIdentity
+    plan: Plan
+    settling: Settling
+    intake: Intake
+    looking: Intake
+    place: RootIdentity
+    brakes: Brakes
+    contact: FolderListing
+    preparer: Preparer
+    circuit_breaker: CircuitBreaker
+    upload_queue: UploadQueue
+    sender: Sender
+    health_check: HealthCheck
+    resolver: Resolver
+    verifier: Verifier
+    indexer: Indexer
+    auditor: Auditor
+    owed: PendingAudits
+    drift: Drift
+    runtime_state: RuntimeState
+    rescan: Rescan
+    sidecars: Sidecars = field(repr=False)
+    _waited: bool = field(default=False, init=False, repr=False)
+
+    def begin(self) -> None:
+        """Settle what the last process left behind; may be repeated where the ledger failed."""
+        ledger, now = self.context.ledger, self.context.clock.now()
+        lost = ledger.outcomes.recover(now)
+        if lost:
+            self.context.meter.doubted(lost)
+            log.warning("in doubt after an unclean stop", files=lost)
+        ledger.queue.release_folders(now)
+        self.indexer.begin()
+        self.try_again()
+        if ledger.restored:
+            log.warning(
+                "the ledger is not as its last start left it: put back from a backup, rolled back with its disk, copied"
+                " here, or given another owner? every folder is listed once"
+            )
+        elif ledger.unconfirmed:
+            log.info("nothing outside the ledger's disk confirms its last clean stop: every folder is listed once")
+
+    def try_again(self, *, only_due: bool = False) -> None:
+        """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now.
+
+        What would have to be sent for that stays blocked while nothing may be sent: nobody would find out that it is
+        still to be blocked, and a person is not told of it meanwhile. `try_what_waited` lets it go on.
+        """
+        reasons = list(_LOOKED_FOR_AGAIN)
+        self._waited = not self._may_send()
+        if not self._waited:
+            reasons += _SENT_AGAIN
+            # What was only reported by the policy that was, another sends.
+            reasons += ["changed"] if self.config.policy.on_change == "upload" else []
+        for reason in reasons:
+            self.context.ledger.queue.retry_blocked(reason, self.context.clock.now(), only_due=only_due)
+
+    def try_what_waited(self) -> bool:
+        """Let go on what waited to be tried again until something may be sent, or has rested; True when it went on."""
+        queue, now = self.context.ledger.queue, self.context.clock.now()
+        has_rested = queue.has_blocked(KEEPS_CHANGING, now, longest=HOUR)
+        if not (self._waited or has_rested) or not self._may_send():
+            return False
+        if has_rested:
+            queue.retry_blocked(KEEPS_CHANGING, now, only_due=True, longest=HOUR)
+        if self._waited:
+            self.try_again(only_due=True)
+        return True
+
+    def _may_send(self) -> bool:
+        """Whether nothing keeps files from being sent: a pause, a brake, or a window that is shut."""
+        return self.circuit_breaker.pause is None and self.sender.poster.may_send() and not self.brakes.pulled()
+
+    def ran(self, job: str, began: float) -> None:
+        """Write down that regular work which `began` then (steady seconds) came to its end: index, verify or audit."""
+        seconds = self.context.clock.steady() - began
+        self.context.ledger.runs.ended(job, self.context.clock.now(), seconds)
+        self.context.meter.ran(job, seconds)
+
+    def probe(self) -> bool:
+        """Ask the service for next to nothing, to see whether it answers; during a pause this ends or prolongs it."""
+        try:
+            self.health_check.ask()
+        except ServiceElsewhere:
+            # It answers: what is waited for is a person.
+            self.circuit_breaker.answered()
+            return True
+        except ServiceError as error:
+            reason, retry_after = describe(error)
+            self.circuit_breaker.trouble(reason, str(error), retry_after, probed=True)
+            return False
+        self.circuit_breaker.answered()
+        return True
+
+
+def make_service(config: SiteConfig, key: SecretStr) -> HttpService:
+    """Make the client for a configuration."""
+    service = config.service
+    return HttpService(
+        ServiceSettings(
+            base_url=service.base_url,
+            upload_url=service.upload_url,
+            api_key=key,
+            credential=service.credential,
+            ca_file=str(service.ca_file) if service.ca_file else None,
+            proxy=service.proxy,
+            connect_timeout=service.connect_timeout,
+            read_timeout=service.read_timeout,
+        )
+    )
+
+
+def service_address(config: SiteConfig) -> str:
+    """Give the address by which the ledger knows the service."""
+    return config.service.base_url.rstrip("/")
+
+
+def claim_of(config: SiteConfig) -> Claim:
+    """Give what a configuration says the site mirrors."""
+    folders = {mapping.path: mapping.destfolderid for mapping in mappings(config)}
+    return make_claim(bytes(config.root), service_address(config), folders, config.ledger)
+
+
+def make_tree(config: SiteConfig) -> Tree:
+    """Make the tree of a configuration; the root need not be there."""
+    return Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
+
+
+def make_plan(config: SiteConfig) -> Plan:
+    """Make the plan of what is mapped and ignored."""
+    return Plan(Mappings(mappings(config)), config.ignore)
+
+
+def settle_of(config: SiteConfig) -> float:
+    """Give the seconds for which a file must rest; more on network file systems, whose times and events lag."""
+    return _settle_there(config, [config.watch.settle])[0]
+
+
+def _settle_there(config: SiteConfig, settles: Iterable[float]) -> list[float]:
+    root = bytes(config.root)
+    remote = is_network_filesystem(root) or bool(network_mounts(root))
+    return [max(settle, _NETWORK_SETTLE) if settle and remote else settle for settle in settles]
+
+
+def build(
+    config: SiteConfig,
+    ledger: Ledger,
+    service: Service,
+    clock: Clock,
+    chance: random.Random,
+    *,
+    tick: Callable[[], bool] = lambda: False,
+    meter: Meter | None = None,
+) -> Site:
+    """Put a site together; `tick` as in `Context`, `meter` where somebody measures."""
+    plan = make_plan(config)
+    folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
+    service_identity = ServiceIdentity(service, ledger, clock, service_address(config), folders)
+    context = Context(ledger, service_identity, make_tree(config), clock, chance, tick=tick, meter=meter or NullMeter())
+    settle, *settles = _settle_there(config, [config.watch.settle, *(mapping.settle for mapping in plan.mappings.all)])
+    settling = Settling(settle)
+    circuit_breaker = CircuitBreaker(clock.steady, chance.random)
+    health_check = HealthCheck(service_identity, folders)
+    contact = FolderListing(context, health_check, service_identity.make_sure)
+    workers = config.upload.workers
+    upload_queue = UploadQueue(ledger, clock, most_long=workers - 1 if workers > 1 else None)
+    sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table())
+    sidecars.met = lambda path: note_sidecar(context, plan, sidecars, path)
+    preparer = Preparer(
+        context,
+        plan.mappings,
+        sidecars,
+        contact,
+        Rules(
+            settle=settle,
+            settles=settles,
+            sidecar_wait=config.watch.sidecar_wait,
+            max_file_size=config.upload.max_file_size,
+            resend_changed=config.policy.on_change == "upload",
+        ),
+    )
+
+    resend_moved = config.policy.on_move == "upload"
+    limits = Limits(config.brake.max_new_files, config.brake.max_vanished, resend_moved)
+    brakes = Brakes(context, plan, limits, contact.list_again)
+
+    def make_intake() -> Intake:
+        made = Intake(
+            context,
+            plan,
+            settling,
+            settles=settles,
+            resend_moved=resend_moved,
+            # Above the limit too: after `resume` they are to be recorded.
+            most_missing=max(config.brake.max_vanished, _MISSING_KEPT),
+            forget=sidecars.forget,
+        )
+        made.allows_takeover = brakes.allows_takeover
+        return made
+
+    index, verify = config.schedule.index, config.schedule.verify
+    indexes = index is not None and config.policy.verified_when == "findable"
+    window = config.upload.window
+    # A cron line says when the daemon's job runs; what is due by then has waited a minute at least.
+    indexer = Indexer(context, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
+    # One for scans and one for single looks: they go on side by side, and meet in the ledger.
+    intake, looking = make_intake(), make_intake()
+    place = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
+    runtime_state = RuntimeState(context, circuit_breaker, settling)
+    drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
+    sender = Sender(
+        context,
+        preparer,
+        circuit_breaker,
+        upload_queue,
+        Crew(workers, clock.steady, together=config.upload.rate is None),
+        most_doubts=MostDoubts.of(config.upload.workers, len(folders)),
+        rate_limiter=None if config.upload.rate is None else RateLimiter(config.upload.rate, clock, tick),
+    )
+    sender.poster.may_send = lambda: window is None or window.opens(clock.now()) is None
+    return Site(
+        config=config,
+        context=context,
+        service_identity=service_identity,
+        plan=plan,
+        settling=settling,
+        intake=intake,
+        looking=looking,
+        place=place,
+        brakes=brakes,
+        contact=contact,
+        preparer=preparer,
+        circuit_breaker=circuit_breaker,
+        upload_queue=upload_queue,
+        sender=sender,
+        health_check=health_check,
+        resolver=Resolver(
+            context,
+            health_check,
+            grace=config.upload.doubt_grace,
+            lag=config.upload.longest_lag,
+            read_timeout=config.service.read_timeout,
+        ),
+        verifier=Verifier(
+            context,
+            health_check,
+            longest=min(verify.seconds, WELL_WITHIN) if isinstance(verify, Interval) else 300.0,
+            needs_index=lambda: indexes and not indexer.stopped,
+            misnames=sidecars.misnames,
+        ),
+        indexer=indexer,
+        auditor=Auditor(
+            context,
+            Members(context, plan.mappings, sidecars),
+            Missing(
+                context,
+                brakes,
+                resend=config.policy.on_remote_missing == "upload",
+                mapped={mapping.destfolderid for mapping in plan.mappings.all},
+            ),
+        ),
+        owed=PendingAudits(ledger, clock, folders),
+        drift=drift,
+        runtime_state=runtime_state,
+        rescan=Rescan(context, plan, intake, looking, place, brakes, runtime_state, drift, config.ledger.parent),
+        sidecars=sidecars,
+    )

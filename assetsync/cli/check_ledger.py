@@ -1,0 +1,159 @@
+"""What `assetsync check` sees in the ledger: whether it is the site's, its room, other sites, brakes."""
+
+import os
+import pwd
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from assetsync.app import claim_of, make_tree, service_address
+from assetsync.cli.finding import Finding, Level, of_error
+from assetsync.cli.holder import holder_of
+from assetsync.clock import SystemClock
+from assetsync.config import SiteConfig, mappings
+from assetsync.core.brakes import released_by
+from assetsync.errors import (
+    LedgerError,
+    LedgerMissing,
+)
+from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.owner import ROOT, SERVICE
+from assetsync.ledger.place import real
+from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
+from assetsync.sync.brake_control import BrakeControl, subject_of
+from assetsync.sync.brakes import pointed_to
+from assetsync.sync.intake.duplicate_sites import UNREADABLE_FIX, is_same_service, placed, twins_of
+from assetsync.text import amount, files, printable
+
+_ROOM = 64 * 1024 * 1024
+
+
+def look_at_ledger(config: SiteConfig) -> Finding:
+    """See whether it is there, is the site's and has room."""
+    path = config.ledger
+    try:
+        with closing(read_ledger(path, site=config.site)) as ledger:
+            known, root, service = ledger.intake.size(), ledger.reports.fact(ROOT), ledger.reports.fact(SERVICE)
+    except LedgerMissing:
+        if not path.parent.is_dir():
+            return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
+        return _no_room(path) or Finding("ledger", Level.OK, f"there is none yet; the first run makes {path}")
+    except LedgerError as error:
+        return of_error("ledger", error)
+    short = _no_room(path)
+    if short is not None:
+        return short
+    tree = make_tree(config)
+    if known and root not in (None, str(config.root)) and not tree.is_at(root.encode()):
+        message = f"{path} was filled from the root {root}, and `root` is {config.root} now"
+        fix = "correct `root`; or, if the same tree has moved, let a run pull the brake, then assetsync resume"
+        return Finding("ledger", Level.WARNING, message, fix)
+    if known and service not in (None, service_address(config)):
+        message = f"{path} tells of the service at {service}, and service.base_url is {service_address(config)} now"
+        fix = "correct it; or let a run ask there for what was sent: it goes on where that is shown, else it asks you"
+        return Finding("ledger", Level.WARNING, message, fix)
+    holder = holder_of(real(path))
+    if holder.unseen is not None:
+        return Finding("ledger", Level.WARNING, holder.unseen)
+    sends = ", and a process sends for it now" if holder.sends else ""
+    return Finding("ledger", Level.OK, f"{path} knows {files(known)}{sends}")
+
+
+def look_at_user(config: SiteConfig) -> Iterator[Finding]:
+    """Warn where this is another user than the one whose ledger it is: who that is decides what can be read."""
+    try:
+        owner = config.ledger.stat().st_uid
+    except OSError:
+        # There is none yet, or what is wrong with it was said.
+        return
+    if owner != os.geteuid():
+        name = _name(owner)
+        message = f"the ledger is the user {name}'s, and this is {_name(os.geteuid())}: what {name} cannot read does"
+        fix = f"run it as its user: runuser -u {name} -- assetsync check …"
+        yield Finding("user", Level.WARNING, f"{message} not show here", fix)
+
+
+def look_at_mappings(config: SiteConfig) -> Iterator[Finding]:
+    """Warn of mappings that point to another folder of the service than what was sent from there."""
+    try:
+        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+            before = {mapping: folder for mapping in mappings(config) if (folder := pointed_to(ledger, mapping))}
+            brake_control = BrakeControl(ledger, SystemClock())
+            agreed = {mapping for mapping in before if brake_control.allowed("destfolderid", subject_of(mapping), 1)}
+    except LedgerError:
+        # There is none yet, or what is wrong with it was said.
+        return
+    for mapping, folder in before.items():
+        named = printable(mapping.path) or "."
+        message = f"the mapping {named} pointed to folder {folder} of the service and points to {mapping.destfolderid}"
+        if mapping in agreed:
+            yield Finding("folders", Level.OK, f"{message}, which was agreed to: the next run goes by it")
+            continue
+        fix = "correct destfolderid; or, if it is meant, let a run pull the brake, then assetsync resume"
+        yield Finding("folders", Level.WARNING, message, fix)
+
+
+def look_at_other_sites(config: SiteConfig) -> Iterator[Finding]:
+    """Warn of sites whose ledgers lie beside this one, and that send to the same folders of the service."""
+    claim = placed(claim_of(config))
+    agreed: tuple[str, ...] = ()
+    try:
+        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+            own = read_claim(ledger.reports.fact(CLAIM))
+            agreed = agreed_ledgers(ledger.reports.fact(AGREED))
+    except LedgerError:
+        # There is none yet, or what is wrong with it was said.
+        own = None
+    claim = replace(claim, ledger="" if own is None else own.ledger)
+    beside = list(neighbours(config.ledger))
+    duplicate_sites = {twin.subject: twin for twin in twins_of(claim, beside)}
+    for twin in (twin for subject, twin in duplicate_sites.items() if subject not in agreed):
+        message = f"{twin}: of the two, each would upload what the other has uploaded"
+        fix = "correct the configuration that is wrong; remove the ledger of a site that is no more, and its .epoch"
+        yield Finding("folders", Level.WARNING, message, fix)
+    for neighbour in beside:
+        theirs = neighbour.claim
+        if theirs is None:
+            message = f"the ledger {neighbour.ledger} beside this one cannot be read"
+            yield Finding("ledger", Level.WARNING, message, UNREADABLE_FIX)
+            continue
+        is_other = is_same_service(theirs.service, claim.service) and theirs.ledger != (claim.ledger or None)
+        shared = sorted({*theirs.folders.values()} & {*claim.folders.values()}) if is_other else []
+        for folder in shared if str(neighbour.ledger) not in duplicate_sites else ():
+            message = f"the site `{neighbour.site}` (ledger {neighbour.ledger}) sends to folder {folder}, too"
+            fix = "give each site folders of its own: an audit takes the files of the other for unknown assets"
+            yield Finding("folders", Level.WARNING, message, fix)
+
+
+def look_at_brakes(config: SiteConfig) -> Iterator[Finding]:
+    """Tell of brakes that wait for a person."""
+    try:
+        with closing(read_ledger(config.ledger, site=config.site)) as ledger:
+            pulled = ledger.reports.brakes()
+    except LedgerError:
+        # What is wrong with it was said.
+        return
+    for brake in pulled:
+        fix = f"{released_by(brake.kind)}: assetsync resume {brake.id}"
+        yield Finding("brake", Level.WARNING, f"nothing is sent: {brake.detail}", fix)
+
+
+def _name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+
+
+def _no_room(path: Path) -> Finding | None:
+    """See whether the ledger's folder can be written and its disk has room; None where it is so."""
+    if not os.access(path.parent, os.W_OK):
+        fix = "run as the user that owns it, or let assetsync's user write there"
+        return Finding("ledger", Level.ERROR, f"the folder {path.parent} cannot be written", fix)
+    disk = os.statvfs(path.parent)
+    free = disk.f_bavail * disk.f_frsize
+    if free < _ROOM:
+        message = f"the disk of {path.parent} has {amount(free)} left, and the ledger's log alone may take 16 MB"
+        return Finding("ledger", Level.WARNING, message, f"make room: {amount(_ROOM)} and more")
+    return None

@@ -1,0 +1,177 @@
+"""What `assetsync check` sees in the tree: what a run would read and what not, sidecars, limits of the watcher."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from assetsync.app import make_plan, make_tree
+from assetsync.cli.finding import NAMED, Finding, Level, of_error
+from assetsync.config import SiteConfig
+from assetsync.core.mapping import IgnoreRules, Mappings
+from assetsync.core.metadata import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
+from assetsync.errors import (
+    FileUnreadable,
+    NotRegular,
+    RootMissing,
+    SidecarError,
+)
+from assetsync.model import Mapping
+from assetsync.sync.intake.plan import Plan
+from assetsync.text import files, plural, printable
+from assetsync.tree.filesystem import network_mounts
+from assetsync.tree.safe_open import Tree
+from assetsync.tree.scan import scan
+from assetsync.tree.scan_report import ScanReport
+
+_WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
+
+
+def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
+    """Scan the tree once: what a run would read, and what it could not."""
+    report = ScanReport()
+    plan = make_plan(config)
+    tree = make_tree(config)
+    sidecars = _Sidecars(tree)
+    try:
+        for seen in scan(tree, plan, report):
+            if seen.is_sidecar:
+                sidecars.see(seen.path)
+    except RootMissing as error:
+        yield of_error("root", error)
+        return
+    seen_in = f"{files(report.files)} and {plural(sidecars.count, 'sidecar')} in {plural(report.folders, 'folder')}"
+    left_out = f"{report.ignored:,} left out by rules, {report.special:,} links and devices skipped"
+    yield Finding("tree", Level.OK, f"{config.root}: {seen_in}, {left_out}")
+    yield from _unmapped(config, report, tree)
+    for position in report.missing_mappings:
+        folder = printable(plan.mappings.all[position].path)
+        fix = "create or mount it, or correct `path` below `folders`"
+        yield Finding("folders", Level.WARNING, f"the mapped folder {folder} is not there", fix)
+    for path, reason in report.unreadable[:NAMED]:
+        yield Finding(
+            "tree", Level.WARNING, f"{printable(path) or '.'} cannot be read: {reason}", "let assetsync's user read it"
+        )
+    if report.unreadable_count > NAMED:
+        more = report.unreadable_count - NAMED
+        yield Finding("tree", Level.WARNING, f"{more:,} more cannot be read", "mend those above first")
+    yield from sidecars.findings()
+    yield from _watching(config, report.folders)
+
+
+def _unmapped(config: SiteConfig, report: ScanReport, tree: Tree) -> Iterator[Finding]:
+    """Tell what lies below the root and is not sent, because no mapping names it."""
+    # What would be left out if the root were mapped is no news.
+    rules = IgnoreRules(Mappings([Mapping(b"", "")]), config.ignore)
+    left = [path for path in report.unmapped if not rules.ignored(path, is_dir=True)]
+    named = [f"{printable(path)}/" for path in left[:NAMED]]
+    more = report.unmapped_count - len(report.unmapped) + len(left) - len(named)
+    beside = sum(_files_beside(config, tree, rules)) if report.unmapped_files else 0
+    named += [plural(more, "more folder")] * bool(more) + [files(beside)] * bool(beside)
+    if named:
+        yield Finding("tree", Level.OK, f"mapped nowhere, so not sent: {', '.join(named)}")
+
+
+def _files_beside(config: SiteConfig, tree: Tree, rules: IgnoreRules) -> Iterator[int]:
+    """Count the files in each folder that leads to a mapped one, but for those left out and what speaks of folders.
+
+    The scan's own count knows no names.
+    """
+    plan = make_plan(config)
+    follow = config.watch.follow_symlinks
+    for folder in _leading(plan):
+        try:
+            fd = tree.open_folder(folder)
+        except (OSError, RootMissing):
+            # It is not there or cannot be read, which is told by itself.
+            continue
+        try:
+            with os.scandir(fd) as entries:
+                found = [os.fsencode(entry.name) for entry in entries if entry.is_file(follow_symlinks=follow)]
+        finally:
+            os.close(fd)
+        paths = [folder + b"/" + name if folder else name for name in found]
+        yield sum(not (rules.ignored(path, is_dir=False) or plan.is_sidecar(path)) for path in paths)
+
+
+def _leading(plan: Plan) -> set[bytes]:
+    """Name the folders, the root included, that lie above a mapped one and below none."""
+    parts = [path.split(b"/") for path in plan.folders()]
+    above = {b"/".join(names[:count]) for names in parts if names != [b""] for count in range(len(names))}
+    return {folder for folder in above if plan.mapping_of(folder) is None}
+
+
+class _Sidecars:
+    """The sidecars of a tree: how many there are, the first with a mistake, and those that speak of no file."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.count = 0
+        self._tree = tree
+        self._bad: list[SidecarError] = []
+        self._stray: list[bytes] = []
+        self._strays = 0
+
+    def see(self, path: bytes) -> None:
+        self.count += 1
+        if len(self._bad) < NAMED and (mistake := self._mistake(path)) is not None:
+            self._bad.append(mistake)
+        if not self._has_its_file(path):
+            self._strays += 1
+            if len(self._stray) < NAMED:
+                self._stray.append(path)
+
+    def findings(self) -> Iterator[Finding]:
+        for mistake in self._bad:
+            yield of_error("sidecar", mistake, Level.WARNING)
+        for path in self._stray:
+            fix = "name it after its file; if it is one to be uploaded itself, set `sidecars: off` for its mapping"
+            yield Finding("sidecar", Level.WARNING, f"there is no file that {printable(path)} could speak of", fix)
+        left = self._strays - len(self._stray)
+        if left:
+            yield Finding("sidecar", Level.WARNING, f"{left:,} more speak of no file", "mend those above first")
+
+    def _mistake(self, path: bytes) -> SidecarError | None:
+        try:
+            parse_sidecar(self._tree.read_small(path, MAX_BYTES), printable(path))
+        except SidecarError as error:
+            return error
+        except (FileUnreadable, NotRegular) as error:
+            return SidecarError(printable(path), "it cannot be read", hint=error.message)
+        return None
+
+    def _has_its_file(self, path: bytes) -> bool:
+        """Whether there is a file that it speaks of, or it speaks of a folder; True where that cannot be told."""
+        if path.rpartition(b"/")[2] == FOLDER_SIDECAR:
+            return True
+        return not self._tree.is_absent(path.removesuffix(SUFFIX))
+
+
+def _watching(config: SiteConfig, folders: int) -> Iterator[Finding]:
+    mode = config.watch.mode
+    network = network_mounts(bytes(config.root))
+    if network and mode in ("auto", "inotify"):
+        shown = ", ".join(printable(point) or "the root" for point in network[:NAMED])
+        yield Finding(
+            "watch",
+            Level.WARNING,
+            f"on a network file system, where changes by others give no events: {shown}",
+            "set watch.mode: polling, and schedule.rescan as short as you need",
+        )
+    if mode not in ("auto", "inotify"):
+        return
+    try:
+        allowed = int(_WATCHES.read_text("ascii"))
+    except (OSError, ValueError):
+        yield Finding(
+            "watch", Level.WARNING, f"{_WATCHES} cannot be read", "is inotify available? set watch.mode: polling"
+        )
+        return
+    if folders > allowed:
+        wanted = 2 ** (2 * folders - 1).bit_length()
+        yield Finding(
+            "watch",
+            Level.WARNING,
+            f"{plural(folders, 'folder')} to watch, and fs.inotify.max_user_watches is {allowed:,}",
+            f"echo fs.inotify.max_user_watches={wanted} > /etc/sysctl.d/60-assetsync.conf && sysctl --system",
+        )
+    else:
+        yield Finding("watch", Level.OK, f"{plural(folders, 'folder')} to watch, {allowed:,} watches allowed")

@@ -1,0 +1,157 @@
+"""What most commands are given: the configuration, whether to print JSON, and paths of the site.
+
+Reading and checking the configuration is left to `config`.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assetsync.config import SiteConfig, duration, load_config
+from assetsync.errors import LedgerMissing, UsageError
+from assetsync.ledger.view import LedgerView, view_ledger
+from assetsync.text import printable
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+# What `printable` puts in the place of what cannot stand in a terminal.
+_SHOWN_ODDLY = re.compile(r"[\\\ufffd]")
+
+
+def _load(_ctx: click.Context, _param: click.Parameter, value: Path) -> SiteConfig:
+    return load_config(value, os.environ)
+
+
+CONFIG_HELP = "The configuration of the site."
+
+with_config: Decorator = click.option(
+    "--config",
+    "-c",
+    "config",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    callback=_load,
+    help=CONFIG_HELP,
+)
+
+
+def with_json(help_text: str) -> Decorator:
+    """Make the option `--json` with a help text of its own."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
+    """Read a duration of the command line; a callback for an option."""
+    try:
+        return duration(value)
+    except ValueError as error:
+        raise click.BadParameter("write a number and its unit, such as 0s, 200ms, 30s, 5m or 1h") from error
+
+
+def site_path(config: SiteConfig, given: str) -> bytes:
+    """Give a path of the command line relative to the root; raises UsageError for one that lies outside it.
+
+    What was uploaded by hand from elsewhere keeps its absolute path.
+    """
+    path = os.fsencode(given)
+    root = bytes(config.root)
+    if path.startswith(b"/"):
+        elsewhere = os.path.realpath(path)
+        path = _below(os.path.normpath(path), root) or _below(_resolved(path), os.path.realpath(root)) or b""
+        if not path and _is_by_hand(config, elsewhere):
+            return elsewhere
+    elif path:
+        path = os.path.normpath(path)
+    if path in {b"", b".", b".."} or path.startswith(b"../"):
+        raise UsageError(
+            f"{printable(given)!r} names no file below the root {printable(root)}",
+            hint="give a path relative to the root, or an absolute one",
+        )
+    return path
+
+
+def _is_by_hand(config: SiteConfig, path: bytes) -> bool:
+    try:
+        with closing(view_ledger(config.ledger, site=config.site)) as ledger:
+            return bool(ledger.reports.of_path(path))
+    except LedgerMissing:
+        return False
+
+
+def known_path(config: SiteConfig, given: str) -> bytes:
+    """Give the path of one file as `known_paths` does."""
+    return known_paths(config, [given])[0]
+
+
+def known_paths(config: SiteConfig, given: Iterable[str]) -> list[bytes]:
+    """Give paths as `site_path` does, or else those of the ledger that `files`, the page and the log show so.
+
+    A name that holds other bytes or control characters cannot be typed. Raises UsageError where several look alike.
+    """
+    return _known(config, [site_path(config, path) for path in given], folders=False)
+
+
+def known_folders(config: SiteConfig, given: Iterable[str]) -> list[bytes]:
+    """Give paths of files or folders as `known_paths` does, and b"" for the root itself."""
+    return _known(config, [_site_folder(config, path) for path in given], folders=True)
+
+
+def _site_folder(config: SiteConfig, given: str) -> bytes:
+    if os.path.normpath(given) in {".", os.path.normpath(config.root)}:
+        return b""
+    try:
+        return site_path(config, given)
+    except UsageError:
+        if given.startswith("/") and os.path.realpath(given) == os.path.realpath(config.root):
+            return b""
+        raise
+
+
+def _known(config: SiteConfig, wanted: list[bytes], *, folders: bool) -> list[bytes]:
+    if not any(_SHOWN_ODDLY.search(os.fsdecode(path)) for path in wanted):
+        return wanted
+    try:
+        with closing(view_ledger(config.ledger, site=config.site)) as ledger:
+            return [_shown_so(ledger, path, folders=folders) for path in wanted]
+    except LedgerMissing:
+        return wanted
+
+
+def _shown_so(ledger: LedgerView, wanted: bytes, *, folders: bool) -> bytes:
+    """Give the one path of the ledger that is shown as this one is written; with `folders` one above a file, too."""
+    shown = os.fsdecode(wanted)
+    odd = _SHOWN_ODDLY.search(shown)
+    if odd is None or next(ledger.reports.files(history=True, under=wanted), None) is not None:
+        return wanted
+    above = os.fsencode(shown[: odd.start()].rpartition("/")[0])
+    depth = shown.count("/") + 1
+    alike = set()
+    for row in ledger.reports.files(history=True, under=above or None):
+        path = b"/".join(row.path.split(b"/")[:depth]) if folders else row.path
+        if printable(path) == shown:
+            alike.add(path)
+    if len(alike) > 1:
+        raise UsageError(f"{len(alike)} files are shown as {shown}", hint="rename them on disk so that they differ")
+    return alike.pop() if alike else wanted
+
+
+def topmost(paths: Iterable[bytes]) -> list[bytes]:
+    """Leave out of paths what lies below another one of them; b"" is the root, and above all."""
+    known = sorted(set(paths))
+    return [b""] if b"" in known else [path for path in known if not any(path.startswith(top + b"/") for top in known)]
+
+
+def _below(path: bytes, root: bytes) -> bytes | None:
+    prefix = root.rstrip(b"/") + b"/"
+    return path.removeprefix(prefix) if path.startswith(prefix) else None
+
+
+def _resolved(path: bytes) -> bytes:
+    """Resolve the folder of a path: the root may be reached through links, but the file itself may be one."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - names are bytes here

@@ -1,0 +1,47 @@
+"""`--explain` of the three operations: the request that would be sent, shown and not sent.
+
+It needs no reachable service and no key: where the key would stand, `[key]` does. Making the requests is `service`'s.
+"""
+
+from collections.abc import Sequence
+
+import click
+
+from assetsync.cli.output import write, write_json
+from assetsync.config import SiteConfig
+from assetsync.model import UploadRequest
+from assetsync.service.multipart import parameters, sent_filename
+from assetsync.service.search import Call
+from assetsync.text import printable
+
+KEY = "[key]"
+
+with_explain = click.option("--explain", is_flag=True, help="Show the request instead of sending it; needs no service.")
+
+
+def show_call(config: SiteConfig, call: Call, *, as_json: bool) -> None:
+    """Show a call of one of the search operations (interface sections 4.1 and 4.2)."""
+    _show(call.address(config.service.base_url), call.form(KEY), as_json=as_json)
+
+
+def show_upload(config: SiteConfig, request: UploadRequest, size: int, *, as_json: bool) -> None:
+    """Show the fields of an upload in their order (interface section 4.3); of the file, its name and size in bytes.
+
+    Raises UsageError for the name of a metadata field that cannot be sent.
+    """
+    in_url, fields = parameters(request, KEY, credential=config.service.credential)
+    # Not encoded: it is to be read, and the key in brackets to be seen.
+    query = "&".join(f"{name}={value}" for name, value in in_url)
+    address = f"{config.service.upload_url}{'?' if query else ''}{query}"
+    file = f"{sent_filename(request.filename)} ({size:,} bytes)"
+    _show(address, [*fields, ("filedata", file)], as_json=as_json)
+
+
+def _show(address: str, fields: Sequence[tuple[str, str]], *, as_json: bool) -> None:
+    if as_json:
+        write_json({"method": "POST", "address": address, "fields": dict(fields)})
+        return
+    write(f"POST {printable(address)}")
+    width = max(len(name) for name, _value in fields)
+    for name, value in fields:
+        write(f"  {printable(name):<{width}}  {printable(value)}")

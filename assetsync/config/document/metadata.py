@@ -1,0 +1,138 @@
+"""What may be said of a file, in a sidecar and in a mapping's `metadata`, and the options of an upload beside it.
+
+Holds the names that the service knows (interface sections 4.3 and 6, observed "Upload") and checks what people write
+against them. How several levels merge and which form fields they become is left to `core.metadata`.
+"""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_validator
+
+from assetsync.config.document.fields import Flag, Section, Text, Unusable
+from assetsync.model import Metadata
+
+KINDS = ("img", "vid", "aud", "doc", "other")
+# Kind → names of the fields for description and keywords; the documented names are those of pictures, the others were
+# observed. A kind that the service shows as a document has its fields too.
+METADATA_FIELDS: dict[str, tuple[str, str]] = {
+    "img": ("img_description", "img_keywords"),
+    "vid": ("vid_description", "vid_keywords"),
+    "aud": ("aud_description", "aud_keywords"),
+    "doc": ("file_desc", "file_keywords"),
+    "other": ("file_desc", "file_keywords"),
+}
+# Interface section 6.
+EVENTS = (
+    "on_pre_process",
+    "on_file_add",
+    "on_file_edit",
+    "on_file_move",
+    "on_file_remove",
+    "on_folder_add",
+    "on_folder_edit",
+    "on_folder_move",
+    "on_folder_remove",
+)
+PLACEHOLDERS = ("dir", "dirs", "stem")
+# `{dir}` is replaced; `{{` and `}}` are a brace each; any other brace is a mistake.
+PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_META_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
+_LANGUAGE = re.compile(r"[0-9]{1,9}")
+
+
+def check_meta_name(name: str) -> str:
+    """Give back the name of a metadata field (without meta_); raises Unusable for one that cannot be sent."""
+    if not _META_NAME.fullmatch(name):
+        raise Unusable("it is no name of a metadata field", "use 1 to 64 of the characters A-Z a-z 0-9 _")
+    if name.lower() == "lang_id_r":
+        raise Unusable("the language is no metadata field", "write it as `language: 1`, outside `meta`")
+    return name
+
+
+def _keywords(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise Unusable("it must be a list of texts, or one text", "write it as [harbour, dawn]")
+    return tuple(value)
+
+
+def _events(value: object) -> object:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise Unusable("it must be a list of event names", "write it as [on_file_add]")
+    names = tuple(name.strip() for name in names)
+    if not set(names) <= set(EVENTS):
+        raise Unusable("it holds a name that is no event", f"the events are {', '.join(EVENTS)}")
+    return tuple(dict.fromkeys(names))
+
+
+def _language(value: object) -> object:
+    if not isinstance(value, str) or not _LANGUAGE.fullmatch(value):
+        raise Unusable("it must be the number of a language", "write digits only, such as 1 for English")
+    return value
+
+
+def _group(value: object) -> object:
+    """Take a key with nothing below it for an empty group; in a sidecar it reads as an empty text."""
+    if value == "":
+        return {}
+    if not isinstance(value, dict | BaseModel):
+        raise Unusable("it must be a group of `name: value` lines", "write the names below it, indented")
+    return value
+
+
+Events = Annotated[tuple[str, ...], BeforeValidator(_events)]
+MetaName = Annotated[str, AfterValidator(check_meta_name)]
+
+
+class Said(Section):
+    """The keys that a sidecar and a mapping's `metadata` share; every value is the text that was written."""
+
+    description: Text | None = None
+    keywords: Annotated[tuple[str, ...] | str, BeforeValidator(_keywords)] | None = None
+    location: Text | None = None
+    language: Annotated[str, BeforeValidator(_language)] | None = None
+    meta: Annotated[dict[MetaName, Text], BeforeValidator(_group)] = Field(default_factory=dict)
+
+    def metadata(self) -> Metadata:
+        """Give the value that the rest of the program works with."""
+        return Metadata(
+            description=self.description,
+            keywords=self.keywords,
+            location=self.location,
+            language=self.language,
+            meta=tuple(self.meta.items()),
+        )
+
+
+class SaidWithPlaceholders(Said):
+    """A mapping's `metadata`: its texts may name parts of the path."""
+
+    @field_validator("description", "keywords", "location", "meta")
+    @classmethod
+    def _placeholders_are_known(cls, value: Any) -> Any:
+        texts = [value] if isinstance(value, str) else value.values() if isinstance(value, dict) else value or ()
+        for text in texts:
+            for found in PLACEHOLDER.finditer(text):
+                if found.group() not in {"{{", "}}"} and found.group(1) not in PLACEHOLDERS:
+                    known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+                    raise Unusable(
+                        "it holds a brace that is no placeholder", f"use {known}, and {{{{ for a brace itself"
+                    )
+        return value
+
+
+class SidecarUpload(Section):
+    """The three options of an upload that a sidecar may set."""
+
+    upl_template: Text | None = None
+    skip_event: Events | None = None
+    zip_extract: Flag | None = None
+
+
+class Sidecar(Said):
+    """Everything that may stand in a sidecar."""
+
+    upload: Annotated[SidecarUpload, BeforeValidator(_group)] = SidecarUpload()

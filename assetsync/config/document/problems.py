@@ -1,0 +1,132 @@
+"""Turn what pydantic found wrong with a document into problems that a person can mend.
+
+Gives the place, the dotted name of the key and a suggestion for a name that is not known. Values are never shown.
+How a problem becomes an error of the program is left to the caller.
+"""
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from assetsync.config.document.loader import Document, Path, Problem
+from assetsync.text import printable
+
+_LONGEST_NAME = 60
+# A suggestion for each of ten thousand mistakes would take a second, and nobody reads them.
+_MOST = 1000
+# pydantic's word for a mistake → what is wrong, what mends it. `{…}` are pydantic's own facts, never the input.
+_WORDS = {
+    "missing": ("it is missing", "add it"),
+    "model_type": ("it must be a group of `key: value` lines", "write the keys below it, indented"),
+    "dict_type": ("it must be a group of `key: value` lines", "write the keys below it, indented"),
+    "tuple_type": ("it must be a list", "begin each entry with `- `"),
+    "string_type": ("it has no value", "write one, or take the line out"),
+    "literal_error": ("it is none of the words known here", "write {expected}"),
+    "greater_than": ("it is too small", "write more than {gt:g}"),
+    "greater_than_equal": ("it is too small", "write {ge:g} or more"),
+    "less_than_equal": ("it is too large", "write {le:g} or less"),
+    "too_short": ("it is empty", "write at least one entry"),
+}
+_FOLLOWS_FROM_ANOTHER = "default_factory_not_called"
+
+
+def dotted(path: Path) -> str:
+    """Write the path of a key as people say it: `folders[0].destfolderid`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = printable(part)
+            name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+            text += f".{name}" if text else name
+    return text
+
+
+def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
+    """Word every mistake in `error`, which came from checking `document` against `model`.
+
+    A mistake at or below a place of which the document itself already tells a problem is left out: it follows from it.
+    """
+    known = [problem.path for problem in document.problems]
+    found = []
+    items = error.errors(include_url=False, include_input=False)[:_MOST]
+    misspelt = {
+        (*item["loc"][:-1], meant)
+        for item in items
+        if item["type"] == "extra_forbidden"
+        for meant in _close(str(item["loc"][-1]), _names(item["loc"][:-1], model))
+    }
+    for item in items:
+        # pydantic names the key of a mapping, as against its value, by a last part of its own
+        path = item["loc"][:-1] if item["loc"][-1:] == ("[key]",) else item["loc"]
+        if item["type"] == _FOLLOWS_FROM_ANOTHER or any(path[: len(bad)] == bad for bad in known if bad):
+            continue
+        # One that is there under a name like it is one mistake, not two.
+        if item["type"] == "missing" and path in misspelt:
+            continue
+        # pydantic also calls a list empty whose entries all have mistakes of their own
+        if item["type"] == "too_short" and any(
+            len(other["loc"]) > len(path) for other in items if other["loc"][: len(path)] == path
+        ):
+            continue
+        problem, hint = _words(item["type"], item.get("ctx", {}), path, model)
+        found.append(Problem(path, problem, hint, *document.mark(path)))
+    return found
+
+
+def _words(kind: str, context: dict[str, Any], path: Path, model: type[BaseModel]) -> tuple[str, str]:
+    if kind == "unusable":
+        return context["problem"], context["hint"]
+    if kind == "extra_forbidden":
+        return "there is no such key", _suggest(str(path[-1]), path[:-1], model)
+    problem, hint = _WORDS.get(kind, ("it cannot be used", "see config.example.yaml"))
+    return problem, hint.format(**context)
+
+
+def _suggest(name: str, around: Path, model: type[BaseModel]) -> str:
+    names = _names(around, model)
+    close = _close(name, names)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    elsewhere = [dotted(path) for path in _all_keys(model) if path[-1] == name]
+    if elsewhere:
+        return f"did you mean `{elsewhere[0]}`?"
+    return f"take it out; the keys here are {', '.join(names)}" if names else "take it out"
+
+
+def _names(around: Path, model: type[BaseModel]) -> list[str]:
+    here = model_at(model, around)
+    return list(here.model_fields) if here else []
+
+
+def _close(name: str, names: list[str]) -> list[str]:
+    return get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+
+
+def model_at(model: type[BaseModel], path: Iterable[str | int]) -> type[BaseModel] | None:
+    """Find the model that reads what stands at `path` of a document read by `model`; None where no model does."""
+    here: type[BaseModel] | None = model
+    for part in path:
+        if isinstance(part, int):
+            continue
+        field = here.model_fields.get(part) if here else None
+        here = inner_model(field.annotation) if field else None
+    return here
+
+
+def inner_model(annotation: object) -> type[BaseModel] | None:
+    """Find the model inside `Model`, `Model | None`, `tuple[Model, ...]` or `dict[str, Model]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for argument in get_args(annotation) if (found := inner_model(argument))), None)
+
+
+def _all_keys(model: type[BaseModel], above: Path = ()) -> Iterator[Path]:
+    for name, field in model.model_fields.items():
+        yield (*above, name)
+        inner = inner_model(field.annotation)
+        if inner:
+            yield from _all_keys(inner, (*above, name))

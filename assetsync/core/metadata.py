@@ -1,0 +1,230 @@
+"""Sidecars: what a metadata file says, how several levels merge, and which form fields come of it.
+
+Pure: bytes and values in, values out. Reading the files is left to the tree, sending the fields to the service. The
+text of every value arrives as it was written; only the placeholders of a mapping's own metadata are replaced.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from pydantic import ValidationError
+
+from assetsync.config.document.loader import Document, NotPlain, Problem, load
+from assetsync.config.document.metadata import PLACEHOLDER, Sidecar
+from assetsync.config.document.problems import dotted, problems_of
+from assetsync.core.names import printable, shown_text
+from assetsync.errors import SidecarError
+from assetsync.model import Metadata, UploadOptions
+
+_ENDINGS = {
+    "img": "ai arw bmp cr2 cr3 crw dcr dng emf eps gif heic heif ico indd jfif jp2 jpe jpeg jpg mef mos mrw nef "
+    "nrw orf pcx pef pict png ppm psb psd raf raw rw2 sr2 srf svg tga tif tiff webp x3f",
+    "vid": "3g2 3gp asf avi divx dv f4v flv m2t m2ts m2v m4v mkv mov mp4 mpe mpeg mpg mts mxf ogv qt rm swf ts "
+    "vob webm wmv",
+    "aud": "aac aif aifc aiff amr ape au flac m4a m4b mid midi mp2 mp3 mpa oga ogg opus ra snd wav wma",
+    "doc": "csv doc docm docx dot dotx epub htm html key md numbers odg odp ods odt pages pdf pot potx pps ppsx "
+    "ppt pptm pptx rtf tsv txt vsd vsdx xls xlsb xlsm xlsx xml",
+}
+_KIND_OF = {ending.encode(): kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
+
+
+def guess_kind(name: bytes) -> str:
+    """Guess `img`, `vid`, `aud`, `doc` or `other` from the ending of a file's name or path, without regard to case."""
+    return _KIND_OF.get(name.rpartition(b".")[2].lower(), "other") if b"." in name else "other"
+
+
+MAX_BYTES = 64 * 1024
+MAX_TOGETHER = 256 * 1024
+"""Characters of all that is said of one file by all levels: the fields of a form are held and sent in one piece."""
+
+SUFFIX = b".yaml"
+FOLDER_SIDECAR = b"_folder.yaml"
+DEFAULT_LANGUAGE = "1"
+_STANDS_FOR = {"{{": "{", "}}": "}"}
+
+
+def is_sidecar_name(name: bytes) -> bool:
+    """Tell whether a file of this name is a sidecar where sidecars are on; upper-case endings are files like others."""
+    return name.endswith(SUFFIX)
+
+
+def sidecar_for(path: bytes) -> bytes:
+    """Give the path of the sidecar of the file at `path`."""
+    return path + SUFFIX
+
+
+def folder_sidecars(path: bytes) -> list[bytes]:
+    """Give the paths of the folder sidecars that hold for the file at `path`, from the root down."""
+    return [*_sidecars_down_to(path.rpartition(b"/")[0])]
+
+
+@lru_cache(maxsize=64)
+def _sidecars_down_to(folder: bytes) -> tuple[bytes, ...]:
+    """Give those down to a folder's own: kept, because the files of a folder come one after the other."""
+    folders = folder.split(b"/") if folder else []
+    return tuple(b"/".join((*folders[:depth], FOLDER_SIDECAR)) for depth in range(len(folders) + 1))
+
+
+def parse_sidecar(data: bytes, path: str) -> Metadata:
+    """Read the bytes of the sidecar at `path`; an empty one says nothing.
+
+    Raises SidecarError, with line and column, for the first mistake in it; the message never quotes the content.
+    """
+    if len(data) > MAX_BYTES:
+        raise SidecarError(
+            printable(path), f"it is larger than {MAX_BYTES // 1024} KiB", hint="is this a sidecar at all"
+        )
+    try:
+        document = load(data, none_words=False)
+    except NotPlain as exc:
+        raise _error(path, exc.problem) from exc
+    if document.problems:
+        raise _error(path, document.problems[0])
+    # A file of comments has no value at all; `---` alone has an empty one.
+    return Metadata() if document.value in (None, "") else _read(document, path)
+
+
+def _read(document: Document, path: str) -> Metadata:
+    try:
+        sidecar = Sidecar.model_validate(document.value)
+    except ValidationError as exc:
+        found = problems_of(exc, document, Sidecar)
+        raise _error(path, min(found, key=lambda problem: (problem.line, problem.column))) from None
+    return replace(
+        sidecar.metadata(),
+        zip_extract=sidecar.upload.zip_extract,
+        skip_event=sidecar.upload.skip_event,
+        upl_template=sidecar.upload.upl_template,
+    )
+
+
+def _error(path: str, problem: Problem) -> SidecarError:
+    key = dotted(problem.path)
+    text = f"{key}: {problem.problem}" if key else problem.problem
+    return SidecarError(printable(path), text, line=problem.line, column=problem.column, hint=problem.hint)
+
+
+def merge(levels: Sequence[Metadata]) -> Metadata:
+    """Merge from the most general level to the most special: a later one replaces a key, in `meta` a name.
+
+    An empty text replaces too: it takes back what a level above said.
+    """
+    merged = Metadata()
+    meta: dict[str, str] = {}
+    for level in levels:
+        meta.update(level.meta)
+        merged = Metadata(
+            description=merged.description if level.description is None else level.description,
+            keywords=merged.keywords if level.keywords is None else level.keywords,
+            location=merged.location if level.location is None else level.location,
+            language=merged.language if level.language is None else level.language,
+            zip_extract=merged.zip_extract if level.zip_extract is None else level.zip_extract,
+            skip_event=merged.skip_event if level.skip_event is None else level.skip_event,
+            upl_template=merged.upl_template if level.upl_template is None else level.upl_template,
+        )
+    return replace(merged, meta=tuple(meta.items()))
+
+
+def expand(metadata: Metadata, path: bytes) -> Metadata:
+    """Replace `{dir}`, `{dirs}` and `{stem}` in the metadata of a mapping for the file at `path` (from the root).
+
+    `dir` is the name of the file's folder, `dirs` all folders from the root down (joined with `/`; in keywords with `,`
+    so that each becomes one), `stem` the file's name without its ending. Only for a mapping's level, before `merge`:
+    braces in a sidecar stay braces.
+    """
+    if not _has_braces(metadata):
+        return metadata
+    *folders, name = (shown_text(part) for part in path.split(b"/"))
+    stem = name.rpartition(".")[0] or name
+    parts = {"dir": folders[-1] if folders else "", "dirs": "/".join(folders), "stem": stem}
+    in_keywords = {**parts, "dirs": ",".join(folders)}
+
+    keywords = metadata.keywords
+    if isinstance(keywords, tuple):
+        filled = (_fill(item, in_keywords) for item in keywords)
+        keywords = tuple(keyword for keyword in filled if keyword)
+    elif keywords is not None:
+        keywords = _fill(keywords, in_keywords)
+    return replace(
+        metadata,
+        description=None if metadata.description is None else _fill(metadata.description, parts),
+        keywords=keywords,
+        location=None if metadata.location is None else _fill(metadata.location, parts),
+        meta=tuple((name, _fill(value, parts)) for name, value in metadata.meta),
+    )
+
+
+@lru_cache(maxsize=64)
+def _has_braces(metadata: Metadata) -> bool:
+    keywords = metadata.keywords if isinstance(metadata.keywords, tuple) else (metadata.keywords,)
+    texts = (metadata.description, metadata.location, *keywords, *(value for _, value in metadata.meta))
+    return any("{" in text or "}" in text for text in texts if text)
+
+
+def _fill(text: str, parts: Mapping[str, str]) -> str:
+    """Replace the placeholders of a text that the configuration has checked."""
+    return PLACEHOLDER.sub(lambda found: _STANDS_FOR.get(found.group()) or parts[found.group(1)], text)
+
+
+def form_fields(
+    metadata: Metadata, kind: str, fields_table: Mapping[str, tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    """Give the (name without `meta_`, value) pairs to send for a file of this kind (interface section 4.3).
+
+    `fields_table` holds the names of the description and keywords fields by kind. A name is sent once: what stands in
+    `meta` wins over the key of its own. An empty value is not sent.
+    """
+    description, keywords = fields_table[kind]
+    joined = ",".join(metadata.keywords) if isinstance(metadata.keywords, tuple) else metadata.keywords
+    fields = {description: metadata.description, keywords: joined, "location": metadata.location, **dict(metadata.meta)}
+    return tuple((name, value) for name, value in fields.items() if value)
+
+
+def check_together(fields: Sequence[tuple[str, str]], path: str) -> None:
+    """Raise SidecarError when all levels together say more of the file at `path` than one form should hold."""
+    if sum(len(name) + len(value) for name, value in fields) > MAX_TOGETHER:
+        problem = f"its sidecar and those of its folders together say over {MAX_TOGETHER // 1024} KiB of it"
+        raise SidecarError(printable(path), problem, hint="say less in them")
+
+
+def language_of(metadata: Metadata) -> str:
+    """Give the number of the metadata's language, `meta_lang_id_r`; English where nothing was said."""
+    return metadata.language or DEFAULT_LANGUAGE
+
+
+def upload_options(metadata: Metadata, allowed: UploadOptions) -> UploadOptions:
+    """Give the options of the upload: those of the mapping, with what a sidecar says in place of three of them."""
+    return allowed._replace(
+        zip_extract=allowed.zip_extract if metadata.zip_extract is None else metadata.zip_extract,
+        skip_event=allowed.skip_event if metadata.skip_event is None else metadata.skip_event,
+        upl_template=allowed.upl_template if metadata.upl_template is None else metadata.upl_template,
+    )
+
+
+def check_skip_event(metadata: Metadata, allowed: UploadOptions, path: str) -> None:
+    """Raise SidecarError when the sidecar at `path` skips an event that its mapping does not."""
+    beyond = [event for event in metadata.skip_event or () if event not in allowed.skip_event]
+    if beyond:
+        names = ", ".join(beyond)
+        problem = f"upload.skip_event: the mapping does not allow to skip {names}"
+        hint = "take it out here, or add it to upload.skip_event of the mapping in the configuration"
+        raise SidecarError(printable(path), problem, hint=hint)
+
+
+def digest(fields: Sequence[tuple[str, str]], options: UploadOptions, language: str = DEFAULT_LANGUAGE) -> str:
+    """Give a digest (SHA-256, hex) of what shapes the asset beside its bytes: if it differs later, the asset drifted.
+
+    The order of the fields does not count. `debug`, `emailto` and the redirect leave no trace in an asset, so they are
+    left out.
+    """
+    said = {
+        "fields": sorted(fields),
+        "language": language if fields else None,
+        "zip_extract": options.zip_extract,
+        "skip_event": sorted(options.skip_event),
+        "upl_template": options.upl_template,
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,161 @@
+"""Ask the service whether stored files are findable, as they were sent, and still there.
+
+Each step does one kind of work, when it is wanted. `sync.readback.pending_audits` knows which audits are due. The
+circuit breaker handles trouble with the service; a single folder that does not answer is audited later.
+"""
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from assetsync.app import Site
+from assetsync.daemon.bell import Bell
+from assetsync.errors import ServiceError
+from assetsync.sync.folder_backoff import FolderBackoff
+
+log = structlog.get_logger(__name__)
+
+_AGAIN = 60.0
+
+
+class Reading:
+    """The steps of one site's reading; `trouble` takes what the service answered instead."""
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        idle: float,
+        trouble: Callable[[ServiceError], None],
+        found: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make the steps; none waits longer than `idle` seconds for work. `found` hears that something was noted."""
+        self._site = site
+        self._idle = idle
+        self._trouble = trouble
+        self._found = found
+        self._clock = site.context.clock
+        self._ledger = site.context.ledger
+        self._bell = Bell()
+        self._verify_wanted = threading.Event()
+        self._index_wanted = threading.Event()
+        self._audit_wanted = threading.Event()
+        self._audit_left = True
+        self._audit_again = 0.0
+        self._audit_began: float | None = None
+        self._failing = FolderBackoff(site.health_check)
+        # When (steady seconds) a folder is tried again that was not answered for.
+        self._put_off: dict[str, float] = {}
+
+    def want_verify(self) -> None:
+        """Ask for reading back; many asks are one."""
+        self._verify_wanted.set()
+        self._bell.ring()
+
+    def want_index(self) -> None:
+        """Ask for indexing; many asks are one."""
+        self._index_wanted.set()
+        self._bell.ring()
+
+    def want_audit(self) -> None:
+        """Ask for comparing each mapped folder of the service with the ledger; many asks are one."""
+        self._audit_wanted.set()
+        self._bell.ring()
+
+    def look_for_audits(self) -> None:
+        """Go on with what a person may have asked for: the ledger knows."""
+        self._audit_left = True
+        self._audit_again = 0.0
+        self._put_off.clear()
+        self._bell.ring()
+
+    def last(self, job: str) -> float | None:
+        """Give when a kind of work was done last; of an audit, when it was asked for or from when it is counted."""
+        if job == "audit":
+            return self._site.owed.asked_at()
+        run = self._ledger.runs.last().get(job)
+        return None if run is None else run.at
+
+    def wake(self) -> None:
+        """Let a waiting step return."""
+        self._bell.ring()
+
+    def step(self) -> float:
+        """Have indexed, read back or compared what is due, or wait for it."""
+        heard = self._bell.heard()
+        # Wanted a little before the interval is over, a call waits for its end, not for the next time it is wanted.
+        rest = self._site.indexer.rest() if self._index_wanted.is_set() else 0.0
+        try:
+            if self._index_wanted.is_set() and rest <= 0:
+                self._index_wanted.clear()
+                # First a look at what is findable already: it need not be indexed.
+                self._verify()
+                self._index()
+            elif self._verify_wanted.is_set():
+                self._verify()
+            elif not self._audit():
+                self._bell.wait(heard, min(self._idle, rest or self._idle))
+        except ServiceError as error:
+            self._trouble(error)
+        return 0.0
+
+    def _verify(self) -> None:
+        self._verify_wanted.clear()
+        began = self._clock.steady()
+        while self._may_ask():
+            if not self._site.verifier.step().looked:
+                self._site.ran("verify", began)
+                self._found()
+                return
+
+    def _index(self) -> None:
+        began = self._clock.steady()
+        while self._may_ask():
+            if not self._site.indexer.step():
+                self._site.ran("index", began)
+                return
+
+    def _audit(self) -> bool:
+        """Audit one folder that is due for it; False when there was none."""
+        if self._audit_wanted.is_set():
+            self._site.owed.ask()
+            self._audit_wanted.clear()
+            self._audit_left = True
+            self._audit_again = 0.0
+        if not self._audit_left or self._clock.steady() < self._audit_again or not self._may_ask():
+            return False
+        left = self._site.owed.folders()
+        if not left:
+            self._audit_left = False
+            if self._audit_began is not None:
+                self._site.ran("audit", self._audit_began)
+                self._audit_began = None
+            return False
+        if self._audit_began is None:
+            self._audit_began = self._clock.steady()
+        folder = min(left, key=lambda folder: self._put_off.get(folder, 0.0))
+        self._audit_again = self._put_off.get(folder, 0.0)
+        if self._clock.steady() < self._audit_again:
+            return False
+        # What cannot be audited now is tried again, but not at once.
+        self._audit_again = self._clock.steady() + _AGAIN
+        began = self._clock.steady()
+        try:
+            self._site.auditor.audit(folder)
+        except ServiceError as error:
+            wait = self._failing.put_off(folder, error, self._clock.steady() - began)
+            self._put_off[folder] = self._clock.steady() + max(_AGAIN, wait)
+            log.warning("cannot be audited", destfolderid=folder, detail=str(error))
+        else:
+            self._failing.answered(folder)
+            self._put_off.pop(folder, None)
+            self._found()
+        self._audit_again = 0.0
+        return True
+
+    def _may_ask(self) -> bool:
+        # Also while uploads fail: what is stored need not wait for them to be found.
+        circuit_breaker = self._site.circuit_breaker
+        is_answered = circuit_breaker.pause is None or circuit_breaker.looks_answered
+        return is_answered and self._site.service_identity.is_known and not self._clock.wait(0)

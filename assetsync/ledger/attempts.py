@@ -1,0 +1,273 @@
+"""What became of an attempt, written down: accepted, refused, unsent, lost; and what a crash left behind."""
+
+import json
+import sqlite3
+from functools import lru_cache
+from operator import attrgetter
+
+from assetsync.core.states import Event, Facts
+from assetsync.ledger.database import Database, is_sent_by_hand
+from assetsync.ledger.folder_holds import UNLISTED, hold_folder, release_folder
+from assetsync.ledger.folder_listings import note_names
+from assetsync.ledger.group_commit import Pending
+from assetsync.ledger.hourly_stats import count_upload
+from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, move, reopen, row_missing, standing
+from assetsync.model import Sent, SentExtent, State
+
+MAX_CRASHES = 5
+"""After so many unclean stops while one file was being sent, a person is asked to look."""
+
+_AFRESH: dict[str, object] = dict.fromkeys(
+    ("reason", "detail", "seen_at", "findable_at", "index_asked_at", "verified_at")
+) | {"id_from": "answer", "failures": 0, "send_again": 0}
+_ACCEPTS = (
+    *("assetid", "filetype", "md5", "uploaded_at", "due_at", "asset_folder", *_AFRESH),
+    *("size", "destfolderid"),
+)
+_LETS_GO = f"hold_until IS NOT NULL AND (hold_reason <> '{UNLISTED}' OR hold_until <= {{0}})"
+_FOLDER = "(SELECT destfolderid FROM attempts WHERE id = :attempt)"
+_AROUND = (
+    f"{_FOLDER} AS folder,"
+    " EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL AND id <> :attempt) AS another,"
+    f" EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= :given')} AND id <> :id) AS known,"
+    " EXISTS (SELECT 1 FROM sightings WHERE assetid = :given) AS sighted,"
+    f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND {_LETS_GO.format(':now')}) AS held"
+)
+# An id that nobody has or has seen, of a folder that is not held, for a version that was sent once.
+_ACCEPT = Usual(
+    State.SENDING, Event.ACCEPTED, Facts(has_id=True),
+    {
+        "assetid": "?3", "filetype": "?4", "uploaded_at": "?5", "due_at": "?5", "asset_folder": "destfolderid",
+        "id_from": "'answer'",
+    },
+    empty=[name for name, value in _AFRESH.items() if value is None],
+    only="failures = 0 AND send_again = 0 AND md5 = ?6"
+    " AND destfolderid = (SELECT destfolderid FROM attempts WHERE id = ?2)"
+    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL AND id <> ?2)"
+    f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= ?3')} AND id <> ?1)"
+    " AND NOT EXISTS (SELECT 1 FROM sightings WHERE assetid = ?3)"
+    f" AND NOT EXISTS (SELECT 1 FROM folders o WHERE o.destfolderid = files.destfolderid AND {_LETS_GO.format('?5')})",
+)  # fmt: skip
+
+_SAID = ("responsecode", "message", "filetype", "renamefilebody", "comingfrom")
+"""What the service says beside the id: a workflow's rename and the referrer among it (interface 4.3)."""
+_said = attrgetter(*_SAID)
+
+
+class AttemptResults:
+    """The ledger's side of the end of a POST."""
+
+    def __init__(self, store: Database) -> None:
+        self._store = store
+
+    def accepted(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> State:
+        """Record an accepted upload.
+
+        An id that another row had adopted belongs to this answer: the adopter is in doubt again. An id that another
+        answer gave before is not believed, nor one whose asset was found to be of another size or in another folder.
+        So it is with the id of a version at rest that had other content: it may come back, and would find its asset
+        given away.
+        """
+        return self.submit_accepted(attempt_id, file_id, sent, now).result()
+
+    def submit_accepted(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> Pending[State]:
+        """Let the record of an accepted upload go along with the next commit."""
+        outcome = sent.outcome
+        assetid = outcome.assetid
+        assert assetid is not None, "an accepted upload has an id"
+
+        def work(conn: sqlite3.Connection) -> State:
+            if _ACCEPT.happens(conn, file_id, attempt_id, assetid, outcome.filetype, now, sent.md5):
+                _end(conn, attempt_id, sent, None, now, result="accepted")
+                count_upload(conn, sent.handed, now)
+                _note_rename(conn, attempt_id, sent)
+                return _ACCEPT.after
+            # What is rare is looked into where it is the case.
+            row = standing(conn, file_id, _ACCEPTS, _AROUND, attempt=attempt_id, given=assetid, now=now)
+            if row is None:
+                raise row_missing(file_id)
+            owner = _owner(conn, assetid, file_id) if row["known"] else None
+            if owner is not None and not _may_be_given(owner, row, sent.md5):
+                detail = f"the service answered with {assetid}, which is the id of another file"
+                _end(conn, attempt_id, sent, "id_taken", now)
+                _keep_took(conn, attempt_id, sent)
+                return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
+            _end(conn, attempt_id, sent, None, now, result="accepted")
+            _note_rename(conn, attempt_id, sent)
+            if owner is not None and not owner["rests"]:
+                _dispute(conn, owner["id"], now)
+            if row["sighted"]:
+                conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
+            if row["held"]:
+                release_folder(conn, row["folder"], now)
+            count_upload(conn, sent.handed, now)
+            return move(
+                conn, row, Event.ACCEPTED, now, open_attempt=bool(row["another"]),
+                assetid=assetid, filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,
+                asset_folder=row["folder"], **_AFRESH,
+            )  # fmt: skip
+
+        return self._store.submit(work)
+
+    def refused(
+        self, attempt_id: int, file_id: int, sent: Sent, now: float, *, hold_until: float | None = None
+    ) -> None:
+        """Record an explicit refusal before anything was stored; `hold_until` where it is the folder's matter."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            _end(conn, attempt_id, sent, sent.outcome.reason, now, result="refused")
+            apply(conn, file_id, Event.REFUSED, now, reason=sent.outcome.reason, detail=sent.outcome.detail)
+            if hold_until is not None:
+                sql = "SELECT destfolderid FROM attempts WHERE id = ?"
+                folder = conn.execute(sql, (attempt_id,)).fetchone()[0]
+                hold_folder(conn, folder, sent.outcome.reason, sent.outcome.detail, hold_until)
+
+        self._store.write(work)
+
+    def unsent(
+        self, attempt_id: int, file_id: int, sent: Sent, now: float, due_at: float, *, counts: bool = False
+    ) -> None:
+        """Record that nothing was stored and the file is to be sent later; a failure of the file itself `counts`."""
+
+        def work(conn: sqlite3.Connection) -> None:
+            _end(conn, attempt_id, sent, sent.outcome.reason, now, result="unsent")
+            apply(
+                conn, file_id, Event.UNSENT, now,
+                reason=sent.outcome.reason, detail=sent.outcome.detail, due_at=due_at,
+            )  # fmt: skip
+            conn.execute("UPDATE files SET failures = failures + ? WHERE id = ?", (int(counts), file_id))
+
+        self._store.write(work)
+
+    def lost(self, attempt_id: int, file_id: int, sent: Sent, now: float, *, duplicate: bool = False) -> None:
+        """Record that the service may have stored the upload, or that it refuses it as a copy."""
+        event = Event.DUPLICATE if duplicate else Event.LOST
+        outcome = sent.outcome
+
+        def work(conn: sqlite3.Connection) -> None:
+            _end(conn, attempt_id, sent, outcome.reason, now)
+            _keep_took(conn, attempt_id, sent)
+            conn.execute(
+                "UPDATE attempts SET is_duplicate = ?, look_at = ? WHERE id = ?", (int(duplicate), now, attempt_id)
+            )
+            changes: dict[str, object] = {"reason": outcome.reason, "detail": outcome.detail}
+            if sent.left == "all" and sent.md5:
+                changes["md5"] = sent.md5
+            apply(conn, file_id, event, now, **changes)
+
+        self._store.write(work)
+
+    def recover(self, now: float, *, by_hand: bool = False) -> int:
+        """Put every attempt in doubt that an ended process left in flight. Gives how many there were.
+
+        At a start these are all but those that a running `assetsync upload` sends, or whose outcome it has left as a
+        request. With `by_hand` they are those that an ended `assetsync upload` left, and no others.
+        """
+        mine = "SELECT a.boundary FROM files f JOIN attempts a ON a.file_id = f.id AND a.closed_at IS NULL"
+        known = {row[0] for row in self._store.rows(f"{mine} WHERE f.state = 'sending' AND a.by_hand")}
+        # Looked at before the transaction: a process leaves its outcome before it gives up its lock.
+        ended = {boundary for boundary in known if not is_sent_by_hand(self._store.path, boundary)}
+        if by_hand and not ended:
+            return 0
+        none_left = (
+            "NOT EXISTS (SELECT 1 FROM requests WHERE done_at IS NULL AND verb = 'uploaded'"
+            " AND json_valid(argument) AND json_extract(argument, '$.boundary') = a.boundary)"
+        )
+
+        def work(conn: sqlite3.Connection) -> int:
+            found = conn.execute(
+                "SELECT f.id, f.crashes, a.id AS attempt, a.boundary, a.by_hand FROM files f JOIN attempts a"
+                " ON a.file_id = f.id AND a.closed_at IS NULL WHERE f.state = 'sending'"
+                f" AND (NOT a.by_hand OR {none_left})"
+            ).fetchall()
+            flying = [row for row in found if (row["boundary"] in ended if row["by_hand"] else not by_hand)]
+            for row in flying:
+                conn.execute(
+                    "UPDATE attempts SET ended_at = ?, why = 'unclean_stop', look_at = ? WHERE id = ?",
+                    (now, now, row["attempt"]),
+                )
+                detail = "assetsync was stopped while it was being sent"
+                apply(
+                    conn, row["id"], Event.LOST, now, reason="unclean_stop", detail=detail, crashes=row["crashes"] + 1
+                )
+                if row["crashes"] + 1 >= MAX_CRASHES:
+                    detail = (
+                        f"assetsync died {MAX_CRASHES} times while it was being sent: look into why, then `retry` it"
+                    )
+                    conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (row["attempt"],))
+                    apply(conn, row["id"], Event.UNDECIDABLE, now, reason="crashes", detail=detail)
+            return len(flying)
+
+        return self._store.write(work)
+
+
+def _owner(conn: sqlite3.Connection, assetid: str, file_id: int) -> sqlite3.Row:
+    """Give the other row that has the id, of several the one that is not at rest."""
+    row: sqlite3.Row = conn.execute(
+        "SELECT id, id_from, size, md5, asset_folder, state IN ('superseded', 'gone') AS rests FROM files"
+        f" WHERE {WHOSE_ASSET.format('= ?1')} AND id <> ?2 ORDER BY rests, id DESC LIMIT 1",
+        (assetid, file_id),
+    ).fetchone()
+    return row
+
+
+def _may_be_given(owner: sqlite3.Row, row: sqlite3.Row, md5: str | None) -> bool:
+    """Whether the asset that another row has, or had, may be what this version's upload stored."""
+    same = owner["size"] == row["size"] and owner["asset_folder"] in (None, "", row["folder"])
+    if owner["rests"]:
+        return bool(same and (md5 is None or owner["md5"] in (None, md5)))
+    return bool(same and owner["id_from"] != "answer")
+
+
+def _note_rename(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
+    """Record that a workflow of the service renamed the upload, where its answer says so (interface section 4.3)."""
+    if sent.outcome.renamefilebody:
+        folder = conn.execute("SELECT destfolderid FROM attempts WHERE id = ?", (attempt_id,)).fetchone()[0]
+        note_names(conn, folder, kept=False)
+
+
+def _end(
+    conn: sqlite3.Connection, attempt_id: int, sent: Sent, why: str | None, now: float, *, result: str | None = None
+) -> None:
+    """Write down what is known when a POST is over; with a `result` the attempt is decided."""
+    conn.execute(
+        "UPDATE attempts SET ended_at = ?, left_part = ?, handed = ?, handed_md5 = ?, why = ?, closed_at = ?,"
+        " result = ?, answer = ? WHERE id = ?",
+        (
+            *(now, sent.left, sent.handed, sent.md5 or None, why),
+            *(now if result else None, result, _answer(_said(sent.outcome)), attempt_id),
+        ),
+    )
+
+
+def _keep_took(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
+    """Record how long an upload took that left whole and is in doubt."""
+    if sent.left is not SentExtent.PART:
+        conn.execute("UPDATE attempts SET took = ? WHERE id = ?", (sent.took, attempt_id))
+
+
+@lru_cache(maxsize=16)
+def _answer(values: tuple[str | None, ...]) -> str | None:
+    """Write down the values of `_SAID`; they are the same for nearly every upload of a kind."""
+    said = {name: value for name, value in zip(_SAID, values, strict=True) if value is not None}
+    return json.dumps(said) if said else None
+
+
+def _dispute(conn: sqlite3.Connection, file_id: int, now: float) -> None:
+    """Put a row in doubt again whose adopted asset turned out to be another upload's."""
+    last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (file_id,)).fetchone()[0]
+    if last is not None:
+        reopen(conn, last, now, why="disputed", accepted_id=None)
+    detail = "the asset it was taken for belongs to another upload"
+    if conn.execute("SELECT state FROM files WHERE id = ?", (file_id,)).fetchone()[0] == State.IN_DOUBT:
+        # Its id was doubted already (unseen): it goes on being looked for, without the id.
+        conn.execute(
+            "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, detail = ? WHERE id = ?",
+            (detail, file_id),
+        )
+        return
+    apply(
+        conn, file_id, Event.DISPUTED, now,
+        assetid=None, id_from=None, asset_folder=None, verified_at=None, seen_at=None, findable_at=None,
+        reason="disputed", detail=detail, due_at=now,
+    )  # fmt: skip

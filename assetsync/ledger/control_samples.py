@@ -1,0 +1,84 @@
+"""What the service should hold and can be asked for, where it shows nothing, before that is believed."""
+
+from typing import NamedTuple
+
+from assetsync.ledger.database import Database
+
+_LOOKED_AT = 100
+_WITNESS = "path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER BY a.id DESC LIMIT 1), assetid"
+
+
+class KnownAsset(NamedTuple):
+    """A version whose asset was seen in the service; of one that was adopted no name was sent."""
+
+    path: bytes
+    sent_name: str | None
+    assetid: str
+
+
+class ControlSample(NamedTuple):
+    """An accepted upload and its asset: a look-up that shows it is newer than the beginning of that attempt."""
+
+    attempt_id: int
+    asset: KnownAsset
+
+
+class ControlSamples:
+    """The ledger's side of believing the service; reads only."""
+
+    def __init__(self, store: Database) -> None:
+        self._store = store
+
+    def read_back_last(self, destfolderid: str, limit: int) -> list[KnownAsset]:
+        """Give the newest versions that were read back from a folder of the service."""
+        rows = self._store.rows(
+            # First by the index that has them in this order, and named, for the planner takes the one by content: there
+            # may be a million.
+            f"SELECT {_WITNESS}"
+            " FROM files f WHERE asset_folder = ?1 AND id IN (SELECT id FROM files INDEXED BY files_standing"
+            "   WHERE size >= 0 AND wanted = 'yes' AND state = 'verified' AND destfolderid = ?1"
+            "   ORDER BY id DESC LIMIT ?3) ORDER BY id DESC LIMIT ?2",
+            destfolderid,
+            limit,
+            _LOOKED_AT,
+        )
+        return [KnownAsset._make(row) for row in rows]
+
+    def sent_after(self, attempt_id: int, limit: int, *, newest: bool = False) -> list[ControlSample]:
+        """Return accepted uploads that began after an attempt, into any folder: the first ones, or the newest."""
+        rows = self._store.rows(
+            # In the order of the attempts, so that it stops at the limit: there may be a million.
+            "SELECT a.id, f.path, a.sent_name, f.assetid FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
+            " WHERE a.id > ? AND a.result = 'accepted' AND f.id_from = 'answer' AND f.state IN ('stored', 'verified')"
+            f" ORDER BY a.id {'DESC' if newest else ''} LIMIT ?",
+            attempt_id,
+            limit,
+        )
+        return [ControlSample(row[0], KnownAsset(*row[1:])) for row in rows]
+
+    def of_all(self, most: int) -> list[KnownAsset]:
+        """Give versions from whatever folder, half of them the newest and half the oldest that are verified.
+
+        Where these are few, others that were seen in the service.
+        """
+        verified = "SELECT id FROM files WHERE wanted = 'yes' AND state = 'verified' ORDER BY id {} LIMIT {}"
+        seen = "SELECT id FROM files WHERE assetid IS NOT NULL AND seen_at IS NOT NULL ORDER BY id DESC LIMIT {}"
+        rows = self._store.rows(
+            f"SELECT {_WITNESS} FROM files f WHERE id IN (SELECT * FROM ({verified.format('DESC', most - most // 2)}))"
+            f" OR id IN (SELECT * FROM ({verified.format('', most // 2)})) ORDER BY id DESC"
+        )
+        if len(rows) < most:
+            rows += self._store.rows(
+                f"SELECT {_WITNESS} FROM files f WHERE id IN (SELECT * FROM ({seen.format(most)}))"
+            )
+        known = {row["assetid"]: KnownAsset._make(row) for row in reversed(rows)}
+        return list(known.values())[-most:]
+
+    def has_begun(self) -> bool:
+        """Whether anything was uploaded, or may have been."""
+        sql = (
+            "SELECT EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL AND state NOT IN ('superseded', 'gone'))"
+            " OR EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL AND state IN ('superseded', 'gone'))"
+            " OR EXISTS (SELECT 1 FROM attempts WHERE closed_at IS NULL)"
+        )
+        return bool(self._store.rows(sql)[0][0])

@@ -1,0 +1,222 @@
+"""Finds what stands for a file already: an equal version that has an asset or may have one, an equal asset of nobody.
+
+Reads only; what is done with it is `sync.upload.prepare`'s to decide and `queue`'s to write down.
+"""
+
+from typing import NamedTuple
+
+from assetsync.core.names import is_exactly, is_shown_as, shown_patterns
+from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
+from assetsync.ledger.database import Database
+from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row
+
+# An attempt that is open although its row is neither sending nor in doubt: blocked, and perhaps stored.
+_MAY_HAVE_ASSET = (
+    "(assetid IS NOT NULL OR state IN ('sending', 'in_doubt')"
+    " OR EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL))"
+)
+# Named, because the planner would take the index by content, and with it all that is queued of this size.
+_UNHASHED = (
+    "SELECT id FROM files INDEXED BY files_unhashed"
+    " WHERE destfolderid = ?1 AND size = ?2 AND md5 IS NULL AND assetid IS NOT NULL"
+)
+_UNHASHED_AND_OPEN = (
+    "SELECT f.id FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
+    " WHERE a.closed_at IS NULL AND f.md5 IS NULL AND f.destfolderid = ?1 AND f.size = ?2"
+)
+# What somebody has moved into the folder in the service; its digest is asked for each way by itself, for the index.
+_MOVED_THERE = (
+    "SELECT id FROM files INDEXED BY files_elsewhere"
+    " WHERE asset_folder = ?1 AND size = ?2 AND asset_folder <> destfolderid AND assetid IS NOT NULL"
+)
+_EQUAL_MOVED_THERE = f"{_MOVED_THERE} AND md5 = ?4 UNION ALL {_MOVED_THERE} AND md5 IS NULL"
+OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN ('superseded', 'gone'))"
+"""Whether a live row has the asset."""
+_MISSED = TAKEN_AWAY.format("s.folder_id", SIGHTED.format("s"))
+# What a listing of the folder did not show after an audit had not is not there. Of others, first what an audit has met.
+_IS_THERE = "s.met_at IS NOT 0"
+_LIKELIEST = f"{_MISSED}, first_seen, assetid"
+
+_COMPARED_AT_MOST = 1000
+
+_EQUAL_ASSET = (
+    f"FROM sightings s WHERE s.folder_id = ?1 AND s.size = ?2 AND s.md5 = ?3 AND {_IS_THERE}"
+    f" AND NOT {OWNED.format('s.assetid')}"
+    " AND NOT EXISTS (SELECT 1 FROM attempts WHERE accepted_id = s.assetid AND closed_at IS NULL)"
+)
+_MAY_HAVE_STORED_IT = (
+    "SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = s.folder_id"
+    # Of what a person is asked about, whose bytes nobody knows, nothing is waited for.
+    " AND a.size = s.size AND (a.md5 = s.md5 OR a.md5 IS NULL AND a.parked = 0)"
+)
+
+
+class Hints(NamedTuple):
+    """What there may be for a file: a version of equal content, and an asset that no row owned when it was seen."""
+
+    version: bool
+    asset: bool
+
+
+class Resembling(NamedTuple):
+    """An asset without a digest that may be a file, by its size and its name in the service."""
+
+    assetid: str
+    name: str
+    is_exact: bool
+
+
+class EqualContent:
+    """Asked for each file before it is sent; sizes are in bytes, digests MD5 in upper-case hex."""
+
+    def __init__(self, store: Database) -> None:
+        self._store = store
+
+    def has_size(self, file_id: int, destfolderid: str, size: int) -> bool:
+        """Whether another version or a sighted asset of this size is known in the folder, so that hashing pays."""
+        rows = self._store.rows(
+            "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
+            f"   AND {_MAY_HAVE_ASSET})"
+            f" OR EXISTS ({_MOVED_THERE} AND id <> ?3)"
+            " OR EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)",
+            destfolderid,
+            size,
+            file_id,
+        )
+        return bool(rows[0][0])
+
+    def hints(self, row: FileRow, md5: str) -> Hints:
+        """Tell where a closer look pays: asked of each file that is sent, so in one statement."""
+        found = self._store.rows(
+            "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4 AND id <> ?3)"
+            f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN}) OR EXISTS ({_EQUAL_MOVED_THERE}),"
+            " EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)",
+            row.destfolderid,
+            row.size,
+            row.id,
+            md5,
+        )[0]
+        return Hints(bool(found[0]), bool(found[1]))
+
+    def equals(self, row: FileRow, md5: str) -> list[FileRow]:
+        """Give versions of the same content in the folder that have an asset or may have one, likeliest first.
+
+        They were sent there, or their assets were moved there since.
+
+        A version in doubt whose bytes were never hashed counts if it is the same inode, size and mtime. A version at
+        rest whose asset a live row owns by now has nothing left to hand on.
+        """
+        rows = self._store.rows(
+            # Joined in this order, each way by its index: cameras and scanners make any number of files of one size.
+            f"SELECT {FILE_COLUMNS} FROM ("
+            "   SELECT id AS found FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4"
+            f"  UNION {_UNHASHED} UNION {_UNHASHED_AND_OPEN} UNION {_EQUAL_MOVED_THERE}"
+            ") AS alike CROSS JOIN files ON files.id = alike.found WHERE files.id <> ?3"
+            f" AND {_MAY_HAVE_ASSET}"
+            " AND (md5 = ?4 OR md5 IS NULL AND inode = ?5 AND mtime_ns = ?6)"
+            f" AND (state NOT IN ('superseded', 'gone') OR assetid IS NULL OR NOT {OWNED.format('files.assetid')})"
+            # A renamed file keeps its inode; what is at rest needs no look at the disk.
+            " ORDER BY path = ?7 DESC, inode = ?5 DESC, wanted IN ('replaced', 'gone') DESC,"
+            " state IN ('verified', 'stored') DESC, id DESC LIMIT 100",
+            row.destfolderid,
+            row.size,
+            row.id,
+            md5,
+            row.inode,
+            row.mtime_ns,
+            row.path,
+        )
+        return [file_row(found) for found in rows]
+
+    def unread(self, row: FileRow) -> list[FileRow]:
+        """Give versions of its size that may just have been stored in the folder and whose bytes were never hashed.
+
+        What was queued before them was another file then, and is one now. The same inode and mtime is left out: that
+        one can be told for the same (`equals`); and what a person is asked about, which would be waited for without an
+        end.
+        """
+        rows = self._store.rows(
+            f"SELECT {FILE_COLUMNS} FROM files WHERE id IN (SELECT file_id FROM attempts WHERE closed_at IS NULL"
+            # By the ids, and not the times: a clock may be set back.
+            "   AND destfolderid = ?1 AND size = ?2) AND id < ?3 AND md5 IS NULL"
+            " AND state IN ('sending', 'in_doubt') AND NOT (inode = ?4 AND mtime_ns = ?5)",
+            row.destfolderid,
+            row.size,
+            row.id,
+            row.inode,
+            row.mtime_ns,
+        )
+        return [file_row(found) for found in rows]
+
+    def sighted(self, row: FileRow, md5: str) -> str | None:
+        """Give the id of an asset of the same MD5 in the folder that no row owns."""
+        # While an equal upload is undecided, the asset is likelier what that one stored.
+        sql = f"SELECT assetid {_EQUAL_ASSET} AND NOT EXISTS ({_MAY_HAVE_STORED_IT}) ORDER BY {_LIKELIEST} LIMIT 1"
+        rows = self._store.rows(sql, row.destfolderid, row.size, md5)
+        return str(rows[0][0]) if rows else None
+
+    def may_have_stored_it(self, row: FileRow, md5: str) -> FileRow | None:
+        """Give a version whose undecided upload, of bytes that nobody has hashed, may have stored such an asset."""
+        rows = self._store.rows(
+            f"SELECT {FILE_COLUMNS} FROM files WHERE id <> ?4 AND state IN ('sending', 'in_doubt') AND id IN"
+            " (SELECT file_id FROM attempts a WHERE a.closed_at IS NULL AND a.parked = 0 AND a.md5 IS NULL"
+            f"   AND a.destfolderid = ?1 AND a.size = ?2) AND EXISTS (SELECT 1 {_EQUAL_ASSET}) LIMIT 1",
+            row.destfolderid,
+            row.size,
+            md5,
+            row.id,
+        )
+        return file_row(rows[0]) if rows else None
+
+    def resembling(self, row: FileRow, sent_name: str) -> list[Resembling]:
+        """Return assets of this size without a digest whose name may be the file's, the likeliest first.
+
+        Where the service gives no MD5, nothing tells whether such an asset is this file. None of them was ever a
+        version's, and a person who said that the file is not there had not seen it.
+        """
+        patterns = sorted(shown_patterns(sent_name))
+        alike = " OR ".join(["name LIKE ?"] * len(patterns))
+        rows = self._store.rows(
+            "SELECT assetid, name FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL"
+            f" AND why <> 'damaged' AND ({alike}) AND {_IS_THERE}"
+            # Of what was a version's once, the digest is known, and it is another.
+            f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')})"
+            " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND result = 'resolved'"
+            f"   AND closed_at >= s.first_seen) ORDER BY {_LIKELIEST}",
+            row.destfolderid,
+            row.size,
+            *patterns,
+            row.id,
+        )
+        found = [Resembling(assetid, name, is_exactly(sent_name, name)) for assetid, name in rows]
+        return sorted((one for one in found if is_shown_as(sent_name, one.name)), key=lambda one: not one.is_exact)
+
+    def is_sent_as(self, row: FileRow, shown: str) -> FileRow | None:
+        """Return a version of this size in the folder whose undecided upload may have come back under a name."""
+        rows = self._store.rows(
+            "SELECT file_id, sent_name FROM attempts WHERE closed_at IS NULL AND parked = 0 AND destfolderid = ?"
+            " AND size = ? AND file_id <> ?",
+            row.destfolderid,
+            row.size,
+            row.id,
+        )
+        other = next((file_id for file_id, name in rows if is_shown_as(name, shown)), None)
+        found = self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", other)
+        return file_row(found[0]) if found else None
+
+    def is_only_match(self, row: FileRow, shown: str) -> bool:
+        """Return whether no other file of this size in the folder that has no asset may have come back under a name."""
+        rows = self._store.rows(
+            "SELECT folded_name FROM files WHERE destfolderid = ? AND size = ? AND id <> ? AND wanted = 'yes'"
+            " AND assetid IS NULL LIMIT ?",
+            row.destfolderid,
+            row.size,
+            row.id,
+            _COMPARED_AT_MOST,
+        )
+        return len(rows) < _COMPARED_AT_MOST and not any(is_shown_as(found[0], shown) for found in rows)
+
+    def is_missed(self, assetid: str) -> bool:
+        """Whether the newest audit of its folder did not show a sighted asset any more."""
+        rows = self._store.rows(f"SELECT {_MISSED} FROM sightings s WHERE assetid = ?", assetid)
+        return bool(rows) and bool(rows[0][0])

@@ -1,0 +1,99 @@
+"""What a request without a sound answer means, as errors for a person; of an address they name host and port alone."""
+
+import socket
+import ssl
+from collections.abc import Mapping
+
+import httpx
+
+from assetsync.core.messages import KEY_HELP
+from assetsync.core.outcome import refuses_key
+from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused, ServiceUnreachable
+
+# UnicodeError: a host name that cannot be encoded passes through httpx as it is.
+TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, UnicodeError)
+"""Everything that a transport raises by itself."""
+
+
+def broken(exc: Exception, response: httpx.Response) -> ServiceError:
+    """Make the error for an answer that began and did not end."""
+    if isinstance(exc, httpx.TimeoutException):
+        return ServiceUnreachable(
+            f"the service stopped in the middle of its answer (HTTP status {response.status_code})"
+        )
+    return BadAnswer("the connection ended in the middle of the answer", hint="it is asked again later")
+
+
+def unreachable(exc: Exception, url: httpx.URL, *, proxy: bool = False) -> ServiceUnreachable:
+    """Make the error for a request without an answer; it names host and port, and nothing else of the address.
+
+    `proxy`: whether one stands between.
+    """
+    where = url.netloc.decode("ascii").rpartition("@")[2]
+    causes = _causes(exc)
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+        return ServiceUnreachable(
+            f"the TLS certificate of {where} is not trusted", hint="name its authority's file as service.ca_file"
+        )
+    if isinstance(exc, httpx.ConnectError) and any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return ServiceUnreachable(f"no TLS connection with {where} came about", hint="check scheme and port")
+    if proxy and isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
+        return ServiceUnreachable(f"the proxy gave no connection to {where}", hint="check service.proxy")
+    if isinstance(exc, UnicodeError) or any(isinstance(cause, socket.gaierror) for cause in causes):
+        return ServiceUnreachable(f"the name of {where} could not be resolved", hint="check the address and the DNS")
+    if isinstance(exc, httpx.ConnectTimeout):
+        return ServiceUnreachable(f"{where} did not accept a connection in time")
+    if isinstance(exc, httpx.TimeoutException):
+        return ServiceUnreachable(f"{where} did not answer in time")
+    if isinstance(exc, httpx.ProxyError):
+        return ServiceUnreachable(f"the proxy gave no connection to {where}", hint="check service.proxy")
+    if isinstance(exc, httpx.ConnectError):
+        return ServiceUnreachable(f"{where} could not be connected to", hint="check that the service runs")
+    if isinstance(exc, httpx.RemoteProtocolError):
+        return ServiceUnreachable(f"{where} closed the connection without a sound HTTP answer")
+    return ServiceUnreachable(f"the connection to {where} broke")
+
+
+def _causes(exc: BaseException) -> list[BaseException]:
+    causes: list[BaseException] = []
+    step: BaseException | None = exc
+    while step is not None and step not in causes:
+        causes.append(step)
+        step = step.__cause__ or step.__context__
+    return causes
+
+
+_TEXT_LIMIT = 300
+
+
+def refusal(code: str, message: str) -> ServiceError:
+    """Make the error for a result code that is not 0 and the service's message: KeyRefused or ServiceRefused."""
+    if refuses_key(message):
+        return KeyRefused("the service refuses the API key", hint=KEY_HELP)
+    said = " ".join(message.split())[:_TEXT_LIMIT] or "no message"
+    return ServiceRefused(f'the service answered with an error: "{said}" (code {code[:64] or "none"})', code=code[:64])
+
+
+def refusal_in(record: Mapping[str, object]) -> ServiceError | None:
+    """Make the error that a record of lower-case names states, or None where it states none.
+
+    Two forms were seen: `responsecode` "1" with a message, and `message` with `errorcode`, whose detail says more.
+    """
+    code = text_of(record.get("responsecode"))
+    if code not in ("", "0"):
+        return refusal(code, text_of(record.get("message")))
+    if code == "" and "message" in record and "id" not in record:
+        message = f"{text_of(record['message'])} {text_of(record.get('detail'))}".strip()
+        return refusal(text_of(record.get("errorcode")), message)
+    return None
+
+
+def text_of(value: object) -> str:
+    """Give a text or number of an answer as a trimmed text; anything else, and null, is empty."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    return ""

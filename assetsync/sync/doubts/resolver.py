@@ -1,0 +1,398 @@
+"""Looks up what became of uploads whose answer was lost, and ends each doubt as `core.doubt` judges it.
+
+One round takes all doubts that are due, folder by folder: first by name, and where no equal asset shows, by one
+listing of the folder for all its doubts together. What is not there after the grace is looked for in all folders before
+it is sent again. A look-up that was not answered decides nothing and leaves a gap in the grace; each doubt is decided
+by what was answered for it, whatever failed for the others of the round.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import structlog
+
+from assetsync.core.doubt import (
+    SLOW_GAP,
+    Grace,
+    Judgement,
+    Pace,
+    Verdict,
+    grace_of_whole,
+    is_current,
+    judge,
+    unanswered,
+    unless_moved,
+)
+from assetsync.core.names import printable
+from assetsync.errors import ServiceError
+from assetsync.ledger.doubts import OpenDoubt, grace_of
+from assetsync.ledger.rows import AttemptRow
+from assetsync.model import Asset, SearchRequest, SentExtent
+from assetsync.service.paging import every
+from assetsync.service.query import like_pattern
+from assetsync.sync.context import Context
+from assetsync.sync.control_sample import CheckedListing, shown_sample
+from assetsync.sync.doubts.candidates import Candidates, Looking
+from assetsync.sync.folder_backoff import Failure, FolderBackoff, failure_of
+from assetsync.sync.global_lookup import is_broad, named
+from assetsync.sync.health_check import HealthCheck
+
+log = structlog.get_logger(__name__)
+
+_BY_NAME_AT_MOST = 20
+_FAILED_IN_A_ROW = 2
+_SLOWEST = 60.0
+_SLOW_PART = 16
+"""A round that takes more than this part of the grace is slow: at twice that, look-ups would leave nothing but gaps."""
+_SETTLED = 10
+"""Look-ups after which the pause between them has its length."""
+
+
+class Resolver:
+    """Resolves open doubts; used by one thread at a time."""
+
+    def __init__(
+        self, context: Context, health_check: HealthCheck, *, grace: float, lag: float, read_timeout: float
+    ) -> None:
+        """Begin with nothing known of how long look-ups take; `grace`, `lag` and `read_timeout` in seconds."""
+        self._ledger = context.ledger
+        self._service = context.service
+        self._clock = context.clock
+        self._progress = context.progress
+        self._meter = context.meter
+        self._grace = grace
+        self._lag = lag
+        self._read_timeout = read_timeout
+        # For each attempt the span over which this process got answers, whether they counted or not, and the newest
+        # attempt when it began.
+        self._watched: dict[int, tuple[Grace, int]] = {}
+        # The round's doubts, and the control sample that the service has shown; None before it was asked for one.
+        self._round: list[OpenDoubt] = []
+        self._sample: int | None = None
+        self._paces: dict[tuple[str, bool], Pace] = {}
+        self._failing = FolderBackoff(health_check, grace=grace)
+        self._witnessed = CheckedListing(context)
+        self._candidates = Candidates(context)
+        # Uploads for which all folders could not be looked into.
+        self._unanswered: dict[int, None] = {}
+        # How many look-ups were answered so far.
+        self._answers = 0
+
+    def step(self) -> int:
+        """Look at every doubt that is due; gives how many were looked at with an answer.
+
+        Raises ServiceError where the service answers for nothing else either.
+        """
+        now = self._clock.now()
+        due = self._ledger.doubts.due(now)
+        if due:
+            self._forget_decided()
+            slow = self._slow()
+            if slow > self._grace / _SLOW_PART:
+                # All in one round: those of two would wait for each other, and what they take would not be known.
+                due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * slow)
+        self._round, self._sample = due, None
+        folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
+        done, failed, before = 0, False, self._answers
+        # What failed is looked at last.
+        for destfolderid, doubts in sorted(folders, key=lambda each: self._failing.count(each[0])):
+            if failed and self._failing.keeps_on(destfolderid):
+                # Put off with the one before.
+                continue
+            answers = self._answers
+            looking, failure = self._folder(destfolderid, doubts)
+            unanswered = [one.doubt for one in looking if not one.is_answered]
+            done += len(looking) - len(unanswered)
+            if failure is None:
+                self._failing.answered(destfolderid)
+                continue
+            if failure.is_passing and self._answers > answers:
+                self._look_soon(destfolderid, unanswered, failure.error)
+                continue
+            failed = True
+            self._put_off(destfolderid, unanswered, failure)
+            # An answer in this round says as much as one to a probe.
+            if self._answers == before and not self._failing.are_alone():
+                raise failure.error
+            detail = str(failure.error)
+            log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(unanswered), detail=detail)
+        return done
+
+    def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
+        """Look again soon at doubts for which a look-up failed while others of their folder were answered."""
+        look_at = self._clock.now() + self._failing.partly(destfolderid)
+        detail = f"cannot be looked for in the service: {error}"
+        self._ledger.doubts.unanswered([doubt.attempt.id for doubt in doubts], (), look_at, detail)
+        log.debug("partly looked for", destfolderid=destfolderid, unanswered=len(doubts), detail=str(error))
+
+    def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], failure: Failure) -> None:
+        """Put a folder off that was not answered for, and with it all others that keep failing.
+
+        What times out at several times would leave no span without a gap to the doubts of those that are answered for.
+        """
+        error = failure.error
+        look_at = self._clock.now() + self._failing.failed(destfolderid, error, is_passing=failure.is_passing)
+        own = [doubt.attempt.id for doubt in doubts]
+        with_it = self._failing.keeps_on(destfolderid)
+        undecided = self._ledger.doubts.open_ones() if with_it else []
+        failing = [attempt for attempt, folder in undecided if self._failing.keeps_on(folder)]
+        self._ledger.doubts.unanswered(own, failing, look_at, f"cannot be looked for in the service: {error}")
+
+    def _forget_decided(self) -> None:
+        undecided = self._ledger.doubts.open_ones()
+        attempts, folders = {attempt for attempt, _ in undecided}, {folder for _, folder in undecided}
+        self._candidates.forget_but(attempts)
+        self._watched = {attempt: watched for attempt, watched in self._watched.items() if attempt in attempts}
+        self._paces = {kind: pace for kind, pace in self._paces.items() if kind[0] in folders}
+        self._failing.keep(folders)
+
+    def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> tuple[list[Looking], Failure | None]:
+        """Look for the doubts of a folder and judge those that were answered for; return all, and what failed last."""
+        looking = [self._candidates.begin(doubt) for doubt in doubts]
+        answers = self._answers
+        failure = self._by_name(destfolderid, looking) if len(looking) <= _BY_NAME_AT_MOST else None
+        unseen = [one for one in looking if not one.by_name]
+        keeps_failing = self._failing.keeps_on(destfolderid) and self._answers == answers
+        if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
+            # A listing shows what the names show, too.
+            failure = self._by_listing(destfolderid, unseen)
+        answered = [one for one in looking if one.is_answered]
+        if answered:
+            self._judge_all(destfolderid, answered)
+        return looking, failure
+
+    def _by_name(self, destfolderid: str, looking: Sequence[Looking]) -> Failure | None:
+        """Look each doubt up by its name until two look-ups in a row fail, or one where the folder keeps failing.
+
+        Return the last failure.
+        """
+        failure, in_a_row = None, 0
+        most = 1 if self._failing.keeps_on(destfolderid) else _FAILED_IN_A_ROW
+        for one in looking:
+            pattern = like_pattern(one.doubt.attempt.sent_name)
+            failed = self._look([one], SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True))
+            if failed is None:
+                in_a_row = 0
+                one.by_name = one.is_answered = self._candidates.has_equal(one)
+                continue
+            failure, in_a_row = failed, in_a_row + 1
+            if in_a_row == most or not failed.is_passing:
+                break
+        return failure
+
+    def _by_listing(self, destfolderid: str, unseen: Sequence[Looking]) -> Failure | None:
+        """Look for doubts by a listing of their folder, and where they are refused copies in all folders."""
+        # Before the folder is listed: the listing is not older then.
+        self._ask_for_sample()
+        failure = self._read(unseen, self._witnessed.listing(destfolderid), destfolderid)
+        if failure is not None:
+            return failure
+        rest = [one for one in unseen if not self._candidates.has_equal(one)]
+        _answered(one for one in unseen if one not in rest)
+        if rest:
+            # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
+            request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
+            failure = self._look(rest, request)
+            if failure is not None:
+                return failure
+        elsewhere = [one for one in rest if one.facts.refused_as_duplicate and not self._candidates.has_equal(one)]
+        _answered(one for one in rest if one not in elsewhere)
+        if elsewhere:
+            failure = self._look(elsewhere, SearchRequest(searchfor="%", dbdirect=True))
+            if failure is not None:
+                return failure
+        _answered(elsewhere)
+        return None
+
+    def _judge_all(self, destfolderid: str, looking: Sequence[Looking]) -> None:
+        """Judge the doubts of a folder that were answered for."""
+        newest = self._ledger.doubts.newest_attempt()
+        took = max(one.span[1] for one in looking) - min(one.span[0] for one in looking)
+        # One that ends with the names is quick, and says nothing of those that list the folder.
+        kind = destfolderid, not all(one.by_name for one in looking)
+        self._paces[kind] = self._paces.get(kind, Pace()).after(took)
+        for one in looking:
+            # First of all: what is proven to be another's is no proof for one of them.
+            self._candidates.read_prefixes(one)
+        over = [one for one in looking if self._graced(one).over(self._needed(one))]
+        absent = [one for one in over if self._verdict(one, newest)[0].judgement is Judgement.ABSENT]
+        if absent:
+            self._look_everywhere(absent)
+        for one in looking:
+            self._judge(one, newest)
+
+    def _look(self, looking: Sequence[Looking], request: SearchRequest) -> Failure | None:
+        return self._read(looking, every(self._service.search, request), request.folderid)
+
+    def _read(self, looking: Sequence[Looking], assets: Iterable[Asset], folder: str | None) -> Failure | None:
+        """Keep what is shown; return the failure where it was not answered to its end."""
+        started = self._clock.steady()
+        try:
+            self._candidates.keep(looking, assets, folder)
+        except ServiceError as error:
+            return failure_of(error, self._clock.steady() - started)
+        ended = self._clock.steady()
+        self._answers += 1
+        for one in looking:
+            # The first look-up of a round opens its span, the last closes it: every part of the answer lies within.
+            one.span = (one.span[0] or started, ended)
+        return None
+
+    def _look_everywhere(self, absent: Sequence[Looking]) -> None:
+        """Look in all folders before anything is sent again: people move what they have just seen.
+
+        Each by its name, and those together of whose names hardly anything can be asked for. What failed comes last the
+        next time, so that it holds up no other; after a failure no more are tried.
+        """
+        broad = [one for one in absent if is_broad(one.doubt.attempt.sent_name)]
+        groups = [[one] for one in absent if one not in broad] + [broad] * bool(broad)
+        still = {attempt for attempt, _ in self._ledger.doubts.open_ones()}
+        self._unanswered = {attempt: None for attempt in self._unanswered if attempt in still}
+        failed = {attempt: number for number, attempt in enumerate(self._unanswered)}
+        groups.sort(key=lambda group: max(failed.get(one.doubt.attempt.id, -1) for one in group))
+        for group in groups:
+            attempts = {one.doubt.attempt.id for one in group}
+            try:
+                self._candidates.keep_wider(group, named(self._service, [one.doubt.attempt.sent_name for one in group]))
+            except ServiceError as error:
+                # They wait alone: others of the folder need no look into all of them.
+                for attempt in attempts:
+                    # To the end: what failed longest ago is tried before what failed just now.
+                    self._unanswered.pop(attempt, None)
+                    self._unanswered[attempt] = None
+                for one in group:
+                    one.wider = None
+                log.warning("cannot be looked for in all folders", doubts=len(group), detail=str(error))
+                return
+            for attempt in attempts:
+                self._unanswered.pop(attempt, None)
+
+    def _ask_for_sample(self) -> None:
+        """Ask once a round for an upload that began since the round's attempts are watched."""
+        if self._sample is None and self._lag:
+            watched = [self._watched.get(doubt.attempt.id) for doubt in self._round]
+            since = [newest for _, newest in filter(None, watched)]
+            self._sample = shown_sample(self._service, self._ledger.witnesses, since)
+
+    def _is_current(self, one: Looking, attempt: AttemptRow) -> bool:
+        facts = one.facts
+        if facts.refused_as_duplicate or facts.accepted_id is not None:
+            # It is not sent again, whatever a look-up shows.
+            return True
+        span, newest = self._watch(one, attempt)
+        watched = max(0.0, one.span[0] - span.first)
+        return is_current(watched, self._age(one, attempt), self._lag, newer=newest < (self._sample or 0))
+
+    def _watch(self, one: Looking, attempt: AttemptRow) -> tuple[Grace, int]:
+        """Return the span over which this process got answers about an attempt, and the newest attempt at its start.
+
+        A gap, or what begins the grace anew, begins it anew: where look-ups are old, they show later what the service
+        did not do in the gap.
+        """
+        before, newest = self._watched.get(attempt.id, (Grace(), 0))
+        if attempt.grace_boot is None:
+            before = Grace()
+        span = self._extended(before, one)
+        return span, newest if span.first == before.first else self._ledger.doubts.newest_attempt()
+
+    def _extended(self, span: Grace, one: Looking) -> Grace:
+        return span.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
+
+    def _age(self, one: Looking, attempt: AttemptRow) -> float:
+        """Return the seconds since the first answered look-up of an attempt; 0 where that was in another boot."""
+        if attempt.look_first is None or attempt.look_boot != self._clock.boot():
+            return 0.0
+        return one.span[0] - attempt.look_first
+
+    def _needed(self, one: Looking) -> float:
+        """Return for how many seconds look-ups have to be answered before the attempt is absent."""
+        attempt, facts = self._fresh(one), one.facts
+        is_cut = attempt.left_part == SentExtent.PART and attempt.took is None
+        if is_cut or facts.refused_as_duplicate or facts.accepted_id is not None:
+            return self._grace
+        return grace_of_whole(self._grace, self._read_timeout, attempt.took or 0.0, self._age(one, attempt))
+
+    def _fresh(self, one: Looking) -> AttemptRow:
+        """Read an attempt again: another verdict of this round may have begun its grace anew."""
+        fresh = self._ledger.doubts.of(one.doubt.file.id)
+        return fresh if fresh is not None and fresh.id == one.doubt.attempt.id else one.doubt.attempt
+
+    def _graced(self, one: Looking) -> Grace:
+        """Give the grace of a doubt as it stands after this round's look-up."""
+        attempt = self._fresh(one)
+        if not self._is_current(one, attempt):
+            return Grace()
+        return self._extended(grace_of(attempt) if self._is_counted(attempt.id) else Grace(), one)
+
+    def _is_counted(self, attempt_id: int) -> bool:
+        """Return whether the grace of an attempt was counted since this process started: a restart begins it anew."""
+        return attempt_id in self._watched
+
+    def _verdict(self, one: Looking, newest: int) -> tuple[Verdict, Grace]:
+        """Judge by what the folder shows; gives the grace that it was judged by, too."""
+        now = self._clock.now()
+        candidates = self._candidates.of(one, newest)
+        self._ledger.doubts.sight([s.asset for s in candidates if not s.owned], newest, now)
+        grace = self._graced(one)
+        return judge(one.facts, candidates, grace, self._needed(one), now), grace
+
+    def _judge(self, one: Looking, newest: int) -> None:
+        ledger, attempt = self._ledger.doubts, one.doubt.attempt
+        verdict, grace = self._verdict(one, newest)
+        now = self._clock.now()
+        if verdict.judgement is Judgement.ABSENT:
+            verdict = self._unless_moved(one, verdict, now)
+        ledger.decide(one.doubt, verdict, now)
+        if verdict.judgement is Judgement.WAIT:
+            counted = grace if verdict.counts_for_grace else Grace()
+            fresh = self._fresh(one)
+            self._watched[attempt.id] = self._watch(one, fresh)
+            ledger.looked([(attempt.id, counted, now + self._pause(attempt.looks))])
+            if fresh.look_boot != self._clock.boot():
+                ledger.looked_first(attempt.id, self._clock.boot(), one.span[1])
+        self._report(one, verdict)
+
+    def _unless_moved(self, one: Looking, absent: Verdict, now: float) -> Verdict:
+        if one.wider is None:
+            return unanswered(absent)
+        doubts = self._ledger.doubts
+        newest = doubts.newest_attempt()
+        here, elsewhere = self._candidates.wider(one, newest)
+        verdict = unless_moved(absent, one.facts, here, elsewhere, now)
+        if verdict is not absent:
+            # Seen from now on: what a person says is not ours is not asked about again, and a day has its beginning.
+            doubts.sight([sight.asset for sight in elsewhere if not sight.owned], newest, now)
+        return verdict
+
+    def _slow(self) -> float:
+        """Give what a round takes as a matter of course: between two look-ups of one folder lie those of all others."""
+        return sum(pace.least for pace in self._paces.values())
+
+    def _pause(self, looks: int) -> float:
+        """Look soon at first, for an answer that was only slow; then often enough that the grace has no gap."""
+        return min(max(0.25, self._grace / 4), 0.5 * 2.0 ** min(looks, _SETTLED), _SLOWEST)
+
+    def _report(self, one: Looking, verdict: Verdict) -> None:
+        bound = log.bind(path=printable(one.doubt.file.path), attempt=one.doubt.attempt.id)
+        if verdict.judgement is not Judgement.WAIT:
+            self._meter.decided(str(verdict.judgement))
+        match verdict.judgement:
+            case Judgement.WAIT:
+                bound.debug("still in doubt", detail=verdict.reason)
+            case Judgement.FOUND:
+                if one.doubt.attempt.start_no == self._ledger.start_no and not one.facts.refused_as_duplicate:
+                    self._progress.uploaded(one.facts.size)
+                else:
+                    self._progress.adopted()
+                bound.info("found in the service", assetid=verdict.assetid)
+            case Judgement.DAMAGED:
+                bound.warning("damaged asset found, sending again", assetid=verdict.assetid)
+            case Judgement.ABSENT:
+                bound.info("did not arrive, sending again")
+            case Judgement.UNDECIDABLE:
+                bound.error("blocked", detail=verdict.reason)
+
+
+def _answered(looking: Iterable[Looking]) -> None:
+    for one in looking:
+        one.is_answered = True

@@ -1,0 +1,1 @@
+"""What the tree shows becomes rows of the ledger: scans, watcher hints, settling, sidecars."""

@@ -1,0 +1,260 @@
+"""Other sites on this machine that send the same files to the same folder of the service.
+
+A configuration that was copied for another site, and not changed in all places, makes such a twin: neither ledger knows
+what the other has sent, and each file would be uploaded twice. Whoever claims the same files later waits for a person,
+and nothing of its tree is looked at. Who has once passed goes on, and looks around again only when its configuration
+says something else: nothing that another site does stops it. What a waiting site claims counts for nobody.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import structlog
+
+from assetsync.core.names import printable
+from assetsync.errors import RootElsewhere
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.place import real
+from assetsync.ledger.reports import Brake
+from assetsync.ledger.site_claims import (
+    AGREED,
+    CLAIM,
+    Claim,
+    ClaimState,
+    Neighbour,
+    agreed_ledgers,
+    neighbours,
+    read_claim,
+)
+from assetsync.model import Clock
+from assetsync.sync.brake_control import BrakeControl
+
+log = structlog.get_logger(__name__)
+
+TWIN = "twin"
+"""The kind of the brake."""
+
+UNREADABLE_FIX = (
+    "let assetsync's user read it: whether its site sends the same files cannot be told; only where that site is no"
+    " more, remove it with its .epoch"
+)
+"""What mends that a ledger beside this one cannot be read."""
+
+_NAMED = 3
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateSite:
+    """Another site, and the folders on disk that both mirror, each with the folder of the service it is sent to."""
+
+    neighbour: Neighbour
+    shared: Mapping[bytes, str]
+
+    def __str__(self) -> str:
+        """Name it in a sentence."""
+        named = [f"{printable(place)} to folder {folder}" for place, folder in list(self.shared.items())[:_NAMED]]
+        more = len(self.shared) - len(named)
+        what = ", ".join(named) + (f" and {more:,} more" if more else "")
+        return f"the site `{self.neighbour.site}` (ledger {self.neighbour.ledger}) sends {what}, too"
+
+    @property
+    def subject(self) -> str:
+        """What its brake is about."""
+        return str(self.neighbour.ledger)
+
+
+class DuplicateSites:
+    """Looks at the ledgers beside this one; used by one thread at a time."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, path: Path, claim: Claim) -> None:
+        """Take from the configuration where the ledger lies, and what the site claims."""
+        self._ledger = ledger
+        self._brake_control = BrakeControl(ledger, clock)
+        self._path, self._said = path, claim
+        self._warned = False
+
+    def check(self) -> None:
+        """Return where nobody else sends the same, or a person has agreed to it; else pull brakes, raise RootElsewhere.
+
+        A brake holds until a person has looked or this site's own configuration was changed: what the other one does
+        meanwhile, a restart, a repair of its ledger, another address, is no reason to begin.
+        """
+        before, pulled = self._claimed(), self._pulled()
+        claim = self._claim(before)
+        if _passed(before, claim):
+            self._write(replace(claim, state=ClaimState.ACTIVE), before)
+            return
+        if pulled and before is not None and before.is_same(claim):
+            raise RootElsewhere(pulled[0].detail)
+        # Written before the others are looked at: of two that begin at the same moment, one at least sees the other.
+        claim = replace(claim, state=ClaimState.ASKING)
+        self._write(claim, before)
+        beside = list(neighbours(self._path))
+        duplicate_sites = self._found(claim, beside)
+        for brake in pulled:
+            if brake.subject not in {twin.subject for twin in duplicate_sites}:
+                self._brake_control.lift(brake, "this configuration no longer says the same as the other site's")
+        # While one cannot be read, it is looked at again by the next check.
+        passed = ClaimState.BLIND if self._is_blind(beside) else ClaimState.ACTIVE
+        self._write(replace(claim, state=ClaimState.WAITING if duplicate_sites else passed), claim)
+        for twin in duplicate_sites:
+            self._brake_control.pull(TWIN, twin.subject, _sentence(twin), 1)
+        if duplicate_sites:
+            raise RootElsewhere(_sentence(duplicate_sites[0]))
+        # Who released a brake of what was put right has agreed to no later mistake.
+        self._brake_control.withdraw_others(TWIN, ())
+
+    def expect(self) -> None:
+        """Raise RootElsewhere as `check` does; nothing is pulled or written down."""
+        before = self._claimed()
+        claim = self._claim(before)
+        if _passed(before, claim):
+            return
+        for twin in self._found(claim, neighbours(self._path)):
+            raise RootElsewhere(_sentence(twin))
+
+    def _found(self, claim: Claim, beside: Iterable[Neighbour]) -> list[DuplicateSite]:
+        """Give the twins that nobody has agreed to; whom a person has agreed to just now is remembered."""
+        agreed = agreed_ledgers(self._ledger.reports.fact(AGREED))
+        duplicate_sites = [twin for twin in twins_of(claim, beside) if twin.subject not in agreed]
+        allowed = [twin.subject for twin in duplicate_sites if self._brake_control.allowed(TWIN, twin.subject, 1)]
+        if allowed and self._ledger.store.holds_lock:
+            self._ledger.set_fact(AGREED, json.dumps(sorted({*agreed, *allowed})))
+        return [twin for twin in duplicate_sites if twin.subject not in allowed]
+
+    def _is_blind(self, beside: Iterable[Neighbour]) -> bool:
+        unreadable = [str(neighbour.ledger) for neighbour in beside if neighbour.claim is None]
+        if unreadable and not self._warned:
+            log.warning("a ledger beside this one cannot be read", ledgers=unreadable, fix=UNREADABLE_FIX)
+        self._warned = bool(unreadable)
+        return bool(unreadable)
+
+    def _claim(self, before: Claim | None) -> Claim:
+        claim = placed(self._said)
+        if before is None:
+            return replace(claim, ledger=secrets.token_hex(8))
+        # A folder that is not there at the moment lies where it lay.
+        places = {**before.places, **claim.places} if before.is_same(claim) else claim.places
+        return replace(claim, ledger=before.ledger, places=places)
+
+    def _claimed(self) -> Claim | None:
+        return read_claim(self._ledger.reports.fact(CLAIM))
+
+    def _write(self, claim: Claim, before: Claim | None) -> None:
+        if claim != before:
+            self._ledger.set_fact(CLAIM, claim.text())
+
+    def _pulled(self) -> list[Brake]:
+        return [brake for brake in self._ledger.reports.brakes() if brake.kind == TWIN]
+
+
+def make_claim(root: bytes, service: str, folders: Mapping[bytes, str], ledger: Path) -> Claim:
+    """Make the claim of a site from its configuration; where its folders lie is left open."""
+    return Claim(root, service, dict(folders), path=str(real(ledger)))
+
+
+def placed(claim: Claim) -> Claim:
+    """Add where the mapped folders really lie now, those that are there."""
+    places = {}
+    for path in claim.folders:
+        named = Path(os.fsdecode(claim.root), os.fsdecode(path))
+        try:
+            status = named.stat()
+        except OSError:
+            continue
+        places[path] = (os.fsencode(os.path.realpath(named)), status.st_dev, status.st_ino)
+    return replace(claim, places=places)
+
+
+def twins_of(claim: Claim, beside: Iterable[Neighbour]) -> Iterator[DuplicateSite]:
+    """Yield the sites, of those whose ledgers lie beside this one, that send some of its files to the same folder."""
+    ours = _Placed(claim)
+    for neighbour in beside:
+        theirs = neighbour.claim
+        if theirs is None or not _counts(neighbour, theirs, claim):
+            continue
+        if not is_same_service(theirs.service, claim.service):
+            continue
+        shared = dict(_shared(ours, _Placed(theirs)))
+        if shared:
+            yield DuplicateSite(neighbour, shared)
+
+
+def _passed(before: Claim | None, claim: Claim) -> bool:
+    """Whether a claim of the same configuration has passed before."""
+    return before is not None and before.is_same(claim) and before.state is ClaimState.ACTIVE
+
+
+def _counts(neighbour: Neighbour, theirs: Claim, ours: Claim) -> bool:
+    """Whether a neighbour may send: not a copy that somebody keeps, nor a site that waits, or was agreed to there."""
+    is_copy = bool(theirs.ledger) and theirs.ledger == ours.ledger
+    if (is_copy or theirs.state is ClaimState.ASKING) and not neighbour.is_held:
+        return False
+    return theirs.state is not ClaimState.WAITING and ours.path not in neighbour.agreed
+
+
+def is_same_service(one: str, other: str) -> bool:
+    """Whether two addresses, as people write them, are one."""
+    return _address(one) == _address(other)
+
+
+def _address(url: str) -> object:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme.lower())
+    except ValueError:
+        return url
+    return (parts.hostname or "").lower(), port, os.path.normpath("/" + parts.path.strip("/"))
+
+
+class _Placed:
+    """The mapped folders of a claim where they lie on disk."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.folders: dict[bytes, str] = {}
+        self.nodes: dict[tuple[int, int], bytes] = {}
+        for path, folder in claim.folders.items():
+            named = (claim.root.rstrip(b"/") + b"/" + path).rstrip(b"/") or b"/"
+            found = claim.places.get(path)
+            place = os.path.realpath(named) if found is None else found[0]
+            self.folders[place] = folder
+            if found is not None:
+                self.nodes[found[1:]] = place
+
+    def goes_to(self, place: bytes) -> str | None:
+        """Give where a folder goes by the longest mapping that holds it."""
+        while place not in self.folders:
+            above = os.path.dirname(place)  # noqa: PTH120 - bytes
+            if above == place:
+                return None
+            place = above
+        return self.folders[place]
+
+
+def _shared(ours: _Placed, theirs: _Placed) -> Iterator[tuple[bytes, str]]:
+    """Yield the folders that both send to the same one; of two of which one lies in the other, the inner one."""
+    for place, folder in ours.folders.items():
+        # It goes where its parents go, unless it has a mapping of its own.
+        if theirs.goes_to(place) == folder:
+            yield place, folder
+    for place, folder in theirs.folders.items():
+        if place not in ours.folders and ours.goes_to(place) == folder:
+            yield place, folder
+    for node, place in ours.nodes.items():
+        # The same folder by another path: mounted twice.
+        other = theirs.nodes.get(node)
+        if other not in (None, place) and ours.folders[place] == theirs.folders[other]:
+            yield place, ours.folders[place]
+
+
+def _sentence(twin: DuplicateSite) -> str:
+    return (
+        f"{twin}: each would upload what the other has uploaded. Correct the configuration that is wrong; where that is"
+        " the other one, or that site is no more, release the brake afterwards"
+    )

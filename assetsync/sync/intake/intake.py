@@ -1,0 +1,312 @@
+"""From looks at the tree to rows of the ledger: the merge of a scan with what is known, and single looks.
+
+The scan and the ledger come in the same order and are merged as streams; a file that is unchanged costs a comparison.
+What has vanished is decided after a complete scan only, by a second look. What a look means is `core.settled`'s, when
+too much has vanished `sync.brakes`'s.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from assetsync.core.names import printable, sent_name
+from assetsync.core.settled import EMPTY, Change, compare, is_settled
+from assetsync.core.states import Event
+from assetsync.errors import FileUnreadable, RootMissing
+from assetsync.ledger.versions import Known, NewVersion
+from assetsync.model import FileStat, Seen, State
+from assetsync.sync.context import Context
+from assetsync.sync.intake.plan import Plan
+from assetsync.sync.intake.scan_diff import ScanDiff
+from assetsync.sync.intake.settling import Settling
+from assetsync.sync.intake.sidecars import SidecarDiff
+from assetsync.tree.folder_digest import Notes
+from assetsync.tree.scan_report import ScanReport
+
+log = structlog.get_logger(__name__)
+
+_BATCH = 1000
+_FEW = 100
+"""Files that single looks found are written down sooner: each may be waited for."""
+
+
+@dataclass(slots=True)
+class Missing:
+    """A current version that the scan did not meet."""
+
+    id: int
+    path: bytes
+    mapping: int | None
+
+
+@dataclass(slots=True)
+class ScanResult:
+    """What one scan found; `to_send` counts what was queued by it (in a dry run: what would be).
+
+    `missing_by` counts, by mapping, what is missing, of which `missing` names as many as the brake lets pass.
+    `taken_over` counts, by mapping, files that were mapped nowhere for a while and were sent to another folder before.
+    """
+
+    report: ScanReport
+    scanned: int = 0
+    unchanged: int = 0
+    to_send: int = 0
+    bytes_to_send: int = 0
+    new_versions: int = 0
+    unsettled: int = 0
+    missing: list[Missing] = field(default_factory=list)
+    missing_by: Counter[int] = field(default_factory=Counter)
+    unmapped: int = 0
+    moved: int = 0
+    taken_over: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def missing_count(self) -> int:
+        """How many files of the mappings are missing."""
+        return self.missing_by.total()
+
+
+class Intake:
+    """Feeds the ledger from looks at the tree; used by one thread at a time.
+
+    `settles` are the seconds for which the files of each mapping must rest. `new_versions` counts what single looks
+    found new or changed; `forget` is told before changed sidecars are recorded.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        plan: Plan,
+        settling: Settling,
+        *,
+        settles: Sequence[float],
+        resend_moved: bool,
+        most_missing: int = 10_000,
+        forget: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._context = context
+        self._ledger = context.ledger
+        self._tree = context.tree
+        self._clock = context.clock
+        self._plan = plan
+        self.settling = settling
+        self._settles = settles
+        self._resend_moved = resend_moved
+        self._most_missing = most_missing
+        self._forget = forget
+        self._has_asides = False
+        self._is_looking = False
+        self.allows_takeover: Callable[[int, int], bool] = lambda _position, _count: True
+        """Whether a mapping may have so many files sent that lie in another folder of the service."""
+        # The last scan's: what a later look cannot tell makes it incomplete.
+        self._report = ScanReport()
+        self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
+        self._batch: list[NewVersion] = []
+        self._remapped: list[tuple[int, str]] = []
+        self._dry_run = False
+        self.frozen: frozenset[int] = frozenset()
+        self.new_versions = 0
+
+    def scan(
+        self, look: Callable[[Notes | None], Iterable[Seen]], report: ScanReport, *, dry_run: bool = False
+    ) -> ScanResult:
+        """Merge one scan into the ledger; with `dry_run` only count. What is missing is collected, not decided.
+
+        `look` begins the scan, with notes of what need not be yielded.
+        """
+        result = ScanResult(report)
+        self._dry_run = dry_run
+        self._has_asides = self._ledger.intake.has_asides()
+        self._is_looking = False
+        self._report = report
+        beside = SidecarDiff(self._context, report, self._forget)
+        merge = ScanDiff(self._context, beside, self._mark(), dry_run=dry_run)
+        merge.missing = lambda row: self._missing(row, result)
+        beside.spoil = merge.spoil
+        try:
+            for seen in look(merge):
+                if seen.is_sidecar:
+                    beside.see(seen)
+                    if beside.held >= _BATCH:
+                        self._flush()
+                        beside.flush(dry_run=dry_run)
+                    continue
+                result.scanned += 1
+                row = merge.row(seen[0])
+                if row is not None and row[1:5] == seen[1:5] and row[5] == self._folders[seen[5]]:
+                    result.unchanged += 1
+                    continue
+                merge.spoil(seen[0])
+                self._differs(seen, row, result)
+                if max(len(self._batch), len(self._remapped)) >= _BATCH:
+                    self._flush()
+                    beside.flush(dry_run=dry_run)
+            merge.finish(to_the_end=report.finished)
+        finally:
+            merge.close()
+        self._flush()
+        beside.flush(dry_run=dry_run)
+        result.scanned += merge.left_out
+        result.unchanged += merge.left_out
+        return result
+
+    def decide_missing(self, result: ScanResult) -> int:
+        """After a complete scan: record what is gone and what is no longer mapped; gives how many are gone."""
+        gone: list[tuple[int, bytes]] = []
+        unmapped: list[tuple[int, bytes]] = []
+        for missing in result.missing:
+            if not result.report.covers(missing.path):
+                continue
+            if missing.mapping is None:
+                unmapped.append((missing.id, missing.path))
+                continue
+            try:
+                if self._tree.lstat(missing.path) is None:
+                    gone.append((missing.id, missing.path))
+            except (FileUnreadable, RootMissing) as error:
+                log.warning("cannot be told", path=printable(missing.path), why=str(error))
+        now = self._clock.now()
+        for start in range(0, len(gone), _BATCH):
+            self._ledger.intake.unwanted(gone[start : start + _BATCH], Event.VANISHED, now)
+        for start in range(0, len(unmapped), _BATCH):
+            self._ledger.intake.unwanted(unmapped[start : start + _BATCH], Event.UNMAPPED, now)
+        return len(gone)
+
+    def look_again(self, most: int | None = None) -> int:
+        """Take the second look at files that had not settled, `most` at a time; gives how many were queued."""
+        return self.look(*self.settling.due(self._clock.steady(), most))
+
+    def look(self, *paths: bytes) -> int:
+        """Look at paths that are no sidecars, for a hint or a second look; gives how many were queued."""
+        self._dry_run = False
+        self._has_asides = self._ledger.intake.has_asides()
+        self._is_looking = True
+        result = ScanResult(ScanReport())
+        try:
+            for path in paths:
+                self._look(path, result)
+                if len(self._batch) >= _FEW:
+                    self._flush()
+            self._flush()
+        finally:
+            self._batch.clear()
+            self._remapped.clear()
+            self.new_versions += result.new_versions
+        return result.to_send
+
+    def _look(self, path: bytes, result: ScanResult) -> None:
+        mapping = self._plan.covers(path)
+        if mapping is None or self._plan.is_sidecar(path):
+            self.settling.forget(path)
+            return
+        try:
+            stat = self._tree.lstat(path)
+        except (FileUnreadable, RootMissing) as error:
+            log.warning("cannot be looked at", path=printable(path), why=str(error))
+            self._report.mark_unreadable(path, str(error))
+            why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else str(error)
+            is_blind = isinstance(error, FileUnreadable)
+            self._ledger.runs.not_scanned(f"{printable(path)} ({why})" if is_blind else "")
+            stat = None
+        if stat is None:
+            # Whether it is gone is decided by a complete scan.
+            self.settling.forget(path)
+            return
+        current = self._ledger.intake.current_of(path)
+        known = None
+        if current is not None:
+            known = Known(path, *current.stat, current.destfolderid, current.id, current.state)
+        self._differs(Seen(path, *stat, mapping, False), known, result)
+
+    def _mark(self) -> str:
+        """Name by what rules the tree is looked at."""
+        return f"3 {self._plan.mark} {self._tree.follow_symlinks}"
+
+    def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
+        stat = FileStat(*seen[1:5])
+        folder = self._folders[seen.mapping]
+        change = compare(stat, folder, FileStat(*row[1:5]) if row else None, row.destfolderid if row else None)
+        if change is Change.UNCHANGED or (change is Change.REMAPPED and self._stays(seen, row, folder, result)):
+            self.settling.forget(seen.path)
+            return
+        if row is None and self._has_asides and self._is_taken_over(seen, stat, folder, result):
+            self.settling.forget(seen.path)
+            return
+        settle = self._settles[seen.mapping]
+        if not is_settled(stat, self._clock.now(), settle) and not self.settling.see(
+            seen.path, stat, self._clock.steady(), settle
+        ):
+            result.unsettled += 1
+            result.bytes_to_send += stat.size if self._dry_run else 0
+            return
+        result.to_send += stat.size > 0
+        result.bytes_to_send += stat.size
+        result.new_versions += change in (Change.NEW, Change.CHANGED)
+        name = sent_name(seen.path.rpartition(b"/")[2]).casefold()
+        hold = None if stat.size else EMPTY
+        self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, hold))
+
+    def _is_taken_over(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
+        """Whether a file that is mapped again, and was sent elsewhere before, has to wait for a person."""
+        if not self._ledger.intake.was_sent_elsewhere(seen.path, stat, folder):
+            return False
+        result.taken_over[seen.mapping] += 1
+        # Of one that is looked at by itself it is not known how many there are: the next scan counts them.
+        return self._is_looking or not self.allows_takeover(seen.mapping, result.taken_over[seen.mapping])
+
+    def _stays(self, seen: Seen, row: Known | None, folder: str, result: ScanResult) -> bool:
+        """Whether a file whose mapping has come to point to another folder is not to be sent there."""
+        if seen.mapping in self.frozen:
+            result.unchanged += 1
+            return True
+        if row is not None and row.state == State.QUEUED:
+            if not self._dry_run:
+                self._ledger.intake.remap(row.id, folder)
+            result.unchanged += 1
+            return True
+        is_there = row is not None and self._ledger.drifts.lies_in(row.id, folder)
+        result.unchanged += is_there
+        result.moved += not is_there
+        if row is not None and (is_there or not self._resend_moved):
+            self._remapped.append((row.id, folder))
+            return True
+        return not self._resend_moved
+
+    def _missing(self, row: Known, result: ScanResult) -> None:
+        mapping = self._plan.covers(row.path)
+        if mapping is None:
+            result.unmapped += 1
+        elif result.report.blind_at(row.path):
+            # Not missing, but not seen: it pulls no brake, and takes no place from what can be decided.
+            return
+        else:
+            result.missing_by[mapping] += 1
+            if result.missing_count > self._most_missing:
+                # More than the brake lets pass: which ones does not matter any more.
+                return
+        if result.unmapped <= self._most_missing or mapping is not None:
+            result.missing.append(Missing(row.id, row.path, mapping))
+
+    def _flush(self) -> None:
+        batch, self._batch = self._batch, []
+        remapped, self._remapped = self._remapped, []
+        if self._dry_run:
+            return
+        self._ledger.drifts.remapped(remapped)
+        if not batch:
+            return
+        left_out = set(self._ledger.intake.enqueue(batch, self._clock.now()))
+        for version in left_out:
+            # What was current was taken over for another path since (a save that keeps the old file as a backup, two
+            # names that were swapped), and nothing else leads here again.
+            mapping = self._plan.mapping_of(version.path.rpartition(b"/")[0])
+            settle = None if mapping is None else self._settles[mapping]
+            self.settling.see_anew(version.path, version.stat, self._clock.steady(), settle)
+        for version in (version for version in batch if version not in left_out):
+            # Not sooner: whatever a reader sees between must be in the one or in the other.
+            self.settling.queued(version.path, version.stat)
+            if version.hold is not None:
+                reason, detail = version.hold
+                log.warning("blocked", path=printable(version.path), reason=reason, detail=detail)

@@ -1,0 +1,177 @@
+"""Check that the root holds the tree that the ledger was filled from.
+
+Another tree in its place (another `root`, or another disk mounted at a mapped folder) would end all known files and
+send all its own. So would the tree of another site (`sync.intake.duplicate_sites`). Nothing of such a tree
+is read before a person agrees to it. A missing root pulls a brake of its own.
+"""
+
+import os
+from typing import NamedTuple
+
+from assetsync.core.names import printable
+from assetsync.errors import FileUnreadable, RootElsewhere, RootMissing
+from assetsync.ledger.owner import ROOT
+from assetsync.model import Mapping
+from assetsync.sync.brake_control import BrakeControl
+from assetsync.sync.context import Context
+from assetsync.sync.intake.duplicate_sites import DuplicateSites
+from assetsync.sync.intake.plan import Plan
+from assetsync.tree.filesystem import file_system
+
+_KIND = "root"
+_MISSING = "root"
+_DISK = "disk:"
+_SAMPLE = 100
+_FEW = 3
+_COARSE = 2 * 10**9
+
+
+class _Problem(NamedTuple):
+    """What is another than before: the subject of its brake, and the sentence."""
+
+    subject: str
+    detail: str
+    is_another_root: bool = False
+
+
+class RootIdentity:
+    """Looks before the tree is looked at; used by one thread at a time."""
+
+    def __init__(self, context: Context, plan: Plan, duplicate_sites: DuplicateSites) -> None:
+        self._duplicate_sites = duplicate_sites
+        self._ledger = context.ledger
+        self._tree = context.tree
+        self._plan = plan
+        self._brake_control = BrakeControl(context.ledger, context.clock)
+        self.elsewhere = False
+        """Whether `check` found another tree than the ledger's: then nothing of it is to be looked at."""
+
+    def check(self) -> None:
+        """Return where the tree is the ledger's, or a person has agreed to it; else pull a brake, raise RootElsewhere.
+
+        The first root that a ledger is used with is its own; another spelling of the same folder is no other root.
+        """
+        try:
+            self._check()
+        except RootElsewhere:
+            self.elsewhere = True
+            raise
+        self.elsewhere = False
+
+    def _check(self) -> None:
+        problem = self._problem()
+        if problem is not None:
+            self._brake_control.pull(_KIND, problem.subject, problem.detail, 1)
+            # That another root is not there, by now, is no matter; of this one the next scan tells.
+            also = () if problem.is_another_root else (_MISSING,)
+            self._lift_others("another brake is about what is there now", problem.subject, *also)
+            raise RootElsewhere(problem.detail)
+        self._remember()
+        # What was agreed to is what it knows by now.
+        self._brake_control.withdraw_others(_KIND, ())
+        self._lift_others("the tree is the ledger's again", _MISSING)
+        self._duplicate_sites.check()
+
+    def _lift_others(self, why: str, *subjects: str) -> None:
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == _KIND and brake.subject not in subjects:
+                self._brake_control.lift(brake, why)
+
+    def expect(self) -> None:
+        """Raise RootElsewhere as `check` does; nothing is pulled or written down."""
+        problem = self._problem()
+        if problem is not None:
+            raise RootElsewhere(problem.detail)
+        self._duplicate_sites.expect()
+
+    def missing(self, problem: str) -> None:
+        """Pull the brake because the root of a known site is not there; `problem` says how."""
+        self._brake_control.pull(_KIND, _MISSING, problem, 1)
+
+    def is_there(self, why: str) -> None:
+        """After a scan that missed no file, or pulled a brake for what it missed: lift that of a root that was away."""
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == _KIND and brake.subject == _MISSING:
+                self._brake_control.lift(brake, why)
+
+    def _problem(self) -> _Problem | None:
+        if self._is_another_root():
+            known, here = printable(self._ledger.reports.fact(ROOT) or ""), self._here()
+            detail = (
+                f"the ledger was filled from the root {known}, and `root` is {printable(here)} now: nothing there"
+                " is looked at before you agree that the same tree has moved; else correct `root`"
+            )
+            return _Problem(here, detail, is_another_root=True)
+        all_of_them = enumerate(self._plan.mappings.all)
+        found = [(mapping, disk) for at, mapping in all_of_them if (disk := self._another_disk(at, mapping))]
+        if not found:
+            return None
+        subject = ", ".join(f"{printable(mapping.path) or 'the root'} on {disk}" for mapping, disk in found)
+        if self._brake_control.allowed(_KIND, subject, 1):
+            return None
+        shown = ", ".join(printable(mapping.path) or "the root" for mapping, _disk in found)
+        detail = (
+            f"another disk than before lies at {shown}, and none of the files that were uploaded from there is on it:"
+            " nothing is looked at before you agree that it takes the other's place; else mount the right one"
+        )
+        return _Problem(subject, detail)
+
+    def _is_another_root(self) -> bool:
+        known = self._ledger.reports.fact(ROOT)
+        if known in (None, self._here()) or self._tree.is_at(known.encode()):
+            return False
+        return self._ledger.intake.size() > 0 and not self._brake_control.allowed(_KIND, self._here(), 1)
+
+    def _another_disk(self, position: int, mapping: Mapping) -> str | None:
+        """Name the file system of a mapped folder where it is another than before and holds strangers alone.
+
+        By its number alone nothing is told: some are given a new one by each mount.
+        """
+        known, here = self._ledger.reports.fact(_disk_of(mapping)), self._file_system(mapping)
+        if known is None or here in (None, known):
+            return None
+        # What a mapping below it has may lie on a disk of its own.
+        inside = mapping.path + b"/" if mapping.path else b""
+        others = [other.path for other in self._plan.mappings.all if other.path.startswith(inside) and other.path]
+        below = self._ledger.intake.sample(mapping.path, _SAMPLE, but=others)
+        sample = [row for row in below if self._plan.covers(row.path) == position]
+        is_ours = any(self._may_be_there(row.path, row.size, row.mtime_ns) for row in sample)
+        return None if len(sample) < _FEW or is_ours else here
+
+    def _may_be_there(self, path: bytes, size: int, mtime_ns: int) -> bool:
+        try:
+            found = self._tree.lstat(path)
+        except (FileUnreadable, RootMissing):
+            return True
+        # A copy on another kind of file system may have coarser times.
+        return found is not None and found.size == size and abs(found.mtime_ns - mtime_ns) <= _COARSE
+
+    def _file_system(self, mapping: Mapping) -> str | None:
+        """Name the file system that a mapped folder lies on, if there is anything in it.
+
+        An empty one is likelier a place where nothing is mounted: what is missing then is `sync.brakes`'s to weigh.
+        """
+        try:
+            fd = self._tree.open_folder(mapping.path)
+        except (OSError, FileUnreadable, RootMissing):
+            return None
+        try:
+            with os.scandir(fd) as entries:
+                return file_system(fd) if next(entries, None) is not None else None
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+
+    def _remember(self) -> None:
+        disks = {_disk_of(mapping): self._file_system(mapping) for mapping in self._plan.mappings.all}
+        for name, value in {ROOT: self._here(), **disks}.items():
+            if value is not None and value != self._ledger.reports.fact(name):
+                self._ledger.set_fact(name, value)
+
+    def _here(self) -> str:
+        return self._tree.root.decode("utf-8", "backslashreplace")
+
+
+def _disk_of(mapping: Mapping) -> str:
+    return _DISK + mapping.path.hex()

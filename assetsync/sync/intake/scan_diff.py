@@ -1,0 +1,165 @@
+"""The merge of a scan with the rows of the ledger, as two streams in one order, folder by folder where nothing changed.
+
+Folders that are quiet cost one count of their rows. Of all others, each file is given its row, and rows that no file
+stands for are handed on as missing. What a difference means is `sync.intake.intake`'s.
+"""
+
+from collections.abc import Callable, Iterator
+
+from assetsync.ledger.versions import Known
+from assetsync.model import Quiet
+from assetsync.sync.context import Context
+from assetsync.sync.intake.sidecars import SidecarDiff
+
+_MOST_PIECES = 64
+_MOST_COUNTED = 5000
+_BATCH = 500
+_MOST_SPOILED = 10_000
+
+Piece = tuple[bytes, bytes | None, bytes | None]
+
+
+class ScanDiff:
+    """The comparison of one scan, and its notes (`tree.folder_digest.Notes`) of unchanged folders.
+
+    `missing` is called with each row that has no file. `plan` names the rules of the scan: notes made
+    under other rules do not hold.
+    """
+
+    def __init__(self, context: Context, beside: SidecarDiff, plan: str, *, dry_run: bool) -> None:
+        self._ledger = context.ledger
+        self._beside = beside
+        self._dry_run = dry_run
+        self.missing: Callable[[Known], None] = lambda _row: None
+        # Up to here (not included) the scan has told everything; None is beyond all paths.
+        self._at: bytes | None = b""
+        self._rows: Iterator[Known] | None = None
+        self._next: Known | None = None
+        # Pieces of the order of paths in which the scan met no file, which are asked about together.
+        self._run: list[Piece] = []
+        self._expected: int | None = 0
+        usable = self._ledger.quiet.begin(plan, context.clock.now())
+        self._recorded = self._ledger.quiet.recorded() if usable else iter(())
+        self._known = next(self._recorded, None)
+        self._spoiled: set[bytes] = set()
+        self._found: list[Quiet] = []
+        self._struck: list[bytes] = []
+        self.left_out = 0
+        """Files that were not yielded, because they are as they were."""
+
+    def row(self, path: bytes) -> Known | None:
+        """Give the current row of a path that the scan met; those before it are missing."""
+        if self._run:
+            self._settle()
+        if self._rows is None:
+            assert self._at is not None
+            self._open(self._at)
+        self._pass(path)
+        row = self._next
+        if row is None or row[0] != path:
+            return None
+        self._next = next(self._rows, None) if self._rows is not None else None
+        return row
+
+    def spoil(self, path: bytes) -> None:
+        """Note that the folder of the path is not as the ledger says."""
+        self._spoiled.add(path[: path.rfind(b"/") + 1])
+
+    def recall(self, folder: bytes) -> Quiet | None:
+        """Give what is known of the folder, if no row of it has changed since."""
+        while self._known is not None and self._known.folder < folder:
+            # It is not there any more, or not mapped: were it there again, that would have to be found out anew.
+            self._struck.append(self._known.folder)
+            self._known = next(self._recorded, None)
+        if len(self._struck) >= _BATCH:
+            self._write()
+        known = self._known
+        if known is None or known.folder != folder:
+            return None
+        self._known = next(self._recorded, None)
+        return None if self._ledger.quiet.was_stirred(folder) else known
+
+    def reached(self, until: bytes | None, folder: bytes, quiet: Quiet | None) -> None:
+        """Hear that the scan has told all before `until`, in `folder`."""
+        first, self._at = self._at, until
+        assert first is not None
+        self._beside.reached(until, folder, is_quiet=quiet is not None)
+        if self._rows is not None:
+            if quiet is None:
+                self._pass(until)
+                return
+            self._rows = self._next = None
+        self._run.append((first, until, None if quiet is None else folder))
+        if quiet is not None and quiet.files:
+            if first == folder:
+                self.left_out += quiet.files
+            whole = first == folder and until == (folder[:-1] + b"0" if folder else None)
+            # Where folders lie between its files, it is not known how many there are in each gap.
+            self._expected = self._expected + quiet.files if whole and self._expected is not None else None
+        if len(self._run) >= _MOST_PIECES or self._expected is None or self._expected > _MOST_COUNTED:
+            self._settle()
+
+    def ended(self, found: Quiet | None) -> None:
+        """Hear how to know a folder again; it is remembered unless something in it was not as the ledger says."""
+        if found is not None:
+            self._found.append(found)
+        if len(self._found) >= _BATCH or len(self._spoiled) > _MOST_SPOILED:
+            self._write()
+
+    def finish(self, *, to_the_end: bool) -> None:
+        """Write down what is known; of a scan that went to its end, take the rows that are left for missing."""
+        if to_the_end and self._at is not None:
+            self.reached(None, b"", None)
+        self._beside.finish()
+        self._write()
+
+    def close(self) -> None:
+        """End it, finished or not."""
+        self._ledger.quiet.end()
+
+    def _open(self, first: bytes) -> None:
+        self._rows = self._ledger.intake.current(first)
+        self._next = next(self._rows, None)
+
+    def _pass(self, until: bytes | None) -> None:
+        assert self._rows is not None
+        row = self._next
+        while row is not None and (until is None or row[0] < until):
+            self._miss(row)
+            row = next(self._rows, None)
+        self._next = row
+
+    def _miss(self, row: Known) -> None:
+        self.spoil(row.path)
+        self.missing(row)
+
+    def _settle(self) -> None:
+        """See that the ledger has no more rows in the pieces passed than the quiet folders have files."""
+        if not self._run:
+            return
+        run, self._run = self._run, []
+        expected, self._expected = self._expected, 0
+        intake = self._ledger.intake
+        count = intake.count(run[0][0], run[-1][1]) if expected is not None else None
+        if count is not None and count == expected:
+            return
+        missed = 0
+        for first, until, quiet in run:
+            for row in intake.current(first, until, not_in=quiet):
+                self._miss(row)
+                missed += 1
+        if count is not None and count - missed != expected:
+            # A quiet folder has not the rows that it had: the next scan looks at each of its files.
+            self._struck += [quiet for _first, _until, quiet in run if quiet is not None]
+
+    def _write(self) -> None:
+        """Write down what is known of folders; not between the last `reached` of one and its `ended`."""
+        # Rows that are missing in a folder without files are found only now.
+        self._settle()
+        found, self._found = self._found, []
+        struck, self._struck = self._struck, []
+        if not self._dry_run:
+            self._ledger.quiet.record([each for each in found if each.folder not in self._spoiled], struck)
+        # Only the folders in which the scan stands are yet to end, and their paths begin where it stands.
+        at = self._at
+        self._spoiled = set() if at is None else {folder for folder in self._spoiled if at.startswith(folder)}

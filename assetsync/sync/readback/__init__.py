@@ -1,0 +1,1 @@
+"""Stored assets are indexed, read back, verified and audited."""

@@ -1,0 +1,76 @@
+"""What the service made of our ZIP archives: their members are assets of their own (interface section 4.3).
+
+Members in folders of an archive go to sub-folders of the service, which are no mapped folders; those at its top lie
+beside it. They are told by name and size from the archive's own list; nothing is unpacked.
+"""
+
+from collections.abc import Iterator
+
+import structlog
+
+from assetsync.core.mapping import Mappings
+from assetsync.core.names import may_be, printable, sent_name
+from assetsync.errors import SidecarError, TreeError
+from assetsync.model import Asset
+from assetsync.sync.context import Context
+from assetsync.sync.intake.file_metadata import Sidecars
+from assetsync.tree.archive import top_members
+
+log = structlog.get_logger(__name__)
+
+_MOST = 100_000
+
+
+class Members:
+    """Knows the members of the archives that were sent into one folder; made anew for each audit of one."""
+
+    def __init__(self, context: Context, mappings: Mappings, sidecars: Sidecars) -> None:
+        self._ledger = context.ledger
+        self._tree = context.tree
+        self._tick = context.tick
+        self._mappings = mappings
+        self._sidecars = sidecars
+        self._folder: str | None = None
+        self._names: dict[int, list[str]] = {}
+
+    def begin(self) -> None:
+        """Forget what was read: archives may have changed."""
+        self._folder = None
+
+    def holds(self, folder: str, asset: Asset) -> bool:
+        """Whether an asset in the folder is, by its name and size, a member of an archive that was sent there."""
+        if self._folder != folder:
+            self._folder, self._names = folder, {}
+            self._read(folder)
+        return any(may_be(name, asset.filename) for name in self._names.get(asset.size or 0, ()))
+
+    def _read(self, folder: str) -> None:
+        count = 0
+        for path in self._ledger.audits.archives(folder):
+            # A sign of life: there may be many, on a slow disk.
+            self._tick()
+            for name, size in self._members(path):
+                if count >= _MOST:
+                    log.warning("not all members of archives are known", destfolderid=folder, known=count)
+                    return
+                count += 1
+                self._names.setdefault(size, []).append(name)
+
+    def _members(self, path: bytes) -> Iterator[tuple[str, int]]:
+        try:
+            if not self._is_unpacked(path):
+                return
+            with self._tree.open(path) as file:
+                for name, size in top_members(file):
+                    yield sent_name(name.encode("utf-8", "replace")), size
+        except TreeError as error:
+            log.debug("cannot be looked into", path=printable(path), why=str(error))
+
+    def _is_unpacked(self, path: bytes) -> bool:
+        position = self._mappings.for_directory(path.rpartition(b"/")[0])
+        if position is None:
+            return False
+        try:
+            return self._sidecars.told(path, self._mappings.all[position]).options.zip_extract
+        except SidecarError:
+            return False

@@ -1,0 +1,227 @@
+"""What an audit of a folder did not meet there: looked for in every way before it is called missing.
+
+People move assets, the index lags behind or is being built anew, and some releases hide what is being processed: an
+asset that is only not shown must not be sent a second time.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import structlog
+
+from assetsync.core.names import printable
+from assetsync.core.states import Event
+from assetsync.core.verdict import Expected, Reading, compare
+from assetsync.ledger.assets import Change
+from assetsync.ledger.audits import RunningAudit, Unmet
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Asset, SearchRequest
+from assetsync.service.paging import every
+from assetsync.sync.brakes import Brakes
+from assetsync.sync.context import Context
+from assetsync.sync.control_sample import expect_shown
+from assetsync.sync.global_lookup import by_id, everything, named, names_of
+
+
+@dataclass(slots=True)
+class AuditCounts:
+    """Counted while the folder is listed, and what it should hold is looked for."""
+
+    folder: str
+    assets: int = 0
+    fine: int = 0
+    different: int = 0
+    missing: int = 0
+    elsewhere: int = 0
+    doubled: int = 0
+    suspected: int = 0
+    unknown: int = 0
+    history: int = 0
+    """Of versions that were replaced or deleted, or that a person had sent again."""
+    braked: bool = False
+
+    def count(self, *, at_home: bool) -> None:
+        """Count an asset that is what was sent: where it was sent to or may be, or moved by somebody, now or before."""
+        self.fine += at_home
+        self.elsewhere += not at_home
+
+
+log = structlog.get_logger(__name__)
+
+_FEW = 10
+_SHARE = 0.01
+_IDS = 100
+_BATCH = 500
+_BY_NAME_AT_MOST = 200
+"""Of more the service is listed once: that is one answer, however long, in place of as many."""
+
+
+class Missing:
+    """Looks for what was not met; used by one thread at a time. `mapped`: the folders that are audited themselves."""
+
+    def __init__(self, context: Context, brakes: Brakes, *, resend: bool, mapped: Collection[str]) -> None:
+        self._context = context
+        self._brakes = brakes
+        self._resend = resend
+        self._mapped = mapped
+
+    def decide(self, result: AuditCounts, audit: RunningAudit) -> None:
+        """Judge what the audit of a folder has not met; raises ServiceError.
+
+        When more than a hundredth is missing, a person is asked first.
+        """
+        case = _Case(self._context, audit, result, resend=self._resend)
+        here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
+        missing, moved = case.count(here), case.count(away)
+        if missing:
+            case.meet_unprocessed()
+            missing = case.count(here)
+        known = case.verified(here) + case.verified(away) if missing or moved else 0
+        most = max(_FEW, known * _SHARE)
+        if missing > most and not self._may_be(missing, known, result):
+            return
+        lost = (case.look(here) if missing else 0) + (case.look(away) if moved else 0)
+        if lost > most and not self._may_be(lost, known, result):
+            return
+        if 0 < lost <= most and not self._is_believed(lost, case.ids(here, away), result):
+            return
+        for unmet in (here, away):
+            case.give_up(unmet)
+        # Whoever resumed had put it right, or what was agreed to is done: that is no word on the next time.
+        self._brakes.missing_few(result.folder)
+
+    def _is_believed(self, lost: int, ids: Sequence[str], result: AuditCounts) -> bool:
+        """Whether few may be missing; raises BadAnswer where the service shows nothing of ours any more.
+
+        A key that has lost a right, or a database that is being restored, answers with nothing for each folder.
+        """
+        if result.fine or result.elsewhere or result.different:
+            return True
+        witnesses = self._context.ledger.witnesses.of_all(min(lost, _IDS) + _FEW)
+        others = [one for one in witnesses if one.assetid not in ids][-_FEW:]
+        expect_shown(
+            self._context.service, others, f"folder {result.folder}", hint="may the key's user see the folders?"
+        )
+        # With nobody to ask, a person says so before anything is sent again.
+        return bool(others) or not self._resend or self._may_be(lost, lost, result)
+
+    def _may_be(self, missing: int, known: int, result: AuditCounts) -> bool:
+        detail = (
+            f"{missing:,} of {known:,} assets are missing in folder {result.folder} of the service, or where they were"
+            " moved from it: was it emptied, or is this another installation?"
+        )
+        result.braked = not self._brakes.allows_missing(result.folder, detail, missing)
+        return not result.braked
+
+
+class _Case:
+    """What one audit of one folder did not meet, and where it turns up."""
+
+    def __init__(self, context: Context, audit: RunningAudit, result: AuditCounts, *, resend: bool) -> None:
+        self._ledger = context.ledger
+        self._service = context.service
+        self._clock = context.clock
+        self._audit = audit
+        self._result = result
+        self._resend = resend
+
+    def count(self, unmet: Unmet) -> int:
+        """Count what is unmet still; each count goes through all files."""
+        return self._ledger.audits.count(unmet, self._audit)
+
+    def verified(self, unmet: Unmet) -> int:
+        """Count what could have been met, or not."""
+        return self._ledger.audits.verified(unmet, self._audit)
+
+    def ids(self, *unmet: Unmet) -> list[str]:
+        """Give ids of what is unmet still, of each a hundred at most."""
+        return [row.assetid or "" for of in unmet for row in self._ledger.audits.unmet(of, self._audit, _IDS)]
+
+    def meet_unprocessed(self) -> None:
+        """Ask for what is being processed anew: some releases show it only then (interface section 4.1)."""
+        folder = self._result.folder
+        request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, available="0", showrenditions=False)
+        met: list[str] = []
+        for asset in every(self._service.search, request):
+            if asset.folder_id == folder:
+                met.append(asset.id)
+            if len(met) >= _BATCH:
+                self._ledger.audits.met_ids(met, self._audit.at)
+                met = []
+        self._ledger.audits.met_ids(met, self._audit.at)
+
+    def look(self, unmet: Unmet) -> int:
+        """Look in all folders for what is unmet, and note what is found; gives how many were not."""
+        after = 0
+        while rows := self._ledger.audits.unmet(unmet, self._audit, _IDS, after=after):
+            after = rows[-1].id
+            found = by_id(self._service, [row.assetid for row in rows if row.assetid is not None])
+            self._note([(row, found[row.assetid]) for row in rows if row.assetid in found])
+        # The index may lag behind, or be built anew.
+        left = self._ledger.audits.unmet(unmet, self._audit, _BY_NAME_AT_MOST + 1)
+        if len(left) > _BY_NAME_AT_MOST or (left and self._resend):
+            # By its name it may not be found: somebody may have given it another. It must not be sent twice for that.
+            self._meet(everything(self._service), unmet)
+        elif left:
+            names = set[str]().union(*(names_of(self._ledger, row) for row in left))
+            self._meet(named(self._service, names), unmet)
+        return self.count(unmet)
+
+    def give_up(self, unmet: Unmet) -> None:
+        """Call missing what is unmet still."""
+        while rows := self._ledger.audits.unmet(unmet, self._audit, _IDS):
+            self._gone(rows)
+
+    def _meet(self, assets: Iterator[Asset], unmet: Unmet) -> None:
+        while batch := {asset.id: asset for asset in islice(assets, _BATCH)}:
+            rows = self._ledger.audits.unmet_of(unmet, list(batch), self._audit)
+            self._note([(row, batch[row.assetid or ""]) for row in rows])
+
+    def _note(self, found: Sequence[tuple[FileRow, Asset]]) -> None:
+        """Write down where assets lie that were not where they were last seen, and which are others by now."""
+        changes: list[Change] = []
+        for row, asset in found:
+            reading, difference = compare(Expected(row.asset_folder or self._result.folder, row.size, row.md5), asset)
+            columns: dict[str, Any] = {"audited_at": self._audit.at}
+            if asset.folder_id not in (row.asset_folder, ""):
+                columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
+            if reading is not Reading.DIFFERENT:
+                self._result.elsewhere += asset.folder_id not in (row.destfolderid, row.agreed_folder, "")
+                changes.append((row, None, columns))
+                continue
+            self._result.different += 1
+            changes.append((row, Event.DIFFERENT, columns | different(row, difference)))
+        self._ledger.assets.apply_all(changes, self._clock.now())
+
+    def _gone(self, rows: Sequence[FileRow]) -> None:
+        now = self._clock.now()
+        changes: list[Change] = []
+        for row in rows:
+            self._result.missing += 1
+            detail = (
+                f"the asset {row.assetid} is not in the service any more: `assetsync retry PATH` looks for it, or for"
+                " an equal one, again; where neither is, `assetsync retry --send-again PATH` uploads the file anew"
+            )
+            log.error("missing in the service", path=printable(row.path), assetid=row.assetid)
+            if self._resend:
+                changes.append((row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now}))
+                continue
+            columns = {"reason": "missing", "detail": detail, "audited_at": self._audit.at}
+            changes.append((row, Event.MISSING, columns))
+        self._ledger.assets.apply_all(changes, now)
+
+
+def different(row: FileRow, difference: str) -> dict[str, Any]:
+    """Give what is written of a file whose asset is no longer what was sent, and say so in the log."""
+    detail = f"the asset {row.assetid} is no longer this file: {difference}; look at it in the service"
+    log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
+    return {"reason": "different", "detail": detail}
+
+
+_AGAIN: dict[str, Any] = {
+    "assetid": None, "id_from": None, "asset_folder": None, "agreed_folder": None,
+    "verified_at": None, "seen_at": None, "findable_at": None,
+    "index_asked_at": None, "uploaded_at": None, "reason": "missing",
+}  # fmt: skip

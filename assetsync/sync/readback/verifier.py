@@ -1,0 +1,274 @@
+"""Read stored assets back, and confirm those that equal what was sent and can be found.
+
+A batch of ids goes through the index first: one call confirms a hundred files. Ids that are not findable are looked up
+in the database, which shows whether they are stored at all. `sync.readback.indexer` asks for indexing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from assetsync.core.doubt import Grace
+from assetsync.core.names import is_shown_as, may_be, printable, sent_name
+from assetsync.core.states import Event
+from assetsync.core.verdict import UNSEEN_PATIENCE, Expected, Reading, compare, next_look
+from assetsync.errors import ServiceError
+from assetsync.ledger.assets import Change
+from assetsync.ledger.repair import MISSING
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Asset, SearchRequest
+from assetsync.service.paging import every
+from assetsync.service.query import like_pattern
+from assetsync.sync.context import Context
+from assetsync.sync.control_sample import CheckedListing
+from assetsync.sync.folder_backoff import FolderBackoff
+from assetsync.sync.global_lookup import by_id, named, names_of, of_ids
+from assetsync.sync.health_check import HealthCheck
+
+log = structlog.get_logger(__name__)
+
+BATCH = 100
+"""Assets that one call reads back."""
+
+_NOT_YET = "the service does not show it yet"
+_BY_NAME_AT_MOST = 5
+_BY_LISTING_AT_MOST = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What one step did: how many were looked at, and how many of these are verified now."""
+
+    looked: int
+    confirmed: int
+
+
+class Verifier:
+    """Verifies what is due; used by one thread at a time."""
+
+    def __init__(
+        self,
+        context: Context,
+        health_check: HealthCheck,
+        *,
+        longest: float,
+        needs_index: Callable[[], bool],
+        misnames: Callable[[bytes, str], bool],
+    ) -> None:
+        self._failing = FolderBackoff(health_check)
+        self._witnessed = CheckedListing(context)
+        # Until when (steady seconds) no folder is asked that was not answered for, and what it failed with.
+        self._put_off: dict[str, tuple[float, str]] = {}
+        self._ledger = context.ledger
+        self._service = context.service
+        self._clock = context.clock
+        self._meter = context.meter
+        self._longest = longest
+        self._needs_index = needs_index
+        self._misnames = misnames
+        # Whether uploads into a folder keep their names, as recorded by this process.
+        self._names: dict[str, bool] = {}
+
+    def step(self, least: int = 1) -> Verified:
+        """Take a hundred assets that are due, and more where a folder has to be listed for them.
+
+        Does nothing while fewer than `least` are due. Raises ServiceError where the service answers for no folder, and
+        then nothing was decided; one that is not answered for holds up its own assets alone.
+        """
+        rows = self._ledger.assets.to_verify(self._clock.now(), BATCH)
+        if len(rows) < max(1, least):
+            return Verified(0, 0)
+        needs_index = self._needs_index()
+        ids = [row.assetid for row in rows if row.assetid is not None]
+        changes: list[Change] = []
+        unseen: list[FileRow] = []
+        found = by_id(self._service, ids) if needs_index else {}
+        stored, beside = self._in_database([row for row in rows if row.assetid not in found])
+        rows += beside
+        now = self._clock.now()
+        for row in rows:
+            asset = found.get(row.assetid or "") or stored.get(row.assetid or "")
+            if asset is None and _folder_of(row) in self._put_off:
+                changes.append(self._later(row, now))
+            elif asset is None:
+                unseen.append(row)
+            else:
+                changes.append(self._change(row, asset, now, findable=row.assetid in found, needs_index=needs_index))
+        self._record(changes, now)
+        for row in rows:
+            if row.assetid in found and row.findable_at is None and row.uploaded_at is not None:
+                self._meter.findable(now - row.queued_at)
+        for row in unseen:
+            self._not_shown(row, now)
+        return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes))
+
+    def _in_database(self, rows: Sequence[FileRow]) -> tuple[dict[str, Asset], list[FileRow]]:
+        """Look up ids in their folders: by name while they are few, else by listing the folder.
+
+        A listing costs what the folder holds, so that it decides all that is due in it: these rows come back too.
+        """
+        found: dict[str, Asset] = {}
+        beside: list[FileRow] = []
+        folders: dict[str, list[FileRow]] = {}
+        for row in rows:
+            folders.setdefault(_folder_of(row), []).append(row)
+        now = self._clock.steady()
+        self._put_off = {folder: later for folder, later in self._put_off.items() if later[0] > now}
+        for folder, those in folders.items():
+            if folder in self._put_off:
+                continue
+            began = self._clock.steady()
+            try:
+                beside += self._in_folder(folder, those, found)
+            except ServiceError as error:
+                wait = self._failing.put_off(folder, error, self._clock.steady() - began)
+                self._put_off[folder] = self._clock.steady() + wait, str(error)
+                log.warning("cannot be read back", destfolderid=folder, detail=str(error))
+        return found, beside
+
+    def _in_folder(self, folder: str, rows: Sequence[FileRow], found: dict[str, Asset]) -> list[FileRow]:
+        """Look ids up in one folder; what is shown before a look-up fails is kept in `found`."""
+        more: list[FileRow] = []
+        ids = {row.assetid for row in rows if row.assetid is not None}
+        names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in rows}
+        # Where a listing failed, some names may be answered for all the same.
+        few = len(names) <= _BY_NAME_AT_MOST or folder in self._failing
+        for pattern in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
+            found.update(self._look(folder, pattern, ids))
+        if ids - set(found):
+            # Many, or a workflow of the service may have renamed it: the whole folder is the last word.
+            due = self._ledger.assets.to_verify_in(folder, self._clock.now(), _BY_LISTING_AT_MOST)
+            more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
+            ids |= {row.assetid for row in more if row.assetid is not None}
+            found.update(of_ids(self._witnessed.listing(folder), ids))
+            if ids - set(found):
+                # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
+                found.update(self._look(folder, "%", ids, available="0"))
+            self._failing.answered(folder)
+        return more
+
+    def _record(self, changes: Sequence[Change], now: float) -> None:
+        self._ledger.assets.apply_all(changes, now)
+        # Set up once: that costs more than a line that is not written.
+        bound = log.bind()
+        for row, event, _ in changes:
+            if event is Event.CONFIRMED:
+                bound.info("verified", path=printable(row.path), assetid=row.assetid)
+
+    def _later(self, row: FileRow, now: float) -> Change:
+        """Put an asset off with its folder."""
+        until, why = self._put_off[_folder_of(row)]
+        # Through the index it may be found before that.
+        due_at = now + min(max(0.0, until - self._clock.steady()), self._longest)
+        return row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}
+
+    def _look(self, folder: str, pattern: str, ids: set[str], available: str | None = None) -> dict[str, Asset]:
+        request = SearchRequest(searchfor=pattern, folderid=folder, dbdirect=True, available=available)
+        return of_ids(every(self._service.search, request), ids)
+
+    def _change(self, row: FileRow, asset: Asset, now: float, *, findable: bool, needs_index: bool) -> Change:
+        expected = Expected(_folder_of(row), row.size, row.md5)
+        reading, difference = compare(expected, asset)
+        columns: dict[str, Any] = {"seen_at": row.seen_at or now, "unseen_boot": None}
+        if findable:
+            columns["findable_at"] = row.findable_at or now
+        if reading is Reading.MOVED:
+            columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
+            if row.verified_at is not None or asset.folder_id == row.destfolderid:
+                # It was where it was sent, and somebody has moved it since; or it has come there.
+                reading = Reading.EQUAL
+        if reading in (Reading.DIFFERENT, Reading.MOVED):
+            then = "`assetsync retry PATH`, with --send-again for a new upload"
+            if reading is Reading.MOVED:
+                then = "move it there, or let it lie, and `assetsync retry PATH`"
+            detail = f"the asset {row.assetid} is not this file: {difference}; look at it in the service, then {then}"
+            log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
+            return row, Event.DIFFERENT, columns | {"reason": "different", "detail": detail}
+        if reading is Reading.EQUAL and (findable or not needs_index):
+            self._note_name(row, asset)
+            columns |= {"verified_at": now, "reason": None, "detail": None} | self._kind_of(row, asset)
+            return row, Event.CONFIRMED, columns
+        columns["due_at"] = now + next_look(now - (row.uploaded_at or row.queued_at), self._longest)
+        if reading is Reading.EQUAL:
+            columns["detail"] = "stored, and not findable through the index yet"
+        else:
+            columns["detail"] = difference
+        return row, None, columns
+
+    def _note_name(self, row: FileRow, asset: Asset) -> None:
+        """Record once a folder whether uploads are read back under the names that were sent.
+
+        In a folder that keeps names, `core.doubt` looks for the assets of lost answers under these names only.
+        """
+        folder = row.destfolderid
+        # An asset that was adopted, or was moved since, need not have the name of an upload.
+        if row.id_from != "answer" or asset.folder_id != folder or self._names.get(folder) is False:
+            return
+        if is_shown_as(sent_name(row.path.rpartition(b"/")[2]), asset.filename):
+            kept = True
+        else:
+            # Its file may have been renamed since the upload.
+            names = names_of(self._ledger, row)
+            kept = any(is_shown_as(name, asset.filename) for name in names)
+            if not kept and any(may_be(name, asset.filename) for name in names):
+                # A name that is only similar shows nothing.
+                return
+        if self._names.get(folder) is not kept:
+            self._ledger.contacts.named(folder, kept=kept)
+            self._names[folder] = kept
+            if not kept:
+                log.warning("the service renames uploads", destfolderid=folder, name=asset.filename)
+
+    def _kind_of(self, row: FileRow, asset: Asset) -> dict[str, Any]:
+        """Note the kind of an upload whose answer named none, and that its metadata may have gone into other fields."""
+        # A search shows as doc what an upload calls other (observed).
+        kind = row.filetype or asset.kind
+        noted: dict[str, Any] = {} if row.filetype else {"filetype": kind}
+        return noted | {"drift": "unread"} if kind and self._misnames(row.path, kind) else noted
+
+    def _not_shown(self, row: FileRow, now: float) -> None:
+        """Count the answered look-ups that did not show an id; after ten minutes of them it is doubted."""
+        steady = self._clock.steady()
+        kept = Grace(row.unseen_boot or "", row.unseen_first or 0.0, row.unseen_last or 0.0)
+        # Looked at as seldom as the schedule says; nothing is sent again for it, so that a gap does no harm.
+        gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
+        grace = kept.answered(steady, steady, self._clock.boot(), UNSEEN_PATIENCE, gap=gap)
+        if grace.over(UNSEEN_PATIENCE):
+            if self._lies_elsewhere(row, now):
+                return
+            was = f"the service gave the id {row.assetid} but"
+            if row.id_from == "adopted":
+                was = f"the asset {row.assetid} was found in the service, which"
+            detail = f"{was} has not shown it for {UNSEEN_PATIENCE / 60:.0f} minutes"
+            self._ledger.assets.unseen(row, detail, now)
+            self._meter.doubted()
+            log.warning("in doubt", path=printable(row.path), assetid=row.assetid, detail=detail)
+            return
+        due = now + min(next_look(now - (row.uploaded_at or row.queued_at), self._longest), UNSEEN_PATIENCE / 4)
+        columns = {
+            "unseen_boot": grace.boot, "unseen_first": grace.first, "unseen_last": grace.last,
+            "due_at": due, "detail": "missing, and looked for again" if row.reason == MISSING else _NOT_YET,
+        }  # fmt: skip
+        self._ledger.assets.apply_all([(row, None, columns)], now)
+
+    def _lies_elsewhere(self, row: FileRow, now: float) -> bool:
+        """Look in all folders for what its own does not show, and judge it there; True also where none can be asked."""
+        try:
+            shown = named(self._service, names_of(self._ledger, row))
+            asset = next((asset for asset in shown if asset.id == row.assetid), None)
+        except ServiceError as error:
+            log.warning("cannot be looked for in all folders", path=printable(row.path), detail=str(error))
+            later = {"due_at": now + self._longest, "detail": f"cannot be looked for in all folders: {error}"}
+            self._ledger.assets.apply_all([(row, None, later)], now)
+            return True
+        if asset is None:
+            return False
+        change = self._change(row, asset, now, findable=False, needs_index=self._needs_index())
+        self._record([change], now)
+        return True
+
+
+def _folder_of(row: FileRow) -> str:
+    return row.asset_folder or row.destfolderid

@@ -1,0 +1,331 @@
+"""What a person asks of the holder of the ledger: retry, resume, resolve a doubt, settle what drifted, upload by hand.
+
+A command that holds the lock calls `carry_out` itself; beside a running process it leaves the request in the ledger,
+and the process that holds the lock takes it from there with `take_requests`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
+from itertools import chain, islice
+
+import structlog
+
+from assetsync.core.names import printable
+from assetsync.core.settled import EMPTY
+from assetsync.core.states import Event, allowed
+from assetsync.core.verdict import Expected, Reading, compare
+from assetsync.errors import AssetsyncError, ServiceError, UnknownPath, UsageError
+from assetsync.ledger.ledger import Ledger, Request
+from assetsync.ledger.repair import MISSING
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Asset, Clock, SearchRequest, Service, State, Wanted
+from assetsync.service.paging import every
+from assetsync.sync.context import Context
+from assetsync.sync.global_lookup import by_id, named, names_of
+from assetsync.sync.readback.pending_audits import ask_for_audit
+from assetsync.sync.upload import by_hand
+from assetsync.text import plural
+
+log = structlog.get_logger(__name__)
+
+REFUSED = "refused: "
+"""An answer that begins so is the holder's refusal."""
+
+UNASKED = "the service: "
+"""An answer that begins so tells that the service had to be asked and did not answer; nothing was done."""
+
+_PAGE = 500
+_UPLOADS = ("upload", "uploaded")
+
+
+def take_requests(context: Context) -> int:
+    """Carry out what was left in the ledger; gives how many requests there were that concern more than an upload."""
+    requests = context.ledger.asked()
+    for request in requests:
+        context.ledger.answer(request.id, _answer(context, request), context.clock.now())
+    lost = context.ledger.outcomes.recover(context.clock.now(), by_hand=True)
+    if lost:
+        context.meter.doubted(lost)
+        log.warning("in doubt after an upload by hand that ended without an outcome", files=lost)
+    return sum(request.verb not in _UPLOADS for request in requests)
+
+
+def asked_of(ledger: Ledger, verb: str, argument: dict[str, object]) -> dict[str, object]:
+    """Give the argument as the holder is to get it, with what `all` was when the person asked."""
+    if verb == "resume" and argument.get("id") is None:
+        return {**argument, "seen": _pulled(ledger, argument)}
+    return argument
+
+
+def _answer(context: Context, request: Request) -> str:
+    try:
+        answer = _once(context, request)
+    except ServiceError as error:
+        answer = f"{UNASKED}{error}"
+        log.warning("request refused", verb=request.verb, detail=str(error))
+    except AssetsyncError as error:
+        answer = f"{REFUSED}{error}"
+        log.warning("request refused", verb=request.verb, detail=str(error))
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        # Left by another release, or by hand: it must not end the holder, now and at every start after.
+        detail = f"the request cannot be understood ({type(error).__name__})"
+        answer = f"{REFUSED}{detail}"
+        log.warning("request refused", verb=request.verb, detail=detail)
+    else:
+        log.info("request carried out", verb=request.verb, answer=answer)
+        if request.verb == "doubt":
+            context.meter.decided("by_hand")
+    return answer
+
+
+def _once(context: Context, request: Request) -> str:
+    """Carry a request out; what may send a file again not a second time. Raises as `carry_out` does, and ValueError."""
+    argument = request.argument
+    if argument is None:
+        raise ValueError("its argument is no object of JSON")
+    if _is_for_once(request.verb, argument) and not context.ledger.begin_request(request.id):
+        # Since then the file may have been sent: a second time would be another upload.
+        raise UsageError(
+            "the process ended while it did this, and it may be done", hint="`assetsync explain` tells, then ask again"
+        )
+    return carry_out(context.ledger, context.service, context.clock, request.verb, argument)
+
+
+def _is_for_once(verb: str, argument: dict[str, object]) -> bool:
+    """Whether it may send a file that was sent, so that it must not be done again after an end without an answer."""
+    return verb == "doubt" or (verb == "retry" and bool(argument.get("send_again")))
+
+
+def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argument: dict[str, object]) -> str:
+    """Do what is asked and say in a sentence what was done. Paths in `argument` are hex of their bytes.
+
+    retry: {"paths": [...], "send_again": bool}, of files or folders, no paths for all that is blocked · resume: {"id":
+    int | None}, no id for all, or all of {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None for absent ·
+    drift: {"paths": [...]}, of files or folders · audit: {}, which the daemon goes on with · upload: what
+    `by_hand.ByHand.asked` returns, answered with `by_hand.Begun` as JSON · uploaded: what `by_hand.outcome_of` returns
+    · sighted: what an older release left of an upload by hand. Raises UsageError for what cannot be done, ServiceError
+    where the service had to be asked.
+    """
+    now = clock.now()
+    refuse(ledger, verb, argument)
+    if verb == "retry":
+        return _retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")), now=now)
+    if verb == "resume":
+        pulled = _pulled(ledger, argument)
+        then = ""
+        if any(brake.kind == "missing" and brake.id in pulled for brake in ledger.reports.brakes()):
+            # An audit pulled it, and the next decides: the word may be over by the time that one is due.
+            ask_for_audit(ledger, now)
+            then = "; an audit concludes what is missing: the daemon makes it, or the next `assetsync reconcile`"
+        for number in pulled:
+            # Each by its number: one that is pulled meanwhile was seen by nobody.
+            ledger.resume(number, now)
+        return f"{plural(len(pulled), 'brake')} released: {', '.join(map(str, pulled))}{then}"
+    if verb == "doubt":
+        path = bytes.fromhex(str(argument["path"]))
+        asset = argument.get("asset")
+        return _resolve(ledger, service, path, None if asset is None else str(asset), now)
+    if verb == "drift":
+        return _settle(ledger, _paths(argument))
+    if verb == "audit":
+        ask_for_audit(ledger, now)
+        return "each mapped folder is audited"
+    if verb in (*_UPLOADS, "sighted"):
+        return _by_hand(ledger, service, verb, argument, now)
+    raise UsageError(f"there is no request {verb}")
+
+
+def _by_hand(ledger: Ledger, service: Service, verb: str, argument: dict[str, object], now: float) -> str:
+    if verb == "upload":
+        return json.dumps(asdict(by_hand.begin(ledger, service, by_hand.ByHand.of(argument), now)))
+    if verb == "uploaded":
+        return by_hand.end(ledger, argument, now)
+    assetid, folder, name, md5 = (str(argument[key]) for key in ("id", "folder_id", "filename", "md5"))
+    asset = Asset(assetid, folder, name, int(str(argument["size"])), md5, "")
+    ledger.doubts.sight([asset], ledger.doubts.newest_attempt(), now)
+    return f"the asset {assetid} is known now"
+
+
+def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
+    """Raise UsageError for what cannot be done as the ledger stands; changes nothing and asks nobody."""
+    if verb == "retry":
+        _refuse_retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")))
+    elif verb == "resume" and not _pulled(ledger, argument):
+        others = ", ".join(str(brake.id) for brake in ledger.reports.brakes())
+        hint = f"those that are: {others}" if others else "`assetsync status` would list it"
+        named = "no brake" if argument.get("id") is None else f"no brake {argument['id']}"
+        raise UsageError(f"{named} is pulled", hint=hint)
+    elif verb == "drift":
+        _refuse_drift(ledger, _paths(argument))
+    elif verb == "doubt":
+        path = bytes.fromhex(str(argument["path"]))
+        row = _current(ledger, path)
+        if row.state not in (State.IN_DOUBT, State.BLOCKED):
+            raise UsageError(f"{printable(path)} is {_state(row)}, not in doubt")
+        assetid = argument.get("asset")
+        if assetid is not None and ledger.doubts.owned([str(assetid)]) and row.assetid != assetid:
+            raise UsageError(f"the asset {assetid} is another file's", hint="`assetsync files --json` tells whose")
+
+
+def _refuse_retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool) -> None:
+    if send_again and not paths:
+        raise UsageError("--send-again needs the paths of the files", hint="each is uploaded anew, whatever is there")
+    for path in paths:
+        below = next(ledger.reports.files(under=path or None), None)
+        if below is not None and below.path != path:
+            if send_again:
+                named = printable(path) or "the root"
+                listed = f"`assetsync files --state blocked{f' {named}' if path else ''}` lists those that wait for you"
+                raise UsageError(f"{named} is a folder", hint=f"--send-again is for files, each by its name: {listed}")
+            continue
+        row = _current(ledger, path)
+        if send_again and row.wanted is Wanted.OUTSIDE:
+            raise UsageError(f"{printable(path)} was uploaded by hand", hint="`assetsync upload --send-again` sends it")
+        if send_again and not allowed(row.state, Event.SENT_AGAIN):
+            raise UsageError(f"{printable(path)} is {_state(row)}", hint="--send-again is for one that was sent")
+
+
+def _refuse_drift(ledger: Ledger, paths: Sequence[bytes]) -> None:
+    for path in paths:
+        if next(ledger.drifts.told(path), None) is None:
+            named = printable(path) or "the site"
+            raise UsageError(f"nothing has drifted of {named}", hint="`assetsync drift list` lists what has")
+
+
+def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: float) -> str:
+    if send_again:
+        for path in paths:
+            ledger.repair.send_again(_current(ledger, path), now)
+        return f"{len(paths):,} to be sent again"
+    said = Counter(_tried(ledger, row, now) for row in _retried(ledger, paths or [b""]))
+    ledger.queue.release_folders(now)
+    return "; ".join(f"{count:,} {what}" for what, count in said.items()) or "nothing is blocked"
+
+
+def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
+    """Give the files of these paths, and what is blocked below those that are folders, each once; b"" is the root.
+
+    What lies below a folder may be more than fits into memory.
+    """
+    known = {path: ledger.reports.of_path(path)[:1] for path in sorted({*paths})}
+    files = {row.id: row for rows in known.values() for row in rows}
+    yield from files.values()
+    # One that was a file once may be a folder by now.
+    folders = {path for path, rows in known.items() if not rows or rows[0].wanted is not Wanted.YES}
+    for folder in sorted(folders):
+        if folders.isdisjoint(_above(folder)):
+            below = ledger.reports.files(State.BLOCKED, under=folder or None)
+            yield from (row for row in below if row.id not in files)
+
+
+def _above(path: bytes) -> Iterator[bytes]:
+    """Give the folders that a path lies in, b"" being the root; of the root none."""
+    while path:
+        path = path.rpartition(b"/")[0]
+        yield path
+
+
+def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
+    """Let one file go on; gives what comes of it, in words."""
+    if row.state is State.BLOCKED and row.reason == EMPTY[0]:
+        return "still blocked: empty, which the service refuses"
+    reason = row.reason or ""
+    kept = _kept(ledger, row)
+    state = ledger.repair.retry(row, now) if kept is None else ledger.repair.let_go(row, kept, now)
+    if reason == MISSING and state is State.STORED:
+        return "missing, to be looked for again"
+    was_blocked = row.state is State.BLOCKED and state is State.QUEUED
+    return _TRIED_AGAIN.get(reason, "to be tried again") if was_blocked else _AFTER_RETRY[state]
+
+
+def _kept(ledger: Ledger, row: FileRow) -> str | None:
+    """Give an equal asset that lies in the folder of a file whose adopted one is not there any more."""
+    if not ledger.repair.may_let_go(row):
+        return None
+    kept = ledger.alike.sighted(row, row.md5 or "")
+    return None if kept is None or ledger.alike.is_missed(kept) else kept
+
+
+def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
+    """Take a person's word for what is told of these files, and of those below these folders."""
+    told = settled = 0
+    for path in paths:
+        rows = ledger.drifts.told(path)
+        while page := list(islice(rows, _PAGE)):
+            told += len(page)
+            settled += ledger.drifts.settle(row for row in page if row.says_otherwise or row.is_elsewhere)
+    said = {"settled": settled, "told as before: mend the sidecar, or the mapping": told - settled}
+    return "; ".join(f"{count:,} {what}" for what, count in said.items() if count)
+
+
+_TRIED_AGAIN = {
+    "sidecar": "to be tried again, and blocked anew while the sidecar has its mistake",
+    "keeps_changing": "to be tried again, and blocked anew while it has not been unchanged for an hour",
+    "too_large": "to be tried again, and blocked anew while no limit was raised",
+}
+_AFTER_RETRY = {
+    State.QUEUED: "to be sent",
+    State.SENDING: "on the way already",
+    State.IN_DOUBT: "to be looked up again",
+    State.STORED: "to be read back again",
+    State.VERIFIED: "verified already",
+    State.BLOCKED: "still blocked",
+    State.SUPERSEDED: "replaced by a newer version",
+    State.GONE: "no longer in the tree",
+}
+
+
+def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None, now: float) -> str:
+    row = _current(ledger, path)
+    if assetid is None:
+        return f"{printable(path)} is {ledger.repair.is_absent(row, now)}"
+    asset = find_asset(ledger, service, row, assetid)
+    reading, difference = compare(Expected(asset.folder_id, row.size, row.md5), asset)
+    if reading is Reading.DIFFERENT:
+        # Taken for this file it would be missed by the one that it is of, which would then be sent again.
+        raise UsageError(
+            f"the asset {assetid} is not {printable(path)}: {difference}",
+            hint="look for the one that is, or use --absent; `assetsync retry --send-again PATH` uploads the file anew",
+        )
+    return f"{printable(path)} is {ledger.repair.is_asset(row, asset, now)}"
+
+
+def find_asset(ledger: Ledger, service: Service, row: FileRow, assetid: str) -> Asset:
+    """Find an asset by its id, through the index, in the file's folder, or by its name wherever it was moved.
+
+    Raises UsageError when it is nowhere.
+    """
+    in_folder = SearchRequest(searchfor="%", folderid=row.asset_folder or row.destfolderid, dbdirect=True)
+    found = by_id(service, [assetid]).get(assetid)
+    if found is not None:
+        return found
+    for asset in chain(every(service.search, in_folder), named(service, names_of(ledger, row))):
+        if asset.id == assetid:
+            return asset
+    raise UsageError(f"the service shows no asset {assetid}", hint="copy its id from the service")
+
+
+def _current(ledger: Ledger, path: bytes) -> FileRow:
+    rows = ledger.reports.of_path(path)
+    if not rows:
+        raise UnknownPath(printable(path))
+    return rows[0]
+
+
+def _state(row: FileRow) -> str:
+    return row.state.replace("_", " ")
+
+
+def _paths(argument: dict[str, object]) -> list[bytes]:
+    """Read the paths of a request; raises ValueError."""
+    paths = argument.get("paths")
+    return list(dict.fromkeys(bytes.fromhex(str(path)) for path in paths)) if isinstance(paths, list) else []
+
+
+def _pulled(ledger: Ledger, argument: dict[str, object]) -> list[int]:
+    """Give the numbers of the pulled brakes that are meant; raises ValueError."""
+    wanted, seen = argument.get("id"), argument.get("seen")
+    pulled = [brake.id for brake in ledger.reports.brakes() if wanted is None or brake.id == int(str(wanted))]
+    return [number for number in pulled if number in seen] if isinstance(seen, list) else pulled

@@ -1,0 +1,151 @@
+"""A look at the whole tree: whether it is the right one, the scan, what the brakes say of it, and what is written down.
+
+When it is due is left to `reconcile` and the daemon; what a scan finds means what `sync.intake.intake` makes of it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from assetsync.core.metadata import SUFFIX
+from assetsync.core.names import printable
+from assetsync.errors import RootElsewhere, RootMissing
+from assetsync.ledger.runs import LastScan
+from assetsync.model import Seen
+from assetsync.sync.brakes import Brakes
+from assetsync.sync.context import Context
+from assetsync.sync.intake.intake import Intake, ScanResult
+from assetsync.sync.intake.plan import Plan
+from assetsync.sync.intake.root_identity import RootIdentity
+from assetsync.sync.readback.drift import Drift
+from assetsync.sync.runtime_state import RuntimeState
+from assetsync.tree.folder_digest import Notes
+from assetsync.tree.scan import scan
+from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
+
+log = structlog.get_logger(__name__)
+
+_MOST_STRAYS = 1000
+
+_MOST_BLIND = 100
+"""Paths that cannot be read of which each is written down, so that a new one among them is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescan:
+    """Scans one site; used by one thread at a time.
+
+    `looking` is the intake of single looks, beside the scan's own. What is too much for memory lies in `spill_folder`
+    for a while: where temporary files go may be in memory, or in the tree.
+    """
+
+    context: Context
+    plan: Plan
+    intake: Intake
+    looking: Intake
+    place: RootIdentity
+    brakes: Brakes
+    runtime_state: RuntimeState
+    drift: Drift
+    spill_folder: Path
+
+    def run(self, *, dry_run: bool = False, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
+        """Look at the whole tree once and write down what it says; a brake may keep what is missing undecided.
+
+        `seen` is told, folder by folder, how many files there were so far.
+        Raises RootMissing, and RootElsewhere after a brake was pulled for that.
+        """
+        report, clock = ScanReport(), self.context.clock
+        if dry_run:
+            self.place.expect()
+            return self.intake.scan(self._look(report, seen), report, dry_run=True)
+        self._heed_place()
+        self.heed_mappings()
+        began = clock.steady()
+        self.runtime_state.begin_scan()
+        try:
+            result = self.intake.scan(self._look(report, seen), report)
+        except RootMissing:
+            self.context.ledger.runs.not_scanned()
+            raise
+        finally:
+            self.runtime_state.end_scan(finished=report.finished)
+        self.brakes.check_back(result)
+        self.brakes.check_new(result)
+        if report.finished:
+            if not self.brakes.allows_vanished(result):
+                self.place.is_there("the root is there again, and another brake is about what is missing in it")
+            else:
+                self.intake.decide_missing(result)
+                if report.complete and not result.missing_count:
+                    self.place.is_there("the root is there again, and its files")
+        self.drift.look_again()
+        self._scanned(report, clock.steady() - began)
+        return result
+
+    def heed_mappings(self) -> None:
+        """Let files stay what they are whose mapping has come to point elsewhere, until a person has looked."""
+        self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
+
+    def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
+        """Name the mapped folders that a scan did not find."""
+        return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
+
+    def _heed_place(self) -> None:
+        try:
+            self.place.check()
+        except RootElsewhere:
+            self.context.ledger.runs.not_scanned()
+            raise
+
+    def _look(self, report: ScanReport, seen: Callable[[int], None]) -> Callable[[Notes | None], Iterator[Seen]]:
+        spill_folder = str(self.spill_folder) if self.spill_folder.is_dir() else None
+
+        def stop() -> bool:
+            seen(report.files)
+            return self.context.tick() or self.context.clock.wait(0)
+
+        def look(notes: Notes | None) -> Iterator[Seen]:
+            return scan(self.context.tree, self.plan, report, notes=notes, stop=stop, spill_folder=spill_folder)
+
+        return look
+
+    def _scanned(self, report: ScanReport, seconds: float) -> None:
+        runs, missing = self.context.ledger.runs, self.missing_folders(report)
+        before = runs.last_scan()
+        blind = [f"{printable(path) or '.'} ({why})" for path, why in report.unreadable if why != MOVED_AWAY]
+        moved = len(report.unreadable) - len(blind)
+        unread = report.unreadable_count - moved
+        if before is not None and not report.finished:
+            # What it did not come to is as it was.
+            missing, blind = before.missing, list(dict.fromkeys([*before.blind, *blind]))
+            unread = max(before.unread, len(blind))
+        stray, first = self._strays(before)
+        if missing and (before is None or before.missing != missing):
+            log.warning(
+                "mapped folders are not there", folders=missing, fix="mount their disk, correct `path`, or create them"
+            )
+        at = self.context.clock.now()
+        blind = blind[:_MOST_BLIND]
+        new = [each for each in blind if before is None or each not in before.blind]
+        if new:
+            fix = "let assetsync's user read it; `assetsync check`, run as that user, names all"
+            log.warning("cannot be read", first=new[0], new=len(new), count=unread, fix=fix)
+        last = LastScan(
+            at, report.complete, unread + moved, missing, stray, first, "".join(blind[:1]), tuple(blind[1:]), moved
+        )
+        runs.scanned(last, seconds)
+        self.context.meter.ran("rescan", seconds)
+
+    def _strays(self, before: LastScan | None) -> tuple[int, str]:
+        """Count the sidecars that speak of no file, and name the first."""
+        # Of a file that is not at rest yet the ledger does not know.
+        absent = self.context.tree.is_absent
+        strays = [path for path in self.context.ledger.intake.strays(_MOST_STRAYS) if absent(path.removesuffix(SUFFIX))]
+        first = printable(strays[0]) if strays else ""
+        if strays and (before is None or before.first_stray != first):
+            fix = "`assetsync check` names them; name each after its file"
+            log.warning("sidecars speak of no file", sidecars=len(strays), first=first, fix=fix)
+        return len(strays), first

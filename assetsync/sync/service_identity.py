@@ -1,0 +1,153 @@
+"""The service of the configuration, asked only once it is known for the one that holds what the ledger tells of.
+
+Where its address is another than before, it may be another installation, with folders of the same ids: all that is
+verified would seem to be there, and what is in doubt would be looked for, not found and sent. So it is first asked for
+assets that it should have. Where it shows one of them the address alone has changed; where it shows none a brake asks
+a person. Nothing is sent, looked up or concluded before.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+
+import structlog
+
+from assetsync.errors import KeyRefused, ServiceElsewhere, ServiceError
+from assetsync.ledger.assets import INDEX_STOPPED
+from assetsync.ledger.control_samples import KnownAsset
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.owner import SERVICE
+from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, Underway, UploadRequest
+from assetsync.sync.brake_control import BrakeControl
+from assetsync.sync.control_sample import is_shown
+from assetsync.sync.folder_backoff import Repeating
+from assetsync.sync.global_lookup import by_id
+from assetsync.sync.readback.indexer import SUSPECT
+from assetsync.sync.readback.pending_audits import ask_for_audit
+
+log = structlog.get_logger(__name__)
+
+_KIND = "service"
+_WITNESSES = 10
+_ASK_AGAIN = 600.0
+
+
+class ServiceIdentity:
+    """Passes everything on to the service once it is known; shared by all threads. Writes nothing before."""
+
+    def __init__(
+        self, service: Service, ledger: Ledger, clock: Clock, address: str, folders: Sequence[str] = ()
+    ) -> None:
+        """Take the address and the mapped folders of the service from the configuration."""
+        self._service = service
+        self._repeating = Repeating(service, clock.steady)
+        self._ledger = ledger
+        self._clock = clock
+        self._address = address
+        self._folders = folders
+        self._brake_control = BrakeControl(ledger, clock)
+        self._lock = threading.Lock()
+        self._refused: tuple[float, str] | None = None
+        self.is_known = False
+        """Whether it is the service that the ledger tells of, as far as was asked."""
+
+    def make_sure(self) -> None:
+        """Return when the service is known; raises ServiceError, and ServiceElsewhere where it may be another."""
+        if self.is_known:
+            return
+        before = self._ledger.reports.fact(SERVICE)
+        if before is None or before == self._address:
+            self._settle()
+            return
+        # Whoever waits for the one that asks would seem to hang.
+        if not self._lock.acquire(blocking=False):
+            raise ServiceElsewhere("the service has another address, and is being asked for what it should hold")
+        try:
+            self._ask(before)
+            self._begin_anew(before)
+            self._settle()
+        finally:
+            self._lock.release()
+
+    def upload(self, request: UploadRequest, body: Body) -> Sent:
+        """Post one file, for which `make_sure` was asked when it was prepared."""
+        return self._service.upload(request, body)
+
+    def start(self, request: UploadRequest, body: Body) -> Underway:
+        """Send one file, as `upload` does, whose answer is read later."""
+        return self._service.start(request, body)
+
+    def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
+        """Open one search; raises as `make_sure` does, too."""
+        self.make_sure()
+        return self._repeating.search(request)
+
+    def index(self, assetids: Sequence[str]) -> str:
+        """Ask for indexing; raises as `make_sure` does, too."""
+        self.make_sure()
+        return self._service.index(assetids)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._service.close()
+
+    def _ask(self, before: str) -> None:
+        """Return where the service at the address may be taken for the one before; else pull the brake and raise."""
+        if self._brake_control.allowed(_KIND, self._address, 1):
+            return
+        if self._refused is not None and self._clock.steady() - self._refused[0] < _ASK_AGAIN:
+            raise ServiceElsewhere(self._refused[1])
+        witnesses = self._ledger.witnesses.of_all(_WITNESSES)
+        if self._shows_one_of(witnesses) if witnesses else not self._ledger.witnesses.has_begun():
+            return
+        shows = "and nothing that was sent before was read back yet, by which it could be known"
+        if witnesses:
+            shows = f"which shows none of {len(witnesses)} assets that it should have"
+        detail = (
+            f"the service was at {before} and is at {self._address} now, {shows}: is this another installation? Nothing"
+            " is sent there and nothing concluded before you agree that it holds what was sent"
+        )
+        self._brake_control.pull(_KIND, self._address, detail, 1)
+        self._refused = self._clock.steady(), detail
+        raise ServiceElsewhere(detail)
+
+    def _shows_one_of(self, witnesses: Sequence[KnownAsset]) -> bool:
+        unnamed: ServiceError | None = None
+        try:
+            if is_shown(self._service, witnesses):
+                return True
+        except KeyRefused:
+            raise
+        except ServiceError as error:
+            # Of names that are not ASCII much is asked for at once, which may be too much.
+            unnamed = error
+        # People may have renamed them all. The index knows them still, unless it was left behind where they came from.
+        try:
+            return bool(by_id(self._service, [witness.assetid for witness in witnesses]))
+        except KeyRefused:
+            raise
+        except ServiceError as error:
+            if unnamed is not None:
+                raise
+            log.warning("the index of the service cannot be asked", detail=str(error))
+            return False
+
+    def _begin_anew(self, before: str) -> None:
+        """Let all be looked at again that the service was asked at its other address."""
+        for folder in self._folders:
+            self._ledger.contacts.again(folder)
+        # What was found out of its index was another's, or is so no more.
+        for name in (SUSPECT, INDEX_STOPPED):
+            self._ledger.set_fact(name, None)
+        ask_for_audit(self._ledger, self._clock.now())
+        log.warning("another address of the service", before=before, now=self._address)
+
+    def _settle(self) -> None:
+        if self._ledger.reports.fact(SERVICE) != self._address:
+            self._ledger.set_fact(SERVICE, self._address)
+        # Who agreed to another address has come back from it.
+        self._brake_control.withdraw_others(_KIND, [self._address])
+        for brake in self._ledger.reports.brakes():
+            if brake.kind == _KIND:
+                self._brake_control.lift(brake, "the service is the ledger's")
+        self.is_known = True

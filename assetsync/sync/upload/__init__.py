@@ -1,0 +1,1 @@
+"""Queued files are prepared, posted once, and their results recorded."""

@@ -1,0 +1,272 @@
+"""Uploads by `assetsync upload`: the holder of the ledger records their intent and their result.
+
+The command sends the file itself, with its own rights, between the two calls here; it may run beside the daemon. From
+before `begin` until after `end` it holds the lock of its attempt (`ledger.database.hold_by_hand`). An attempt whose
+process ended without a result is put in doubt (`ledger.attempts.recover`) and resolved like any other.
+"""
+
+from dataclasses import asdict, dataclass, replace
+
+import structlog
+
+from assetsync.core.names import printable, sent_name
+from assetsync.core.states import Event, allowed
+from assetsync.errors import UsageError
+from assetsync.ledger.database import is_sent_by_hand
+from assetsync.ledger.ledger import Ledger
+from assetsync.ledger.queue import Intent, NameBusy, Outdated
+from assetsync.ledger.rows import FileRow
+from assetsync.ledger.versions import NewVersion
+from assetsync.model import (
+    Answer,
+    Asset,
+    Fault,
+    FileStat,
+    Outcome,
+    SearchRequest,
+    Sent,
+    SentExtent,
+    Service,
+    State,
+    Wanted,
+)
+from assetsync.service.paging import every
+
+log = structlog.get_logger(__name__)
+
+_BATCH = 1000
+_OF_IDENTITY = ("root", "service", "twin")
+"""Brakes that are pulled because tree, service or site may be others than the ledger's."""
+
+_AGAIN = "`--send-again` uploads it once more"
+_OPEN = (State.SENDING, State.IN_DOUBT)
+_TEXTS = ("assetid", "filetype", "responsecode", "message", "renamefilebody", "comingfrom")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The answer to a wish to upload: MAY_SEND, THERE, MAY_BE_THERE or REFUSED.
+
+    THERE: the folder holds the content, as `assetid` of the kind `filetype`. `message` is the sentence for a person.
+    """
+
+    what: str
+    message: str = ""
+    assetid: str | None = None
+    filetype: str | None = None
+
+
+MAY_SEND, THERE, MAY_BE_THERE, REFUSED = "may_send", "there", "may_be_there", "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class ByHand:
+    """What is to be uploaded. `intent.file_id` is ignored, and `intent.md5` is of the whole file.
+
+    `path` is relative to the root for a file of the tree that its mapping sends into the same folder, else absolute.
+    `send_again` is a person's word that a second asset of equal content is wanted.
+    """
+
+    path: bytes
+    intent: Intent
+    send_again: bool = False
+
+    def asked(self) -> dict[str, object]:
+        """Return the argument of the request."""
+        intent = asdict(self.intent) | {"stat": [*self.intent.stat]}
+        return {"path": self.path.hex(), "send_again": self.send_again, "intent": intent}
+
+    @classmethod
+    def of(cls, argument: dict[str, object]) -> "ByHand":
+        """Read the argument of a request; raises ValueError, KeyError and TypeError."""
+        intent = argument["intent"]
+        if not isinstance(intent, dict):
+            raise TypeError("its intent is no object of JSON")
+        texts = {name: str(intent[name]) for name in ("destfolderid", "sent_name", "boundary", "md5", "meta_digest")}
+        stat = FileStat(*(int(each) for each in intent["stat"]))
+        path = bytes.fromhex(str(argument["path"]))
+        return cls(path, Intent(0, stat=stat, by_hand=True, **texts), bool(argument["send_again"]))
+
+
+def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
+    """Commit the intent of an upload by hand, unless its content is or may be in the folder; may be repeated.
+
+    Raises UsageError for what cannot be, LedgerError, and ServiceError where the folder had to be listed.
+    """
+    intent = hand.intent
+    if ledger.doubts.in_flight(intent.boundary) is not None:
+        return Begun(MAY_SEND)
+    if not is_sent_by_hand(ledger.store.path, intent.boundary):
+        raise UsageError("the upload was given up before it began")
+    for brake in ledger.reports.brakes():
+        if brake.kind in _OF_IDENTITY:
+            raise UsageError(f"brake {brake.id} is pulled: {brake.detail}", hint=f"`assetsync resume {brake.id}` first")
+    if ledger.contacts.needed(intent.destfolderid):
+        _list(ledger, service, intent.destfolderid, now)
+    row = _add(ledger, hand, now)
+    begun = row if isinstance(row, Begun) else _begin(ledger, hand, row, now)
+    if begun.what != MAY_SEND and isinstance(row, FileRow) and row.wanted is Wanted.OUTSIDE:
+        ledger.intake.forget(row.id)
+    return begun
+
+
+def end(ledger: Ledger, argument: dict[str, object], now: float) -> str:
+    """Record the outcome that `outcome_of` describes, and return the sentence that says so.
+
+    Raises UsageError where the attempt is not in flight any more, ValueError, KeyError and TypeError.
+    """
+    sent = _sent(argument)
+    attempt = ledger.doubts.in_flight(str(argument["boundary"]))
+    if attempt is None:
+        raise UsageError("no upload by hand of that boundary is in flight")
+    outcomes, outcome, ids = ledger.outcomes, sent.outcome, (attempt.id, attempt.file_id)
+    row = ledger.doubts.file_of(attempt)
+    match outcome.answer:
+        case Answer.ACCEPTED:
+            state = outcomes.accepted(*ids, sent, now)
+        case Answer.DUPLICATE:
+            outcomes.lost(*ids, sent, now, duplicate=True)
+            state = State.IN_DOUBT
+        case Answer.DOUBT:
+            outcomes.lost(*ids, sent, now)
+            state = State.IN_DOUBT
+        case Answer.REFUSED if outcome.fault not in (Fault.KEY, Fault.FOLDER) and row.wanted is not Wanted.OUTSIDE:
+            outcomes.refused(*ids, sent, now)
+            state = State.BLOCKED
+        case _:
+            # A file of the tree waits for its turn in the queue; of any other nothing is left to do.
+            outcomes.unsent(*ids, sent, now, now)
+            state = State.QUEUED
+    log.info("uploaded by hand", path=printable(row.path), state=state, assetid=outcome.assetid)
+    return f"{printable(row.path)} is {state.replace('_', ' ')}"
+
+
+def outcome_of(boundary: str, sent: Sent) -> dict[str, object]:
+    """Return the argument of the request that hands over what became of an upload by hand."""
+    outcome = asdict(sent.outcome)
+    return {"boundary": boundary, "outcome": outcome, "left": sent.left, "handed": sent.handed, "md5": sent.md5}
+
+
+def _sent(argument: dict[str, object]) -> Sent:
+    said = argument["outcome"]
+    if not isinstance(said, dict):
+        raise TypeError("its outcome is no object of JSON")
+    assetid, filetype, *answered = (None if said.get(name) is None else str(said[name]) for name in _TEXTS)
+    responsecode, message, renamefilebody, comingfrom = answered
+    outcome = Outcome(
+        Answer(str(said["answer"])), str(said["reason"]), str(said["detail"]), Fault(str(said["fault"])),
+        assetid, filetype, responsecode, message, renamefilebody, comingfrom,
+    )  # fmt: skip
+    if outcome.answer is Answer.ACCEPTED and not assetid:
+        raise ValueError("an accepted upload has an id")
+    return Sent(outcome, SentExtent(str(argument["left"])), int(str(argument["handed"])), str(argument["md5"]))
+
+
+def _list(ledger: Ledger, service: Service, folder: str, now: float) -> None:
+    """Remember what the folder holds before anything was posted into it.
+
+    The folder stays to be listed by the daemon: a verified upload by hand does not stand for that.
+    """
+    batch: list[Asset] = []
+    for asset in every(service.search, SearchRequest(searchfor="%", folderid=folder, dbdirect=True)):
+        if asset.folder_id == folder:
+            batch.append(asset)
+        if len(batch) >= _BATCH:
+            _sight(ledger, batch, now)
+            batch = []
+    _sight(ledger, batch, now)
+    ledger.contacts.again(folder)
+
+
+def _sight(ledger: Ledger, assets: list[Asset], now: float) -> None:
+    owned = ledger.doubts.owned([asset.id for asset in assets])
+    strangers = [asset for asset in assets if asset.id not in owned]
+    ledger.doubts.sight(strangers, ledger.doubts.newest_attempt(), now)
+
+
+def _add(ledger: Ledger, hand: ByHand, now: float) -> FileRow | Begun:
+    """Return the row of what is to be sent, added where there is none."""
+    intent, path = hand.intent, hand.path
+    folded = sent_name(path.rpartition(b"/")[2]).casefold()
+    version = NewVersion(path, intent.stat, intent.destfolderid, folded, None)
+    if path.startswith(b"/"):
+        file_id = ledger.intake.add_by_hand(version, now)
+        return next(row for row in ledger.reports.of_path(path) if row.id == file_id)
+    for row in ledger.reports.of_path(path):
+        if row.state in _OPEN and not _is_same(row, intent):
+            return Begun(MAY_BE_THERE, f"an older version of {printable(path)} is {_state(row)}: wait for its end")
+    current = ledger.intake.current_of(path)
+    if current is None or not _is_same(current, intent):
+        version = version._replace(replaces=None if current is None else current.id)
+        ledger.intake.enqueue([version], now)
+        current = ledger.intake.current_of(path)
+    if current is None or current.destfolderid != intent.destfolderid or not _is_same(current, intent):
+        raise UsageError(
+            f"{printable(path)} has changed, or its mapping", hint="`assetsync reconcile` takes note, then ask again"
+        )
+    return current
+
+
+def _is_same(row: FileRow, intent: Intent) -> bool:
+    return row.size == intent.stat.size and (row.stat == intent.stat or row.md5 == intent.md5)
+
+
+def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
+    if hand.send_again:
+        if allowed(row.state, Event.SENT_AGAIN):
+            ledger.repair.send_again(row, now)
+    elif (standing := _standing(ledger, row) or _equal(ledger, hand, row)) is not None:
+        return standing
+    elif row.state is State.BLOCKED:
+        ledger.repair.retry(row, now)
+    try:
+        ledger.queue.begin(replace(hand.intent, file_id=row.id), now)
+    except NameBusy:
+        name = printable(hand.intent.sent_name.encode())
+        return Begun(MAY_BE_THERE, f"an upload of the name {name} into this folder is not decided yet")
+    except Outdated:
+        return Begun(MAY_BE_THERE, f"{printable(row.path)} is being sent by another process, or has changed")
+    if row.wanted is not Wanted.OUTSIDE:
+        # What was given by hand may not be what mapping and sidecars say.
+        ledger.drifts.mark_unread(row.id)
+    return Begun(MAY_SEND)
+
+
+def _standing(ledger: Ledger, row: FileRow) -> Begun | None:
+    """Return how the service has, or may have, the content of a row; None where nothing of it was stored."""
+    path = printable(row.path)
+    if row.state in _OPEN or (row.assetid is None and ledger.doubts.of(row.id) is not None):
+        return Begun(
+            MAY_BE_THERE, f"the service may have this content: {path} is {_state(row)} (`assetsync explain {path}`)"
+        )
+    if row.assetid is not None:
+        return Begun(
+            THERE, f"nothing was sent: this is {row.assetid} already ({path}, {_state(row)}); {_AGAIN}", row.assetid,
+            row.filetype,
+        )  # fmt: skip
+    return None
+
+
+def _equal(ledger: Ledger, hand: ByHand, row: FileRow) -> Begun | None:
+    """Return which other version or asset of the folder has equal content, or may have it; None where none has."""
+    alike, md5 = ledger.alike, str(hand.intent.md5)
+    for other in (*alike.equals(row, md5), *alike.unread(row)):
+        standing = _standing(ledger, other)
+        if standing is not None:
+            return standing
+    assetid = alike.sighted(row, md5)
+    if assetid is not None:
+        return Begun(THERE, f"nothing was sent: the folder holds this content as {assetid}; {_AGAIN}", assetid)
+    undecided = alike.may_have_stored_it(row, md5)
+    if undecided is not None:
+        return _standing(ledger, undecided)
+    resembling = alike.resembling(row, hand.intent.sent_name)
+    if resembling:
+        first = resembling[0]
+        what = "the same name and size" if first.is_exact else f"the same size, named {printable(first.name)}"
+        return Begun(REFUSED, f"the folder holds {first.assetid} of {what}, and the service gives no MD5; {_AGAIN}")
+    return None
+
+
+def _state(row: FileRow) -> str:
+    return row.state.replace("_", " ")

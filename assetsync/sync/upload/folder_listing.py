@@ -1,0 +1,241 @@
+"""List a folder of the service before the first upload into it.
+
+The ledger keeps the listing; `sync.upload.prepare` compares each file with it before the file is sent. A folder
+that was filled by hand, or by a ledger that was lost, is thus taken over without copies. An asset that the service
+still processes cannot be compared yet: files of its name wait for it.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+
+import structlog
+
+from assetsync.core.doubt import UNPROCESSED_PATIENCE
+from assetsync.core.names import may_be, printable, sent_name
+from assetsync.errors import ServiceError
+from assetsync.ledger.folder_holds import UNLISTED
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Asset, SearchRequest
+from assetsync.service.paging import every
+from assetsync.sync.context import Context
+from assetsync.sync.control_sample import CheckedListing
+from assetsync.sync.folder_backoff import FolderBackoff
+from assetsync.sync.health_check import HealthCheck
+
+log = structlog.get_logger(__name__)
+
+_BATCH = 1000
+_LIST_AGAIN = 60.0
+_MOST_KEPT = 100_000
+
+
+class Unlisted(Exception):
+    """The folder is being listed, or could not be and is `held` back: not an error, its files wait for that."""
+
+    def __init__(self, *, held: bool) -> None:
+        super().__init__()
+        self.held = held
+
+
+@dataclass(slots=True)
+class _Listed:
+    """What a listing showed that may become any file's asset: names without case of what is not processed, and ids.
+
+    `missed`: what an audit did not show, and the listing neither so far, with when it was met last.
+    """
+
+    at: float
+    missed: dict[str, float | None]
+    unprocessed: dict[str, str] = field(default_factory=dict)
+
+    def like(self, name: str) -> str | None:
+        """Give the id of an asset that may stand for the name that would be sent."""
+        if len(self.unprocessed) >= _MOST_KEPT:
+            return next(iter(self.unprocessed.values()))
+        found = self.unprocessed.get(name.casefold())
+        if found is not None or name.isascii():
+            return found
+        # What is not ASCII comes back as something else (observed).
+        return next((assetid for shown, assetid in self.unprocessed.items() if may_be(name, shown)), None)
+
+
+class FolderListing:
+    """Lists each folder once, whichever worker comes first; meanwhile the others send into other folders."""
+
+    def __init__(self, context: Context, health_check: HealthCheck, make_sure: Callable[[], None]) -> None:
+        """Begin with no folder listed; `make_sure` raises where it is not known whether the service is ours."""
+        self._make_sure = make_sure
+        self._failing = FolderBackoff(health_check)
+        self._witnessed = CheckedListing(context)
+        self._ledger = context.ledger
+        self._service = context.service
+        self._clock = context.clock
+        self._lock = threading.Lock()
+        # How often each folder had been asked for when it was listed last, or was found not to need it.
+        self._known: dict[str, int] = {}
+        self._anew = False
+        self._listed: dict[str, _Listed] = {}
+        # For which audit a folder was listed once more, by when that began.
+        self._after: dict[str, float | None] = {}
+        self._first: set[str] = set()
+        self._again: set[str] = set()
+
+    @property
+    def being_listed(self) -> Collection[str]:
+        """The folders that are being listed for the first time at this moment: no file can be sent into them."""
+        with self._lock:
+            return tuple(self._first)
+
+    def list_anew(self) -> None:
+        """Let each folder be listed once more before anything is sent there."""
+        self._anew = True
+        self._known.clear()
+
+    def list_again(self, destfolderid: str) -> None:
+        """Let one folder be listed once more before anything is sent there, also by the next start."""
+        self._ledger.contacts.again(destfolderid)
+
+    def ensure(self, destfolderid: str) -> None:
+        """Return when the folder has been listed; raises ServiceError, and Unlisted."""
+        self._make_sure()
+        contacts = self._ledger.contacts
+        asks = contacts.asks(destfolderid)
+        if self._known.get(destfolderid) == asks:
+            return
+        if self._anew or contacts.needed(destfolderid) or contacts.left_unprocessed(destfolderid):
+            with self._alone(destfolderid, self._first):
+                if self._known.get(destfolderid) != contacts.asks(destfolderid):
+                    asks = self._list(destfolderid)
+        if destfolderid in self._ledger.reports.unlisted():
+            self._ledger.queue.listed(destfolderid)
+        self._known[destfolderid] = asks
+
+    def list_after_audit(self, destfolderid: str) -> bool:
+        """List a folder once more after its newest audit, if that was not done yet; gives whether it was done now.
+
+        An audit shows only what is processed, and a clock may have been set back since: that something was not met is
+        no proof that it is not there. Raises as `ensure` does.
+        """
+        audited = self._ledger.audits.last_at(destfolderid)
+        if self._after.get(destfolderid) == audited:
+            return False
+        self.list_again(destfolderid)
+        self.ensure(destfolderid)
+        self._after[destfolderid] = audited
+        return True
+
+    def keeps_back(self, row: FileRow) -> bool:
+        """Put a file off that was never sent, as far as is known, while the service works on an asset of its name.
+
+        After a day a person is asked. Raises as `ensure` does.
+        """
+        queue = self._ledger.queue
+        listed = self._listed.get(row.destfolderid)
+        # Nothing that it works on, nearly always: then no name is compared.
+        if listed is None or not listed.unprocessed or row.send_again:
+            return False
+        if row.attempts and queue.may_have_left(row.id):
+            return False
+        try:
+            assetid = self._unprocessed(row.destfolderid, sent_name(row.path.rpartition(b"/")[2]))
+        except Unlisted as why:
+            detail = "waits until its folder of the service has been listed"
+            queue.postpone(row.id, self._clock.now() + _LIST_AGAIN, detail)
+            if why.held:
+                raise
+            return True
+        if assetid is None:
+            return False
+        now = self._clock.now()
+        if now - (self._ledger.contacts.sighted_since(assetid) or now) <= UNPROCESSED_PATIENCE:
+            detail = f"the service still works on {assetid}, an asset of this name that may be this file"
+            queue.postpone(row.id, now + _LIST_AGAIN, detail)
+            return True
+        detail = (
+            f"the folder has held {assetid} of the same name for 24 hours without the service processing it, so that it"
+            " cannot be told whether it is this file: look there, then `assetsync retry PATH`, or"
+            " `assetsync retry --send-again PATH`"
+        )
+        queue.hold(row.id, "unprocessed", detail, now)
+        log.warning("blocked", path=printable(row.path), reason="unprocessed", detail=detail)
+        return True
+
+    def _unprocessed(self, destfolderid: str, name: str) -> str | None:
+        """Give the id of an asset that the service still works on and that may be the file to be sent as `name`.
+
+        What was seen is looked at again after a minute.
+        """
+        listed = self._listed[destfolderid]
+        if listed.like(name) is None:
+            return None
+        if self._clock.steady() - listed.at >= _LIST_AGAIN:
+            with self._alone(destfolderid, self._again):
+                if self._clock.steady() - self._listed[destfolderid].at >= _LIST_AGAIN:
+                    self._list(destfolderid)
+        return self._listed[destfolderid].like(name)
+
+    @contextmanager
+    def _alone(self, destfolderid: str, listing: set[str]) -> Iterator[None]:
+        with self._lock:
+            if destfolderid in listing:
+                raise Unlisted(held=False)
+            listing.add(destfolderid)
+        began = self._clock.steady()
+        try:
+            yield
+            if destfolderid in self._failing:
+                self._ledger.queue.listed(destfolderid)
+                self._failing.answered(destfolderid)
+        except ServiceError as error:
+            self._failed(destfolderid, error, self._clock.steady() - began)
+            raise Unlisted(held=True) from error
+        finally:
+            with self._lock:
+                listing.discard(destfolderid)
+
+    def _failed(self, destfolderid: str, error: ServiceError, took: float) -> None:
+        """Hold a folder back for a while that is not answered for; raises the error where no other is either."""
+        wait = self._failing.put_off(destfolderid, error, took)
+        detail = f"it is listed before anything is sent there, and that fails: {error}"
+        self._ledger.queue.hold_folder(destfolderid, UNLISTED, detail, self._clock.now() + wait)
+        log.warning("folder held back", destfolderid=destfolderid, detail=detail)
+
+    def _list(self, destfolderid: str) -> int:
+        """List the folder, and remember every asset that no row owns and every row's that was moved there.
+
+        Gives how often it had been asked for when this began.
+        """
+        batch: list[Asset] = []
+        contacts = self._ledger.contacts
+        asks = contacts.asks(destfolderid)
+        listed = _Listed(self._clock.steady(), contacts.missed(destfolderid, _MOST_KEPT))
+        # What is not processed yet is shown by some releases only when it is asked for (interface section 4.1).
+        unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
+        for asset in chain(self._witnessed.listing(destfolderid), every(self._service.search, unprocessed)):
+            if asset.folder_id == destfolderid:
+                batch.append(asset)
+            if len(batch) >= _BATCH:
+                self._remember(destfolderid, batch, listed)
+                batch = []
+        self._remember(destfolderid, batch, listed)
+        contacts.not_there(listed.missed)
+        self._listed[destfolderid] = listed
+        if contacts.asks(destfolderid) == asks:
+            # Else it was asked for again while this one was on its way.
+            contacts.made(destfolderid)
+        return asks
+
+    def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:
+        doubts = self._ledger.doubts
+        for path in self._ledger.drifts.met(destfolderid, batch):
+            log.info("moved in the service", path=printable(path), destfolderid=destfolderid)
+        owned = doubts.owned([asset.id for asset in batch])
+        strangers = [asset for asset in batch if asset.id not in owned]
+        doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())
+        for asset in strangers:
+            listed.missed.pop(asset.id, None)
+            if not asset.processed and len(listed.unprocessed) < _MOST_KEPT:
+                listed.unprocessed[asset.filename.casefold()] = asset.id

@@ -1,0 +1,43 @@
+"""A folder on the way of a scan: its descriptor, its listing, and what is known of it."""
+
+import os
+
+from assetsync.model import Quiet
+from assetsync.tree.folder_digest import Signature
+from assetsync.tree.listing import NOTHING
+
+
+class Frame:
+    """A folder being walked; `outer` is the length of the path above, `fd` is -1 while closed to save descriptors."""
+
+    __slots__ = (
+        *("covered", "fd", "hidden", "identity", "last", "linked", "listing", "mapping", "outer", "quiet"),
+        *("signature", "spooled"),
+    )
+
+    def __init__(self, fd: int, outer: int, covered: int | None, *, hidden: bool, linked: bool) -> None:
+        self.fd = fd
+        self.outer = outer
+        self.identity = identity_of(fd)
+        self.covered = covered
+        self.mapping = None if hidden else covered
+        self.hidden = hidden
+        self.linked = linked
+        self.spooled = 0
+        self.last = b""
+        self.listing = NOTHING
+        self.quiet: Quiet | None = None
+        self.signature: Signature | None = None
+
+
+def identity_of(fd: int) -> tuple[int, int]:
+    """Name the folder open there by its device and inode; raises OSError."""
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
+
+
+def close(frame: Frame) -> None:
+    """Give the descriptor back; a second call does nothing."""
+    fd, frame.fd = frame.fd, -1
+    if fd >= 0:
+        os.close(fd)

@@ -1,0 +1,288 @@
+from contextlib import closing
+
+import pytest
+
+from assetsync.cli import operator
+from assetsync.config import load_config
+from assetsync.ledger.ledger import open_ledger, read_ledger
+from assetsync.log import redact
+from assetsync.sandbox import FaultKind, FaultRule, Operation
+
+from .conftest import Holder
+
+SMALL = "upload: {max_file_size: 50}\n"
+
+
+@pytest.fixture
+def blocked(site):
+    """A site whose one file was too large to be sent."""
+    site.configure(more=SMALL)
+    site.write("big.bin", b"x" * 100)
+    assert site.run("reconcile").code == 1
+    return site
+
+
+@pytest.fixture
+def doubtful(site):
+    """A site whose one file is in doubt: the service broke off without storing it."""
+    site.write("a.jpg", b"the content")
+    site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
+    site.run("reconcile", "--wait", "0s")
+    site.sandbox.set_faults()
+    assert site.files() == {"photos/a.jpg": "in_doubt"}
+    return site
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Nobody answers here, so nobody is waited for."""
+    monkeypatch.setattr(operator, "PATIENCE", 0.0)
+
+
+class TestBesideADaemon:
+    def test_what_the_daemon_did_is_told(self, blocked):
+        with Holder(blocked):
+            result = blocked.run("retry", "photos/big.bin", "--json")
+        said = {
+            "done": True,
+            "request": 1,
+            "message": "1 to be tried again, and blocked anew while no limit was raised",
+        }
+        assert (result.code, result.only) == (0, said)
+        assert blocked.files() == {"photos/big.bin": "queued"}
+
+    @pytest.mark.parametrize(
+        ("command", "said"),
+        [
+            (("resume",), "no brake is pulled: `assetsync status` would list it"),
+            (("resume", "7"), "no brake 7 is pulled: `assetsync status` would list it"),
+            (("doubt resolve", "photos/b.jpg", "--absent"), "photos/b.jpg is verified, not in doubt"),
+            (("doubt resolve", "photos/c.jpg", "--absent"), "the ledger knows no file photos/c.jpg"),
+            (("retry", "photos/c.jpg"), "the ledger knows no file photos/c.jpg"),
+            (("drift settle", "photos/b.jpg"), "nothing has drifted of photos/b.jpg: `assetsync drift list` lists"),
+            (("drift settle", "."), "nothing has drifted of the site: `assetsync drift list` lists"),
+        ],
+    )
+    def test_what_the_ledger_shows_to_be_impossible_is_said_as_without_one_and_not_asked_for(self, site, command, said):
+        site.write("b.jpg")
+        site.run("reconcile")
+        alone = site.run(*command)
+        with closing(open_ledger(site.ledger)) as holder:
+            beside = site.run(*command)
+            assert holder.asked() == []
+        assert (beside.code, beside.err) == (alone.code, alone.err)
+        assert (beside.code, said in beside.err) == (2, True)
+
+    @pytest.mark.parametrize("assetid", ["\udcff", 'a" OR b', "", "../x"])
+    def test_what_can_be_no_asset_is_exit_2(self, doubtful, assetid):
+        result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", assetid)
+        assert (result.code, result.out) == (2, "")
+        assert "is not an asset id: an id has" in result.err
+
+    def test_a_refusal_of_the_daemon_is_exit_2(self, doubtful):
+        with Holder(doubtful):
+            result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32)
+        assert (result.code, result.out) == (2, "")
+        assert "Error: the service shows no asset FFFF" in result.err
+
+    def test_a_service_that_the_daemon_could_not_ask_is_exit_3(self, doubtful):
+        doubtful.nowhere()
+        with Holder(doubtful):
+            assert doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32).code == 3
+
+    def test_a_brake_that_is_not_among_those_pulled_names_them(self, site):
+        site.run("reconcile")
+        with closing(open_ledger(site.ledger)) as holder:
+            for subject in ("one", "two", "three"):
+                holder.pull_brake("emptied", subject, "it is empty", 1, 1.0)
+            assert "no brake 9 is pulled: those that are: 1, 2, 3" in site.run("resume", "9").err
+        assert site.run("resume", "2").out == "1 brake released: 2\n"
+        assert site.run("resume").out == "2 brakes released: 1, 3\n"
+
+
+class TestRetry:
+    @pytest.mark.parametrize("paths", [(), ("photos/big.bin",)])
+    def test_lets_blocked_files_go_on_without_the_service(self, blocked, paths):
+        blocked.nowhere()
+        result = blocked.run("retry", *paths)
+        assert (result.code, result.out) == (
+            0,
+            "1 to be tried again, and blocked anew while no limit was raised\n",
+        )
+        assert blocked.files() == {"photos/big.bin": "queued"}
+
+    def test_send_again_makes_a_second_asset_and_lists_the_first(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        (first,) = site.sandbox.assets()
+        assert site.run("retry", "--send-again", "photos/a.jpg").code == 0
+        assert site.run("reconcile").code == 0
+        assert len(site.sandbox.assets()) == 2
+        assert [row["assetid"] for row in site.run("orphans", "--json").objects] == [first.id]
+
+    @pytest.mark.parametrize("arguments", [("photos/unknown.jpg",), ("--send-again",), ("/etc/passwd",)])
+    def test_what_cannot_be_is_exit_2(self, blocked, arguments):
+        assert blocked.run("retry", *arguments).code == 2
+        assert blocked.files() == {"photos/big.bin": "blocked"}
+
+    def test_says_of_each_file_what_comes_of_it(self, site):
+        site.write("empty", b"")
+        site.write("bad", b"1")
+        site.write("bad.yaml", b"nonsense: 1\n")
+        site.run("reconcile", "--wait", "0s")
+        assert site.run("retry").out == (
+            "1 to be tried again, and blocked anew while the sidecar has its mistake;"
+            " 1 still blocked: empty, which the service refuses\n"
+        )
+        assert site.files() == {"photos/bad": "queued", "photos/empty": "blocked"}
+
+    def test_a_file_that_was_never_sent_is_not_sent_again(self, blocked):
+        blocked.run("retry")
+        result = blocked.run("retry", "--send-again", "photos/big.bin")
+        assert (result.code, "photos/big.bin is queued: --send-again is for one" in result.err) == (2, True)
+
+    def test_a_path_given_twice_is_one_file(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        result = site.run("retry", "--send-again", "photos/a.jpg", "photos/a.jpg")
+        assert (result.code, result.out) == (0, "1 to be sent again\n")
+
+    def test_beside_the_holder_a_request_is_left_that_the_next_run_carries_out(self, blocked, impatient):
+        with closing(open_ledger(blocked.ledger)) as holder:
+            result = blocked.run("retry", "photos/big.bin")
+            assert (result.code, "another process holds the ledger" in result.out) == (0, True)
+            assert [(request.verb, request.argument["paths"]) for request in holder.asked()] == [
+                ("retry", [b"photos/big.bin".hex()])
+            ]
+        assert blocked.files() == {"photos/big.bin": "blocked"}
+        blocked.configure()
+        assert blocked.run("reconcile").code == 0
+        assert blocked.files() == {"photos/big.bin": "verified"}
+
+    def test_beside_the_holder_an_unknown_path_is_exit_2_and_no_request(self, blocked):
+        with closing(open_ledger(blocked.ledger)) as holder:
+            assert blocked.run("retry", "photos/unknown.jpg").code == 2
+            assert holder.asked() == []
+
+
+class TestResume:
+    def test_releases_the_brake(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        site.photos.rename(site.folder / "elsewhere")
+        site.run("reconcile", "--wait", "0s")
+        (site.folder / "elsewhere").rename(site.photos)
+        result = site.run("resume", "1")
+        assert (result.code, result.out) == (0, "1 brake released: 1\n")
+        assert site.run("reconcile").code == 0
+
+    def test_that_of_a_folder_whose_files_are_there_again_releases_itself(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        site.photos.rename(site.folder / "elsewhere")
+        assert site.run("reconcile", "--wait", "0s").code == 1
+        (site.folder / "elsewhere").rename(site.photos)
+        assert site.run("reconcile").code == 0
+        assert len(site.sandbox.assets()) == 1
+
+    def test_that_of_a_root_that_is_there_again_releases_itself(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        site.tree.rename(site.folder / "elsewhere")
+        assert site.run("reconcile", "--wait", "0s").code == 1
+        (site.folder / "elsewhere").rename(site.tree)
+        assert site.run("reconcile").code == 0
+
+    @pytest.mark.parametrize("number", [(), ("7",)])
+    def test_without_a_brake_is_exit_2(self, site, number):
+        site.run("reconcile")
+        assert site.run("resume", *number).code == 2
+
+    @pytest.mark.parametrize("given", ["first", "0", "1.5", "9" * 5000])
+    def test_what_is_no_number_of_a_brake_is_exit_2_and_says_where_they_stand(self, site, given):
+        site.run("reconcile")
+        result = site.run("resume", given)
+        assert result.code == 2
+        assert f"'{given[:40]}' is no number of a brake: give one as `assetsync status` shows it" in result.err
+
+
+class TestDoubt:
+    def test_the_list_tells_what_was_sent_and_when(self, doubtful):
+        assert "photos/a.jpg: in doubt" in doubtful.run("doubt list").out
+        (row,) = doubtful.run("doubt list", "--json").objects
+        assert (row["path"], row["state"], row["sent_name"], row["size"]) == ("photos/a.jpg", "in_doubt", "a.jpg", 11)
+        assert row["sent_at"]
+
+    def test_the_list_is_empty_where_nothing_is_in_doubt(self, site):
+        site.run("reconcile")
+        assert site.run("doubt list").out == "nothing is in doubt\n"
+        assert site.run("doubt list", "--json").out == ""
+
+    def test_absent_lets_the_file_be_sent_again_without_asking_the_service(self, doubtful):
+        doubtful.nowhere()
+        assert doubtful.run("doubt resolve", "photos/a.jpg", "--absent").code == 0
+        assert doubtful.files() == {"photos/a.jpg": "queued"}
+        doubtful.configure()
+        assert doubtful.run("reconcile").code == 0
+        assert len(doubtful.sandbox.assets()) == 1
+
+    def test_asset_takes_over_what_a_person_found(self, doubtful):
+        copy = doubtful.folder / "a.jpg"
+        copy.write_bytes(b"the content")
+        uploaded = doubtful.upload_unseen(copy)
+        assert doubtful.run("doubt resolve", "photos/a.jpg", "--asset", str(uploaded)).code == 0
+        assert doubtful.run("reconcile").code == 0
+        (row,) = doubtful.run("files", "--json").objects
+        assert (row["assetid"], row["state"]) == (uploaded, "verified")
+        assert len(doubtful.sandbox.assets()) == 1
+
+    def test_an_asset_that_the_service_does_not_show_is_exit_2(self, doubtful):
+        result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32)
+        assert result.code == 2
+        assert "shows no asset" in result.err
+        assert doubtful.files() == {"photos/a.jpg": "in_doubt"}
+
+    def test_an_asset_of_other_bytes_is_exit_2(self, doubtful):
+        other = doubtful.folder / "a.jpg"
+        other.write_bytes(b"11 of other")
+        uploaded = doubtful.upload_unseen(other)
+        result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", str(uploaded))
+        assert (result.code, "is not photos/a.jpg: its MD5 in the service is" in result.err) == (2, True)
+        assert doubtful.files() == {"photos/a.jpg": "in_doubt"}
+
+    def test_asset_without_the_service_is_exit_3(self, doubtful):
+        doubtful.nowhere()
+        assert doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32).code == 3
+
+    @pytest.mark.parametrize("options", [(), ("--absent", "--asset", "F" * 32)])
+    def test_either_absent_or_an_asset(self, doubtful, options):
+        assert doubtful.run("doubt resolve", "photos/a.jpg", *options).code == 2
+
+    def test_a_file_that_is_not_in_doubt_is_exit_2(self, site):
+        site.write("a.jpg")
+        site.run("reconcile")
+        assert site.run("doubt resolve", "photos/a.jpg", "--absent").code == 2
+
+    def test_beside_the_holder_a_request_is_left(self, doubtful, impatient):
+        with closing(open_ledger(doubtful.ledger)):
+            assert doubtful.run("doubt resolve", "photos/a.jpg", "--absent").code == 0
+        with closing(read_ledger(doubtful.ledger)) as ledger:
+            assert [request.verb for request in ledger.asked()] == ["doubt"]
+
+
+def test_a_change_that_is_only_reported_names_the_command_that_sends_it(site):
+    site.configure(more="policy: {on_change: report}\n")
+    site.write("a.jpg", b"one")
+    site.run("reconcile")
+    site.write("a.jpg", b"another")
+    assert "assetsync retry --send-again photos/a.jpg" in site.run("reconcile").out
+    assert site.run("retry", "--send-again", "photos/a.jpg").code == 0
+    assert site.run("reconcile").code == 0
+    assert len(site.sandbox.assets()) == 2
+
+
+def test_the_password_of_a_proxy_is_hidden_from_when_the_service_is_opened(site):
+    config = load_config(site.config, {})
+    service = config.service.model_copy(update={"proxy": "http://me:s3cret-word@127.0.0.1:1"})
+    with operator.open_service(config.model_copy(update={"service": service})):
+        assert redact("connecting with s3cret-word") == "connecting with [key]"

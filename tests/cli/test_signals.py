@@ -1,0 +1,16 @@
+"""Signals that end a command at a safe point."""
+
+import signal
+import threading
+
+from assetsync.cli.signals import stopping
+
+
+def test_a_signal_that_comes_while_its_thread_waits_for_the_stop_ends_it():
+    stop, ended = threading.Event(), threading.Event()
+    with stopping(stop, [ended.set], patience=0.0):
+        # As within `stop.wait`: the handler runs where this lock is held.
+        with stop._cond:
+            signal.raise_signal(signal.SIGINT)
+        assert stop.wait(10)
+        assert ended.wait(10)

@@ -1,0 +1,418 @@
+"""Sidecars: texts arrive as written, mistakes are told with their place, levels merge."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assetsync.config.document import loader
+from assetsync.config.document.metadata import METADATA_FIELDS
+from assetsync.core.metadata import (
+    check_skip_event,
+    digest,
+    expand,
+    folder_sidecars,
+    form_fields,
+    is_sidecar_name,
+    language_of,
+    merge,
+    parse_sidecar,
+    sidecar_for,
+    upload_options,
+)
+from assetsync.errors import SidecarError
+from assetsync.model import Metadata, UploadOptions
+
+FULL = """\
+description: The old harbour at dawn
+keywords: [harbour, dawn, 2026]
+location: Tromsø, NO
+language: 1
+meta: {img_headline: Harbour}
+upload: {upl_template: "7", skip_event: [on_file_add], zip_extract: false}
+"""
+
+
+@pytest.fixture(params=["CBaseLoader", "BaseLoader"])
+def either_parser(request, monkeypatch):
+    """Run with PyYAML's C parser and with its own one."""
+    monkeypatch.setattr(loader, "_LOADER", getattr(yaml, request.param))
+
+
+def parse(text):
+    return parse_sidecar(text.encode(), "a/photo.jpg.yaml")
+
+
+def test_every_key_of_a_sidecar_is_read():
+    assert parse(FULL) == Metadata(
+        description="The old harbour at dawn",
+        keywords=("harbour", "dawn", "2026"),
+        location="Tromsø, NO",
+        language="1",
+        meta=(("img_headline", "Harbour"),),
+        zip_extract=False,
+        skip_event=("on_file_add",),
+        upl_template="7",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n", "\ufeff", "{}", "meta:\nupload:\n"])
+def test_a_sidecar_without_values_says_nothing(text):
+    assert parse(text) == Metadata()
+
+
+@pytest.mark.usefixtures("either_parser")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NO",
+        "no",
+        "yes",
+        "012",
+        "0x1f",
+        "0o17",
+        "12:30",
+        "2024-01-01",
+        "2024-01-01 10:00:00",
+        "1e5",
+        "1.50",
+        "+1",
+        ".5",
+        "null",
+        "~",
+        "true",
+        "Off",
+        "1_000",
+        ".inf",
+        ".nan",
+        "=",
+        "y",
+        "N",
+        "-",
+        "it's",
+        'say "x"',
+        "{dir}x",
+        "a#b",
+    ],
+)
+def test_a_scalar_stays_the_text_that_was_written(text):
+    plain = text if text not in {"-", "{dir}x", "="} else f"'{text}'"
+    document = f"description: {plain}\nkeywords: [{plain}]\nmeta: {{img_x: {plain}}}\n"
+    assert parse(document) == Metadata(description=text, keywords=(text,), meta=(("img_x", text),))
+
+
+_INVISIBLE = ("Cc", "Cs", "Zl", "Zp")
+printable_line = st.text(st.characters(exclude_categories=_INVISIBLE, exclude_characters="\ufeff\ufffe\uffff"))
+_FIRST = r"[A-Za-z0-9_./+~=<(äé日🎉]"
+_NEXT = r"""[A-Za-z0-9_./+~=<(äé日🎉:#,'"\-!&*?|>%@` ]*"""
+
+
+def _is_plain(text):
+    """Whether YAML takes the text without quotes."""
+    return text == text.strip() and ": " not in text and " #" not in text and not text.endswith(":")
+
+
+plain_scalar = st.from_regex(_FIRST + _NEXT, fullmatch=True).filter(_is_plain)
+
+
+@pytest.mark.usefixtures("either_parser")
+class TestFidelity:
+    @given(printable_line)
+    def test_any_printable_text_in_single_quotes_arrives_as_written(self, text):
+        quoted = text.replace("'", "''")
+        assert parse(f"description: '{quoted}'\n").description == text
+
+    @given(st.text(st.characters(exclude_categories=("Cs",))))
+    def test_any_text_at_all_in_double_quotes_arrives_as_written(self, text):
+        escaped = "".join(c if c.isalnum() and c.isascii() else f"\\U{ord(c):08x}" for c in text)
+        assert parse(f'location: "{escaped}"\n').location == text
+
+    @given(plain_scalar)
+    def test_any_plain_text_arrives_as_written(self, text):
+        assert parse(f"description: {text}\n").description == text
+
+    @given(st.lists(printable_line.filter(lambda line: line == line.strip() and line), min_size=1))
+    def test_the_lines_of_a_block_arrive_as_written(self, lines):
+        block = "".join(f"  {line}\n" for line in lines)
+        assert parse(f"description: |-\n{block}").description == "\n".join(lines)
+
+
+@pytest.mark.usefixtures("either_parser")
+@pytest.mark.parametrize(
+    ("text", "line", "column", "said"),
+    [
+        ("description: a\ndescription: b\n", 2, 1, "description: it stands twice, first in line 1"),
+        ("descripton: a\n", 1, 1, "descripton: there is no such key: did you mean `description`?"),
+        ("debug: 1\n", 1, 1, "debug: there is no such key"),
+        ("img_headline: a\n", 1, 1, "img_headline: there is no such key"),
+        ("upload: {debug: 1}\n", 1, 10, "upload.debug: there is no such key"),
+        ("upload: {emailto: a@b}\n", 1, 10, "upload.emailto: there is no such key"),
+        ("upload: {skip_event: [on_foo]}\n", 1, 10, "upload.skip_event: it holds a name that is no event"),
+        ("upload: {zip_extract: perhaps}\n", 1, 10, "upload.zip_extract: it must be yes or no"),
+        ("upload: 7\n", 1, 1, "upload: it must be a group"),
+        (
+            "meta: {lang_id_r: 1}\n",
+            1,
+            8,
+            "meta.lang_id_r: the language is no metadata field: write it as `language: 1`",
+        ),
+        ("meta: {a-b: 1}\n", 1, 8, "meta.a-b: it is no name of a metadata field"),
+        (f"meta: {{{'a' * 65}: 1}}\n", 1, 8, "it is no name of a metadata field"),
+        ("meta: {a: [1]}\n", 1, 8, "meta.a: it must be one text"),
+        ("description: [a]\n", 1, 1, "description: it must be one text"),
+        ("keywords: {a: b}\n", 1, 1, "keywords: it must be a list of texts, or one text"),
+        ("keywords: [a, [b]]\n", 1, 1, "keywords: it must be a list of texts, or one text"),
+        ("language: English\n", 1, 1, "language: it must be the number of a language"),
+        ("language:\n", 1, 1, "language: it must be the number of a language"),
+        ("description: &a x\nlocation: *a\n", 1, 14, "anchors (&name) are not used here"),
+        ("description: !!str x\n", 1, 14, "tags (!name) are not used here"),
+        ("<<: {description: x}\n", 1, 1, "merge keys (<<) are not used here"),
+        ("a: b\n--- \nc: d\n", 2, 1, "a second document begins here"),
+        ("? [a]\n: b\n", 1, 3, "a key must be a plain word"),
+        ("keywords: " + "[" * 40 + "\n", 1, 27, "it is nested more than 16 deep"),
+        ("just a text\n", 1, 1, "it must be a group of `key: value` lines"),
+        ("- a\n", 1, 1, "it must be a group of `key: value` lines"),
+        ("description: a: b\n", 1, 15, "this is not YAML: a text with a colon and a blank in it needs quotes"),
+        ("keywords:\n\t- a\n", 2, 1, "this is not YAML: indent with blanks, a tab is not allowed here"),
+        ("description: @home\n", 1, 14, "this is not YAML: a text with @ here needs quotes"),
+        ("keywords: [a, b\n", 1, 11, "this is not YAML: the [ here has no partner"),
+        ("keywords: [a, b\nlocation: c\n", 1, 11, "this is not YAML: the [ here has no partner"),
+        ("description: 'x\nlocation: y\n", 1, 14, "this is not YAML: the ' here has no partner"),
+        ("ok: 1\ndescription: \x07\n", 2, 14, "the character U+0007 cannot stand in a YAML file"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_column(text, line, column, said):
+    with pytest.raises(SidecarError) as caught:
+        parse(text)
+    error = caught.value
+    assert (error.path, error.line, error.column) == ("a/photo.jpg.yaml", line, column)
+    assert said in str(error)
+    assert error.hint
+
+
+def test_the_first_of_several_mistakes_is_told():
+    with pytest.raises(SidecarError, match=r"line 2, column 1: foo"):
+        parse("description: a\nfoo: b\nbar: c\n")
+
+
+def test_bytes_that_are_not_utf8_are_an_error_with_their_place():
+    with pytest.raises(SidecarError, match="line 2, column 14: it is not UTF-8"):
+        parse_sidecar(b"language: 1\ndescription: \xe9\n", "x.yaml")
+
+
+def test_more_than_64_kib_are_refused_and_64_kib_are_read():
+    fits = b"description: " + b"a" * (64 * 1024 - 13)
+    assert len(parse_sidecar(fits, "x.yaml").description) == 64 * 1024 - 13
+    with pytest.raises(SidecarError, match="larger than 64 KiB"):
+        parse_sidecar(fits + b"a", "x.yaml")
+
+
+@given(st.binary(max_size=200))
+def test_whatever_bytes_stand_in_a_sidecar_the_answer_is_metadata_or_one_error(data):
+    try:
+        outcome = parse_sidecar(data, "x.yaml")
+    except SidecarError as exc:
+        outcome = exc
+    assert isinstance(outcome, Metadata) or "\n" not in str(outcome)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "description: CANARY: x",
+        "CANARY",
+        "language: CANARY",
+        "meta: {a: [CANARY]}",
+        "upload: {skip_event: CANARY}",
+        "description: *CANARY",
+        "description: &CANARY x",
+        "description: !CANARY x",
+        "a: 'CANARY",
+        "@CANARY",
+    ],
+)
+def test_no_message_quotes_what_the_file_says_not_even_in_a_traceback(text):
+    with pytest.raises(SidecarError) as caught:
+        parse(text)
+    error = caught.value
+    while error is not None:
+        assert "CANARY" not in str(error)
+        error = error.__cause__ if error.__suppress_context__ else error.__context__
+
+
+# ── merge ──
+
+texts = st.none() | st.sampled_from(["", "a", "b"])
+metadata = st.builds(
+    Metadata,
+    description=texts,
+    keywords=st.none() | st.sampled_from(["", "k", (), ("k",), ("l", "m")]),
+    location=texts,
+    language=st.none() | st.sampled_from(["1", "2"]),
+    meta=st.dictionaries(st.sampled_from("xyz"), st.sampled_from(["", "1", "2"])).map(lambda meta: tuple(meta.items())),
+    zip_extract=st.none() | st.booleans(),
+    skip_event=st.none() | st.sampled_from([(), ("on_file_add",)]),
+    upl_template=texts,
+)
+
+
+@given(metadata)
+def test_merging_with_nothing_changes_nothing(level):
+    assert merge([Metadata(), level]) == merge([level, Metadata()]) == level
+
+
+@given(metadata, metadata, metadata)
+def test_levels_may_be_merged_in_steps(first, second, third):
+    assert (
+        merge([first, second, third])
+        == merge([merge([first, second]), third])
+        == merge([first, merge([second, third])])
+    )
+
+
+@given(metadata, metadata)
+def test_what_the_later_level_says_holds_and_the_rest_is_kept(first, second):
+    merged = merge([first, second])
+    for key in ("description", "keywords", "location", "language", "zip_extract", "skip_event", "upl_template"):
+        said = getattr(second, key)
+        assert getattr(merged, key) == (getattr(first, key) if said is None else said)
+    assert dict(merged.meta) == dict(first.meta) | dict(second.meta)
+
+
+def test_a_list_replaces_a_list():
+    levels = [Metadata(keywords=("photo", "site")), Metadata(keywords=("harbour",))]
+    assert merge(levels).keywords == ("harbour",)
+
+
+# ── form fields ──
+
+
+@pytest.mark.parametrize(
+    ("kind", "description", "keywords"),
+    [
+        ("img", "img_description", "img_keywords"),
+        ("vid", "vid_description", "vid_keywords"),
+        ("aud", "aud_description", "aud_keywords"),
+        ("doc", "file_desc", "file_keywords"),
+        ("other", "file_desc", "file_keywords"),
+    ],
+)
+def test_description_and_keywords_become_the_fields_of_the_kind(kind, description, keywords):
+    said = Metadata(description="d", keywords=("a", "b"), location="l", meta=(("img_headline", "h"),))
+    expected = ((description, "d"), (keywords, "a,b"), ("location", "l"), ("img_headline", "h"))
+    assert form_fields(said, kind, METADATA_FIELDS) == expected
+
+
+def test_a_keyword_text_is_sent_as_it_is():
+    assert form_fields(Metadata(keywords="a; b"), "img", METADATA_FIELDS) == (("img_keywords", "a; b"),)
+
+
+def test_a_field_named_in_meta_is_sent_once_with_that_value():
+    said = Metadata(description="general", meta=(("img_description", "special"),))
+    assert form_fields(said, "img", METADATA_FIELDS) == (("img_description", "special"),)
+
+
+def test_an_empty_text_takes_back_what_a_level_above_said():
+    merged = merge([Metadata(description="folder"), parse('description: ""\n')])
+    assert form_fields(merged, "img", METADATA_FIELDS) == ()
+
+
+def test_a_table_of_the_configuration_overrides_the_names():
+    table = METADATA_FIELDS | {"img": ("title", "tags")}
+    assert form_fields(Metadata(description="d", keywords="k"), "img", table) == (("title", "d"), ("tags", "k"))
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "expected"),
+    [
+        ("{dir}", b"photos/2026/oslo/a.b.jpg", "oslo"),
+        ("{dirs}", b"photos/2026/oslo/a.jpg", "photos/2026/oslo"),
+        ("{stem}", b"photos/a.b.jpg", "a.b"),
+        ("{stem}", b".hidden", ".hidden"),
+        ("{dir}|{dirs}|{stem}", b"a.jpg", "||a"),
+        ("{{{stem}}} {{dir}}", b"x/a.jpg", "{a} {dir}"),
+        ("{stem}", b"x/{dir}.jpg", "{dir}"),
+        ("{dir}", b"a\nb/\xff.jpg", "a_b"),
+    ],
+)
+def test_placeholders_name_parts_of_the_path(text, path, expected):
+    said = Metadata(description=text, location=text, meta=(("img_x", text),))
+    assert expand(said, path) == Metadata(description=expected, location=expected, meta=(("img_x", expected),))
+
+
+@pytest.mark.parametrize("keywords", [("photo", "{dirs}"), "photo,{dirs}"])
+def test_each_folder_becomes_a_keyword(keywords):
+    filled = expand(Metadata(keywords=keywords), b"2026/oslo/a.jpg")
+    assert form_fields(filled, "img", METADATA_FIELDS) == (("img_keywords", "photo,2026,oslo"),)
+
+
+def test_a_keyword_that_comes_out_empty_is_dropped():
+    assert expand(Metadata(keywords=("{dir}", "x")), b"a.jpg").keywords == ("x",)
+
+
+# ── options, digest, names ──
+
+
+def test_a_sidecar_sets_three_options_and_leaves_the_others_to_the_mapping():
+    mapping = UploadOptions(debug=True, emailto="a@b", skip_event=("on_file_add", "on_file_edit"), upl_template="1")
+    said = Metadata(zip_extract=True, skip_event=("on_file_edit",), upl_template="7")
+    expected = UploadOptions(
+        debug=True, emailto="a@b", skip_event=("on_file_edit",), upl_template="7", zip_extract=True
+    )
+    assert upload_options(said, mapping) == expected
+    assert upload_options(Metadata(), mapping) == mapping
+
+
+def test_skipping_an_event_that_the_mapping_does_not_skip_is_an_error_that_names_it():
+    said = Metadata(skip_event=("on_file_add", "on_file_move"))
+    with pytest.raises(SidecarError, match=r"a\.yaml: upload\.skip_event: .* skip on_file_move: take it out here, or"):
+        check_skip_event(said, UploadOptions(skip_event=("on_file_add",)), "a.yaml")
+    check_skip_event(said, UploadOptions(skip_event=("on_file_move", "on_file_add")), "a.yaml")
+    check_skip_event(Metadata(), UploadOptions(), "a.yaml")
+
+
+def test_the_digest_is_the_same_for_the_same_values_in_another_order():
+    fields = [("a", "1"), ("b", "2")]
+    one = digest(fields, UploadOptions(skip_event=("on_file_add", "on_file_edit")))
+    assert one == digest(fields[::-1], UploadOptions(skip_event=("on_file_edit", "on_file_add"), debug=True))
+    assert len(one) == 64
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        digest([("a", "2")], UploadOptions()),
+        digest([("a", "1")], UploadOptions(), "2"),
+        digest([("a", "1")], UploadOptions(zip_extract=True)),
+        digest([("a", "1")], UploadOptions(skip_event=("on_file_add",))),
+        digest([("a", "1")], UploadOptions(upl_template="7")),
+        digest([], UploadOptions()),
+    ],
+)
+def test_the_digest_differs_when_something_that_shapes_the_asset_differs(other):
+    assert other != digest([("a", "1")], UploadOptions())
+
+
+def test_the_language_is_english_unless_said_otherwise():
+    assert [language_of(Metadata()), language_of(Metadata(language="2"))] == ["1", "2"]
+
+
+def test_the_paths_of_the_sidecars_of_a_file():
+    assert sidecar_for(b"a/photo.jpg") == b"a/photo.jpg.yaml"
+    assert folder_sidecars(b"a/b/photo.jpg") == [b"_folder.yaml", b"a/_folder.yaml", b"a/b/_folder.yaml"]
+    assert folder_sidecars(b"photo.jpg") == [b"_folder.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_sidecar"),
+    [(b"photo.jpg.yaml", True), (b"_folder.yaml", True), (b"x.YAML", False), (b"x.yml", False), (b"yaml", False)],
+)
+def test_a_sidecar_is_told_by_its_ending(name, is_sidecar):
+    assert is_sidecar_name(name) is is_sidecar
+
+
+def test_json_written_as_a_sidecar_is_read_too():
+    said = {"description": "a: b", "keywords": ["x"], "meta": {"img_y": "ü"}}
+    assert parse(json.dumps(said)) == Metadata(description="a: b", keywords=("x",), meta=(("img_y", "ü"),))

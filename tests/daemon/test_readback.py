@@ -1,0 +1,237 @@
+"""Which audit is due is a fact: outages, full disks and restarts put it off and never drop it."""
+
+import contextlib
+import itertools
+
+import pytest
+
+from assetsync.daemon.readback import Reading
+from assetsync.errors import LedgerError, ServiceError
+from assetsync.model import State
+
+FOLDER = "F1"
+
+
+@pytest.fixture
+def world(make_world):
+    return make_world()
+
+
+def reading_of(world):
+    troubles: list[ServiceError] = []
+    world.site.service_identity.make_sure()
+    return Reading(world.site, idle=0.0, trouble=troubles.append), troubles
+
+
+def audited(world) -> list[str]:
+    return [folder for folder in (FOLDER, "F2") if world.site.context.ledger.audits.last_at(folder) is not None]
+
+
+def steps(reading, count: int = 5) -> None:
+    for _ in range(count):
+        reading.step()
+
+
+def fill(ledger, size: int) -> None:
+    """Write facts of so many bytes until no more fits."""
+    number = 0
+    with contextlib.suppress(LedgerError):
+        while True:
+            ledger.set_fact(f"{size} {number}", "x" * size)
+            number += 1
+
+
+def test_no_audit_is_made_before_it_is_asked_for(world):
+    reading, _ = reading_of(world)
+    steps(reading)
+    assert audited(world) == []
+
+
+def test_an_audit_that_is_asked_for_is_made_once_for_each_folder(world):
+    reading, _ = reading_of(world)
+    reading.want_audit()
+    steps(reading)
+    looked = len(world.service.searches)
+    assert audited(world) == [FOLDER]
+    steps(reading)
+    assert len(world.service.searches) == looked
+
+
+def test_an_audit_that_the_service_cut_short_is_tried_again_a_minute_later(world):
+    reading, troubles = reading_of(world)
+    reading.want_audit()
+    world.service.down = True
+    steps(reading)
+    assert len(troubles) == 1
+    world.service.down = False
+    steps(reading)
+    assert audited(world) == []
+    world.clock.advance(61)
+    steps(reading)
+    assert audited(world) == [FOLDER]
+
+
+def test_an_audit_that_a_restart_cut_short_is_made_by_the_next_process(world):
+    reading, _ = reading_of(world)
+    reading.want_audit()
+    world.service.down = True
+    steps(reading)
+    world.service.down = False
+    world.restart()
+    steps(reading_of(world)[0])
+    assert audited(world) == [FOLDER]
+
+
+def test_an_audit_that_came_while_the_ledgers_disk_was_full_is_made_after_it(world):
+    reading, _ = reading_of(world)
+    writer = world.site.context.ledger.store._writer
+    writer.execute(f"PRAGMA max_page_count={writer.execute('PRAGMA page_count').fetchone()[0]}")
+    for size in (1000, 100, 10):
+        fill(world.site.context.ledger, size)
+    reading.want_audit()
+    with pytest.raises(LedgerError):
+        reading.step()
+    assert audited(world) == []
+    writer.execute("PRAGMA max_page_count=1000000")
+    steps(reading)
+    assert audited(world) == [FOLDER]
+
+
+def test_the_first_audit_is_counted_from_the_first_start_and_not_from_the_last(world):
+    first = reading_of(world)[0].last("audit")
+    world.clock.advance(3 * 86_400)
+    world.restart()
+    assert reading_of(world)[0].last("audit") == first
+
+
+@pytest.fixture
+def two_folders(make_world):
+    return make_world(folders=[{"path": "a", "destfolderid": FOLDER}, {"path": "b", "destfolderid": "F2"}])
+
+
+def test_a_folder_that_cannot_be_audited_is_audited_later_and_the_others_at_once(two_folders):
+    world = two_folders
+    reading, troubles = reading_of(world)
+    asked = world.fail_for(FOLDER)
+    reading.want_audit()
+    steps(reading)
+    # A search that fails at once is repeated twice.
+    assert (audited(world), troubles, len(asked)) == (["F2"], [], 3)
+    for _ in range(3600):
+        reading.step()
+        world.clock.advance(1)
+    # The first four failures in a row do not make it wait longer, and after them nothing is repeated.
+    assert 10 <= len(set(asked)) <= 22
+    assert len(asked) <= 22 + 2 * 4
+    world.service.during_search = lambda _request: None
+    world.clock.advance(301)
+    steps(reading)
+    assert audited(world) == [FOLDER, "F2"]
+    looked = len(world.service.searches)
+    world.clock.advance(301)
+    steps(reading)
+    assert len(world.service.searches) == looked
+
+
+def test_an_audit_is_over_when_its_last_folder_was_audited(two_folders):
+    world = two_folders
+    reading, _ = reading_of(world)
+    world.fail_for(FOLDER)
+    reading.want_audit()
+    steps(reading)
+    runs = world.site.context.ledger.runs
+    assert "audit" not in runs.last()
+    world.service.during_search = lambda _request: None
+    world.clock.advance(61)
+    steps(reading)
+    assert "audit" in runs.last()
+
+
+def test_a_person_who_asks_for_an_audit_does_not_wait_for_a_folder_that_was_put_off(two_folders):
+    world = two_folders
+    reading, _ = reading_of(world)
+    world.fail_for(FOLDER)
+    reading.want_audit()
+    steps(reading)
+    world.service.during_search = lambda _request: None
+    steps(reading)
+    assert audited(world) == ["F2"]
+    reading.look_for_audits()
+    steps(reading)
+    assert audited(world) == [FOLDER, "F2"]
+
+
+@pytest.mark.parametrize(("is_a_look_up", "expected"), [(False, State.VERIFIED), (True, State.STORED)])
+def test_what_is_stored_is_read_back_while_uploads_fail_and_look_ups_are_answered(world, is_a_look_up, expected):
+    world.write("photo")
+    world.scan_and_send()
+    world.clock.advance(60)
+    world.site.circuit_breaker.trouble("no_answer", "HTTP status 500", looking=is_a_look_up)
+    reading, _ = reading_of(world)
+    reading.want_verify()
+    steps(reading)
+    assert world.row("photo").state is expected
+
+
+def listed(world, reading) -> int:
+    looked = len(world.service.searches)
+    steps(reading)
+    return len(world.service.searches) - looked
+
+
+def test_an_audit_is_made_though_the_last_was_made_by_a_clock_that_has_since_been_set_back(world):
+    reading, _ = reading_of(world)
+    reading.want_audit()
+    once = listed(world, reading)
+    world.clock.set_now(world.clock.now() - 365 * 86_400)
+    reading.look_for_audits()
+    assert listed(world, reading) == 0
+    for _ in range(2):
+        world.clock.advance(7 * 86_400)
+        reading.want_audit()
+        assert listed(world, reading) == once > 0
+        assert listed(world, reading) == 0
+        assert world.site.context.ledger.audits.last_at(FOLDER) == world.clock.now()
+
+
+def test_an_audit_that_a_clock_asked_for_that_has_since_been_set_back_is_made_once(world):
+    reading, _ = reading_of(world)
+    reading.want_audit()
+    world.service.down = True
+    steps(reading)
+    world.service.down = False
+    world.clock.set_now(world.clock.now() - 365 * 86_400)
+    world.clock.advance(61)
+    assert listed(world, reading) > 0
+    assert audited(world) == [FOLDER]
+    reading.look_for_audits()
+    assert listed(world, reading) == 0
+
+
+def test_index_call_is_neither_doubled_nor_skipped(make_world):
+    """Files arrive every second, look-ups take uneven times, and the schedule wants a call every minute."""
+    world = make_world(schedule={"index": "60s", "verify": "60s"})
+    world.service.index_lag = None
+    reading, troubles = reading_of(world)
+    took = itertools.cycle((0.01, 0.07, 0.03))
+    world.service.during_search = lambda _request: world.clock.advance(next(took))
+    calls, index = [], world.service.index
+
+    def noted(assetids):
+        calls.append(world.clock.now())
+        return index(assetids)
+
+    world.service.index = noted
+    wanted = world.clock.now()
+    for number in range(600):
+        world.write(f"{number}", f"content {number}".encode())
+        world.scan_and_send()
+        world.clock.advance(1)
+        if world.clock.now() >= wanted:
+            wanted += 60
+            reading.want_verify()
+            reading.want_index()
+        reading.step()
+    gaps = [later - earlier for earlier, later in itertools.pairwise(calls)]
+    assert len(gaps) >= 9, gaps
+    assert (min(gaps) >= 60, max(gaps) < 75, troubles) == (True, True, []), gaps

@@ -1,0 +1,182 @@
+"""What became of an attempt, and what a crash left behind."""
+
+from dataclasses import replace
+
+import pytest
+
+from assetsync.core.states import Event
+from assetsync.ledger.attempts import MAX_CRASHES
+from assetsync.model import Answer, Outcome, Sent, SentExtent, State
+
+from .conftest import M1, M2, NOW
+
+
+def sent(answer: Answer, reason: str = "why", left: SentExtent = SentExtent.ALL) -> Sent:
+    return Sent(Outcome(answer, reason, "a sentence"), left, 10, M2)
+
+
+def attempts(book, row):
+    sql = "SELECT result, closed_at, ended_at, parked, accepted_id, why FROM attempts WHERE file_id = ? ORDER BY id"
+    return [dict(found) for found in book.ledger.store.rows(sql, row.id)]
+
+
+def test_an_accepted_upload_is_stored_with_the_id_folder_and_digest_of_what_left(book):
+    row = book.queue(b"a")
+    stored = book.accept(row, "A", md5=M2)
+    assert (stored.state, stored.assetid, stored.id_from, stored.asset_folder, stored.md5, stored.filetype) == (
+        State.STORED, "A", "answer", "F", M2, "doc",
+    )  # fmt: skip
+    assert [(a["result"], a["closed_at"]) for a in attempts(book, row)] == [("accepted", NOW)]
+
+
+def test_a_file_is_written_down_alike_whether_or_not_it_goes_the_usual_way(book):
+    usual, other = book.queue(b"a"), book.queue(b"b")
+    # One that waited for something, and that a person asked a copy of.
+    other_way = "UPDATE files SET detail = 'waits', send_again = 1 WHERE id = ?"
+    book.ledger.store.write(lambda conn: conn.execute(other_way, (other.id,)))
+    found = [book.accept(row, f"{row.id}") for row in (usual, other)]
+    its_own = {"id": 0, "path": b"", "folded_name": "", "inode": 0, "assetid": ""}
+    assert found[0]._replace(**its_own) == found[1]._replace(**its_own)
+
+
+@pytest.mark.parametrize(
+    ("record", "state", "is_open"),
+    [
+        (lambda o, a, f: o.refused(a, f, sent(Answer.REFUSED), NOW), State.BLOCKED, False),
+        (lambda o, a, f: o.unsent(a, f, sent(Answer.UNSENT), NOW, NOW + 3), State.QUEUED, False),
+        (lambda o, a, f: o.lost(a, f, sent(Answer.DOUBT), NOW), State.IN_DOUBT, True),
+        (lambda o, a, f: o.lost(a, f, sent(Answer.DUPLICATE), NOW, duplicate=True), State.IN_DOUBT, True),
+    ],
+    ids=["refused", "unsent", "lost", "duplicate"],
+)
+@pytest.mark.parametrize("replaced", [False, True])
+def test_an_outcome_leads_to_its_state_and_a_replaced_version_rests_when_it_is_decided(
+    book, record, state, is_open, replaced
+):
+    row = book.queue(b"a")
+    attempt = book.begin(row)
+    if replaced:
+        book.queue(b"a", size=99)
+    record(book.ledger.outcomes, attempt, row.id)
+    assert book.by_id(row).state is (State.SUPERSEDED if replaced and not is_open else state)
+    assert (book.ledger.doubts.of(row.id) is not None) is is_open
+
+
+@pytest.mark.parametrize(("left", "digest"), [(SentExtent.ALL, M2), (SentExtent.PART, M1)])
+def test_the_digest_of_what_left_is_kept_only_when_all_of_it_left(book, left, digest):
+    row = book.queue(b"a")
+    book.ledger.outcomes.lost(book.begin(row, md5=M1), row.id, sent(Answer.DOUBT, left=left), NOW)
+    assert book.row(b"a").md5 == digest
+
+
+def test_an_id_that_an_answer_names_belongs_to_it_and_its_adopter_is_in_doubt_again(book):
+    adopter = book.queue(b"adopter")
+    attempt = book.lose(adopter)
+    from assetsync.core.doubt import Judgement, Verdict
+
+    (doubt,) = book.ledger.doubts.due(NOW)
+    book.ledger.doubts.decide(doubt, Verdict(Judgement.FOUND, "A", "F"), NOW)
+    assert book.row(b"adopter").assetid == "A"
+    mine = book.accept(book.queue(b"mine"), "A")
+    assert (mine.state, mine.assetid) == (State.STORED, "A")
+    again = book.row(b"adopter")
+    assert (again.state, again.assetid, again.reason) == (State.IN_DOUBT, None, "disputed")
+    reopened = book.ledger.doubts.of(adopter.id)
+    assert (reopened.id, reopened.parked) == (attempt, 0)
+
+
+def test_an_adopter_that_never_sent_anything_is_queued_again_when_its_id_is_another_answers(book):
+    adopter = book.queue(b"adopter")
+    book.ledger.queue.adopt(adopter, "A", M1, "said", NOW)
+    book.accept(book.queue(b"mine"), "A")
+    again = book.row(b"adopter")
+    assert (again.state, again.assetid) == (State.QUEUED, None)
+
+
+def test_an_adopter_whose_id_was_doubted_already_goes_on_being_looked_for_without_it(book):
+    adopter = book.queue(b"adopter")
+    book.lose(adopter)
+    book.ledger.repair.is_asset(adopter, _asset("A"), NOW)
+    book.ledger.assets.unseen(book.row(b"adopter"), "not shown", NOW)
+    assert book.row(b"adopter").state is State.IN_DOUBT
+    assert book.accept(book.queue(b"mine"), "A").assetid == "A"
+    again = book.row(b"adopter")
+    assert (again.state, again.assetid) == (State.IN_DOUBT, None)
+    assert book.ledger.doubts.of(adopter.id).accepted_id is None
+
+
+def _asset(assetid: str):
+    from assetsync.model import Asset
+
+    return Asset(assetid, "F", "a", 10, M1, "doc")
+
+
+def test_an_id_that_another_answer_gave_before_is_not_believed(book):
+    first = book.accept(book.queue(b"first"), "A")
+    second = book.accept(book.queue(b"second"), "A")
+    assert (second.state, second.reason, second.assetid) == (State.IN_DOUBT, "id_taken", None)
+    assert book.by_id(first) == first
+
+
+def test_an_id_of_history_can_be_given_again(book):
+    old = book.accept(book.queue(b"a"), "A")
+    book.ledger.intake.unwanted([(old.id, b"a")], Event.VANISHED, NOW)
+    assert book.accept(book.queue(b"b"), "A").state is State.STORED
+
+
+@pytest.mark.parametrize(("size", "digest"), [(99, M1), (10, M2)])
+def test_an_id_of_history_is_not_believed_for_other_content(book, size, digest):
+    old = book.accept(book.queue(b"a"), "A", md5=M1)
+    book.queue(b"a", mtime=7)
+    assert book.by_id(old).state is State.SUPERSEDED
+    second = book.accept(book.queue(b"b", size=size), "A", md5=digest)
+    assert (second.state, second.reason, second.assetid) == (State.IN_DOUBT, "id_taken", None)
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_an_id_of_another_folder_is_not_believed(book, rests):
+    """The asset was shown in another folder than the upload went to, so that it is no other than its owner's."""
+    owner = book.queue(b"owner")
+    book.lose(owner)
+    book.ledger.repair.is_asset(owner, replace(_asset("A"), folder_id="G"), NOW)
+    if rests:
+        book.ledger.intake.unwanted([(owner.id, b"owner")], Event.VANISHED, NOW)
+    second = book.accept(book.queue(b"second"), "A")
+    assert (second.state, second.reason, second.assetid) == (State.IN_DOUBT, "id_taken", None)
+    assert book.by_id(owner).assetid == "A"
+
+
+def test_what_was_in_flight_at_a_crash_is_in_doubt_at_the_next_start(book):
+    flying, resting = book.queue(b"a"), book.queue(b"b")
+    book.begin(flying)
+    book.reopen()
+    assert book.ledger.outcomes.recover(NOW + 5) == 1
+    row = book.row(b"a")
+    assert (row.state, row.reason, row.crashes) == (State.IN_DOUBT, "unclean_stop", 1)
+    assert book.row(b"b") == resting
+    assert [doubt.file.id for doubt in book.ledger.doubts.due(NOW + 5)] == [flying.id]
+    assert book.ledger.outcomes.recover(NOW + 6) == 0
+
+
+def test_a_file_that_was_being_sent_in_five_crashes_is_blocked_with_its_attempt_open(book):
+    row = book.queue(b"a")
+    for crash in range(1, MAX_CRASHES + 1):
+        book.begin(row)
+        book.ledger.outcomes.recover(NOW)
+        if crash < MAX_CRASHES:
+            book.ledger.repair.is_absent(row, NOW)
+    blocked = book.row(b"a")
+    assert (blocked.state, blocked.reason, blocked.crashes) == (State.BLOCKED, "crashes", MAX_CRASHES)
+    assert "retry" in blocked.detail
+    assert book.ledger.doubts.of(row.id).parked == 1
+    assert book.ledger.repair.retry(blocked, NOW) is State.IN_DOUBT
+
+
+def test_a_crash_of_a_replaced_version_leaves_its_doubt_to_be_resolved(book):
+    old = book.queue(b"a")
+    book.begin(old)
+    book.queue(b"a", size=20)
+    book.reopen()
+    book.ledger.outcomes.recover(NOW)
+    assert book.by_id(old).state is State.IN_DOUBT
+    assert book.ledger.reports.counts(NOW).unresolved_history == 1

@@ -1,0 +1,94 @@
+"""What the ledger notes of assets that a listing shows in another folder of the service than before."""
+
+from assetsync.core.states import Event
+from assetsync.ledger.metadata_drift import Found
+from assetsync.model import Asset, State
+
+from .conftest import M1, M2, NOW
+
+
+def shown(*assetids: str, md5: str | None = None) -> list[Asset]:
+    return [Asset(assetid, "G", "name", 10, md5, "doc") for assetid in assetids]
+
+
+def stored(book, path: bytes, assetid: str):
+    return book.accept(book.queue(path), assetid)
+
+
+def verified(book, path: bytes, assetid: str):
+    row = stored(book, path, assetid)
+    book.ledger.assets.apply_all([(row, Event.CONFIRMED, {"verified_at": NOW})], NOW)
+    return row
+
+
+def folder_of(book, row) -> str:
+    return str(book.by_id(row).asset_folder)
+
+
+def test_what_was_read_back_is_noted_where_it_lies_now_and_read_for_its_drift(book):
+    row, other = verified(book, b"a", "A"), verified(book, b"b", "B")
+    assert book.ledger.drifts.met("G", shown("A", "C")) == [b"a"]
+    assert (folder_of(book, row), book.by_id(row).drift) == ("G", "unread")
+    assert (folder_of(book, other), book.by_id(other).drift) == ("F", None)
+    assert book.ledger.drifts.met("G", shown("A")) == []
+    assert book.ledger.drifts.met("G", []) == []
+
+
+def test_what_was_never_read_back_keeps_its_folder_unless_its_digest_is_shown(book):
+    row = stored(book, b"a", "A")
+    for md5 in (None, M2):
+        assert book.ledger.drifts.met("G", shown("A", md5=md5)) == []
+    assert folder_of(book, row) == "F"
+    assert book.ledger.drifts.met("G", shown("A", md5=M1)) == [b"a"]
+    assert folder_of(book, row) == "G"
+
+
+def test_of_history_it_is_noted_whether_it_was_read_back_or_not_and_no_drift(book):
+    row = stored(book, b"a", "A")
+    book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
+    assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
+    assert (folder_of(book, row), book.by_id(row).drift) == ("G", None)
+
+
+def test_of_what_waits_for_a_person_it_is_noted_though_it_was_never_read_back(book):
+    row = stored(book, b"a", "A")
+    book.ledger.assets.apply_all([(row, Event.DIFFERENT, {"reason": "different"})], NOW)
+    assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
+    assert folder_of(book, row) == "G"
+
+
+def test_of_what_was_replaced_it_is_noted_though_it_was_never_read_back(book):
+    row = stored(book, b"a", "A")
+    book.queue(b"a", mtime=7)
+    assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
+    assert folder_of(book, row) == "G"
+
+
+def test_where_neither_side_has_a_digest_nothing_is_known_by_it(book):
+    row = book.queue(b"a")
+    book.lose(row, md5=None)
+    book.ledger.repair.is_asset(row, Asset("A", "F", "a", 10, None, "doc"), NOW)
+    assert (book.row(b"a").state, book.row(b"a").md5) == (State.STORED, None)
+    assert book.ledger.drifts.met("G", shown("A")) == []
+    assert folder_of(book, row) == "F"
+
+
+def test_a_word_on_where_an_asset_may_lie_ends_where_its_mapping_follows_it(book):
+    row = verified(book, b"a", "A")
+    book.ledger.drifts.met("G", shown("A"))
+    told = book.by_id(row)._replace(drift="it lies in another folder", said_digest=None)
+    book.ledger.drifts.read([Found(told.drift, None, book.by_id(row))], still=lambda: True)
+    assert book.ledger.drifts.settle([told]) == 1
+    assert book.by_id(row).agreed_folder == "G"
+    book.ledger.drifts.remapped([(row.id, "G")])
+    assert (book.by_id(row).destfolderid, book.by_id(row).agreed_folder) == ("G", None)
+
+
+def test_what_was_seen_of_history_when_it_was_nobodys_is_seen_where_it_lies_now(book):
+    row = stored(book, b"a", "A")
+    book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
+    book.ledger.doubts.sight([Asset("A", "F", "name", 10, M1, "doc")], 0, NOW)
+    later = book.queue(b"b")
+    assert book.ledger.alike.sighted(later, M1) == "A"
+    book.ledger.drifts.met("G", shown("A", md5=M1))
+    assert book.ledger.alike.sighted(later, M1) is None

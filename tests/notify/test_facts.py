@@ -1,0 +1,200 @@
+"""What stands, as the ledger and the gate say it."""
+
+import pytest
+
+from assetsync.core.notices import APART, Kind, Teller
+from assetsync.errors import LedgerDamaged, LedgerError
+from assetsync.ledger.assets import INDEX_STOPPED
+from assetsync.ledger.runs import LastScan
+from assetsync.notify.facts import OUTAGE, Facts
+
+
+@pytest.fixture
+def look(world):
+    def at_once(told=(), *, waiting=None):
+        facts = Facts(
+            world.ledger, world.clock, pause=lambda: world.site.circuit_breaker.pause, waiting=lambda: waiting
+        )
+        return {trouble.kind: trouble for trouble in facts.look(told)}
+
+    return at_once
+
+
+def test_a_site_without_trouble_has_none_of_any_kind(world, look):
+    world.write("a.jpg")
+    world.scan_and_send()
+    found = look()
+    assert set(found) == set(Kind) - {Kind.TEST}
+    assert not any(trouble.items for trouble in found.values())
+
+
+def test_blocked_files_are_named_with_their_reason(world, look):
+    world.write("empty.jpg", b"")
+    world.write("b.jpg")
+    world.write("b.jpg.yaml", b"keywords: [")
+    world.scan_and_send()
+    blocked = look()[Kind.BLOCKED]
+    assert sorted(blocked.items.values()) == ["b.jpg (sidecar)", "empty.jpg (empty_file)"]
+    assert blocked.count == 2
+
+
+def test_a_blocked_file_that_is_tried_again_lingers_until_it_is_through(world, look):
+    world.write("b.jpg")
+    sidecar = world.write("b.jpg.yaml", b"keywords: [")
+    world.scan_and_send()
+    told = tuple(look()[Kind.BLOCKED].items)
+    world.ledger.queue.retry_blocked("sidecar", world.clock.now())
+    found = look(told)[Kind.BLOCKED]
+    assert (dict(found.items), set(found.lingering)) == ({}, set(told))
+    sidecar.unlink()
+    world.scan_and_send()
+    found = look(told)[Kind.BLOCKED]
+    assert (dict(found.items), set(found.lingering)) == ({}, set())
+
+
+def test_a_brake_is_told_by_what_it_saw(world, look):
+    world.site.place.missing("the root is not there")
+    assert list(look()[Kind.BRAKE].items.values()) == ["the root is not there"]
+    world.ledger.resume(None, world.clock.now())
+    assert not look()[Kind.BRAKE].items
+
+
+def test_an_outage_is_one_once_it_has_lasted(world, look):
+    world.write("a.jpg")
+    world.service.down = True
+    world.scan_and_send()
+    assert not look()[Kind.OUTAGE].items
+    world.live(OUTAGE + 60, tick=10)
+    found = look()[Kind.OUTAGE]
+    assert list(found.items.values()) == [world.site.circuit_breaker.pause.detail]
+    assert world.clock.now() - found.since >= OUTAGE
+    world.service.down = False
+    world.live(120)
+    assert not look()[Kind.OUTAGE].items
+
+
+def test_an_outage_that_was_told_is_not_over_because_the_process_began_anew(world, look):
+    world.write("a.jpg")
+    world.service.down = True
+    world.scan_and_send()
+    world.live(OUTAGE + 60, tick=10)
+    told = set(look()[Kind.OUTAGE].items)
+    world.restart()
+    world.scan_and_send()
+    found = look()[Kind.OUTAGE]
+    assert (dict(found.items), set(found.lingering)) == ({}, told)
+    world.service.down = False
+    world.live(120)
+    found = look()[Kind.OUTAGE]
+    assert (dict(found.items), set(found.lingering)) == ({}, set())
+
+
+def test_a_stopped_index_is_told_with_its_fix(world, look):
+    world.ledger.set_fact(INDEX_STOPPED, "set `schedule.index: off`")
+    assert list(look()[Kind.INDEX_STOPPED].items.values()) == ["set `schedule.index: off`"]
+
+
+def test_a_loop_that_waits_for_the_ledger_is_trouble_with_it(look):
+    assert list(look(waiting="disk full")[Kind.LEDGER].items.values()) == ["disk full"]
+
+
+def test_what_a_ledger_that_cannot_be_read_would_say_is_unknown(world, look, monkeypatch):
+    def busy(_limit):
+        raise LedgerError("the ledger is busy")
+
+    monkeypatch.setattr(world.ledger.reports, "blocked", busy)
+    found = look()
+    # Nor whether nothing is sent into a folder.
+    assert set(found) == {Kind.ENDED, Kind.LEDGER}
+    assert list(found[Kind.LEDGER].items.values()) == ["the ledger is busy"]
+
+
+def test_a_damaged_ledger_is_no_trouble_to_be_waited_for(world, look, monkeypatch):
+    def damaged(_limit):
+        raise LedgerDamaged("the ledger is damaged")
+
+    monkeypatch.setattr(world.ledger.reports, "blocked", damaged)
+    with pytest.raises(LedgerDamaged):
+        look()
+
+
+def test_a_folder_that_cannot_be_listed_is_an_outage_once_it_has_lasted(make_world):
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
+    world.write("F1/a.jpg")
+    world.fail_for("F1")
+    facts = Facts(world.ledger, world.clock, pause=lambda: world.site.circuit_breaker.pause, waiting=lambda: None)
+    found = lambda: {trouble.kind: trouble for trouble in facts.look(())}[Kind.OUTAGE]  # noqa: E731
+    world.scan()
+    while world.clock.steady() < 1000 + OUTAGE:
+        world.live(10)
+        assert not found().items
+    # As for a process that begins anew.
+    assert set(found().lingering) == {"F1"}
+    world.live(20)
+    assert list(found().items.values()) == [
+        "into folder F1: it is listed before anything is sent there, and that fails: the service did not answer in time"
+    ]
+    assert OUTAGE <= world.clock.now() - found().since < OUTAGE + 60
+    world.service.during_search = lambda _request: None
+    world.live(310)
+    assert not found().items
+
+
+def test_of_trouble_that_was_over_long_ago_nobody_is_told_while_a_file_is_sent(world):
+    site, clock = world.site, world.clock
+    site.circuit_breaker.trouble("unreachable", "no answer to a look-up", looking=True)
+    clock.advance(2)
+    assert site.probe()
+    # With nothing to send, the trial that ends it does not come.
+    world.live(6 * 3600, tick=60)
+    facts = Facts(world.ledger, clock, pause=lambda: site.circuit_breaker.standing, waiting=lambda: None)
+    told = []
+    world.service.during_upload = lambda _request: told.extend(facts.look(()))
+    world.write("a.jpg", b"a")
+    world.scan_and_send()
+    assert told
+    assert not {trouble.kind: trouble for trouble in told}[Kind.OUTAGE].items
+
+
+def test_what_cannot_be_read_in_the_tree_is_told_and_a_folder_of_which_a_brake_tells_is_not(world, look):
+    at = world.clock.now()
+    scan = LastScan(at, complete=False, unreadable=1, missing=("a", "b"), first_unreadable="d (Permission denied)")
+    world.ledger.runs.scanned(scan, 0.1)
+    told = look()[Kind.TREE]
+    assert (list(told.items.values()), told.count) == (
+        ["the mapped folder a is not there", "the mapped folder b is not there", "d (Permission denied)"], 3,
+    )  # fmt: skip
+    world.ledger.pull_brake("emptied", "a", "it is empty now", 5, at)
+    assert "missing a" not in look()[Kind.TREE].items
+    world.ledger.runs.scanned(LastScan(at, complete=True, unreadable=0), 0.1)
+    assert not look()[Kind.TREE].items
+
+
+def test_of_paths_that_cannot_be_read_each_is_told_once_and_how_many_they_are(world, look):
+    teller, said = Teller("hq"), []
+
+    def scanned(*names):
+        first, *others = [f"{name} (Permission denied)" for name in names] or [""]
+        scan = LastScan(world.clock.now(), complete=False, unreadable=len(names), first_unreadable=first)
+        world.ledger.runs.scanned(scan._replace(also_unreadable=tuple(others)), 0.1)
+        said.clear()
+        for _ in range(4):
+            world.clock.advance(APART)
+            said.extend(teller.step([look()[Kind.TREE]], world.clock.now(), world.clock.steady()))
+        return [notice.text for notice in said]
+
+    b, c, d = (f"{name} (Permission denied)" for name in "bcd")
+    assert scanned("b", "c", "d") == [f"hq: 3 paths of the tree cannot be read: {b}; {c}; {d} (assetsync check)"]
+    assert scanned("b", "c", "d") == []
+    assert scanned("c", "d") == []
+    new = "z (Permission denied)"
+    assert scanned("c", "d", "z") == [f"hq: 3 paths of the tree cannot be read, 1 of them new: {new} (assetsync check)"]
+    assert scanned() == ["hq: all of the tree can be read again"]
+
+
+def test_what_cannot_be_read_for_another_reason_is_told_once(world, look):
+    scan = LastScan(world.clock.now(), complete=False, unreadable=1, first_unreadable="b (d)/c (Permission denied)")
+    world.ledger.runs.scanned(scan, 0.1)
+    before = look()[Kind.TREE].items
+    world.ledger.runs.scanned(scan._replace(first_unreadable="b (d)/c (Input/output error)"), 0.1)
+    assert look()[Kind.TREE].items.keys() == before.keys() == {"unreadable b (d)/c"}

@@ -1,0 +1,107 @@
+"""What all folders show for an upload in doubt is told apart by where it lies, and by who else may have left it."""
+
+from dataclasses import replace
+
+import pytest
+
+from assetsync.errors import BadAnswer
+from assetsync.sync.doubts.candidates import Candidates
+from tests.sync.conftest import lose
+
+
+@pytest.fixture
+def beside(make_world):
+    """Make a world with an upload in doubt into each of the folders F1 and F2, the first of them of `x.jpg`."""
+    folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}]
+
+    def make(name: str = "x.jpg", content: bytes = b"some content"):
+        world = make_world(folders=folders)
+        lose(world, "lost_before", path="a/x.jpg")
+        world.site.circuit_breaker.answered()
+        lose(world, "lost_before", path=f"b/{name}", content=content)
+        return world
+
+    return make
+
+
+def shown(world, folder: str = "F2", *, gives_md5: bool = True, name: str = "x.jpg"):
+    world.service.gives_md5 = gives_md5
+    return world.service._shown(world.service.put(b"some content", name, folder))
+
+
+def wider(world, asset) -> str:
+    """Say where an asset counts that all folders show for the first upload."""
+    doubts = world.ledger.doubts
+    candidates = Candidates(world.site.context)
+    one = candidates.begin(next(doubt for doubt in doubts.due(world.clock.now() + 60) if doubt.attempt.id == 1))
+    candidates.keep_wider([one], [asset])
+    here, elsewhere = candidates.wider(one, doubts.newest_attempt())
+    return "here" if here else "elsewhere" if elsewhere else "left"
+
+
+def test_what_another_upload_into_a_folder_may_have_left_there_was_not_moved_there(beside):
+    world = beside()
+    assert wider(world, shown(world)) == "left"
+    assert wider(world, shown(world, "F9")) == "elsewhere"
+
+
+def test_what_was_seen_before_another_upload_began_is_not_what_that_one_left(beside):
+    world = beside()
+    asset = shown(world)
+    world.ledger.doubts.sight([asset], 1, world.clock.now())
+    assert wider(world, asset) == "elsewhere"
+
+
+def test_what_was_seen_while_the_other_upload_was_the_newest_may_be_what_that_one_left(beside):
+    world = beside()
+    asset = shown(world)
+    world.ledger.doubts.sight([asset], 2, world.clock.now())
+    assert wider(world, asset) == "left"
+
+
+def test_another_content_left_nothing_equal_unless_the_service_gives_no_digest(beside):
+    world = beside(content=b"other things")
+    assert wider(world, shown(world)) == "elsewhere"
+    assert wider(world, shown(world, gives_md5=False)) == "left"
+
+
+@pytest.mark.parametrize(("name", "where"), [("y.jpg", "elsewhere"), ("写.jpg", "left")])
+def test_another_upload_may_have_left_what_its_name_may_come_back_as(beside, name, where):
+    world = beside(name)
+    assert wider(world, shown(world)) == where
+
+
+def test_where_the_service_does_not_say_which_folder_an_asset_is_not_taken_for_moved(beside):
+    world = beside()
+    assert wider(world, replace(shown(world), folder_id="")) == "here"
+
+
+def test_what_several_look_ups_show_is_kept_and_counted_once(beside, monkeypatch):
+    monkeypatch.setattr("assetsync.sync.doubts.candidates._MOST_KEPT", 3)
+    world = beside()
+    candidates = Candidates(world.site.context)
+    one = candidates.begin(next(iter(world.ledger.doubts.due(world.clock.now() + 60))))
+    assets = [shown(world, one.doubt.attempt.destfolderid) for _ in range(3)]
+    for _ in range(3):
+        candidates.keep([one], assets, one.doubt.attempt.destfolderid)
+    assert len(one.assets) == 3
+    with pytest.raises(BadAnswer):
+        candidates.keep([one], [shown(world, one.doubt.attempt.destfolderid)], one.doubt.attempt.destfolderid)
+
+
+def test_a_person_is_asked_about_what_others_may_have_made_only_where_each_of_them_is_a_persons(make_world):
+    world = make_world()
+    lose(world, "lost_before", path="a.jpg")
+    for path in ("x/b.jpg", "y/b.jpg"):
+        world.site.circuit_breaker.answered()
+        lose(world, "lost_before", path=path, content=b"other")
+        world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1 WHERE id = 2"))
+        world.ledger.store.write(
+            lambda conn: conn.execute("UPDATE files SET state = 'blocked' WHERE path = ?", (b"x/b.jpg",))
+        )
+    doubts = world.ledger.doubts
+    candidates = Candidates(world.site.context)
+    one = candidates.begin(next(doubt for doubt in doubts.due(world.clock.now() + 60) if doubt.attempt.id == 1))
+    candidates.keep([one], [shown(world, "F1", name="b.jpg")], "F1")
+    (sight,) = candidates.of(one, doubts.newest_attempt())
+    assert (sight.claimed, sight.asked) == (True, False)

@@ -1,0 +1,143 @@
+"""What another upload may have made or left is nobody's proof, and what it cannot have is."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from assetsync.ledger.doubts import CompetingAttempt
+from assetsync.ledger.rows import AttemptRow
+from assetsync.model import Asset, State
+from assetsync.sync.doubts.competing_attempts import claims
+from tests.sync.conftest import lose
+from tests.sync.doubts.test_resolver import VERIFIED, two_in_doubt, whys
+
+M1, M2, PART = (letter * 32 for letter in "12A")
+
+
+def attempt(**said) -> AttemptRow:
+    values = dict.fromkeys(AttemptRow._fields) | {
+        "id": 5, "destfolderid": "F", "sent_name": "日.txt", "size": 100, "md5": M1,
+    }  # fmt: skip
+    return AttemptRow(**values | said)
+
+
+ABSENT = CompetingAttempt(3, "F", "月.txt", 200, M2, in_flight=False, refused=False, waived=True)
+OPEN = replace(ABSENT, waived=False)
+CUT = Asset("X", "F", "?.txt", 30, PART, "doc")
+WHOLE = Asset("X", "F", "?.txt", 200, M2, "doc")
+
+
+@pytest.mark.parametrize(
+    ("why", "rival", "asset", "seen_to", "claimed"),
+    [
+        ("it may have been cut there", OPEN, CUT, 5, True),
+        ("it may have been cut there, and be shown late", ABSENT, CUT, 5, True),
+        ("it made nothing", replace(OPEN, refused=True), CUT, 5, False),
+        ("it began after the asset had been seen", replace(OPEN, attempt_id=6), CUT, 5, False),
+        ("it went into another folder", replace(ABSENT, folder_id="G"), CUT, 5, False),
+        ("the folder is not told", ABSENT, replace(CUT, folder_id=""), 5, True),
+        ("its name does not come back so", replace(ABSENT, sent_name="report.pdf"), CUT, 5, False),
+        ("of a whole one it is no part", replace(ABSENT, size=100), replace(CUT, size=100, md5=M1), 5, False),
+        ("without a size it is known for no part", OPEN, replace(CUT, size=None), 5, False),
+        ("it may have made it whole", OPEN, WHOLE, 5, True),
+        ("one that is over made nothing whole", replace(ABSENT, sent_name="report.pdf"), WHOLE, 5, False),
+    ],
+)
+def test_what_another_upload_may_have_left_or_made_is_claimed(why, rival, asset, seen_to, claimed):
+    assert claims(rival, asset, seen_to, attempt(), {}) is claimed, why
+
+
+@pytest.mark.parametrize(("beginning", "claimed"), [(PART, True), (M2, False)])
+def test_a_beginning_that_is_known_tells_whose_it_may_be(beginning, claimed):
+    assert claims(OPEN, CUT, 5, attempt(), {30: beginning}) is claimed
+    assert claims(OPEN, CUT, 5, attempt(), {31: M2})
+
+
+@pytest.mark.parametrize("early", range(12, 18))
+def test_what_one_that_is_taken_for_absent_has_left_stays_no_proof_however_often_it_is_looked_at(world, clock, early):
+    lose(world, ("cut", 3), content=b"bytes", path="月.txt")
+    (cut,) = world.service.assets.values()
+    cut.name = "?.txt"
+    world.service.assets.clear()
+    world.restart()
+    world.live(early)
+    world.site.circuit_breaker.answered()
+    began = clock.steady()
+    lose(world, "lost_after", content=b"bytes and more", path="日.txt")
+    (whole,) = world.service.assets.values()
+    whole.name = "?.txt"
+    world.service.assets = {cut.id: cut}
+    # Shown late, and within the grace all the same.
+    world.live(18 - (clock.steady() - began))
+    world.service.assets[whole.id] = whole
+    world.live(120)
+    assert world.service.contents.count(b"bytes and more") == 1
+    assert set(world.states().values()) == {VERIFIED}
+
+
+@pytest.mark.parametrize("word", ["is_absent", "send_again"])
+def test_what_one_has_left_that_a_person_ended_is_no_proof_for_another_path(world, clock, word):
+    left = two_in_doubt(world, ("cut", 3), b"bytes and more", "lost_after")
+    (other,) = set(world.service.assets) - {left}
+    hidden = world.service.assets.pop(other)
+    world.live(2)
+    getattr(world.ledger.repair, word)(world.row("月.txt"), clock.now())
+    world.live(5)
+    world.service.assets[other] = hidden
+    world.live(120)
+    assert world.service.contents.count(b"bytes and more") == 1
+    assert whys(world) == [("byt", "suspected")]
+
+
+def test_where_the_service_gives_no_sizes_two_of_alike_names_are_found_by_their_digests(world, monkeypatch):
+    shown = world.service._shown
+    monkeypatch.setattr(world.service, "_shown", lambda asset: replace(shown(asset), size=None))
+    lose(world, "lost_after", content=b"one", path="月.txt")
+    world.restart()
+    lose(world, "lost_after", content=b"two!", path="日.txt")
+    for asset in world.service.assets.values():
+        asset.name = "?.txt"
+    world.live(120)
+    assert set(world.states().values()) == {VERIFIED}
+    assert len(world.service.posts) == 2
+
+
+def test_a_doubt_of_yesterday_waits_for_what_is_not_processed_today(world, clock):
+    lose(world, ("cut", 3), content=b"bytes", path="日.txt")
+    world.close()
+    clock.advance(25 * 3600)
+    world.restart()
+    world.service.processing = 30
+    world.service.put(b"zzz", "report of somebody.txt")
+    world.live(5)
+    assert (world.states(), whys(world)) == ({"日.txt": State.IN_DOUBT}, [("byt", "suspected")])
+    world.live(300)
+    assert (world.states(), whys(world)) == ({"日.txt": VERIFIED}, [("byt", "damaged")])
+
+
+def test_a_cut_that_lies_beside_what_is_never_processed_is_sent_again_after_a_day(world, clock):
+    lose(world, ("cut", 3), content=b"bytes", path="日.txt")
+    world.service.processing = 1e9
+    world.service.put(b"zzz", "report of somebody.txt")
+    world.service.processing = 0
+    world.live(60)
+    assert whys(world) == [("byt", "suspected")]
+    clock.advance(24 * 3600)
+    world.live(120, tick=5)
+    assert (world.states(), whys(world)) == ({"日.txt": VERIFIED}, [("byt", "damaged")])
+
+
+def test_a_file_that_was_rewritten_with_its_time_set_back_says_nothing_of_what_was_sent(world):
+    left = two_in_doubt(world, ("cut", 3), b"bytes and more", "lost_after")
+    (other,) = set(world.service.assets) - {left}
+    hidden = world.service.assets.pop(other)
+    file = world.root / "月.txt"
+    at = file.stat()
+    world.write("月.txt", b"other")
+
+    os.utime(file, ns=(at.st_atime_ns, at.st_mtime_ns))
+    world.live(8)
+    world.service.assets[other] = hidden
+    world.live(120)
+    assert world.service.contents.count(b"bytes and more") == 1

@@ -1,0 +1,260 @@
+"""Absence counts late: where look-ups may be old, and where a proxy gave up before the service had stored."""
+
+import pytest
+
+from assetsync.core.doubt import STORED_BY_NOW
+from assetsync.errors import BadAnswer, ServiceRefused
+from assetsync.model import State
+from assetsync.service.query import like_pattern
+from tests.sync.conftest import die_sending, lose
+
+VERIFIED, IN_DOUBT = State.VERIFIED, State.IN_DOUBT
+GRACE = 20
+LAG = 4 * GRACE
+BODY = b"some content"
+
+
+@pytest.fixture
+def lagging(make_world):
+    """Give a world that takes look-ups for as old as they may be without a word in the configuration."""
+    return make_world(upload={"lookup_lag": None})
+
+
+def until_sent(world, posts: int, most: float) -> float:
+    """Let the world live until so many uploads were sent; gives the seconds, `most` where they were not."""
+    began = world.clock.steady()
+    while len(world.service.posts) < posts and world.clock.steady() - began < most:
+        world.live(1)
+    return world.clock.steady() - began
+
+
+def send_another(world, name: str = "b.jpg") -> None:
+    world.site.circuit_breaker.answered()
+    world.site.resolver.step()
+    world.write(name, name.encode())
+    world.scan_and_send()
+
+
+def in_runs(world, *, seconds: float, between: float, runs: int) -> None:
+    """Let the world live for so long at a time, each time as another process."""
+    for _ in range(runs):
+        world.restart()
+        world.scan()
+        world.live(seconds)
+        world.clock.advance(between)
+
+
+def test_a_replica_behind_the_grace_proves_nothing(lagging):
+    lagging.service.shows_as_of = lambda now: now - 3 * GRACE
+    lose(lagging, "lost_after")
+    lagging.live(10 * GRACE)
+    assert (lagging.row("a.jpg").state, len(lagging.service.posts)) == (VERIFIED, 1)
+
+
+def test_a_replica_behind_a_newer_upload_proves_nothing(lagging):
+    send_another(lagging, "old.jpg")
+    lagging.live(4 * GRACE)
+    lagging.service.shows_as_of = lambda now: now - 3 * GRACE
+    lose(lagging, "lost_after")
+    send_another(lagging)
+    lagging.live(10 * GRACE)
+    assert (lagging.row("a.jpg").state, len(lagging.service.posts)) == (VERIFIED, 3)
+
+
+def test_a_database_that_stands_still_proves_nothing(lagging, clock):
+    send_another(lagging)
+    still = clock.now()
+    clock.advance(1)
+    lose(lagging, "lost_after")
+    lagging.service.shows_as_of = lambda now: still if now < still + LAG else now
+    lagging.live(10 * GRACE)
+    assert (lagging.row("a.jpg").state, len(lagging.service.posts)) == (VERIFIED, 2)
+
+
+def test_without_a_newer_upload_absence_takes_the_lag(lagging):
+    lose(lagging, "lost_before")
+    assert LAG + GRACE <= until_sent(lagging, 2, 1000) <= LAG + 2 * GRACE
+
+
+def test_a_newer_upload_keeps_the_grace_short(lagging):
+    lose(lagging, "lost_before")
+    send_another(lagging)
+    assert GRACE <= until_sent(lagging, 3, 1000) <= 2 * GRACE
+
+
+def test_a_newer_upload_that_comes_later_shortens_it(lagging):
+    lose(lagging, "lost_before")
+    lagging.live(GRACE * 1.5)
+    send_another(lagging)
+    assert GRACE <= until_sent(lagging, 3, 1000) <= 2 * GRACE
+
+
+def test_an_upload_accepted_meanwhile_is_not_newer(lagging):
+    lagging.write("b.jpg", b"b.jpg")
+    lagging.write("a.jpg", BODY)
+
+    def another(_request) -> None:
+        lagging.service.during_upload = lambda _request: None
+        lagging.site.sender.step()
+
+    lagging.service.during_upload = another
+    lagging.service.script.extend(["lost_before", "accept"])
+    lagging.scan_and_send()
+    assert sorted(lagging.states().values()) == [IN_DOUBT, State.STORED]
+    assert until_sent(lagging, 3, 1000) >= LAG + GRACE
+
+
+def test_a_sample_deleted_in_the_service_costs_time_only(lagging):
+    lose(lagging, "lost_before")
+    send_another(lagging)
+    lagging.service.assets.clear()
+    assert LAG + GRACE <= until_sent(lagging, 3, 1000) <= LAG + 2 * GRACE
+
+
+@pytest.mark.parametrize("error", [BadAnswer, ServiceRefused])
+def test_a_sample_that_cannot_be_asked_for_costs_time_only(lagging, error):
+    lose(lagging, "lost_before")
+    send_another(lagging)
+
+    def fail(request) -> None:
+        if request.dbdirect and request.searchfor == like_pattern("b.jpg"):
+            raise error("no answer")
+
+    lagging.service.during_search = fail
+    assert LAG + GRACE <= until_sent(lagging, 3, 1000) <= LAG + 2 * GRACE
+
+
+def test_a_name_without_letters_is_no_sample(lagging):
+    lose(lagging, "lost_before")
+    send_another(lagging, "写真.jpg")
+    assert LAG + GRACE <= until_sent(lagging, 3, 1000) <= LAG + 2 * GRACE
+
+
+def test_a_sample_is_asked_for_once_a_round(make_world):
+    folders = [{"path": folder, "destfolderid": folder} for folder in ("F1", "F2", "F3")]
+    world = make_world(upload={"lookup_lag": None, "workers": "8"}, folders=folders)
+    for number in range(6):
+        lose(world, "lost_before", path=f"F{number % 3 + 1}/{number}.jpg", content=b"%d" % number)
+        world.site.circuit_breaker.answered()
+    send_another(world, "F1/sample.jpg")
+    world.clock.advance(5)
+    world.service.searches.clear()
+    world.site.resolver.step()
+    asked = [request.searchfor for request in world.service.searches]
+    assert (asked.count("sample.jpg"), asked.count("%")) == (1, 6)
+
+
+def test_short_runs_far_apart_end_a_doubt(lagging):
+    lose(lagging, "lost_before")
+    in_runs(lagging, seconds=2 * GRACE, between=STORED_BY_NOW, runs=2)
+    assert (lagging.row("a.jpg").state, len(lagging.service.posts)) == (VERIFIED, 2)
+
+
+def test_a_reboot_begins_the_lag_anew(lagging, clock):
+    lose(lagging, "lost_before")
+    lagging.live(LAG)
+    lagging.close()
+    clock.reboot()
+    clock.advance(LAG)
+    assert until_sent(lagging, 2, 1000) >= LAG + GRACE
+
+
+def test_a_sample_older_than_a_gap_is_none(lagging):
+    lose(lagging, "lost_before")
+    send_another(lagging)
+    lagging.live(3)
+    lagging.service.down = True
+    lagging.live(2 * GRACE)
+    lagging.service.down = False
+    assert LAG + GRACE <= until_sent(lagging, 3, 1000) <= LAG + 2 * GRACE + 60
+
+
+def test_a_restart_begins_the_lag_anew(lagging):
+    lose(lagging, "lost_before")
+    send_another(lagging)
+    lagging.live(3)
+    lagging.restart()
+    lagging.scan()
+    assert LAG + GRACE <= until_sent(lagging, 3, 1000) <= LAG + 2 * GRACE
+
+
+def test_who_gave_an_equal_its_asset_waits_as_long(world):
+    # Both come back under one name, so that either may take what there is.
+    for path in ("日.jpg", "月.jpg"):
+        world.write(path, b"same")
+    world.scan()
+    world.service.script.extend(["lost_before", "lost_before"])
+    world.service.during_upload = lambda _request: world.clock.advance(60)
+    world.site.sender.step()
+    world.service.during_upload = lambda _request: None
+    world.site.circuit_breaker.answered()
+    world.site.sender.step()
+    world.site.circuit_breaker.answered()
+    world.service.put(b"same", "?.jpg")
+    assert until_sent(world, 3, 250) == 250
+    world.service.put(b"same", "?.jpg")
+    world.live(60)
+    assert set(world.states().values()) == {VERIFIED}
+    assert len(world.service.posts) == 2
+
+
+def test_explain_says_why_it_waits(lagging):
+    lose(lagging, "lost_before")
+    lagging.live(3)
+    assert lagging.row("a.jpg").detail == "the service may show an older state than the upload's"
+
+
+def lose_slowly(world, what) -> None:
+    """Lose the answer of an upload that takes a minute."""
+    world.service.during_upload = lambda _request: world.clock.advance(60)
+    lose(world, what)
+    world.service.during_upload = lambda _request: None
+
+
+def test_an_upload_stored_long_after_a_504_is_found(world):
+    lose_slowly(world, "lost_before")
+    world.live(280)
+    world.service.put(BODY, "a.jpg")
+    world.live(60)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+def test_what_left_whole_is_waited_for_five_times_as_long(world):
+    lose_slowly(world, "lost_before")
+    assert 300 <= until_sent(world, 2, 1000) <= 300 + GRACE
+
+
+def test_what_left_whole_is_waited_for_as_long_as_answers(make_world):
+    world = make_world(service={"read_timeout": "100s"})
+    lose(world, "lost_before")
+    assert 100 <= until_sent(world, 2, 1000) <= 100 + GRACE
+
+
+def test_what_a_crash_left_is_waited_for_as_long_as_answers(make_world):
+    world = make_world(service={"read_timeout": "100s"})
+    die_sending(world, BODY, arrived=False)
+    assert 100 <= until_sent(world, 2, 1000) <= 100 + GRACE
+
+
+def test_what_was_cut_is_waited_for_the_grace_alone(make_world):
+    world = make_world(service={"read_timeout": "100s"})
+    lose_slowly(world, ("cut", len(BODY)))
+    for asset in list(world.service.assets):
+        del world.service.assets[asset]
+    assert GRACE <= until_sent(world, 2, 1000) <= 2 * GRACE
+
+
+def test_a_restart_begins_the_wait_anew(world):
+    lose_slowly(world, "lost_before")
+    world.live(290)
+    world.restart()
+    world.scan()
+    assert 300 <= until_sent(world, 2, 1000) <= 300 + GRACE
+
+
+def test_after_half_a_day_short_runs_end_a_doubt(world):
+    lose_slowly(world, "lost_before")
+    in_runs(world, seconds=60, between=STORED_BY_NOW / 2 - 120, runs=2)
+    assert len(world.service.posts) == 1
+    in_runs(world, seconds=60, between=STORED_BY_NOW / 2, runs=2)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 2)

@@ -1,0 +1,456 @@
+"""Two sites that would send the same files to the same folder of the service: the later one waits for a person."""
+
+import os
+import shutil
+import subprocess
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assetsync.errors import RootElsewhere
+from assetsync.ledger.ledger import open_ledger
+from assetsync.ledger.site_claims import CLAIM, Claim, ClaimState, neighbours, read_claim
+from assetsync.model import State
+from assetsync.sync.intake.duplicate_sites import is_same_service, make_claim, twins_of
+
+ADDRESS = "http://127.0.0.1:1/dam"
+OURS = Path("/var/lib/assetsync/oslo.db")
+WEEK = 7 * 24 * 3600.0
+
+
+@pytest.fixture
+def first(make_world):
+    """A site that has mirrored its one file."""
+    world = make_world(site="hq")
+    world.write("a.jpg")
+    go_on(world)
+    return world
+
+
+@pytest.fixture
+def make_second(make_world, first):
+    """Make the site of a configuration that was copied from the first one's, with its own name and ledger alone."""
+
+    def make(name: str = "oslo", site: str | None = None, **said):
+        second = make_world(first.base, site=site or name, ledger=str(first.base / f"{name}.db"), **said)
+        second.service = first.service
+        return second
+
+    return make
+
+
+def brakes(world) -> list[str]:
+    return [brake.kind for brake in world.ledger.reports.brakes()]
+
+
+def resume(world) -> None:
+    world.ledger.resume(None, world.clock.now())
+
+
+def go_on(world) -> bool:
+    try:
+        world.scan()
+    except RootElsewhere:
+        return False
+    if not world.site.brakes.pulled():
+        world.live(5)
+    return True
+
+
+def claim_of(world) -> Claim:
+    claim = read_claim(world.ledger.reports.fact(CLAIM))
+    assert claim is not None
+    return claim
+
+
+def set_claim(world, **changes) -> None:
+    world.ledger.set_fact(CLAIM, replace(claim_of(world), **changes).text())
+
+
+def test_the_second_looks_at_nothing_and_says_whose_the_files_are(first, make_second):
+    second = make_second()
+    with pytest.raises(RootElsewhere, match=r"the site `hq` \(ledger .*ledger.db\) sends .*/root to folder F1, too"):
+        second.scan()
+    assert brakes(second) == ["twin"]
+    assert second.states() == {}
+    assert second.site.place.elsewhere
+
+
+def test_the_first_goes_on_whatever_the_second_does(first, make_second):
+    second = make_second()
+    for name in "bc":
+        assert not go_on(second)
+        first.write(f"{name}.jpg", name.encode())
+        first.restart()
+        assert go_on(first)
+    assert brakes(first) == []
+    assert first.posted() == ["a.jpg", "b.jpg", "c.jpg"]
+
+
+def test_a_configuration_that_is_put_right_goes_on_by_itself(first, make_second, tmp_path):
+    second = make_second()
+    go_on(second)
+    (tmp_path / "oslo").mkdir()
+    (tmp_path / "oslo" / "c.jpg").write_bytes(b"of oslo")
+    second.restart(root=str(tmp_path / "oslo"), folders=[{"path": ".", "destfolderid": "F2"}])
+    assert go_on(second)
+    assert brakes(second) == []
+    assert second.states() == {"c.jpg": State.VERIFIED}
+
+
+def be_stopped(first) -> None:
+    first.close()
+
+
+def be_away(first) -> None:
+    first.close()
+    first.ledger_path.rename(first.base / "elsewhere")
+
+
+def be_linked(first) -> None:
+    os.link(first.ledger_path, first.base / "snapshot")
+
+
+def be_damaged(first) -> None:
+    first.close()
+    first.ledger_path.write_bytes(b"no database any more" * 500)
+
+
+def be_at_another_address(first) -> None:
+    set_claim(first, service="http://localhost:1/dam")
+
+
+def map_something_else(first) -> None:
+    set_claim(first, folders={b"": "F9"})
+
+
+@pytest.mark.parametrize(
+    "happens", [be_stopped, be_away, be_linked, be_damaged, be_at_another_address, map_something_else]
+)
+def test_what_the_first_does_meanwhile_is_no_reason_for_the_second_to_begin(first, make_second, happens):
+    second = make_second()
+    go_on(second)
+    happens(first)
+    for _ in range(2):
+        second.restart()
+        assert not go_on(second)
+    assert brakes(second) == ["twin"]
+
+
+def test_once_the_other_configuration_was_put_right_a_person_says_so(first, make_second):
+    second = make_second()
+    go_on(second)
+    set_claim(first, folders={b"": "F9"})
+    resume(second)
+    assert go_on(second)
+    assert second.states() == {"a.jpg": State.VERIFIED}
+    # That was no word on the same mistake, made once more.
+    second.restart(folders=[{"path": ".", "destfolderid": "F3"}])
+    second.site.place.check()
+    set_claim(first, folders={b"": "F1"})
+    second.restart(folders=[{"path": ".", "destfolderid": "F1"}])
+    assert not go_on(second)
+
+
+def test_what_a_person_has_agreed_to_is_not_asked_again(first, make_second):
+    second = make_second()
+    go_on(second)
+    resume(second)
+    for _ in range(2):
+        assert go_on(second)
+        second.clock.advance(2 * WEEK)
+        second.restart()
+    second.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    assert go_on(second)
+    assert brakes(second) == []
+    assert second.states() == {"a.jpg": State.VERIFIED}
+
+
+def test_each_of_several_is_agreed_to_by_itself(first, make_second):
+    make_second("bergen").ledger.set_fact(CLAIM, replace(claim_of(first), ledger="bergen").text())
+    second = make_second()
+    assert not go_on(second)
+    assert brakes(second) == ["twin", "twin"]
+    second.ledger.resume(second.ledger.reports.brakes()[0].id, second.clock.now())
+    assert not go_on(second)
+    assert [brake.subject for brake in second.ledger.reports.brakes()] == [str(first.ledger_path)]
+    resume(second)
+    assert go_on(second)
+
+
+def test_a_site_that_maps_a_folder_later_is_the_second_however_old_its_ledger_is(first, make_second):
+    second = make_second(folders=[{"path": "photos", "destfolderid": "F2"}])
+    second.write("photos/p.jpg", b"a picture")
+    go_on(second)
+    first.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "photos", "destfolderid": "F2"}])
+    assert not go_on(first)
+    assert brakes(first) == ["twin"]
+    assert go_on(second)
+
+
+def test_of_two_that_begin_at_the_same_moment_one_at_least_waits(first, make_second):
+    second = make_second()
+    set_claim(first, state=ClaimState.ASKING)
+    assert not go_on(second)
+    set_claim(second, state=ClaimState.ASKING)
+    assert not go_on(first)
+
+
+def test_who_passed_while_a_ledger_beside_could_not_be_read_counts_for_others_also_when_it_does_not_run(make_world):
+    first = make_world(site="hq")
+    (first.base / "old.db").write_bytes(b"x" * 9000)
+    (first.base / "old.db.epoch").write_text("3")
+    first.write("a.jpg")
+    assert go_on(first)
+    first.close()
+    second = make_world(first.base, site="oslo", ledger=str(first.base / "oslo.db"))
+    assert not go_on(second)
+    second.close()
+    first.restart()
+    assert go_on(first)
+
+
+def test_it_claims_before_it_looks_at_the_others(first, make_second, monkeypatch):
+    second = make_second()
+    claimed = []
+
+    def look(ledger):
+        claimed.append(claim_of(second).state)
+        return neighbours(ledger)
+
+    monkeypatch.setattr("assetsync.sync.intake.duplicate_sites.neighbours", look)
+    go_on(second)
+    assert claimed == [ClaimState.ASKING]
+    assert claim_of(second).state is ClaimState.WAITING
+
+
+def test_a_process_that_ends_between_its_claim_and_its_look_looks_again(first, make_second):
+    second = make_second()
+    go_on(second)
+    resume(second)
+    go_on(second)
+    second.ledger.set_fact("twins", None)
+    set_claim(second, state=ClaimState.ASKING)
+    second.restart()
+    assert not go_on(second)
+
+
+def test_a_ledger_that_is_made_anew_is_not_stopped_by_a_site_that_waits(first, make_second):
+    go_on(make_second())
+    first.close()
+    for path in first.base.glob("ledger.db*"):
+        path.unlink()
+    assert go_on(first)
+    assert first.states() == {"a.jpg": State.VERIFIED}
+
+
+def test_a_root_that_is_not_there_for_a_while_changes_nothing(first, make_second):
+    second = make_second()
+    go_on(second)
+    away = first.root.rename(first.base / "away")
+    first.site.place.check()
+    away.rename(first.root)
+    assert go_on(first)
+    assert not go_on(second)
+
+
+def test_a_mistaken_root_of_one_site_does_not_stop_the_other(first, make_second, tmp_path):
+    (tmp_path / "oslo").mkdir()
+    (tmp_path / "oslo" / "c.jpg").write_bytes(b"of oslo")
+    second = make_second(root=str(tmp_path / "oslo"))
+    go_on(second)
+    first.restart(root=str(tmp_path / "oslo"))
+    assert not go_on(first)
+    assert brakes(first) == ["root"]
+    second.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    assert go_on(second)
+
+
+def test_a_look_alone_writes_nothing(first, make_second):
+    second = make_second()
+    with pytest.raises(RootElsewhere):
+        second.site.place.expect()
+    assert brakes(second) == []
+    assert second.ledger.reports.fact(CLAIM) is None
+    first.site.place.expect()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "shared"),
+    [
+        ({b"": "F"}, {b"": "F"}, [b""]),
+        ({b"": "F"}, {b"": "G"}, []),
+        ({b"": "F"}, {b"photos": "F"}, [b"photos"]),
+        ({b"photos": "F"}, {b"": "F"}, [b"photos"]),
+        ({b"photos": "F"}, {b"photos2": "F"}, []),
+        ({b"photos": "F"}, {b"": "F", b"photos": "G"}, []),
+        ({b"": "F", b"photos": "G"}, {b"photos": "F"}, []),
+        ({b"": "F", b"photos/old": "G"}, {b"photos": "F"}, [b"photos"]),
+        ({b"a": "F", b"b": "F"}, {b"a": "F", b"b": "F"}, [b"a", b"b"]),
+    ],
+)
+def test_what_both_send_to_one_folder_is_found(first, make_second, ours, theirs, shared):
+    set_claim(first, root=b"/srv/media", service=ADDRESS, folders=theirs, places={})
+    claim = make_claim(b"/srv/media", ADDRESS, ours, OURS)
+    found = [place for twin in twins_of(claim, neighbours(make_second().ledger_path)) for place in twin.shared]
+    assert found == [b"/srv/media/" + path if path else b"/srv/media" for path in shared]
+
+
+@pytest.mark.parametrize(
+    ("root", "folders", "is_twin"),
+    [
+        (b"/srv/media", {b"photos": "F"}, True),
+        (b"/srv/media/", {b"photos": "F"}, True),
+        (b"/srv", {b"media/photos": "F"}, True),
+        (b"/", {b"": "F"}, True),
+        (b"/srv/other", {b"photos": "F"}, False),
+    ],
+)
+def test_the_same_files_are_known_below_another_root(first, make_second, root, folders, is_twin):
+    set_claim(first, root=root, service=ADDRESS, folders=folders, places={})
+    claim = make_claim(b"/srv/media", ADDRESS, {b"photos": "F"}, OURS)
+    assert bool(list(twins_of(claim, neighbours(make_second().ledger_path)))) is is_twin
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("http://dam/razuna", "https://dam:80/razuna", True),
+        ("https://DAM.example.com/razuna/", "https://dam.example.com:443//razuna", True),
+        ("https://dam/razuna", "https://dam/razuna2", False),
+        ("https://dam/razuna", "https://dam:8443/razuna", False),
+        ("https://dam/razuna", "https://staging/razuna", False),
+        ("https://dam:nine/", "https://dam:nine/", True),
+    ],
+)
+def test_an_address_is_the_same_however_it_is_written(one, other, same):
+    assert is_same_service(one, other) is same
+
+
+def test_another_service_has_folders_of_its_own(first, make_second):
+    second = make_second(service={"base_url": "http://127.0.0.1:2/dam"})
+    assert go_on(second)
+
+
+def test_a_root_that_is_named_through_a_link_is_the_same(first, make_second, tmp_path):
+    (tmp_path / "link").symlink_to(first.root)
+    assert not go_on(make_second(root=str(tmp_path / "link")))
+
+
+def test_a_mapped_folder_that_is_a_link_to_another_sites_is_the_same(first, make_second, tmp_path):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "linked").symlink_to(first.root)
+    second = make_second(
+        root=str(tmp_path / "tree"),
+        folders=[{"path": "linked", "destfolderid": "F1"}],
+        watch={"follow_symlinks": True},
+    )
+    assert not go_on(second)
+
+
+def test_a_folder_that_is_mounted_twice_is_the_same(first, make_second, tmp_path):
+    other = tmp_path / "mounted"
+    other.mkdir()
+    if subprocess.run(["mount", "--bind", first.root, other], capture_output=True, check=False).returncode:
+        pytest.skip("nothing may be mounted here")
+    try:
+        assert not go_on(make_second(root=str(other)))
+    finally:
+        subprocess.run(["umount", other], check=True)
+
+
+def test_a_ledger_that_is_a_link_has_neighbours_in_both_folders(first, make_second, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (first.base / "oslo.db").symlink_to(disk / "oslo.db")
+    assert not go_on(make_second())
+
+
+def test_a_ledger_of_an_earlier_release_is_known_by_what_it_wrote_down(first, make_second):
+    first.ledger.set_fact(CLAIM, None)
+    assert not go_on(make_second())
+
+
+@pytest.mark.parametrize("claim", ["", "[]", "no json", '{"root": "zz"}', '{"root": "", "folders": {}}'])
+def test_a_ledger_without_a_sound_claim_is_nobodys_twin(first, make_second, claim):
+    first.ledger.set_fact(CLAIM, claim)
+    first.ledger.set_fact("root", None)
+    assert go_on(make_second())
+
+
+def copy_ledger(first) -> None:
+    first.close()
+    for suffix in ("", ".epoch"):
+        shutil.copyfile(f"{first.ledger_path}{suffix}", f"{first.base / 'copy.db'}{suffix}")
+
+
+def test_a_copy_of_a_ledger_is_another_site_only_while_a_process_sends_for_it(first):
+    copy_ledger(first)
+    first.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    assert go_on(first)
+    with closing(open_ledger(first.base / "copy.db")):
+        first.restart(folders=[{"path": ".", "destfolderid": "F1"}])
+        assert not go_on(first)
+
+
+def test_who_runs_on_a_copy_of_a_ledger_looks_around(first, make_second):
+    copy_ledger(first)
+    go_on(first)
+    second = make_second("copy", site="hq")
+    assert not go_on(second)
+    assert brakes(second) == ["twin"]
+
+
+def test_a_ledger_of_an_earlier_release_that_nobody_uses_stops_nobody(first, make_second):
+    first.ledger.set_fact(CLAIM, None)
+    first.close()
+    assert go_on(make_second())
+
+
+def test_a_site_that_died_before_it_had_looked_stops_nobody(first, make_second):
+    set_claim(first, state=ClaimState.ASKING)
+    first.close()
+    assert go_on(make_second())
+
+
+def test_what_was_agreed_to_on_one_side_holds_on_both(first, make_second):
+    second = make_second()
+    go_on(second)
+    resume(second)
+    go_on(second)
+    first.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
+    assert go_on(first)
+
+
+def test_while_a_neighbour_cannot_be_read_it_is_looked_at_again_by_each_scan(first, make_second):
+    first.close()
+    whole = first.ledger_path.read_bytes()
+    first.ledger_path.write_bytes(b"no database for a moment" * 400)
+    second = make_second()
+    assert go_on(second)
+    assert claim_of(second).state is ClaimState.BLIND
+    first.ledger_path.write_bytes(whole)
+    assert not go_on(second)
+
+
+def test_what_is_no_ledger_has_no_claim(first, make_second):
+    for name, content in (("text.db", b"no ledger"), ("empty.db", b"")):
+        (first.base / name).write_bytes(content)
+        (first.base / f"{name}.epoch").write_text("1")
+    (first.base / "gone.db.epoch").write_text("1")
+    (first.base / "folder.db").mkdir()
+    (first.base / "folder.db.epoch").write_text("1")
+    found = {neighbour.ledger.name: neighbour.claim for neighbour in neighbours(make_second().ledger_path)}
+    assert found == {"empty.db": None, "ledger.db": claim_of(first), "text.db": None}
+    assert sorted(path.name for path in first.base.glob("*.db-*")) == ["ledger.db-shm", "ledger.db-wal"]
+
+
+def test_many_shared_folders_are_named_in_a_short_sentence(first, make_second):
+    many = {b"%d" % number: f"{number}" for number in range(2000)}
+    set_claim(first, folders=many)
+    claim = make_claim(bytes(first.root), ADDRESS, many, OURS)
+    (twin,) = twins_of(claim, neighbours(make_second().ledger_path))
+    assert len(twin.shared) == 2000
+    assert "and 1,997 more" in str(twin)

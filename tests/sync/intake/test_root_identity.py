@@ -1,0 +1,227 @@
+"""Another disk in the place of the one that was mirrored: nothing of it is looked at before a person has agreed."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from assetsync.errors import FileUnreadable, RootElsewhere
+from assetsync.model import State
+from assetsync.tree.safe_open import Tree
+
+_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def mounted(make_world, tmp_path):
+    """A site with five verified files in `photos`, whose root is a link; `mount` lets it lead to another disk."""
+    if not _MEMORY.is_dir() or _MEMORY.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system to be written to")
+    world = make_world(folders=[{"path": "photos", "destfolderid": "F1"}])
+    world.root.rmdir()
+    ours, theirs = tmp_path / "ours", Path(tempfile.mkdtemp(dir=_MEMORY, prefix="assetsync-disk-"))
+    for disk in (ours, theirs):
+        (disk / "photos").mkdir(parents=True)
+
+    def mount(disk: Path) -> None:
+        world.root.unlink(missing_ok=True)
+        world.root.symlink_to(disk)
+
+    mount(ours)
+    for number in range(5):
+        world.write(f"photos/{number}", f"content {number}".encode())
+    live(world)
+    assert list(world.states().values()) == [State.VERIFIED] * 5
+    yield world, mount, ours, theirs
+    shutil.rmtree(theirs)
+
+
+def live(world) -> None:
+    world.scan()
+    if not world.site.brakes.pulled():
+        world.live(5)
+
+
+def test_strangers_are_neither_sent_nor_are_our_files_taken_for_gone(mounted):
+    world, mount, ours, theirs = mounted
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    # A camera counts the names of its pictures from one, as the other did.
+    (theirs / "photos" / "0").write_bytes(b"theirs, too")
+    mount(theirs)
+    for _ in range(2):
+        with pytest.raises(RootElsewhere, match="another disk"):
+            world.scan()
+    (brake,) = world.ledger.reports.brakes()
+    assert brake.kind == "root"
+    assert "photos" in brake.subject
+    assert list(world.states().values()) == [State.VERIFIED] * 5
+    mount(ours)
+    live(world)
+    assert world.ledger.reports.brakes() == []
+    assert len(world.posted()) == 5
+
+
+def test_a_copy_of_the_files_on_another_disk_goes_on(mounted):
+    world, mount, ours, theirs = mounted
+    shutil.copytree(ours, theirs, dirs_exist_ok=True)
+    (theirs / "photos" / "4").unlink()
+    mount(theirs)
+    live(world)
+    assert not world.site.brakes.pulled()
+    assert list(world.states().values()) == [State.VERIFIED] * 4
+    assert len(world.posted()) == 5
+
+
+def test_what_a_person_has_agreed_to_takes_its_place(mounted):
+    world, mount, _ours, theirs = mounted
+    for number in range(3):
+        (theirs / "photos" / f"new {number}").write_bytes(b"theirs %d" % number)
+    mount(theirs)
+    with pytest.raises(RootElsewhere):
+        world.scan()
+    world.ledger.resume(None, world.clock.now())
+    live(world)
+    live(world)
+    assert sorted(world.posted())[5:] == ["new 0", "new 1", "new 2"]
+    assert set(world.states()) == {f"photos/new {number}" for number in range(3)}
+    assert not world.site.brakes.pulled()
+
+
+def test_a_word_for_a_disk_that_is_the_right_one_again_agrees_to_no_later_mistake(mounted):
+    world, mount, ours, theirs = mounted
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    for _ in range(2):
+        mount(theirs)
+        with pytest.raises(RootElsewhere):
+            world.scan()
+        mount(ours)
+        world.ledger.resume(None, world.clock.now())
+        world.scan()
+    assert len(world.posted()) == 5
+
+
+def test_an_empty_place_is_told_as_such(mounted):
+    world, mount, _ours, theirs = mounted
+    mount(theirs)
+    world.scan()
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["emptied"]
+
+
+def test_all_files_replaced_on_the_same_disk_are_a_day_like_others(mounted):
+    world, _mount, ours, _theirs = mounted
+    for number in range(5):
+        (ours / "photos" / f"{number}").unlink()
+        (ours / "photos" / f"{number + 5}").write_bytes(b"next %d" % number)
+    live(world)
+    assert not world.site.brakes.pulled()
+    assert set(world.states()) == {f"photos/{number + 5}" for number in range(5)}
+
+
+@pytest.mark.parametrize("left", [2, 3])
+def test_of_two_files_nothing_is_concluded(mounted, left):
+    world, mount, ours, theirs = mounted
+    for number in range(left, 5):
+        (ours / "photos" / f"{number}").unlink()
+    live(world)
+    (theirs / "photos" / "new").write_bytes(b"new")
+    mount(theirs)
+    if left == 2:
+        live(world)
+        assert set(world.states()) == {"photos/new"}
+    else:
+        with pytest.raises(RootElsewhere):
+            world.scan()
+
+
+def test_from_what_cannot_be_read_nothing_is_concluded(mounted, monkeypatch):
+    world, mount, _ours, theirs = mounted
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    mount(theirs)
+
+    def unreadable(_tree: Tree, path: bytes) -> None:
+        raise FileUnreadable(f"{path!r} cannot be read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Tree, "lstat", unreadable)
+        world.site.place.expect()
+    with pytest.raises(RootElsewhere):
+        world.site.place.expect()
+
+
+def test_a_dry_run_says_so_and_pulls_nothing(mounted):
+    world, mount, _ours, theirs = mounted
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    mount(theirs)
+    with pytest.raises(RootElsewhere):
+        world.site.rescan.run(dry_run=True)
+    assert not world.site.brakes.pulled()
+
+
+def test_files_of_the_same_names_and_sizes_are_strangers_by_their_times(mounted):
+    world, mount, _ours, theirs = mounted
+    for number in range(5):
+        path = theirs / "photos" / f"{number}"
+        path.write_bytes(b"CONTENT %d" % number)
+        os.utime(path, (1e9, 1e9))
+    mount(theirs)
+    with pytest.raises(RootElsewhere):
+        world.scan()
+
+
+def test_a_copy_on_a_disk_that_keeps_times_to_two_seconds_goes_on(mounted):
+    world, mount, ours, theirs = mounted
+    shutil.copytree(ours, theirs, dirs_exist_ok=True)
+    for path in (theirs / "photos").iterdir():
+        coarse = path.stat().st_mtime_ns // (2 * 10**9) * (2 * 10**9)
+        os.utime(path, ns=(coarse, coarse))
+    mount(theirs)
+    live(world)
+    assert list(world.states().values()) == [State.VERIFIED] * 5
+    assert len(world.posted()) == 5
+
+
+def test_what_lies_on_the_disk_of_a_mapping_below_is_no_witness_for_the_disk_above(mounted):
+    world, mount, ours, theirs = mounted
+    world.restart(folders=[{"path": "photos", "destfolderid": "F1"}, {"path": "photos/own", "destfolderid": "F2"}])
+    for number in range(5):
+        world.write(f"photos/own/{number}", b"own %d" % number)
+    live(world)
+    shutil.copytree(ours / "photos" / "own", theirs / "photos" / "own")
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    mount(theirs)
+    with pytest.raises(RootElsewhere, match="lies at photos, and none"):
+        world.scan()
+
+
+def test_a_word_on_the_disk_of_one_mapping_does_not_hold_for_that_of_another(mounted):
+    world, mount, ours, theirs = mounted
+    world.restart(folders=[{"path": "photos", "destfolderid": "F1"}, {"path": "videos", "destfolderid": "F2"}])
+    for number in range(5):
+        world.write(f"videos/{number}", b"video %d" % number)
+    live(world)
+    shutil.copytree(ours / "videos", theirs / "videos")
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    mount(theirs)
+    with pytest.raises(RootElsewhere, match="lies at photos, and none"):
+        world.scan()
+    world.ledger.resume(None, world.clock.now())
+    for path in (theirs / "videos").iterdir():
+        path.rename(path.with_name(f"strange {path.name}"))
+    with pytest.raises(RootElsewhere, match="lies at photos, videos, and none"):
+        world.scan()
+    assert len(world.posted()) == 10
+
+
+def test_another_disk_is_known_though_nearly_all_files_lie_below_a_mapping_of_their_own(mounted):
+    world, mount, _ours, theirs = mounted
+    world.restart(folders=[{"path": "photos", "destfolderid": "F1"}, {"path": "photos/raw", "destfolderid": "F2"}])
+    for number in range(300):
+        world.write(f"photos/raw/{number}", f"raw {number}".encode())
+    live(world)
+    (theirs / "photos" / "raw").mkdir()
+    (theirs / "photos" / "stranger").write_bytes(b"theirs")
+    mount(theirs)
+    with pytest.raises(RootElsewhere, match="another disk"):
+        world.scan()

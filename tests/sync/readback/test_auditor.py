@@ -1,0 +1,348 @@
+"""The audit finds what is missing, moved, different, doubled, suspected and unknown, and asks before too much."""
+
+import io
+import zipfile
+
+import pytest
+
+from assetsync.errors import ServiceUnreachable
+from assetsync.model import State
+from assetsync.status.sentences import next_step
+from assetsync.sync.requests import carry_out
+from tests.sync.conftest import lose
+from tests.sync.readback.test_drift import drift
+
+FOLDER = "F1"
+
+
+@pytest.fixture
+def mirrored(make_world):
+    """Make a world whose files `0`, `1`, … are verified, and move it on by a minute."""
+
+    def make(count: int = 3, **said):
+        world = make_world(**said)
+        for number in range(count):
+            world.write(f"{number}", f"content {number}".encode())
+        world.scan_and_send()
+        world.live(5)
+        assert set(world.states().values()) == {State.VERIFIED}
+        world.clock.advance(60)
+        return world
+
+    return make
+
+
+def audit(world):
+    result = world.site.auditor.audit(FOLDER)
+    return {name: getattr(result, name) for name in result.__slots__ if getattr(result, name) and name != "folder"}
+
+
+def why(world):
+    return {(orphan.why, orphan.path) for orphan in world.orphans()}
+
+
+def test_a_folder_that_holds_what_was_sent_is_fine(mirrored):
+    world = mirrored()
+    assert audit(world) == {"assets": 3, "fine": 3}
+    assert why(world) == set()
+
+
+def test_an_asset_that_is_gone_blocks_its_file_with_the_next_step(mirrored):
+    world = mirrored()
+    del world.service.assets[world.row("1").assetid]
+    assert audit(world) == {"assets": 2, "fine": 2, "missing": 1}
+    assert (world.row("1").state, world.row("1").reason) == (State.BLOCKED, "missing")
+    detail = world.row("1").detail
+    assert detail.index("`assetsync retry PATH`") < detail.index("`assetsync retry --send-again PATH`")
+
+
+def test_what_is_said_to_help_with_an_asset_that_is_gone_takes_over_the_copy_that_was_kept(mirrored):
+    world = mirrored()
+    kept = world.service.put(b"content 1", "1")
+    del world.service.assets[world.row("1").assetid]
+    audit(world)
+    assert next_step(world.row("1")).startswith("assetsync retry 1, or ")
+    carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"1".hex()]})
+    world.live(1000, tick=5)
+    assert (world.row("1").state, world.row("1").assetid) == (State.VERIFIED, kept.id)
+    assert world.posted() == ["0", "1", "2"]
+
+
+def test_an_asset_that_is_gone_is_sent_again_where_the_policy_says_so(mirrored):
+    world = mirrored(policy={"on_remote_missing": "upload"})
+    del world.service.assets[world.row("1").assetid]
+    audit(world)
+    assert world.row("1").state is State.QUEUED
+    world.live(5)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert world.service.contents == [b"content 0", b"content 1", b"content 2"]
+
+
+def test_an_asset_that_was_moved_in_the_service_is_drift_and_not_missing(mirrored):
+    world = mirrored()
+    world.service.assets[world.row("1").assetid].folder = "ELSEWHERE"
+    assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
+    assert (world.row("1").state, world.row("1").asset_folder) == (State.VERIFIED, "ELSEWHERE")
+    assert drift(world) == {b"1": "it lies in another folder of the service: ELSEWHERE"}
+    world.clock.advance(60)
+    assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
+    assert drift(world).keys() == {b"1"}
+
+
+def test_an_asset_that_was_moved_back_in_the_service_is_fine_again(mirrored):
+    world = mirrored()
+    asset = world.service.assets[world.row("1").assetid]
+    asset.folder = "ELSEWHERE"
+    audit(world)
+    asset.folder = FOLDER
+    world.clock.advance(60)
+    assert audit(world) == {"assets": 3, "fine": 3}
+    assert (world.row("1").state, world.row("1").asset_folder, drift(world)) == (State.VERIFIED, FOLDER, {})
+    assert list(world.ledger.reports.findings()) == []
+
+
+@pytest.mark.parametrize("first", [FOLDER, "F2"])
+def test_an_asset_that_was_moved_to_another_mapped_folder_is_drift_in_whatever_order_they_are_audited(mirrored, first):
+    world = mirrored()
+    world.service.assets[world.row("1").assetid].folder = "F2"
+    for folder in (first, {FOLDER: "F2", "F2": FOLDER}[first]):
+        world.site.auditor.audit(folder)
+    assert (world.row("1").state, world.row("1").asset_folder) == (State.VERIFIED, "F2")
+    assert drift(world) == {b"1": "it lies in another folder of the service: F2"}
+    assert [(found.why, found.path) for found in world.ledger.reports.findings()] == [("elsewhere", b"1")]
+
+
+def test_an_asset_that_somebody_moved_and_agreed_to_is_told_no_more_until_it_is_moved_again(mirrored):
+    world = mirrored()
+    asset = world.service.assets[world.row("1").assetid]
+    asset.folder = "F2"
+    audit(world)
+    drift(world)
+    assert world.ledger.drifts.settle([world.row("1")])
+    assert drift(world) == {}
+    assert list(world.ledger.reports.findings()) == []
+    asset.folder = "F3"
+    world.clock.advance(60)
+    world.site.auditor.audit("F2")
+    assert drift(world).keys() == {b"1"}
+
+
+def test_a_mapping_that_is_pointed_to_where_its_assets_were_moved_sends_nothing_again(mirrored):
+    world = mirrored()
+    for name in "012":
+        world.service.assets[world.row(name).assetid].folder = "F2"
+    world.clock.advance(60)
+    world.restart(folders=[{"path": ".", "destfolderid": "F2"}])
+    world.site.auditor.audit("F2")
+    world.scan()
+    world.ledger.resume(None, world.clock.now())
+    world.write("3", b"a new one")
+    world.scan_and_send()
+    world.live(5)
+    assert [post.filename for post in world.service.posts] == ["0", "1", "2", "3"]
+    assert {world.row(name).destfolderid for name in "0123"} == {"F2"}
+    assert drift(world) == {}
+
+
+def test_an_asset_whose_bytes_are_others_now_blocks_its_file(mirrored):
+    world = mirrored()
+    world.service.assets[world.row("1").assetid].content = b"something else"
+    assert audit(world) == {"assets": 3, "fine": 2, "different": 1}
+    assert (world.row("1").state, world.row("1").reason) == (State.BLOCKED, "different")
+
+
+def test_a_second_copy_a_late_cut_and_a_strangers_file_are_told_apart(mirrored):
+    world = mirrored()
+    world.write("cut.jpg", b"the whole of the picture")
+    world.service.script.append("lost_before")
+    world.scan_and_send()
+    world.live(60)
+    assert world.states()["cut.jpg"] is State.VERIFIED
+    world.service.put(b"content 2", "2")
+    world.service.put(b"the whole", "cut.jpg")
+    world.service.put(b"a stranger's", "stranger.jpg")
+    world.clock.advance(60)
+    assert audit(world) == {"assets": 7, "fine": 4, "doubled": 1, "suspected": 1, "unknown": 1}
+    assert why(world) == {("doubled", b"2"), ("suspected", b"cut.jpg"), ("unknown", None)}
+
+
+@pytest.mark.parametrize(
+    ("file_type", "found"), [("rendition", {}), ("original", {"unknown": 1}), ("", {"unknown": 1})]
+)
+def test_the_renditions_of_a_picture_are_nobodys_assets(mirrored, file_type, found):
+    world = mirrored()
+    world.service.put(b"a smaller one", "0_rendition.jpg", file_type=file_type)
+    assert audit(world) == {"assets": 3 + len(found), "fine": 3, **found}
+    assert world.service.searches[-1].showrenditions is False
+
+
+def zipped(*members: tuple[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("extracts", "name", "content", "unknown"),
+    [
+        (True, "top.txt", b"top", 0),
+        (True, "gr?n.txt", b"green", 0),
+        (True, "top.txt", b"of another size", 1),
+        (True, "inner.txt", b"inner", 1),
+        (False, "top.txt", b"top", 1),
+    ],
+)
+def test_the_members_of_an_archive_that_the_service_takes_apart_are_not_unknown(
+    mirrored, extracts, name, content, unknown
+):
+    folders = [{"path": ".", "destfolderid": FOLDER, "upload": {"zip_extract": str(extracts).lower()}}]
+    world = mirrored(1, folders=folders)
+    world.write("all.zip", zipped(("top.txt", b"top"), ("grün.txt", b"green"), ("sub/inner.txt", b"inner")))
+    world.write("broken.zip", b"PK\x05\x06" + b"\xff" * 18)
+    world.scan_and_send()
+    world.live(5)
+    world.service.put(content, name)
+    world.clock.advance(60)
+    assert audit(world).get("unknown", 0) == unknown
+    assert len(why(world)) == unknown
+
+
+def test_archives_of_a_root_that_is_not_there_end_no_audit(mirrored):
+    # As of a disk that is not mounted in the night of the audit.
+    folders = [{"path": ".", "destfolderid": FOLDER, "upload": {"zip_extract": "true"}}]
+    world = mirrored(1, folders=folders)
+    world.write("all.zip", zipped(("top.txt", b"top")))
+    world.scan_and_send()
+    world.live(5)
+    world.service.put(b"top", "top.txt")
+    world.root.rename(world.root.with_name("away"))
+    world.clock.advance(60)
+    assert audit(world)["unknown"] == 1
+
+
+def test_what_somebody_has_taken_away_is_listed_no_longer(mirrored):
+    world = mirrored()
+    world.write("0", b"changed")
+    world.scan_and_send()
+    world.live(5)
+    world.service.put(b"content 2", "2")
+    world.service.put(b"a stranger's", "stranger.jpg")
+    world.clock.advance(60)
+    audit(world)
+    listed = {orphan.assetid for orphan in world.orphans()}
+    assert why(world) == {("replaced", b"0"), ("doubled", b"2"), ("unknown", None)}
+    for assetid in listed:
+        world.clock.advance(60)
+        kept = world.service.assets.pop(assetid)
+        audit(world)
+        assert {orphan.assetid for orphan in world.orphans()} == listed - {assetid}
+        world.service.assets[assetid] = kept
+    world.clock.advance(60)
+    audit(world)
+    assert {orphan.assetid for orphan in world.orphans()} == listed
+
+
+def test_history_is_not_called_unknown(mirrored):
+    world = mirrored()
+    world.write("0", b"changed")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    assert audit(world) == {"assets": 4, "fine": 3, "history": 1}
+    assert why(world) == {("replaced", b"0")}
+
+
+def test_what_a_person_had_replaced_is_listed_for_removal_and_is_no_copy_that_nobody_wanted(mirrored):
+    world = mirrored()
+    world.ledger.repair.send_again(world.row("0"), world.clock.now())
+    world.send()
+    world.live(5)
+    for _ in range(2):
+        world.clock.advance(60)
+        assert audit(world) == {"assets": 4, "fine": 3, "history": 1}
+        assert why(world) == {("replaced", b"0")}
+
+
+def test_more_than_a_hundredth_missing_pulls_the_brake_and_is_believed_after_it_was_released(mirrored):
+    world = mirrored(30)
+    for number in range(12):
+        del world.service.assets[world.row(f"{number}").assetid]
+    assert audit(world)["braked"]
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert world.ledger.reports.brakes()[0].kind == "missing"
+    world.ledger.resume(None, world.clock.now())
+    assert audit(world)["missing"] == 12
+
+
+def test_an_audit_that_was_not_answered_to_its_end_concludes_nothing(mirrored):
+    world = mirrored()
+    del world.service.assets[world.row("1").assetid]
+    world.service.down = True
+    with pytest.raises(ServiceUnreachable):
+        audit(world)
+    assert set(world.states().values()) == {State.VERIFIED}
+
+
+@pytest.mark.parametrize("gives_md5", [True, False])
+@pytest.mark.parametrize("first", [FOLDER, "F2"])
+def test_an_asset_that_was_moved_before_it_was_read_back_is_known_by_its_digest_alone(make_world, first, gives_md5):
+    world = make_world()
+    world.service.processing, world.service.gives_md5 = 600.0, gives_md5
+    world.write("0")
+    world.scan_and_send()
+    assert world.row("0").state is State.STORED
+    asset = world.service.assets[world.row("0").assetid]
+    asset.folder, asset.processed_at, asset.indexed_at = "F2", 0.0, 0.0
+    for folder in (first, {FOLDER: "F2", "F2": FOLDER}[first]):
+        world.site.auditor.audit(folder)
+    assert (world.row("0").state, world.row("0").asset_folder) == (State.STORED, "F2" if gives_md5 else FOLDER)
+    world.live(120)
+    assert world.row("0").state is (State.VERIFIED if gives_md5 else State.BLOCKED)
+
+
+def test_an_asset_in_the_folder_that_a_person_agreed_to_is_fine_there_and_not_elsewhere(mirrored):
+    world = mirrored()
+    asset = world.service.assets[world.row("1").assetid]
+    asset.folder = "F2"
+    audit(world)
+    drift(world)
+    world.ledger.drifts.settle([world.row("1")])
+    drift(world)
+    asset.folder = "F3"
+    world.clock.advance(60)
+    world.site.auditor.audit("F3")
+    asset.folder = "F2"
+    world.clock.advance(60)
+    result = world.site.auditor.audit("F2")
+    assert (result.fine, result.elsewhere) == (1, 0)
+
+
+def test_an_asset_that_waits_for_a_person_and_is_moved_on_is_known_where_it_lies_now(make_world):
+    world = make_world()
+    world.service.gives_md5 = False
+    world.write("0")
+    world.scan_and_send()
+    asset = world.service.assets[world.row("0").assetid]
+    asset.folder = "F2"
+    world.live(120)
+    assert (world.row("0").state, world.row("0").asset_folder) == (State.BLOCKED, "F2")
+    asset.folder = "F3"
+    world.clock.advance(60)
+    world.site.auditor.audit("F3")
+    assert (world.row("0").state, world.row("0").asset_folder) == (State.BLOCKED, "F3")
+
+
+def test_an_asset_of_which_neither_side_has_a_digest_is_not_known_where_it_was_moved(make_world):
+    world = make_world()
+    world.service.gives_md5 = False
+    lose(world, "lost_before")
+    # As of a large file that was not read to its end.
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET md5 = NULL"))
+    asset = world.service.put(b"some content", "a.jpg")
+    world.ledger.repair.is_asset(world.row("a.jpg"), world.service._shown(asset), world.clock.now())
+    assert world.row("a.jpg").state is State.STORED
+    asset.folder = "F2"
+    world.site.auditor.audit("F2")
+    assert world.row("a.jpg").asset_folder == FOLDER

@@ -1,0 +1,482 @@
+"""Read back and findable: what `verified` means, and what keeps a file from it."""
+
+import pytest
+
+from assetsync.errors import ServiceUnreachable
+from assetsync.model import State
+from assetsync.sync.requests import carry_out
+
+VERIFIED, STORED, BLOCKED, IN_DOUBT = State.VERIFIED, State.STORED, State.BLOCKED, State.IN_DOUBT
+
+
+@pytest.fixture
+def sent(make_world):
+    """Make a world with files `0`, `1`, … just sent."""
+
+    def make(count: int = 1, *, service: dict | None = None, **said):
+        world = make_world(**said)
+        for name, value in (service or {}).items():
+            setattr(world.service, name, value)
+        for number in range(count):
+            world.write(f"{number}", f"content {number}".encode())
+        world.scan_and_send()
+        return world
+
+    return make
+
+
+def test_an_asset_that_is_stored_and_not_findable_is_not_verified_until_it_is(sent):
+    world = sent(service={"index_lag": 30.0})
+    world.live(25)
+    assert (world.row("0").state, world.row("0").detail) == (STORED, "stored, and not findable through the index yet")
+    assert world.row("0").seen_at is not None
+    world.live(30)
+    assert (world.row("0").state, world.row("0").detail) == (VERIFIED, None)
+    assert world.row("0").findable_at is not None
+
+
+@pytest.mark.parametrize("said", [{"schedule": {"index": "off"}}, {"policy": {"verified_when": "stored"}}])
+def test_where_the_index_does_not_count_an_asset_is_verified_when_it_is_stored(sent, said):
+    world = sent(service={"index_lag": None}, **said)
+    world.live(5)
+    assert (world.row("0").state, world.row("0").findable_at) == (VERIFIED, None)
+    assert world.service.indexed == []
+
+
+def test_an_asset_that_is_not_processed_yet_waits(sent):
+    world = sent(service={"processing": 40.0})
+    world.live(35)
+    assert (world.row("0").state, world.row("0").detail) == (STORED, "the service has not processed it yet")
+    world.live(40)
+    assert world.row("0").state is VERIFIED
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda asset: setattr(asset, "content", b"CONTENT 0"), "its MD5 in the service is"),
+        (lambda asset: setattr(asset, "content", b"short"), "its MD5 in the service is"),
+    ],
+)
+def test_an_asset_that_is_not_the_file_blocks_it_with_what_differs(sent, change, says):
+    world = sent()
+    change(next(iter(world.service.assets.values())))
+    world.live(3)
+    row = world.row("0")
+    assert (row.state, row.reason) == (BLOCKED, "different")
+    assert says in row.detail
+    assert "--send-again" in row.detail
+    assert len(world.service.posts) == 1
+
+
+def test_an_asset_in_another_folder_is_different_through_the_index(sent):
+    world = sent()
+    next(iter(world.service.assets.values())).folder = "F9"
+    world.live(3)
+    assert "folder F9" in world.row("0").detail
+
+
+def test_an_id_that_is_never_shown_is_doubted_after_ten_minutes_and_then_blocked(sent):
+    world = sent()
+    hidden = world.service.assets.popitem()[1]
+    world.live(590)
+    assert (world.row("0").state, world.row("0").detail) == (STORED, "the service does not show it yet")
+    world.live(60)
+    assert (world.row("0").state, world.row("0").assetid) == (IN_DOUBT, hidden.id)
+    world.live(60)
+    row = world.row("0")
+    assert (row.state, len(world.service.posts)) == (BLOCKED, 1)
+    assert hidden.id in row.detail
+
+
+def test_an_id_that_shows_after_it_was_doubted_is_verified(sent):
+    world = sent()
+    assetid, hidden = world.service.assets.popitem()
+    world.live(640)
+    assert world.row("0").state is IN_DOUBT
+    world.service.assets[assetid] = hidden
+    world.live(30)
+    assert (world.row("0").state, world.row("0").assetid, len(world.service.posts)) == (VERIFIED, assetid, 1)
+
+
+def test_an_outage_counts_for_nothing_in_the_ten_minutes(sent):
+    world = sent()
+    assetid, hidden = world.service.assets.popitem()
+    world.live(100)
+    world.service.down = True
+    world.live(1200, tick=5)
+    world.service.down = False
+    world.live(300)
+    assert world.row("0").state is STORED
+    world.service.assets[assetid] = hidden
+    world.live(120)
+    assert world.row("0").state is VERIFIED
+
+
+def test_an_adopted_asset_that_is_gone_is_blocked_and_not_sent_by_itself(make_world):
+    world = make_world()
+    theirs = world.service.put(b"content", "theirs")
+    world.write("a", b"content")
+    world.scan_and_send()
+    assert world.row("a").assetid == theirs.id
+    world.service.assets.clear()
+    world.live(700)
+    assert (world.row("a").state, world.row("a").reason, world.service.posts) == (BLOCKED, "unseen", [])
+
+
+def test_a_hundred_files_cost_one_call(sent):
+    world = sent(100)
+    world.service.searches.clear()
+    verified = world.site.verifier.step()
+    assert (verified.looked, verified.confirmed, len(world.service.searches)) == (100, 100, 1)
+
+
+def test_a_failed_answer_decides_nothing(sent):
+    world = sent()
+    world.service.down = True
+    with pytest.raises(ServiceUnreachable):
+        world.site.verifier.step()
+    assert world.row("0").state is STORED
+
+
+def test_a_file_that_was_renamed_in_the_service_is_found_by_its_id(sent):
+    world = sent(service={"index_lag": None}, schedule={"index": "off"})
+    next(iter(world.service.assets.values())).name = "renamed by a workflow"
+    world.live(3)
+    assert world.row("0").state is VERIFIED
+
+
+@pytest.mark.parametrize("is_moved_back", [True, False])
+def test_an_asset_that_lies_elsewhere_from_the_first_is_asked_about(sent, is_moved_back):
+    world = sent()
+    asset = next(iter(world.service.assets.values()))
+    asset.folder = "F2"
+    world.live(3)
+    row = world.row("0")
+    assert (row.state, row.reason) == (State.BLOCKED, "different")
+    assert "move it there, or let it lie, and `assetsync retry PATH`" in row.detail
+    assert "--send-again" not in row.detail
+    asset.folder = "F1" if is_moved_back else "F2"
+    world.ledger.repair.retry(row, world.clock.now())
+    world.live(3)
+    world.site.drift.step()
+    row = world.row("0")
+    assert (row.state, row.asset_folder, row.drift is None) == (VERIFIED, asset.folder, is_moved_back)
+
+
+def test_an_asset_that_was_moved_after_it_had_been_read_back_is_still_the_file(sent):
+    world = sent()
+    world.live(3)
+    next(iter(world.service.assets.values())).folder = "F2"
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'blocked', reason = 'different'"))
+    world.ledger.repair.retry(world.row("0"), world.clock.now())
+    world.live(3)
+    world.site.drift.step()
+    row = world.row("0")
+    assert (row.state, row.asset_folder, row.drift) == (VERIFIED, "F2", "it lies in another folder of the service: F2")
+
+
+def test_a_file_that_changed_while_it_was_read_back_stays_what_it_has_become(sent):
+    world = sent()
+
+    def change(_request) -> None:
+        world.service.during_search = lambda _request: None
+        world.write("0", b"changed meanwhile")
+        world.site.intake.look(b"0")
+
+    world.service.during_search = change
+    world.site.verifier.step()
+    assert world.history("0") == [State.QUEUED, State.SUPERSEDED]
+
+
+def test_assets_are_verified_whose_files_are_gone_from_the_mapping(sent):
+    world = sent(service={"index_lag": 60.0})
+    world.restart(folders=[{"path": "elsewhere", "destfolderid": "F1"}])
+    world.scan()
+    world.live(90)
+    assert [row.state for row in world.ledger.reports.files(history=True)] == [VERIFIED]
+
+
+@pytest.fixture
+def adopted(make_world):
+    """Make a world whose file `a.jpg` has adopted one of some equal assets that lay in its folder."""
+
+    def make(count: int = 2):
+        world = make_world()
+        assets = [world.service.put(b"content A", name) for name in ("a.jpg", "copy.jpg")[:count]]
+        world.write("keep.jpg", b"other")
+        world.write("a.jpg", b"content A")
+        world.scan_and_send()
+        assert (world.row("a.jpg").assetid, world.posted()) == (assets[0].id, ["keep.jpg"])
+        return world, assets
+
+    return make
+
+
+def retry(world) -> str:
+    return carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"a.jpg".hex()]})
+
+
+def unseen(world):
+    """Let the file's asset not be shown for so long that the file is blocked; gives the asset."""
+    gone = world.service.assets.pop(world.row("a.jpg").assetid)
+    world.live(700)
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "unseen")
+    return gone
+
+
+def test_what_is_said_of_an_adopted_asset_that_is_not_shown_is_that_it_was_found(adopted):
+    world, (first, _) = adopted()
+    unseen(world)
+    assert world.row("a.jpg").detail == (
+        f"the asset {first.id} was found in the service, which has not shown it for 10 minutes"
+    )
+
+
+def test_a_retry_takes_over_an_equal_asset_that_was_kept_where_the_adopted_one_is_gone(adopted):
+    world, (_, kept) = adopted()
+    unseen(world)
+    assert retry(world) == "1 to be read back again"
+    world.live(10)
+    row = world.row("a.jpg")
+    assert (row.state, row.assetid, world.posted()) == (VERIFIED, kept.id, ["keep.jpg"])
+
+
+def test_of_two_equal_files_one_takes_over_what_was_kept_and_nothing_is_sent_for_the_other(adopted):
+    world, (first, second) = adopted()
+    world.write("b.jpg", b"content A")
+    world.scan_and_send()
+    assert world.row("b.jpg").assetid == second.id
+    for asset in (first, second):
+        del world.service.assets[asset.id]
+    world.live(700)
+    kept = world.service.put(b"content A", "kept.jpg")
+    world.site.auditor.audit("F1")
+    carry_out(world.ledger, world.service, world.clock, "retry", {"paths": []})
+    world.live(60)
+    assert sorted(world.row(path).assetid for path in ("a.jpg", "b.jpg")) == [second.id, kept.id]
+    assert world.posted() == ["keep.jpg"]
+
+
+def test_a_retry_takes_over_an_equal_asset_that_an_audit_has_met_since(adopted):
+    world, _ = adopted(1)
+    unseen(world)
+    came = world.service.put(b"content A", "another.jpg")
+    world.site.auditor.audit("F1")
+    retry(world)
+    world.live(10)
+    assert (world.row("a.jpg").assetid, world.posted()) == (came.id, ["keep.jpg"])
+
+
+def test_where_no_equal_asset_is_left_only_a_retry_that_says_so_sends_over_the_known_id(adopted):
+    world, _ = adopted(1)
+    unseen(world)
+    assert retry(world) == "1 to be read back again"
+    world.live(10)
+    assert world.posted() == ["keep.jpg"]
+    asked = {"paths": [b"a.jpg".hex()], "send_again": True}
+    carry_out(world.ledger, world.service, world.clock, "retry", asked)
+    world.live(10)
+    assert (world.row("a.jpg").state, world.posted()) == (VERIFIED, ["keep.jpg", "a.jpg"])
+
+
+def test_a_retry_takes_the_adopted_asset_over_again_that_is_back(adopted):
+    world, _ = adopted(1)
+    gone = unseen(world)
+    world.service.assets[gone.id] = gone
+    retry(world)
+    world.live(10)
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid, world.posted()) == (VERIFIED, gone.id, ["keep.jpg"])
+
+
+def test_a_retry_sends_nothing_while_the_adopted_asset_is_shown_in_another_folder(adopted):
+    world, _ = adopted(1)
+    gone = unseen(world)
+    world.service.assets[gone.id] = gone
+    gone.folder, gone.indexed_at = "F2", None
+    assert retry(world) == "1 to be read back again"
+    world.live(60)
+    assert (world.row("a.jpg").assetid, world.posted()) == (gone.id, ["keep.jpg"])
+
+
+def test_a_retry_sends_nothing_while_the_service_cannot_be_asked_where_the_adopted_asset_is(adopted):
+    world, _ = adopted(1)
+    unseen(world)
+    world.service.down = True
+    assert retry(world) == "1 to be read back again"
+    world.service.down = False
+    world.live(10)
+    assert (world.row("a.jpg").state, world.posted()) == (STORED, ["keep.jpg"])
+
+
+def test_a_retry_sends_nothing_while_the_folder_cannot_be_listed(adopted):
+    world, (_, kept) = adopted()
+    unseen(world)
+    world.fail_for("F1", listings_only=True)
+    retry(world)
+    world.live(10)
+    assert world.posted() == ["keep.jpg"]
+    world.service.during_search = lambda _request: None
+    world.live(900, tick=5)
+    assert (world.row("a.jpg").assetid, world.posted()) == (kept.id, ["keep.jpg"])
+
+
+def test_a_retry_that_ends_before_the_folder_was_listed_is_gone_on_with_by_the_next_process(adopted):
+    world, (_, kept) = adopted()
+    unseen(world)
+    retry(world)
+    world.restart()
+    world.live(10)
+    assert (world.row("a.jpg").assetid, world.posted()) == (kept.id, ["keep.jpg"])
+
+
+def test_a_retry_of_what_an_audit_has_missed_takes_over_the_equal_asset_that_it_met(adopted):
+    world, (first, kept) = adopted()
+    world.live(5)
+    world.clock.advance(60)
+    del world.service.assets[first.id]
+    world.site.auditor.audit("F1")
+    assert world.row("a.jpg").reason == "missing"
+    retry(world)
+    world.live(10)
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (VERIFIED, kept.id)
+    assert world.posted() == ["keep.jpg"]
+
+
+def test_a_retry_of_what_an_audit_has_missed_looks_for_it_where_nothing_equal_is_known(adopted):
+    world, (first,) = adopted(1)
+    world.live(5)
+    world.clock.advance(60)
+    gone = world.service.assets.pop(first.id)
+    world.site.auditor.audit("F1")
+    assert retry(world) == "1 missing, to be looked for again"
+    world.live(60)
+    world.service.assets[gone.id] = gone
+    world.live(60)
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid, world.posted()) == (VERIFIED, gone.id, ["keep.jpg"])
+
+
+@pytest.mark.parametrize("was_sent", [True, False])
+def test_what_is_missing_is_called_so_while_it_is_looked_for_again_and_where_it_is_not_found(adopted, was_sent):
+    world, _ = adopted(1)
+    path = "a.jpg"
+    if was_sent:
+        path = "b.jpg"
+        world.write(path, b"content B")
+        world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    del world.service.assets[world.row(path).assetid]
+    world.site.auditor.audit("F1")
+    ask = {"paths": [path.encode().hex()]}
+    assert carry_out(world.ledger, world.service, world.clock, "retry", ask) == "1 missing, to be looked for again"
+    world.live(60)
+    assert (world.row(path).state, world.row(path).detail) == (STORED, "missing, and looked for again")
+    world.live(2000, tick=2)
+    row = world.row(path)
+    assert (row.state, row.reason) == (BLOCKED, "missing")
+    posted = len(world.service.posts)
+    carry_out(world.ledger, world.service, world.clock, "retry", ask | {"send_again": True})
+    world.live(60)
+    assert (world.row(path).state, world.row(path).reason) == (VERIFIED, None)
+    assert len(world.service.posts) == posted + 1
+
+
+def moved_before_it_was_read_back(make_world):
+    """Give a world whose only asset was moved before it was ever read back, and that the index does not show."""
+    world = make_world()
+    world.service.index_lag, world.service.index_call = None, "noop"
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    (asset,) = world.service.assets.values()
+    asset.folder = "ARCHIVE"
+    return world
+
+
+def test_an_id_is_not_doubted_and_seldom_asked_for_while_all_folders_cannot_be_looked_into(make_world):
+    world = moved_before_it_was_read_back(make_world)
+    asked = []
+
+    def fail(request) -> None:
+        if request.folderid is None and request.dbdirect:
+            asked.append(request.searchfor)
+            raise ServiceUnreachable("no answer in time")
+
+    world.service.during_search = fail
+    world.live(660, tick=2)
+    assert "cannot be looked for in all folders" in world.row("a.jpg").detail
+    world.live(900, tick=2)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (STORED, 1)
+    assert 1 < len(asked) < 20
+    world.service.during_search = lambda _request: None
+    world.live(900, tick=2)
+    assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "different")
+
+
+def test_what_was_verified_and_moved_is_not_verified_again_before_the_index_shows_it(make_world):
+    world = make_world()
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    world.live(5)
+    world.clock.advance(60)
+    (asset,) = world.service.assets.values()
+    world.service.assets.clear()
+    world.site.auditor.audit("F1")
+    world.service.assets[asset.id] = asset
+    asset.folder, asset.indexed_at, world.service.index_call = "ARCHIVE", None, "noop"
+    retry(world)
+    world.live(1500, tick=2)
+    row = world.row("a.jpg")
+    assert (row.state, row.asset_folder, row.findable_at) == (STORED, "ARCHIVE", None)
+    asset.indexed_at = world.clock.now()
+    world.live(120, tick=2)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
+
+
+def test_a_retry_does_not_take_over_a_kept_copy_that_the_audit_missed_as_well(adopted):
+    world, (first, kept) = adopted()
+    world.live(5)
+    world.clock.advance(60)
+    for asset in (first, kept):
+        del world.service.assets[asset.id]
+    world.site.auditor.audit("F1")
+    assert retry(world) == "1 missing, to be looked for again"
+    assert world.row("a.jpg").assetid == first.id
+
+
+def test_an_adopted_asset_that_was_not_shown_and_is_met_by_an_audit_is_read_back(adopted):
+    world, _ = adopted(1)
+    gone = unseen(world)
+    world.service.assets[gone.id] = gone
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    world.live(10)
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid, world.posted()) == (VERIFIED, gone.id, ["keep.jpg"])
+
+
+def test_what_was_moved_and_whose_file_was_renamed_is_looked_for_by_the_name_that_was_sent(make_world):
+    world = moved_before_it_was_read_back(make_world)
+    (world.root / "a.jpg").rename(world.root / "b.jpg")
+    world.scan_and_send()
+    world.live(1500, tick=2)
+    row = world.row("b.jpg")
+    assert (row.state, row.reason, row.asset_folder) == (BLOCKED, "different", "ARCHIVE")
+    assert len(world.service.posts) == 1
+
+
+def test_what_is_found_again_was_uploaded_when_it_was_and_counts_once(world):
+    for name in "abcd":
+        world.write(name, name.encode())
+    world.scan_and_send()
+    world.live(150)
+    before = world.row("a")
+    del world.service.assets[before.assetid]
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    world.service.put(b"a", "a")
+    carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"a".hex()]})
+    world.live(1500, tick=10)
+    found = world.row("a")
+    assert (found.state, found.assetid != before.assetid) == (State.VERIFIED, True)
+    assert found.uploaded_at == before.uploaded_at
+    assert sum(hour.uploads for hour in world.ledger.hours.last(24, world.clock.now())) == 4

@@ -1,0 +1,538 @@
+"""The brakes: each is pulled by its own kind of mistake, waits for a person, and not again for what was allowed."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from assetsync.daemon.work import Work
+from assetsync.errors import RootMissing
+from assetsync.model import State
+from assetsync.reconcile import dry_run
+
+NOBODY = 65534
+
+
+def sent(world, count: int, below: str = "photos") -> None:
+    for number in range(count):
+        world.write(f"{below}/{number}", f"{below}{number}".encode())
+    world.site.brakes.check_mappings()
+    world.scan_and_send()
+    world.live(3)
+    world.ledger.set_fact("queue_was_empty", "1")
+
+
+@dataclass
+class Case:
+    """What is wrong, and what the scan after it may not do before someone has looked."""
+
+    brake: dict[str, str]
+    wrong: Callable
+    kind: str
+    refused: Callable
+
+
+def _empty(world) -> None:
+    shutil.rmtree(world.root / "photos")
+    (world.root / "photos").mkdir()
+
+
+def _unmount(world) -> None:
+    shutil.rmtree(world.root / "photos")
+
+
+def _lose(count: int) -> Callable:
+    def lose(world) -> None:
+        for number in range(count):
+            (world.root / f"photos/{number}").unlink()
+
+    return lose
+
+
+def _grow(world) -> None:
+    for number in range(6):
+        world.write(f"photos/new{number}", f"new{number}".encode())
+
+
+def _repoint(world) -> None:
+    world.restart(folders=[{"path": "photos", "destfolderid": "F9"}, {"path": "rest", "destfolderid": "F1"}])
+    world.site.brakes.check_mappings()
+
+
+def _all_verified(world) -> bool:
+    return world.states() == {f"photos/{n}": State.VERIFIED for n in range(10)}
+
+
+CASES = {
+    "emptied": Case({}, _empty, "emptied", _all_verified),
+    "missing": Case({}, _unmount, "emptied", _all_verified),
+    "vanished": Case({"max_vanished": "4"}, _lose(5), "vanished", _all_verified),
+    "none_may_vanish": Case({"max_vanished": "0"}, _lose(1), "vanished", _all_verified),
+    "new_files": Case({"max_new_files": "5"}, _grow, "new_files", lambda world: len(world.service.posts) == 10),
+    "destfolderid": Case({}, _repoint, "destfolderid", lambda world: len(world.service.posts) == 10),
+}
+
+
+def check(world) -> None:
+    """What a run does about brakes, from its beginning to its sending."""
+    world.site.brakes.check_mappings()
+    world.scan()
+    if not world.site.brakes.pulled():
+        world.send()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_mistake_pulls_its_brake_which_waits_for_a_person_and_then_lets_it_pass(make_world, clock, name):
+    case = CASES[name]
+    folders = [{"path": "photos", "destfolderid": "F1"}, {"path": "rest", "destfolderid": "F1"}]
+    world = make_world(brake=case.brake, folders=folders)
+    sent(world, 10)
+    assert not world.site.brakes.pulled()
+    case.wrong(world)
+    check(world)
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == [case.kind]
+    assert case.refused(world)
+    check(world)
+    assert len(world.ledger.reports.brakes()) == 1
+    assert case.refused(world)
+    (brake,) = world.ledger.reports.brakes()
+    assert world.ledger.resume(brake.id, clock.now()) == 1
+    check(world)
+    assert world.ledger.reports.brakes() == []
+    assert not case.refused(world)
+    check(world)
+    assert world.ledger.reports.brakes() == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_dry_run_says_which_brake_a_run_would_pull_and_pulls_none(make_world, clock, name):
+    case = CASES[name]
+    folders = [{"path": "photos", "destfolderid": "F1"}, {"path": "rest", "destfolderid": "F1"}]
+    world = make_world(brake=case.brake, folders=folders)
+    (world.root / "rest").mkdir()
+    sent(world, 10)
+    assert (dry_run(world.site).would_brake, dry_run(world.site).in_sync) == ((), True)
+    if case.wrong is _repoint:
+        world.restart(folders=[{"path": "photos", "destfolderid": "F9"}, folders[1]])
+    else:
+        case.wrong(world)
+    foreseen = dry_run(world.site)
+    assert not foreseen.in_sync
+    assert not world.site.brakes.pulled()
+    check(world)
+    assert [brake.detail for brake in world.ledger.reports.brakes()] == list(foreseen.would_brake)
+    assert dry_run(world.site).would_brake == ()
+    world.ledger.resume(None, clock.now())
+    assert dry_run(world.site).would_brake == ()
+
+
+@pytest.mark.parametrize("name", ["emptied", "vanished"])
+def test_a_resume_after_the_files_came_back_allows_nothing_the_next_time(make_world, clock, name):
+    world = make_world(brake=CASES[name].brake, folders=[{"path": "photos", "destfolderid": "F1"}])
+    sent(world, 10)
+    aside = world.root.with_name("aside")
+
+    def loses() -> list[str]:
+        shutil.copytree(world.root / "photos", aside)
+        CASES[name].wrong(world)
+        check(world)
+        return [brake.kind for brake in world.ledger.reports.brakes()]
+
+    assert loses() == [name]
+    shutil.rmtree(world.root / "photos")
+    aside.rename(world.root / "photos")
+    world.ledger.resume(None, clock.now())
+    check(world)
+    assert world.ledger.reports.brakes() == []
+    # What came back is read back.
+    world.live(5)
+    assert loses() == [name]
+    assert _all_verified(world)
+
+
+@pytest.mark.parametrize("name", ["emptied", "missing", "vanished", "none_may_vanish"])
+def test_a_brake_for_what_is_missing_lifts_itself_once_all_of_it_is_there_again(make_world, name):
+    case = CASES[name]
+    world = make_world(brake=case.brake, folders=[{"path": "photos", "destfolderid": "F1"}])
+    sent(world, 10)
+    aside = world.root.with_name("aside")
+    shutil.copytree(world.root / "photos", aside)
+    case.wrong(world)
+    check(world)
+    # Where one of them is missing still, a person looks.
+    shutil.rmtree(world.root / "photos", ignore_errors=True)
+    shutil.copytree(aside, world.root / "photos")
+    (world.root / "photos/0").unlink()
+    check(world)
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == [case.kind]
+    shutil.copy2(aside / "0", world.root / "photos/0")
+    check(world)
+    assert world.ledger.reports.brakes() == []
+    world.live(5)
+    assert (_all_verified(world), len(world.service.posts)) == (True, 10)
+
+
+def test_of_a_disk_that_is_away_one_brake_tells_and_none_once_it_is_back(make_world):
+    world = make_world(folders=[{"path": "photos", "destfolderid": "F1"}])
+    sent(world, 10)
+    away = world.root.with_name("away")
+
+    def kinds() -> list[str]:
+        with suppress(RootMissing):
+            check(world)
+        return [brake.kind for brake in world.ledger.reports.brakes()]
+
+    world.root.rename(away)
+    world.site.place.missing("the root is not there")
+    assert kinds() == ["root"]
+    # The place where it is mounted, as it is before that.
+    world.root.mkdir()
+    assert kinds() == ["emptied"]
+    world.root.rmdir()
+    away.rename(world.root)
+    assert kinds() == []
+    world.live(5)
+    assert (_all_verified(world), len(world.service.posts)) == (True, 10)
+
+
+@contextmanager
+def _unreadable(world) -> Iterator[None]:
+    """Let `photos` be a folder that may not be read, whoever runs the tests."""
+    folder = world.root / "photos"
+    privileged = os.geteuid() == 0
+    folder.chmod(0)
+    try:
+        if privileged:
+            os.seteuid(NOBODY)
+        yield
+    finally:
+        if privileged:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+@contextmanager
+def _cut_short(world) -> Iterator[None]:
+    world.clock.stopped = True
+    yield
+    world.clock.stopped = False
+
+
+@pytest.mark.parametrize("blinded", [_unreadable, _cut_short], ids=["unreadable", "cut short"])
+@pytest.mark.parametrize("name", ["emptied", "vanished"])
+def test_a_scan_that_cannot_see_what_a_person_agreed_to_leaves_their_word_as_it_is(make_world, clock, name, blinded):
+    with tempfile.TemporaryDirectory(prefix="assetsync-flow-") as folder:
+        os.chmod(folder, 0o755)
+        case = CASES[name]
+        world = make_world(Path(folder), brake=case.brake, folders=[{"path": "photos", "destfolderid": "F1"}])
+        sent(world, 10)
+        case.wrong(world)
+        check(world)
+        assert [brake.kind for brake in world.ledger.reports.brakes()] == [name]
+        world.ledger.resume(None, clock.now())
+        with blinded(world):
+            result = world.scan()
+        assert (result.missing_count, result.report.complete) == (0, False)
+        assert _all_verified(world)
+        check(world)
+        assert world.ledger.reports.brakes() == []
+        assert not case.refused(world)
+        world.close()
+
+
+def test_what_was_allowed_is_allowed_up_to_its_amount_and_for_a_week(make_world, clock):
+    world = make_world(brake={"max_vanished": "2"})
+    sent(world, 10, below="d")
+    for number in range(3):
+        (world.root / f"d/{number}").unlink()
+    world.scan()
+    world.ledger.resume(None, clock.now())
+    world.scan()
+    assert len(world.states()) == 7
+    for number in range(3, 7):
+        (world.root / f"d/{number}").unlink()
+    world.scan()
+    (brake,) = world.ledger.reports.brakes()
+    assert (brake.kind, brake.amount) == ("vanished", 4)
+    assert brake.detail == "4 of 7 known files are gone, 4 from d: is that meant?"
+    world.ledger.resume(None, clock.now())
+    clock.advance(8 * 24 * 3600)
+    world.scan()
+    assert len(world.ledger.reports.brakes()) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "braked"),
+    [
+        pytest.param({".": "F1"}, {".": "F1", "d": "F9"}, "d → F9", id="a folder gets a mapping of its own"),
+        pytest.param({".": "F1", "d": "F9"}, {".": "F1"}, ". → F1", id="a mapping is taken away from over another"),
+        pytest.param({"d": "F1"}, {"d": "F1", "other": "F9"}, None, id="a mapping for what was not mapped"),
+        pytest.param({"d": "F1"}, {".": "F1"}, None, id="a mapping to the same folder of the service"),
+    ],
+)
+def test_a_mapping_that_takes_over_files_sent_elsewhere_pulls_the_brake_before_they_are_sent_again(
+    make_world, clock, before, now, braked
+):
+    world = make_world(folders=[{"path": path, "destfolderid": folder} for path, folder in before.items()])
+    (world.root / "other").mkdir()
+    sent(world, 4, below="d")
+    world.restart(folders=[{"path": path, "destfolderid": folder} for path, folder in now.items()])
+    for _ in range(2):
+        check(world)
+    assert [brake.subject for brake in world.ledger.reports.brakes()] == ([braked] if braked else [])
+    assert len(world.service.posts) == 4
+    assert set(world.states().values()) == {State.VERIFIED}
+    if braked:
+        world.ledger.resume(None, clock.now())
+        check(world)
+        assert len(world.service.posts) == 8
+        check(world)
+        assert not world.site.brakes.pulled()
+
+
+def test_a_takeover_that_is_only_reported_needs_no_brake(make_world):
+    world = make_world(folders=[{"path": ".", "destfolderid": "F1"}], policy={"on_move": "report"})
+    sent(world, 4, below="d")
+    world.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "d", "destfolderid": "F9"}])
+    check(world)
+    assert not world.site.brakes.pulled()
+    assert len(world.service.posts) == 4
+
+
+@pytest.fixture
+def hourly(make_world):
+    world = make_world(brake={"max_new_files": "100"})
+    world.ledger.set_fact("queue_was_empty", "1")
+    return world
+
+
+def test_more_new_files_in_an_hour_than_allowed_pull_the_brake_without_any_scan(hourly, clock):
+    for minute in range(50):
+        hourly.site.brakes.check_hour(2 * minute)
+        clock.advance(60)
+    assert not hourly.site.brakes.pulled()
+    hourly.site.brakes.check_hour(101)
+    assert [(brake.kind, brake.amount) for brake in hourly.ledger.reports.brakes()] == [("new_files", 101)]
+
+
+def test_a_hundred_new_files_every_hour_are_no_reason_to_brake(hourly, clock):
+    for hour in range(1, 30):
+        hourly.site.brakes.check_hour(100 * hour)
+        clock.advance(3700)
+        hourly.site.brakes.check_hour(100 * hour)
+    assert not hourly.site.brakes.pulled()
+
+
+def test_after_a_person_resumed_another_hour_is_counted(hourly, clock):
+    hourly.site.brakes.check_hour(101)
+    hourly.ledger.resume(None, clock.now())
+    hourly.site.brakes.check_hour(201)
+    assert not hourly.site.brakes.pulled()
+    hourly.site.brakes.check_hour(202)
+    assert hourly.site.brakes.pulled()
+
+
+def test_what_the_first_import_brings_counts_for_no_hour(make_world):
+    world = make_world(brake={"max_new_files": "100"})
+    world.site.brakes.check_hour(50_000)
+    world.ledger.set_fact("queue_was_empty", "1")
+    world.site.brakes.check_hour(50_050)
+    assert not world.site.brakes.pulled()
+
+
+def test_single_looks_count_what_they_find_new_and_not_what_was_only_touched(make_world):
+    world = make_world()
+    world.write("a", b"a")
+    world.site.looking.look(b"a")
+    world.send()
+    world.write("a", b"b")
+    world.site.looking.look(b"a")
+    world.site.looking.look(b"a")
+    assert world.site.looking.new_versions == 2
+
+
+def test_a_first_import_is_no_reason_to_brake(make_world):
+    world = make_world(brake={"max_new_files": "3"})
+    for number in range(10):
+        world.write(f"{number}", f"{number}".encode())
+    world.scan()
+    assert not world.site.brakes.pulled()
+
+
+def test_more_than_half_of_a_thousand_files_is_too_much_to_vanish_and_half_of_a_few_is_not(make_world):
+    for count, braked in ((1000, True), (20, False)):
+        world = make_world()
+        (world.root / "d").mkdir()
+        for number in range(count):
+            world.write(f"d/{number}", b"x")
+        world.scan()
+        for number in range(count * 6 // 10):
+            (world.root / f"d/{number}").unlink()
+        world.scan()
+        assert world.site.brakes.pulled() is braked
+        assert len(world.states()) == (count if braked else count - count * 6 // 10)
+
+
+def test_a_mapping_without_assets_may_point_elsewhere(world):
+    world.write("a")
+    world.site.brakes.check_mappings()
+    world.scan()
+    world.restart(folders=[{"path": ".", "destfolderid": "F9"}])
+    world.site.brakes.check_mappings()
+    assert not world.site.brakes.pulled()
+
+
+def test_a_root_that_is_not_there_raises_and_its_brake_is_pulled_once(world):
+    sent(world, 1)
+    world.root.rename(world.base / "elsewhere")
+    with pytest.raises(RootMissing):
+        world.scan()
+    world.site.place.missing("the root is not there")
+    world.site.place.missing("the root is not there")
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["root"]
+    assert _states(world) == {State.VERIFIED}
+
+
+def _states(world) -> set[State]:
+    return set(world.states().values())
+
+
+def test_another_root_before_the_ledger_has_files_is_no_reason_to_brake(world):
+    world.scan()
+    world.root = world.base / "other"
+    world.root.mkdir()
+    world.restart(root=str(world.root))
+    world.write("a")
+    world.scan()
+    assert not world.site.brakes.pulled()
+    assert world.states() == {"a": State.QUEUED}
+
+
+def test_beside_a_daemon_over_another_root_no_hint_is_looked_at_until_a_person_agreed(world):
+    sent(world, 1)
+    (world.base / "other").mkdir()
+    (world.base / "other" / "new").write_bytes(b"new")
+    world.restart(root=str(world.base / "other"))
+    work = Work(world.site, idle=0.05)
+    work.begin()
+    try:
+        work._hints.add(b"new")
+        work.look()
+        work.scan()
+        assert world.states() == dict.fromkeys(world.states(), State.VERIFIED)
+        world.ledger.ask("resume", {"id": None}, world.clock.now())
+        work.tend()
+        work.scan()
+        work.look()
+    finally:
+        work.end()
+    assert "new" in world.states()
+
+
+def test_beside_a_daemon_a_mapping_that_points_elsewhere_lets_no_hint_be_looked_at_before_the_first_scan(world):
+    sent(world, 1)
+    world.restart(folders=[{"path": ".", "destfolderid": "F9"}])
+    work = Work(world.site, idle=0.05)
+    work.begin()
+    try:
+        for path in world.states():
+            work._hints.add(path.encode())
+        work.look()
+    finally:
+        work.end()
+    assert _states(world) == {State.VERIFIED}
+    assert world.site.brakes.pulled()
+
+
+def test_a_mapping_that_points_back_lifts_its_brake_and_agrees_to_nothing(world):
+    sent(world, 1)
+    there, elsewhere = ([{"path": ".", "destfolderid": folder}] for folder in ("F1", "F9"))
+    for folders, pulled in ((elsewhere, ["destfolderid"]), (there, []), (elsewhere, ["destfolderid"])):
+        world.restart(folders=folders)
+        world.scan()
+        assert [brake.kind for brake in world.ledger.reports.brakes()] == pulled
+    assert len(world.service.posts) == 1
+
+
+def test_a_word_for_a_mapping_that_is_put_right_already_agrees_to_no_later_mistake(world):
+    sent(world, 1)
+    there, elsewhere = ([{"path": ".", "destfolderid": folder}] for folder in ("F1", "F9"))
+    for _ in range(2):
+        world.restart(folders=elsewhere)
+        world.scan()
+        assert [brake.kind for brake in world.ledger.reports.brakes()] == ["destfolderid"]
+        world.restart(folders=there)
+        world.ledger.resume(None, world.clock.now())
+        world.scan()
+    assert len(world.service.posts) == 1
+
+
+def test_what_a_person_releases_beside_a_daemon_is_scanned_for_at_once(world):
+    sent(world, 1)
+    world.restart(folders=[{"path": ".", "destfolderid": "F9"}])
+    work = Work(world.site, idle=0.05)
+    work.begin()
+    try:
+        work.scan()
+        assert set(world.states().values()) == {State.VERIFIED}
+        world.ledger.ask("resume", {"id": None}, world.clock.now())
+        work.tend()
+        work.scan()
+    finally:
+        work.end()
+    assert set(world.states().values()) == {State.QUEUED}
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_the_brake_of_a_root_that_is_there_again_stays_while_a_file_is_missing(world, lost):
+    sent(world, 3)
+    world.site.place.missing("the root is not there")
+    for name in sorted(world.states())[:lost]:
+        (world.root / name).unlink()
+    world.scan()
+    assert [brake.kind for brake in world.ledger.reports.brakes()] == ["root"] * lost
+
+
+def _brakes(world) -> list[tuple[str, str]]:
+    return [(brake.kind, brake.subject) for brake in world.ledger.reports.brakes()]
+
+
+def test_a_folder_that_is_empty_keeps_its_brake_where_more_is_missing_before_it_than_is_named(make_world, monkeypatch):
+    monkeypatch.setattr("assetsync.app._MISSING_KEPT", 5)
+    folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}]
+    world = make_world(folders=folders, brake={"max_vanished": 5})
+    for name in (*(f"a/{number}.jpg" for number in range(8)), *(f"b/{number}.jpg" for number in range(3))):
+        world.write(name, name.encode())
+    world.scan_and_send()
+    world.live(5)
+    shutil.rmtree(world.root / "b")
+    world.scan()
+    assert _brakes(world) == [("emptied", "b")]
+    shutil.rmtree(world.root / "a")
+    world.scan()
+    assert ("emptied", "b") in _brakes(world)
+    (held,) = (brake.detail for brake in world.ledger.reports.brakes() if brake.subject == "a")
+    assert "held 8 files" in held
+
+
+def test_a_brake_for_a_folder_that_was_renamed_lifts_once_its_path_is_corrected(make_world):
+    folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}]
+    world = make_world(folders=folders)
+    for number in range(10):
+        world.write(f"a/{number}.jpg", b"a%d" % number)
+        world.write(f"b/{number}.jpg", b"b%d" % number)
+    world.scan_and_send()
+    world.live(5)
+    (world.root / "b").rename(world.root / "c")
+    world.scan()
+    assert _brakes(world) == [("emptied", "b")]
+    world.restart(folders=[folders[0], {"path": "c", "destfolderid": "F2"}])
+    world.scan()
+    assert _brakes(world) == []
+    world.live(60)
+    assert len(world.service.posts) == 20

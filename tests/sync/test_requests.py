@@ -1,0 +1,174 @@
+"""What is asked of the holder of the ledger: carried out once, and for what was to be seen when it was asked."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from assetsync.errors import LedgerError, UnknownPath, UsageError
+from assetsync.model import State
+from assetsync.sync.requests import asked_of, carry_out, take_requests
+
+AGAIN = {"paths": [b"a".hex()], "send_again": True}
+
+
+@pytest.fixture
+def deaf(world):
+    """A world that fails to write down what became of a request, as when the process is killed just before."""
+    with closing(sqlite3.connect(world.ledger.store.path)) as conn:
+        conn.execute(
+            "CREATE TRIGGER unanswered BEFORE UPDATE OF done_at ON requests BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+        conn.commit()
+    return world
+
+
+def hear_again(world) -> None:
+    with closing(sqlite3.connect(world.ledger.store.path)) as conn:
+        conn.execute("DROP TRIGGER unanswered")
+        conn.commit()
+
+
+def test_a_file_is_sent_again_once_for_one_request_though_the_process_ends_before_it_is_answered(deaf):
+    deaf.write("a")
+    deaf.scan_and_send()
+    number = deaf.ledger.ask("retry", AGAIN, deaf.clock.now())
+    with pytest.raises(LedgerError):
+        take_requests(deaf.site.context)
+    deaf.restart()
+    deaf.send()
+    assert deaf.posted() == ["a", "a"]
+    hear_again(deaf)
+    take_requests(deaf.site.context)
+    deaf.send()
+    assert deaf.posted() == ["a", "a"]
+    assert deaf.ledger.answered(number) == (
+        "refused: the process ended while it did this, and it may be done: `assetsync explain` tells, then ask again"
+    )
+
+
+def test_a_word_that_an_upload_is_absent_is_not_taken_for_the_next_upload_of_the_file(deaf):
+    deaf.write("a")
+    deaf.service.script.extend(["lost_before", "lost_after"])
+    deaf.scan_and_send()
+    deaf.ledger.ask("doubt", {"path": b"a".hex(), "asset": None}, deaf.clock.now())
+    with pytest.raises(LedgerError):
+        take_requests(deaf.site.context)
+    deaf.site.circuit_breaker.answered()
+    deaf.send()
+    assert deaf.row("a").state is State.IN_DOUBT
+    hear_again(deaf)
+    take_requests(deaf.site.context)
+    deaf.site.circuit_breaker.answered()
+    deaf.send()
+    assert (deaf.posted(), len(deaf.service.assets)) == (["a", "a"], 1)
+
+
+def test_a_brake_that_was_pulled_after_a_person_asked_is_not_released_unseen(world):
+    ledger, now = world.ledger, world.clock.now()
+    ledger.pull_brake("emptied", "one", "it is empty", 1, now)
+    ledger.ask("resume", asked_of(ledger, "resume", {"id": None}), now)
+    ledger.pull_brake("vanished", "site", "9,000 of 10,000 known files are gone", 9000, now)
+    take_requests(world.site.context)
+    assert [brake.subject for brake in ledger.reports.brakes()] == ["site"]
+
+
+@pytest.mark.parametrize("argument", ["[]", "null", "{", ""])
+@pytest.mark.parametrize("verb", ["retry", "resume", "doubt", "sighted"])
+def test_a_request_that_holds_no_object_is_refused_and_ends_nobody(world, verb, argument):
+    world.ledger.pull_brake("emptied", "one", "it is empty", 1, world.clock.now())
+    with closing(sqlite3.connect(world.ledger.store.path)) as conn:
+        conn.execute("INSERT INTO requests (verb, argument, asked_at) VALUES (?, ?, 1.0)", (verb, argument))
+        conn.commit()
+    assert take_requests(world.site.context) == 1
+    assert world.ledger.answered(1).startswith("refused: ")
+    assert len(world.ledger.reports.brakes()) == 1
+
+
+@pytest.fixture
+def blocked(world):
+    """A world with blocked files in and beside a folder, and one verified in it."""
+    for path in ("d/e/1", "d/2", "d-e", "d0"):
+        world.write(path, b"content of " + path.encode())
+    world.write("d/fine")
+    world.scan()
+    for path in ("d/e/1", "d/2", "d-e", "d0"):
+        world.ledger.queue.hold(world.row(path).id, "different", "it is so", world.clock.now())
+    world.live(5)
+    return world
+
+
+@pytest.mark.parametrize("found_by", ["retry", "audit"])
+def test_a_missing_asset_that_is_back_keeps_no_later_version_of_its_file_from_being_sent(world, found_by):
+    for name in "abcd":
+        world.write(name)
+    world.scan_and_send()
+    world.live(150)
+    assetid = world.row("a").assetid
+    kept = world.service.assets.pop(assetid)
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    again = {"paths": [b"a".hex()]}
+    carry_out(world.ledger, world.service, world.clock, "retry", again)
+    world.live(1500, tick=10)
+    assert (world.row("a").state, world.row("a").reason) == (State.BLOCKED, "missing")
+    world.service.assets[assetid] = kept
+    if found_by == "retry":
+        carry_out(world.ledger, world.service, world.clock, "retry", again)
+    else:
+        world.clock.advance(60)
+        world.site.auditor.audit("F1")
+    world.live(60)
+    assert world.row("a").state is State.VERIFIED
+    world.write("a", b"another content")
+    world.scan_and_send()
+    world.live(60)
+    assert (world.row("a").state, world.posted().count("a")) == (State.VERIFIED, 2)
+    assert [orphan.assetid for orphan in world.orphans()] == [assetid]
+
+
+@pytest.mark.parametrize(
+    ("asked", "tried"),
+    [
+        (["d"], {"d/e/1", "d/2"}),
+        (["d/e", "d/e/1"], {"d/e/1"}),
+        (["d/e", "d", "d"], {"d/e/1", "d/2"}),
+        ([""], {"d/e/1", "d/2", "d-e", "d0"}),
+        (["d-e"], {"d-e"}),
+    ],
+)
+def test_a_retry_of_a_folder_is_one_of_what_is_blocked_below_it(blocked, asked, tried):
+    paths = [path.encode().hex() for path in asked]
+    told = carry_out(blocked.ledger, blocked.service, blocked.clock, "retry", {"paths": paths})
+    assert told == f"{len(tried)} to be tried again"
+    states = {path for path, state in blocked.states().items() if state is State.QUEUED}
+    assert states == tried
+    assert blocked.row("d/fine").state is State.VERIFIED
+
+
+def test_a_retry_of_a_folder_that_was_a_file_once_is_one_of_what_is_below_it(world):
+    world.write("a")
+    world.scan_and_send()
+    (world.root / "a").unlink()
+    world.scan()
+    world.service.script.append("no_filedata")
+    world.write("a/b", b"another content")
+    world.scan_and_send()
+    assert world.row("a/b").state is State.BLOCKED
+    told = carry_out(world.ledger, world.service, world.clock, "retry", {"paths": [b"a".hex()]})
+    assert told == "1 no longer in the tree; 1 to be tried again"
+    assert world.row("a/b").state is State.QUEUED
+
+
+def test_a_folder_with_nothing_blocked_is_no_mistake_and_one_that_is_not_known_is(blocked):
+    def retry(path: str, **more) -> str:
+        return carry_out(
+            blocked.ledger, blocked.service, blocked.clock, "retry", {"paths": [path.encode().hex()], **more}
+        )
+
+    retry("d")
+    assert retry("d") == "nothing is blocked"
+    with pytest.raises(UnknownPath):
+        retry("f")
+    with pytest.raises(UsageError, match=r"d is a folder.*`assetsync files --state blocked d` lists"):
+        retry("d", send_again=True)

@@ -1,0 +1,160 @@
+"""What is written down for those who only see the ledger: when, and how seldom."""
+
+import pytest
+
+from assetsync.errors import RootElsewhere, RootMissing
+from assetsync.ledger.runs import Unsettled
+from assetsync.status.standing import stand
+
+
+@pytest.fixture
+def settling(make_world):
+    """A world whose files rest for long, scanned once."""
+    world = make_world(watch={"settle": "20h"})
+    # Ahead of the disk by a day: files are written now.
+    world.clock.set_now(world.clock.now() - 86_400)
+    world.scan()
+    return world
+
+
+def look(world, *names: str) -> None:
+    for name in names:
+        world.write(name)
+        world.site.looking.look(name.encode())
+
+
+def noted(world) -> Unsettled:
+    return world.ledger.runs.unsettled()
+
+
+def test_the_first_file_that_settles_is_noted_at_once_and_the_next_ones_together(settling, clock):
+    look(settling, "a")
+    settling.site.runtime_state.note()
+    assert noted(settling) == Unsettled(1)
+    commits = settling.ledger.store.commits
+    for number in range(40):
+        look(settling, f"{number}")
+        settling.site.runtime_state.note()
+    assert (noted(settling), settling.ledger.store.commits) == (Unsettled(1), commits)
+    clock.advance(6)
+    settling.site.runtime_state.note()
+    assert (noted(settling), settling.ledger.store.commits) == (Unsettled(41), commits + 1)
+
+
+def test_that_none_is_left_is_noted_at_once(settling):
+    look(settling, "a", "b")
+    settling.site.runtime_state.note()
+    for path in (b"a", b"b"):
+        settling.site.settling.forget(path)
+        settling.site.runtime_state.looked()
+    assert noted(settling) == Unsettled()
+
+
+def test_a_scan_writes_down_what_settles_and_a_dry_run_does_not(settling):
+    settling.write("a")
+    settling.site.rescan.run(dry_run=True)
+    assert noted(settling) == Unsettled()
+    settling.scan()
+    assert noted(settling) == Unsettled(1)
+
+
+def test_what_an_earlier_process_knew_stands_until_a_scan_went_to_its_end(settling, clock):
+    settling.write("a")
+    settling.scan()
+    settling.restart()
+    settling.site.runtime_state.note()
+    assert noted(settling) == Unsettled(1)
+    clock.stopped = True
+    settling.scan()
+    assert noted(settling) == Unsettled(1)
+    clock.stopped = False
+    (settling.root / "a").unlink()
+    settling.scan()
+    assert noted(settling) == Unsettled()
+
+
+def test_that_more_settle_than_found_room_stands_until_the_next_scan_has_ended(settling):
+    settling.site.settling.overflowed = True
+    settling.site.runtime_state.note()
+    assert noted(settling) == Unsettled(0, overflowed=True)
+    settling.site.settling.overflowed = False
+    settling.site.runtime_state.begin_scan()
+    settling.site.runtime_state.note()
+    assert noted(settling) == Unsettled(0, overflowed=True)
+    settling.site.runtime_state.end_scan(finished=True)
+    assert noted(settling) == Unsettled()
+
+
+def test_a_file_that_a_scan_found_at_rest_is_pending_until_the_queue_has_it(settling, clock):
+    settling.write("a")
+    settling.write("b/c")
+    settling.scan()
+    clock.advance(21 * 3600)
+    said = []
+
+    def between_folders(_files: int) -> None:
+        settling.site.runtime_state.note()
+        settling.site.runtime_state.looked()
+        said.append(noted(settling).count + len(settling.states()))
+
+    settling.site.rescan.run(seen=between_folders)
+    assert set(said) == {2}
+    assert (noted(settling), len(settling.states())) == (Unsettled(), 2)
+
+
+def test_what_found_no_room_is_said_while_a_scan_begins_and_after_one_that_did_not_end(settling, clock):
+    settling.site.settling.overflowed = True
+    settling.site.runtime_state.note()
+    clock.stopped = True
+    settling.site.rescan.run(seen=lambda _files: settling.site.runtime_state.note())
+    assert noted(settling) == Unsettled(0, overflowed=True)
+    clock.stopped = False
+    settling.site.rescan.run(seen=lambda _files: settling.site.runtime_state.note())
+    assert noted(settling) == Unsettled()
+
+
+@pytest.mark.parametrize("what", ["missing", "elsewhere"])
+def test_a_site_whose_root_could_not_be_looked_at_is_not_in_sync_once_the_brake_is_released(world, what):
+    world.write("a")
+    world.scan_and_send()
+    world.live(200)
+    assert stand(world.config(), world.ledger, world.clock.now()).in_sync
+    if what == "missing":
+        world.root.rename(world.base / "away")
+    else:
+        (world.base / "other").mkdir()
+        world.restart(root=str(world.base / "other"))
+    with pytest.raises((RootMissing, RootElsewhere)) as caught:
+        world.scan()
+    if what == "missing":
+        world.site.place.missing(str(caught.value))
+    world.ledger.resume(None, world.clock.now())
+    assert not stand(world.config(), world.ledger, world.clock.now()).in_sync
+
+
+def test_a_pause_is_noted_once_while_it_lasts_and_when_it_ends(world):
+    runtime_state, circuit_breaker = world.site.runtime_state, world.site.circuit_breaker
+    runtime_state.note()
+    circuit_breaker.trouble("unreachable", "nothing answers")
+    runtime_state.note()
+    commits = world.ledger.store.commits
+    runtime_state.note()
+    assert world.ledger.store.commits == commits
+    pause = world.ledger.runs.pause()
+    assert (pause.start, pause.reason, pause.detail, pause.ended) == (
+        world.ledger.start_no, "unreachable", "nothing answers", None,
+    )  # fmt: skip
+    circuit_breaker.answered()
+    runtime_state.note()
+    assert world.ledger.runs.pause() is None
+
+
+def test_a_process_that_ends_in_a_pause_says_so_and_the_next_one_forgets_it(world, clock):
+    world.site.circuit_breaker.trouble("key_refused", "the key is not valid")
+    clock.advance(30)
+    world.site.runtime_state.end()
+    pause = world.ledger.runs.pause()
+    assert (pause.reason, pause.ended - pause.since) == ("key_refused", pytest.approx(30))
+    world.restart()
+    world.site.runtime_state.note()
+    assert world.ledger.runs.pause() is None

@@ -1,0 +1,126 @@
+"""The holder's side of `assetsync upload`; the command itself is tested in `cli/test_upload.py`."""
+
+import os
+from contextlib import contextmanager
+
+import pytest
+
+from assetsync.core.names import sent_name
+from assetsync.ledger.database import hold_by_hand
+from assetsync.ledger.queue import Intent
+from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State
+from assetsync.sync.requests import carry_out, take_requests
+from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, ByHand, begin, outcome_of
+from assetsync.tree.body import digest
+
+REFUSED_BY_KEY = Outcome(Answer.REFUSED, "key_refused", "the key", Fault.KEY)
+
+
+def asked(world, path, boundary="one"):
+    """What the command asks for a file of the tree."""
+    with world.site.context.tree.open(path.encode()) as file:
+        md5 = digest(file, file.stat)
+        folder = world.site.plan.mappings.all[0].destfolderid
+        intent = Intent(0, folder, sent_name(path.encode()), boundary, file.stat, md5, "", by_hand=True)
+    return ByHand(path.encode(), intent)
+
+
+@contextmanager
+def running(world, boundary="one"):
+    """A command that runs."""
+    lock = hold_by_hand(world.ledger.store.path, boundary)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def carry(world, verb, argument):
+    return carry_out(world.ledger, world.service, world.clock, verb, argument)
+
+
+def began(world, hand):
+    return begin(world.ledger, world.service, hand, world.clock.now()).what
+
+
+def attempts(world):
+    return world.ledger.store.rows("SELECT COUNT(*) FROM attempts")[0][0]
+
+
+def test_a_request_is_read_as_it_was_made(world):
+    world.write("a")
+    hand = asked(world, "a")
+    assert ByHand.of(hand.asked()) == hand
+
+
+def test_a_request_that_is_repeated_begins_once(world):
+    world.write("a")
+    hand = asked(world, "a")
+    with running(world):
+        assert [began(world, hand), began(world, hand)] == [MAY_SEND, MAY_SEND]
+    assert attempts(world) == 1
+
+
+def test_who_has_gone_begins_nothing(world):
+    world.write("a")
+    number = world.ledger.ask("upload", asked(world, "a").asked(), world.clock.now())
+    take_requests(world.site.context)
+    assert world.ledger.answered(number) == "refused: the upload was given up before it began"
+    assert attempts(world) == 0
+
+
+def test_two_of_the_same_file_begin_once(world):
+    world.write("a")
+    with running(world, "one"), running(world, "two"):
+        assert began(world, asked(world, "a", "one")) == MAY_SEND
+        assert began(world, asked(world, "a", "two")) == MAY_BE_THERE
+
+
+def test_a_start_leaves_in_flight_what_still_runs(world):
+    world.write("a")
+    with running(world):
+        began(world, asked(world, "a"))
+        world.restart()
+        assert world.row("a").state is State.SENDING
+    world.restart()
+    assert world.row("a").state is State.IN_DOUBT
+
+
+def test_an_unsent_tree_file_is_queued(world):
+    world.write("a")
+    with running(world):
+        began(world, asked(world, "a"))
+        carry(world, "uploaded", outcome_of("one", Sent(REFUSED_BY_KEY, SentExtent.NOTHING, 0, "")))
+    assert world.row("a").state is State.QUEUED
+
+
+@pytest.mark.parametrize("kind", ["root", "service", "twin"])
+def test_a_brake_on_the_identity_keeps_it(world, kind):
+    world.write("a")
+    world.ledger.pull_brake(kind, "site", "it is another", 0, world.clock.now())
+    with running(world):
+        number = world.ledger.ask("upload", asked(world, "a").asked(), world.clock.now())
+        take_requests(world.site.context)
+    assert world.ledger.answered(number).startswith("refused: brake 1 is pulled: it is another")
+
+
+ACCEPTED = outcome_of("one", Sent(Outcome(Answer.ACCEPTED, assetid="A"), SentExtent.ALL, 1, "M"))
+
+
+@pytest.mark.parametrize(
+    ("verb", "argument"),
+    [
+        ("upload", {}),
+        ("upload", {"path": "61", "send_again": False, "intent": 1}),
+        ("upload", {"path": "61", "send_again": False, "intent": {"stat": [1]}}),
+        ("uploaded", {}),
+        ("uploaded", ACCEPTED),
+        ("uploaded", ACCEPTED | {"outcome": None}),
+        ("uploaded", ACCEPTED | {"outcome": {"answer": "accepted", "reason": "", "detail": "", "fault": "none"}}),
+    ],
+)
+def test_a_request_without_sense_is_refused(world, verb, argument):
+    world.ledger.ask(verb, argument, world.clock.now())
+    take_requests(world.site.context)
+    assert world.ledger.answered(1).startswith("refused: ")
+    assert attempts(world) == 0

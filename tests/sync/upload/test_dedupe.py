@@ -1,0 +1,106 @@
+"""What stands for a file already, where the tree cannot tell whether the other path still holds it."""
+
+import pytest
+
+from assetsync.errors import FileUnreadable, RootMissing
+from assetsync.ledger.queue import Intent
+from assetsync.model import State
+from assetsync.sync.requests import take_requests
+from assetsync.tree.safe_open import Tree
+
+
+@pytest.fixture
+def moved(make_world, monkeypatch):
+    """A site with a file that was moved after it was sent; after `break_old` its old path cannot be looked at."""
+    world = make_world()
+    world.write("old/a.jpg", b"the only one of its kind")
+    world.write("keeps.jpg")
+    world.scan_and_send()
+    world.live(5)
+    (world.root / "new").mkdir()
+    (world.root / "old/a.jpg").rename(world.root / "new/a.jpg")
+    world.hint("new/a.jpg")
+    lstat = Tree.lstat
+
+    def break_old(error):
+        def look(tree, path):
+            if path.startswith(b"old/"):
+                raise error
+            return lstat(tree, path)
+
+        monkeypatch.setattr(Tree, "lstat", look)
+
+    world.break_old = break_old
+    world.mend = lambda: monkeypatch.setattr(Tree, "lstat", lstat)
+    return world
+
+
+def test_a_moved_file_is_neither_sent_nor_taken_over_while_its_old_path_cannot_be_looked_at(moved):
+    moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
+    moved.send()
+    row = moved.row("new/a.jpg")
+    assert (row.state, row.reason) == (State.BLOCKED, "unreadable")
+    assert "may have been moved here" in row.detail
+    assert len(moved.posted()) == 2
+    moved.mend()
+    moved.site.try_again()
+    moved.scan_and_send()
+    assert moved.row("new/a.jpg").assetid == "A0000000000000000000000000000002"
+    assert len(moved.posted()) == 2
+
+
+def test_it_waits_for_a_root_that_went_at_that_moment(moved):
+    moved.break_old(RootMissing("the root is not there"))
+    moved.send()
+    assert moved.row("new/a.jpg").state is State.QUEUED
+    assert len(moved.posted()) == 2
+    moved.mend()
+    moved.clock.advance(61)
+    moved.send()
+    assert moved.row("new/a.jpg").assetid == "A0000000000000000000000000000002"
+    assert len(moved.posted()) == 2
+
+
+def test_a_person_may_have_it_sent_in_any_case(moved):
+    moved.break_old(FileUnreadable("old/a.jpg cannot be read: Stale file handle"))
+    moved.send()
+    moved.ledger.ask("retry", {"paths": [b"new/a.jpg".hex()], "send_again": True}, moved.clock.now())
+    take_requests(moved.site.context)
+    moved.send()
+    assert len(moved.posted()) == 3
+
+
+def test_a_copy_of_what_cannot_be_looked_at_is_sent(moved):
+    moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
+    moved.write("elsewhere/logo.jpg", b"the only one of its kind")
+    moved.hint("elsewhere/logo.jpg")
+    moved.send()
+    assert moved.row("elsewhere/logo.jpg").state is State.STORED
+    assert (moved.row("new/a.jpg").state, len(moved.posted())) == (State.BLOCKED, 3)
+
+
+def test_an_asset_that_nobody_owns_is_taken_over_though_another_path_cannot_be_looked_at(moved):
+    moved.service.put(b"the only one of its kind", "a.jpg")
+    moved.site.contact.list_anew()
+    moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
+    moved.send()
+    assert (moved.row("new/a.jpg").state, len(moved.posted())) == (State.STORED, 2)
+
+
+def test_what_was_sent_since_a_copy_of_the_ledger_is_found_beside_an_upload_that_was_on_its_way_then(make_world):
+    world = make_world()
+    sent, undecided = b"a" * 100, b"b" * 100
+    world.write("sent.jpg", sent)
+    world.write("undecided.jpg", undecided)
+    world.scan()
+    row = world.row("undecided.jpg")
+    intent = Intent(row.id, "F1", "undecided.jpg", "boundary", row.stat, None, "")
+    world.ledger.queue.begin(intent, world.clock.now())
+    asset = world.service.put(sent, "sent.jpg")
+    world.restart()
+    world.send()
+    assert world.posted() == []
+    world.live(300)
+    assert world.posted() == ["undecided.jpg"]
+    assert world.row("sent.jpg").assetid == asset.id
+    assert set(world.states().values()) == {State.VERIFIED}

@@ -1,0 +1,358 @@
+"""First contact: what lies in a folder is compared before anything is sent, or waited for until it can be."""
+
+from dataclasses import replace
+
+import pytest
+
+from assetsync.model import State
+from assetsync.reconcile import Reconciler
+from assetsync.sync.upload.folder_listing import Unlisted
+
+DAY = 24 * 3600.0
+
+
+class Quiet:
+    """Nobody who watches."""
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        pass
+
+    def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
+        pass
+
+
+def working_on(world, content: bytes, name: str, seconds: float = 600.0):
+    world.service.processing = seconds
+    asset = world.service.put(content, name)
+    world.service.processing = 0.0
+    return asset
+
+
+def test_a_folder_is_listed_once_before_the_first_post_and_not_again(world):
+    for number in range(3):
+        world.write(f"{number}", f"{number}".encode())
+    world.scan_and_send()
+    listings = [search for search in world.service.searches if search.searchfor == "%"]
+    assert [search.available for search in listings] == [None, "0"]
+    world.write("later", b"later")
+    world.scan_and_send()
+    assert [search for search in world.service.searches if search.searchfor == "%"] == listings
+
+
+def test_a_file_waits_for_an_asset_of_its_name_that_the_service_still_works_on_and_then_takes_it(world):
+    asset = working_on(world, b"film", "film.mp4")
+    world.write("film.mp4", b"film")
+    world.write("other.mp4", b"another")
+    world.scan_and_send()
+    assert world.posted() == ["other.mp4"]
+    assert asset.id in (world.row("film.mp4").detail or "")
+    world.live(700)
+    assert (world.row("film.mp4").assetid, world.posted()) == (asset.id, ["other.mp4"])
+
+
+def test_a_file_is_sent_when_the_asset_that_it_waited_for_turns_out_to_be_another(world):
+    working_on(world, b"a stranger", "film.mp4")
+    world.write("film.mp4", b"film")
+    world.scan()
+    world.live(700)
+    assert world.posted() == ["film.mp4"]
+    assert world.states() == {"film.mp4": State.VERIFIED}
+
+
+@pytest.mark.parametrize(("shown", "waits"), [("FILM.MP4", True), ("film?.mp4", False), ("my film.mp4", False)])
+def test_only_a_name_that_the_service_may_show_for_the_file_is_waited_for(world, shown, waits):
+    working_on(world, b"film", shown)
+    world.write("film.mp4", b"film")
+    world.scan_and_send()
+    assert world.posted() == ([] if waits else ["film.mp4"])
+
+
+def test_a_name_that_is_not_ascii_is_waited_for_by_what_the_service_makes_of_it(world):
+    working_on(world, b"film", "f?lm.mp4")
+    world.write("f\u0131lm.mp4", b"film")
+    world.scan_and_send()
+    assert world.posted() == []
+
+
+def test_a_restart_goes_on_waiting(world):
+    working_on(world, b"film", "film.mp4")
+    world.write("film.mp4", b"film")
+    world.scan_and_send()
+    world.restart()
+    world.clock.advance(61)
+    world.send()
+    assert world.posted() == []
+    world.live(700)
+    assert world.posted() == []
+    assert world.states() == {"film.mp4": State.VERIFIED}
+
+
+def test_an_asset_that_is_taken_away_is_no_longer_waited_for(world):
+    asset = working_on(world, b"film", "film.mp4")
+    world.write("film.mp4", b"film")
+    world.scan_and_send()
+    del world.service.assets[asset.id]
+    world.live(130)
+    assert world.posted() == ["film.mp4"]
+
+
+def test_what_is_not_processed_for_a_day_is_a_persons_matter_who_may_send_it_all_the_same(world):
+    asset = working_on(world, b"film", "film.mp4", 1000 * DAY)
+    world.write("film.mp4", b"film")
+    world.scan_and_send()
+    world.clock.advance(DAY + 1)
+    world.send()
+    row = world.row("film.mp4")
+    assert (row.state, row.reason) == (State.BLOCKED, "unprocessed")
+    assert asset.id in (row.detail or "")
+    world.ledger.repair.send_again(row, world.clock.now())
+    world.send()
+    assert world.posted() == ["film.mp4"]
+
+
+def test_what_was_not_processed_for_a_day_is_tried_again_by_each_run_until_it_can_be_told(world):
+    asset = working_on(world, b"film", "film.mp4", 3 * DAY)
+    world.write("film.mp4", b"film")
+    world.scan_and_send()
+    world.clock.advance(DAY + 1)
+    world.send()
+    for blocked in (1, 1, 0):
+        report = Reconciler(world.site, wait=0, adopt=False, progress=Quiet()).run()
+        assert report.blocked == blocked
+        world.clock.advance(DAY)
+    assert (world.row("film.mp4").assetid, world.posted()) == (asset.id, [])
+
+
+def test_a_file_of_which_no_byte_left_yet_is_waited_for_as_one_that_was_never_tried(world):
+    world.write("film.mp4", b"film")
+    world.service.script.append("unreachable")
+    world.scan_and_send()
+    assert (world.row("film.mp4").state, world.row("film.mp4").attempts) == (State.QUEUED, 1)
+    working_on(world, b"film", "film.mp4")
+    world.site.contact.list_anew()
+    world.live(700)
+    assert world.states() == {"film.mp4": State.VERIFIED}
+    assert len(world.service.assets) == 1
+
+
+def test_a_persons_word_that_nothing_arrived_is_not_doubted_for_an_unprocessed_asset(world):
+    world.write("film.mp4", b"film")
+    world.service.script.append("lost_before")
+    world.scan_and_send()
+    working_on(world, b"film of a stranger", "film.mp4")
+    world.ledger.repair.is_absent(world.row("film.mp4"), world.clock.now())
+    world.live(5)
+    assert world.posted() == ["film.mp4", "film.mp4"]
+
+
+@pytest.fixture
+def audited(make_world):
+    """Make a world in which hand-made assets `by hand 0`, `by hand 1`, … are known to an audit, and files are not."""
+
+    def make(count: int = 1):
+        world = make_world()
+        world.write("keep.jpg", b"other")
+        world.scan_and_send()
+        world.live(5)
+        for number in range(count):
+            world.service.put(f"by hand {number}".encode(), f"{number}.jpg")
+        audit(world)
+        return world
+
+    return make
+
+
+def audit(world):
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    world.clock.advance(60)
+
+
+def by_hand(world, number: int = 0):
+    return next(asset for asset in world.service.assets.values() if asset.content == f"by hand {number}".encode())
+
+
+def put_into_the_tree(world, count: int = 1) -> None:
+    for number in range(count):
+        world.write(f"{number}.jpg", f"by hand {number}".encode())
+    world.scan_and_send()
+    world.live(5)
+
+
+def listings(world):
+    return len([search for search in world.service.searches if search.searchfor == "%" and search.available is None])
+
+
+def test_an_asset_that_an_audit_no_longer_met_is_not_taken_over(audited):
+    world = audited()
+    del world.service.assets[by_hand(world).id]
+    audit(world)
+    put_into_the_tree(world)
+    assert (world.posted(), world.row("0.jpg").state) == (["keep.jpg", "0.jpg"], State.VERIFIED)
+
+
+def test_an_asset_of_the_same_name_and_size_that_an_audit_no_longer_met_is_nothing_to_ask_about(audited):
+    world = audited()
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE sightings SET md5 = NULL"))
+    del world.service.assets[by_hand(world).id]
+    audit(world)
+    put_into_the_tree(world)
+    assert (world.posted(), world.row("0.jpg").state) == (["keep.jpg", "0.jpg"], State.VERIFIED)
+
+
+def test_an_asset_that_was_worked_on_while_the_folder_was_audited_is_taken_over_all_the_same(audited):
+    world = audited()
+    asset = by_hand(world)
+    asset.processed_at = world.clock.now() + 90
+    audit(world)
+    put_into_the_tree(world)
+    assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
+
+
+def test_an_asset_that_the_service_works_on_again_is_waited_for_although_the_audit_did_not_show_it(audited):
+    world = audited()
+    asset = by_hand(world)
+    asset.processed_at = world.clock.now() + 600
+    audit(world)
+    put_into_the_tree(world)
+    assert world.posted() == ["keep.jpg"]
+    world.live(900)
+    assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
+
+
+def test_an_asset_that_was_met_after_the_clock_was_set_back_is_taken_over(audited):
+    world = audited()
+    asset = by_hand(world)
+    asset.processed_at = asset.indexed_at = 0.0
+    world.clock.set_now(world.clock.now() - DAY)
+    world.ledger.doubts.sight([world.service._shown(asset)], 1, world.clock.now())
+    put_into_the_tree(world)
+    assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
+
+
+def test_of_equal_assets_the_one_that_the_audit_met_is_taken_over_without_another_listing(audited):
+    world = audited()
+    kept = world.service.put(b"by hand 0", "copy.jpg")
+    audit(world)
+    del world.service.assets[by_hand(world).id]
+    audit(world)
+    before = listings(world)
+    put_into_the_tree(world)
+    assert (world.row("0.jpg").assetid, world.posted(), listings(world)) == (kept.id, ["keep.jpg"], before)
+
+
+def test_a_folder_is_listed_once_for_all_that_an_audit_no_longer_met(audited):
+    world = audited(8)
+    for number in range(8):
+        del world.service.assets[by_hand(world, number).id]
+    audit(world)
+    before = listings(world)
+    put_into_the_tree(world, 8)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert (len(world.posted()), listings(world)) == (9, before + 1)
+
+
+def test_a_file_waits_while_the_folder_cannot_be_listed_again(audited):
+    world = audited()
+    del world.service.assets[by_hand(world).id]
+    audit(world)
+    world.write("0.jpg", b"by hand 0")
+    world.scan()
+    world.fail_for("F1", listings_only=True)
+    world.live(5)
+    assert world.posted() == ["keep.jpg"]
+    world.service.during_search = lambda _request: None
+    world.live(900, tick=5)
+    assert world.posted() == ["keep.jpg", "0.jpg"]
+
+
+def test_an_asset_that_is_met_while_a_listing_that_does_not_show_it_ends_is_taken_over(audited):
+    world = audited()
+    asset = by_hand(world)
+    asset.processed_at = world.clock.now() + 90
+    audit(world)
+    contacts, doubts = world.ledger.contacts, world.ledger.doubts
+    missed = contacts.missed("F1", 10)
+    assert missed.keys() == {asset.id}
+    doubts.sight([world.service._shown(asset)], doubts.newest_attempt(), world.clock.now())
+    contacts.not_there(missed)
+    assert contacts.missed("F1", 10) == {}
+    put_into_the_tree(world)
+    assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
+
+
+def test_a_folder_that_is_asked_for_again_while_it_is_listed_is_listed_again_though_another_worker_came_by(make_world):
+    world = make_world()
+    contact = world.site.contact
+
+    def ask_and_come_by(_request) -> None:
+        world.service.during_search = lambda _request: None
+        contact.list_again("F1")
+        with pytest.raises(Unlisted):
+            contact.ensure("F1")
+
+    world.service.during_search = ask_and_come_by
+    contact.ensure("F1")
+    before = len(world.service.searches)
+    contact.ensure("F1")
+    assert len(world.service.searches) > before
+    assert not world.ledger.contacts.needed("F1")
+    before = len(world.service.searches)
+    contact.ensure("F1")
+    assert len(world.service.searches) == before
+
+
+def test_a_folder_that_is_asked_for_again_while_it_is_listed_is_listed_again_also_by_the_next_start(make_world):
+    world = make_world()
+    world.service.during_search = lambda _request: world.ledger.contacts.again("F1")
+    world.write("a.jpg", b"content A")
+    world.scan_and_send()
+    assert world.ledger.contacts.needed("F1")
+
+
+def test_what_an_audit_met_of_a_version_at_rest_is_not_missed_though_it_was_seen_before(make_world):
+    world = make_world()
+    world.write("a.jpg", b"content A")
+    world.write("b.jpg", b"content B")
+    world.scan_and_send()
+    world.live(5)
+    assetid = world.row("a.jpg").assetid
+    (world.root / "a.jpg").unlink()
+    world.scan()
+    shown = world.service._shown(world.service.assets[assetid])
+    world.ledger.doubts.sight([shown], world.ledger.doubts.newest_attempt(), world.clock.now())
+    audit(world)
+    assert not world.ledger.alike.is_missed(assetid)
+    assert world.ledger.contacts.missed("F1", 10) == {}
+
+
+@pytest.fixture
+def ignoring(world):
+    """Give a world whose service shows all folders, whichever it is asked for."""
+    matches = world.service._matches
+    world.service._matches = lambda asset, request: matches(asset, replace(request, folderid=None))
+    return world
+
+
+def test_unprocessed_assets_of_other_folders_hold_nothing_up(ignoring):
+    ignoring.service.processing = 1e9
+    ignoring.service.put(b"film", "film.mp4", "F9")
+    ignoring.service.processing = 0.0
+    ignoring.write("film.mp4", b"film")
+    ignoring.scan_and_send()
+    assert ignoring.posted() == ["film.mp4"]
+
+
+def test_assets_of_other_folders_are_not_noted(ignoring):
+    """What is noted would be taken for what lay in this folder: a stranger of it, or ours that was moved there."""
+    ignoring.service.put(b"a stranger", "stranger.mp4", "F9")
+    ignoring.write("film.mp4", b"film")
+    ignoring.scan_and_send()
+    assert ignoring.ledger.store.rows("SELECT name FROM sightings") == []
+    ignoring.live(60)
+    (ours,) = (asset for asset in ignoring.service.assets.values() if asset.name == "film.mp4")
+    ours.folder = "F9"
+    ignoring.site.contact.list_again("F1")
+    ignoring.write("next.mp4", b"next")
+    ignoring.scan_and_send()
+    assert ignoring.row("film.mp4").asset_folder == "F1"

@@ -1,0 +1,86 @@
+"""The throttle spreads bytes over time, for all workers together."""
+
+import pytest
+
+from assetsync.sync.upload.rate_limiter import RateLimiter
+from assetsync.tree.body import TappedBody
+
+
+class Clock:
+    def __init__(self):
+        self.at = 100.0
+
+    def now(self):
+        return self.at
+
+    def steady(self):
+        return self.at
+
+    def boot(self):
+        return "boot"
+
+    def wait(self, seconds):
+        self.at += seconds
+        return False
+
+
+class Bytes:
+    size, handed, md5 = 30, 30, "M"
+
+    def chunks(self):
+        yield from (b"x" * 10,) * 3
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [(10.0, 89.0), (100.0, 8.0)])
+def test_bytes_take_the_time_that_the_rate_says_after_a_burst_of_a_second(rate, seconds):
+    clock = Clock()
+    clock.at += 1000
+    rate_limiter = RateLimiter(rate, clock)
+    clock.at += 1000
+    before = clock.at
+    for _ in range(91):
+        rate_limiter.pace(10)
+    assert clock.at - before == pytest.approx(seconds)
+
+
+def test_a_paced_body_yields_and_tells_what_the_body_does():
+    clock = Clock()
+    body = TappedBody(Bytes(), RateLimiter(10.0, clock).pace, piece=7)
+    assert (body.size, body.handed, body.md5) == (30, 30, "M")
+    assert b"".join(body.chunks()) == b"x" * 30
+    assert clock.at > 101
+
+
+class Long(Bytes):
+    def chunks(self):
+        yield b"ab" * 2**19
+        yield b"c"
+
+
+@pytest.mark.parametrize("rate", [16_000.0, 200_000.0, 20_000_000.0])
+def test_between_two_pieces_a_service_waits_for_seconds_at_most_however_slow_the_rate(rate):
+    clock = Clock()
+    rate_limiter = RateLimiter(rate, clock)
+    left, gaps, last = b"", [], None
+    for piece in TappedBody(Long(), rate_limiter.pace, piece=rate_limiter.piece).chunks():
+        if last is not None:
+            gaps.append(clock.at - last)
+        last, left = clock.at, left + piece
+    assert left == b"ab" * 2**19 + b"c"
+    # Sixteen workers take turns.
+    assert 16 * max(gaps) <= 5.0
+
+
+def test_a_long_wait_gives_signs_of_life_and_ends_when_it_is_given_up():
+    clock = Clock()
+    ticks = []
+    rate_limiter = RateLimiter(10.0, clock, lambda: bool(ticks.append(clock.at)))
+    rate_limiter.pace(300)
+    rate_limiter.pace(10)
+    assert clock.at == pytest.approx(130.0)
+    assert len(ticks) >= 29
+    given_up = RateLimiter(10.0, clock, lambda: True)
+    given_up.pace(300)
+    before = clock.at
+    given_up.pace(10)
+    assert clock.at - before <= 1.0
