@@ -7,7 +7,7 @@ from assetsync.model import State
 from assetsync.sync.upload.uploader import Step
 
 
-def test_a_file_rests_for_as_long_as_the_configuration_says_on_a_local_disk(make_world):
+def test_settle_time_is_used_on_local_disk(make_world):
     assert settle_of(make_world(watch={"settle": "7s"}).config()) == 7.0
 
 
@@ -21,18 +21,18 @@ def test_a_file_rests_for_as_long_as_the_configuration_says_on_a_local_disk(make
         ({"policy": {"verified_when": "stored"}}, None),
     ],
 )
-def test_when_the_index_is_asked_follows_from_schedule_and_policy(make_world, said, interval):
+def test_index_interval_follows_config(make_world, said, interval):
     assert make_world(**said).site.indexer._interval == interval
 
 
-def test_a_scan_writes_down_what_is_there_and_when_it_was(world):
+def test_scan_records_paths_and_time(world):
     world.write("a")
     assert world.scan().scanned == 1
     assert world.states() == {"a": State.QUEUED}
     assert '"complete": true' in world.ledger.reports.fact("last_scan")
 
 
-def test_a_stop_ends_a_scan_and_nothing_is_decided_to_be_gone(world, clock):
+def test_stopped_scan_marks_nothing_as_gone(world, clock):
     for number in range(3):
         world.write(f"d{number}/file", f"{number}".encode())
     world.scan()
@@ -42,7 +42,7 @@ def test_a_stop_ends_a_scan_and_nothing_is_decided_to_be_gone(world, clock):
     assert (result.report.finished, len(world.states())) == (False, 3)
 
 
-def test_a_probe_that_is_answered_ends_a_pause_and_one_that_is_not_prolongs_it(world, clock):
+def test_only_answered_probe_ends_a_pause(world, clock):
     circuit_breaker = world.site.circuit_breaker
     circuit_breaker.trouble("unreachable", "down")
     world.service.down = True

@@ -87,7 +87,7 @@ def mistakes_of(make_file):
 # ── meaning ──
 
 
-def test_what_is_left_out_has_the_default_of_the_contract(make_config):
+def test_omitted_settings_have_defaults(make_config):
     config = make_config()
     assert (config.site, config.root, config.ledger) == ("hq", Path("/srv/media"), Path("/var/lib/assetsync/hq.db"))
     said = config.model_dump(exclude={"site", "root", "ledger", "folders", "schedule"})
@@ -131,23 +131,23 @@ def test_what_is_left_out_has_the_default_of_the_contract(make_config):
     assert mappings(config) == (Mapping(path=b"photos", destfolderid="F1"),)
 
 
-def test_the_ledger_follows_from_the_file_alone(make_file):
+def test_ledger_path_ignores_environment(make_file):
     environ = {"STATE_DIRECTORY": "/elsewhere", "HOME": "/root"}
     assert load_config(make_file(SMALLEST), environ).ledger == Path("/var/lib/assetsync/hq.db")
 
 
 @pytest.mark.parametrize("text", ["0123", "0o17", "1e5", "12-30", "NO", "true", "1_000"])
-def test_an_id_stays_the_text_that_was_written(make_config, text):
+def test_id_is_kept_as_written_text(make_config, text):
     assert make_config(text=SMALLEST.replace("F1", text)).folders[0].destfolderid == text
 
 
 @pytest.mark.parametrize("site", ["012", "no", "1e5", "null-1"])
-def test_a_site_is_a_text_whatever_it_looks_like(make_config, site):
+def test_site_is_always_text(make_config, site):
     assert make_config(text=SMALLEST.replace("site: hq", f"site: {site}")).site == site
 
 
 @pytest.mark.parametrize("none", ["", "null", "~", "Null", "NULL"])
-def test_no_value_means_none_where_none_is_possible_and_else_the_default(make_config, none):
+def test_null_means_none_or_the_default(make_config, none):
     config = make_config(f"upload: {{rate: {none}, workers: {none}}}\nstatus:\n  listen: {none}\nwatch: {none}\n")
     assert (config.upload.rate, config.upload.workers, config.status.listen) == (None, 4, None)
     assert config.watch.settle == 5.0
@@ -166,7 +166,7 @@ def test_a_quoted_null_is_a_text(make_config):
 
 @pytest.mark.parametrize(("word", "flag"), [(w, True) for w in ("true", "yes", "on", "True", "ON")]
                          + [(w, False) for w in ("false", "no", "off", "Off")])  # fmt: skip
-def test_a_flag_is_true_or_false_in_any_of_its_words(make_config, word, flag):
+def test_flag_accepts_every_boolean_word(make_config, word, flag):
     assert make_config(f"watch: {{follow_symlinks: {word}}}\n").watch.follow_symlinks is flag
 
 
@@ -206,7 +206,7 @@ def test_a_size_becomes_bytes(make_config, text, count):
         ("18:00-24:00", [time(18), time(23, 59)], [time(0), time(17, 59)]),
     ],
 )
-def test_the_window_is_open_from_its_begin_to_its_end(make_config, text, inside, outside):
+def test_window_is_open_from_begin_to_end(make_config, text, inside, outside):
     window = make_config(f'upload: {{window: "{text}"}}\n').upload.window
     assert [window.holds(at) for at in inside] == [True] * len(inside)
     assert [window.holds(at) for at in outside] == [False] * len(outside)
@@ -228,7 +228,7 @@ def test_when_the_window_opens_next(make_config, text, now, opens):
     assert window.opens(at) == then
 
 
-def test_in_an_hour_that_a_change_of_the_clock_repeats_the_window_opens_later_than_now(make_config, monkeypatch):
+def test_window_in_repeated_hour_opens_later(make_config, monkeypatch):
     monkeypatch.setenv("TZ", "Europe/Oslo")
     tzset()
     try:
@@ -240,7 +240,7 @@ def test_in_an_hour_that_a_change_of_the_clock_repeats_the_window_opens_later_th
         tzset()
 
 
-def test_an_unquoted_window_is_the_same_window(make_config):
+def test_unquoted_window_equals_quoted_one(make_config):
     assert make_config("upload:\n  window: 19:00-07:00\n").upload.window == Window(time(19), time(7))
 
 
@@ -258,7 +258,7 @@ def test_where_the_page_listens(make_config, text, listen):
 
 
 @pytest.mark.parametrize("command", ["/usr/bin/alert --to 'the admin'", '["/usr/bin/alert", "--to", "the admin"]'])
-def test_a_command_is_a_line_or_a_list_of_words(make_config, command):
+def test_command_is_a_line_or_a_word_list(make_config, command):
     assert make_config(f"notify:\n  command: {command}\n").notify.command == ("/usr/bin/alert", "--to", "the admin")
 
 
@@ -272,12 +272,12 @@ def test_a_command_is_a_line_or_a_list_of_words(make_config, command):
         ("ü", "ü", "ü".encode()),
     ],
 )
-def test_the_folder_of_a_mapping_is_tidied_up(make_config, path, folder, mapped):
+def test_mapping_folder_is_normalised(make_config, path, folder, mapped):
     config = make_config(text=SMALLEST.replace("path: photos", f"path: {path}"))
     assert (config.folders[0].path, mappings(config)[0].path) == (folder, mapped)
 
 
-def test_two_mappings_may_share_a_folder_of_the_service(make_config):
+def test_two_mappings_may_share_a_folder(make_config):
     config = make_config("  - {path: video, destfolderid: F1}\n")
     assert [(m.path, m.destfolderid) for m in mappings(config)] == [(b"photos", "F1"), (b"video", "F1")]
 
@@ -320,7 +320,7 @@ def test_a_mapping_with_everything(make_config):
     )
 
 
-def test_metadata_field_names_of_the_configuration_override_those_built_in(make_config):
+def test_configured_field_names_override(make_config):
     text = SMALLEST.replace("folders:", "  metadata_fields: {doc: {description: d, keywords: k}}\nfolders:")
     assert make_config(text=text).service.metadata_fields.table() == METADATA_FIELDS | {"doc": ("d", "k")}
     assert make_config().service.metadata_fields.table() == METADATA_FIELDS
@@ -336,17 +336,17 @@ def test_metadata_field_names_of_the_configuration_override_those_built_in(make_
         "https://dam.example.com/x",
     ],
 )
-def test_plain_http_is_taken_to_this_machine_itself(make_config, url):
+def test_plain_http_to_localhost_is_accepted(make_config, url):
     text = SMALLEST.replace("https://dam.example.com/razuna\n", f"{url}\n")
     assert make_config(text=text).service.base_url == url
 
 
-def test_plain_http_to_another_machine_is_taken_when_it_is_allowed(make_config):
+def test_allowed_plain_http_is_accepted(make_config):
     text = SMALLEST.replace("https:", "http:").replace("folders:", "  allow_http: true\nfolders:")
     assert make_config(text=text).service.base_url == "http://dam.example.com/razuna"
 
 
-def test_a_slash_at_the_end_of_the_base_address_makes_no_difference(make_config):
+def test_trailing_slash_of_url_is_ignored(make_config):
     assert make_config(text=SMALLEST.replace("razuna\n", "razuna//\n")).service == make_config().service
 
 
@@ -358,7 +358,7 @@ def test_off_turns_a_schedule_off(make_config, word):
     assert make_config(f"schedule: {{index: {word}}}\n").schedule.index is None
 
 
-def test_an_interval_or_a_cron_line_is_told_by_its_form(make_config):
+def test_interval_and_cron_differ_by_form(make_config):
     schedule = make_config('schedule: {rescan: 90s, audit: "30 2 * * 1-5"}\n').schedule
     assert schedule.rescan == Interval(90.0)
     assert isinstance(schedule.audit, Cron)
@@ -403,7 +403,7 @@ def test_a_cron_line_fires_when_cron_would(line, times):
 
 
 @given(st.integers(0, 7), st.integers(0, 23), st.integers(0, 59))
-def test_a_numeric_weekday_means_what_cron_means(weekday, hour, minute):
+def test_numeric_weekday_follows_cron(weekday, hour, minute):
     (fields,) = cron(f"{minute} {hour} * * {weekday}").triggers()
     fires = CronTrigger(**fields, timezone=UTC).get_next_fire_time(None, START)
     assert (fires.isoweekday() % 7, fires.hour, fires.minute) == (weekday % 7, hour, minute)
@@ -543,19 +543,19 @@ MISTAKES = [
 
 
 @given(st.from_regex(_SOUND_PATTERN, fullmatch=True))
-def test_a_pattern_that_looks_sound_is_one_that_names_something(pattern):
+def test_accepted_pattern_names_something(pattern):
     regex, ignores = GitIgnoreSpecPattern.pattern_to_regex(pattern)
     assert regex is not None
     assert ignores is not pattern.startswith("!")
 
 
-def test_the_characters_that_cannot_stand_in_a_file_are_those_that_yaml_refuses_and_a_byte_order_mark():
+def test_refused_characters_match_yaml():
     every = "".join(map(chr, range(0x110000)))
     assert set(_NOT_YAML.findall(every)) == {*Reader.NON_PRINTABLE.findall(every), "\ufeff"}
 
 
 @pytest.mark.parametrize(("text", "expected"), MISTAKES)
-def test_a_mistake_is_one_sentence_with_line_key_and_fix(mistakes_of, text, expected):
+def test_mistake_has_line_key_and_fix(mistakes_of, text, expected):
     mistakes = mistakes_of(text)
     assert [mistake for mistake in mistakes if mistake.startswith(expected)], mistakes
     assert all(re.match(r"line \d+(, column \d+)?: .+: .+", mistake) for mistake in mistakes)
@@ -574,7 +574,7 @@ def test_one_mistake_is_told_once(mistakes_of, text):
     assert len(mistakes_of(text)) == 1
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(mistakes_of):
+def test_mistakes_are_reported_in_file_order(mistakes_of):
     text = """\
 site: HQ
 root: media
@@ -612,7 +612,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     assert str(caught.value).startswith(expected)
 
 
-def test_a_pipe_that_nobody_writes_into_is_not_waited_for_without_end(tmp_path, monkeypatch):
+def test_pipe_without_writer_times_out(tmp_path, monkeypatch):
     monkeypatch.setattr("assetsync.config.source._PIPE_PATIENCE", 0.1)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -639,12 +639,12 @@ def test_a_pipe_is_read_to_its_end(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no /dev/zero here")
-def test_of_what_has_no_end_no_more_is_read_than_shows_that_it_is_no_configuration():
+def test_endless_config_is_refused():
     with pytest.raises(ConfigError, match="far too large"):
         load_config(Path("/dev/zero"), {})
 
 
-def test_a_folder_in_place_of_the_file_is_named(tmp_path):
+def test_folder_as_config_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(tmp_path, {})
 
@@ -652,13 +652,13 @@ def test_a_folder_in_place_of_the_file_is_named(tmp_path):
 @pytest.mark.parametrize(
     "place", ["{key}: 1\n", "log: {{level: {key}}}\n", "ignore: [x{key}]\n", "watch: {{{key}: 1}}\n"]
 )
-def test_the_key_of_the_environment_is_found_in_the_file_and_not_shown(mistakes_of, place):
+def test_key_in_config_file_is_not_shown(mistakes_of, place):
     mistakes = mistakes_of(SMALLEST + place.format(key=KEY), {"ASSETSYNC_API_KEY": f"{KEY}\n"})
     assert any("the API key must not stand in this file" in mistake for mistake in mistakes)
     assert KEY not in "".join(mistakes)
 
 
-def test_values_are_hidden_in_what_pydantic_itself_says():
+def test_pydantic_errors_hide_values():
     with pytest.raises(ValidationError) as caught:
         SiteConfig.model_validate({"site": KEY, "root": KEY, "service": KEY, "folders": KEY})
     assert KEY not in str(caught.value)
@@ -669,7 +669,7 @@ def test_the_configuration_cannot_be_changed(make_config):
         make_config().upload.workers = 5
 
 
-def test_addresses_that_may_hold_a_secret_are_not_in_the_repr(make_config):
+def test_secret_addresses_are_not_in_repr(make_config):
     text = SMALLEST.replace("folders:", f"  proxy: http://me:{KEY}@proxy:3128\nfolders:")
     config = make_config(f"notify: {{webhook: 'https://hooks.example.com/{KEY}'}}\n", text=text)
     assert KEY in config.service.proxy
@@ -684,7 +684,7 @@ def with_key_file(make_config, path):
     return make_config(text=SMALLEST.replace("folders:", f"  api_key_file: {path}\nfolders:"))
 
 
-def test_a_key_file_that_is_a_pipe_without_a_writer_is_not_waited_for_without_end(make_config, tmp_path, monkeypatch):
+def test_key_pipe_without_writer_times_out(make_config, tmp_path, monkeypatch):
     monkeypatch.setattr("assetsync.config.source._PIPE_PATIENCE", 0.1)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -692,7 +692,7 @@ def test_a_key_file_that_is_a_pipe_without_a_writer_is_not_waited_for_without_en
         read_api_key(with_key_file(make_config, pipe), {})
 
 
-def test_the_key_file_comes_first_then_the_environment_then_the_credential(make_config, make_file, tmp_path):
+def test_key_file_precedes_environment(make_config, make_file, tmp_path):
     make_file("from-credential", "api_key")
     environ = {"ASSETSYNC_API_KEY": "from-environment", "CREDENTIALS_DIRECTORY": str(tmp_path)}
     config = with_key_file(make_config, make_file("from-file\n", "hq.key"))
@@ -703,7 +703,7 @@ def test_the_key_file_comes_first_then_the_environment_then_the_credential(make_
 
 
 @pytest.mark.parametrize("content", [KEY, f"{KEY}\n", f"{KEY}\r\n", f"{KEY}\n\n"])
-def test_line_ends_after_the_key_are_no_part_of_it(make_config, make_file, content):
+def test_line_end_after_key_is_stripped(make_config, make_file, content):
     assert read_api_key(with_key_file(make_config, make_file(content, "hq.key")), {}).get_secret_value() == KEY
 
 
@@ -720,7 +720,7 @@ def test_line_ends_after_the_key_are_no_part_of_it(make_config, make_file, conte
         (KEY * 300, "it is far too large for an API key"),
     ],
 )
-def test_what_cannot_be_a_key_is_told_without_showing_it(make_config, make_file, content, said):
+def test_invalid_key_is_not_shown(make_config, make_file, content, said):
     config = with_key_file(make_config, make_file(content, "hq.key"))
     with pytest.raises(ConfigError, match=re.escape(said)) as caught:
         read_api_key(config, {"ASSETSYNC_API_KEY": "not-asked"})
@@ -729,19 +729,19 @@ def test_what_cannot_be_a_key_is_told_without_showing_it(make_config, make_file,
 
 
 @pytest.mark.parametrize("value", ["", f"{KEY}\x1b", f"{KEY} x", f"{KEY}é"])
-def test_what_cannot_be_a_key_in_the_environment_is_told_without_showing_it(make_config, value):
+def test_invalid_environment_key_is_hidden(make_config, value):
     with pytest.raises(ConfigError, match=r"^\$ASSETSYNC_API_KEY: it ") as caught:
         read_api_key(make_config(), {"ASSETSYNC_API_KEY": value})
     assert KEY not in str(caught.value)
 
 
-def test_a_key_file_that_is_named_but_missing_is_an_error_even_where_another_key_is(make_config, tmp_path):
+def test_missing_key_file_is_an_error(make_config, tmp_path):
     with pytest.raises(ConfigError, match=r"no\.key \(service\.api_key_file\): it cannot be read \(No such file"):
         read_api_key(with_key_file(make_config, tmp_path / "no.key"), {"ASSETSYNC_API_KEY": KEY})
 
 
 @pytest.mark.parametrize("environ", [{}, {"CREDENTIALS_DIRECTORY": "/nowhere"}])
-def test_without_any_key_the_three_ways_are_told(make_config, environ):
+def test_missing_key_lists_all_three_sources(make_config, environ):
     with pytest.raises(ConfigError) as caught:
         read_api_key(make_config(), environ)
     assert all(way in str(caught.value) for way in ("service.api_key_file", "$ASSETSYNC_API_KEY", "systemd credential"))
@@ -750,14 +750,14 @@ def test_without_any_key_the_three_ways_are_told(make_config, environ):
 @pytest.mark.parametrize(
     ("mode", "whom"), [(0o600, None), (0o400, None), (0o640, "its group"), (0o604, "everyone"), (0o666, "everyone")]
 )
-def test_a_key_file_that_others_can_read_is_warned_of(make_file, mode, whom):
+def test_key_file_open_to_others_is_warned(make_file, mode, whom):
     path = make_file(KEY, "hq.key")
     path.chmod(mode)
     expected = whom and f"{path}: {whom} can read or change the API key: chmod 600 {path}"
     assert key_file_warning(path) == expected
 
 
-def test_a_key_file_that_is_not_there_is_not_warned_of(tmp_path):
+def test_missing_key_file_is_not_warned_of(tmp_path):
     assert key_file_warning(tmp_path / "none") is None
 
 
@@ -776,7 +776,7 @@ def test_the_example_loads_as_it_is():
     assert load_config(EXAMPLE, {}).site == "hq"
 
 
-def test_the_example_loads_with_every_commented_setting_in_place(make_file):
+def test_example_loads_with_comments_enabled(make_file):
     text, count = re.subn(r"(?m)^( *)#([a-z_]+: )", r"\1\2", EXAMPLE.read_text())
     config = load_config(make_file(text), {})
     assert count == 8
@@ -791,14 +791,14 @@ def test_the_example_names_every_key():
     assert missing == []
 
 
-def test_what_the_example_calls_a_default_is_one(make_config):
+def test_defaults_in_example_are_real(make_config):
     example, smallest = load_config(EXAMPLE, {}), make_config()
     sections = ("ledger", "ignore", "watch", "upload", "schedule", "policy", "brake", "status", "log", "notify")
     assert {name: getattr(example, name) for name in sections} == {name: getattr(smallest, name) for name in sections}
     assert example.service.metadata_fields.table() == METADATA_FIELDS
 
 
-def test_a_pipe_whose_writer_never_ends_is_not_waited_for_without_end(tmp_path, monkeypatch):
+def test_endless_pipe_times_out(tmp_path, monkeypatch):
     monkeypatch.setattr("assetsync.config.source._WRITER", 0.3)
     pipe = tmp_path / "site.yaml"
     os.mkfifo(pipe)
@@ -812,7 +812,7 @@ def test_a_pipe_whose_writer_never_ends_is_not_waited_for_without_end(tmp_path, 
         os.close(writer)
 
 
-def test_a_pipe_whose_writer_needs_a_while_is_read_to_its_end(tmp_path, monkeypatch):
+def test_slow_pipe_is_read_to_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr("assetsync.config.source._PIPE_PATIENCE", 0.1)
     pipe = tmp_path / "site.yaml"
     os.mkfifo(pipe)

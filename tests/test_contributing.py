@@ -20,7 +20,7 @@ def test_each_module_stands_in_the_code_map(package):
     assert modules - set(re.findall(r"[a-z_]+", part(package))) == set()
 
 
-def test_the_rules_stand_in_files_that_are_there():
+def test_rules_refer_to_existing_files():
     rules = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("### Where a rule stands")[1].split("###")[0]
     named = re.findall(r"`([a-z]+/[a-z_/]+\.py)", rules)
     assert len(named) > 8

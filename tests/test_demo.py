@@ -28,26 +28,26 @@ def told(tmp_path_factory):
     return folder, done
 
 
-def test_ends_with_exit_0_and_everything_verified(told):
+def test_demo_is_exit_0_with_all_verified(told):
     _, done = told
     assert done.returncode == 0
     assert "Everything is verified" in done.stdout
 
 
-def test_the_second_run_uploads_three_and_takes_over_the_moved_and_the_touched(told):
+def test_second_run_uploads_only_three_files(told):
     _, done = told
     first, second = re.findall(r"run: (\d+) uploaded, (\d+) taken over", done.stdout)
     assert (first, second) == (("8", "0"), ("3", "2"))
 
 
-def test_the_table_shows_every_path_with_its_asset_and_state(told):
+def test_table_shows_each_asset_and_state(told):
     _, done = told
     rows = re.findall(r"^  (\S.*?)  +([0-9A-F]{32})  verified$", done.stdout, re.MULTILINE)
     assert len(rows) == 8 + 10
     assert "photos/2026/old town.png" in dict(rows)
 
 
-def test_a_folder_that_was_named_is_left_with_configuration_ledger_and_a_key_of_its_owner_alone(told, capsys):
+def test_named_folder_keeps_config_and_key(told, capsys):
     folder, done = told
     assert {"demo.yaml", "demo.db", "demo.key", "tree", "service"} <= {path.name for path in folder.iterdir()}
     assert (folder / "demo.key").stat().st_mode & 0o777 == 0o600
@@ -57,7 +57,7 @@ def test_a_folder_that_was_named_is_left_with_configuration_ledger_and_a_key_of_
     assert json.loads(capsys.readouterr().out)["in_sync"] is True
 
 
-def test_the_texts_of_the_sidecars_arrived_as_they_were_written(told):
+def test_sidecar_texts_arrive_unchanged(told):
     folder, _ = told
     settings = SandboxSettings(data_dir=folder / "service")
     with Sandbox(settings) as again:
@@ -67,7 +67,7 @@ def test_the_texts_of_the_sidecars_arrived_as_they_were_written(told):
     assert said["meta_img_keywords"] == "harbour,dawn,2026"
 
 
-def test_a_quiet_one_draws_no_bar_on_a_terminal():
+def test_quiet_demo_draws_no_bar():
     ours, theirs = pty.openpty()
     with open(ours, "rb", buffering=0) as terminal:
         done = subprocess.run([*DEMO, "--quiet"], stdout=subprocess.PIPE, stderr=theirs, timeout=20, check=False)
@@ -77,7 +77,7 @@ def test_a_quiet_one_draws_no_bar_on_a_terminal():
     assert (done.returncode, drawn) == (0, None)
 
 
-def test_a_folder_that_is_not_empty_is_exit_2_and_left_alone(tmp_path, capsys):
+def test_non_empty_folder_is_exit_2(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     assert run(["demo", "--dir", str(tmp_path)]) == 2
     assert "is not an empty folder" in capsys.readouterr().err
@@ -90,7 +90,7 @@ def test_a_folder_of_any_name_will_do(tmp_path, capsys, name):
     assert "Everything is verified" in capsys.readouterr().out
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(capsys):
+def test_uncreatable_folder_is_one_sentence(capsys):
     assert run(["demo", "--quiet", "--dir", "/proc/demo"]) == 2
     assert capsys.readouterr().err == (
         "Error: The folder /proc/demo cannot be used (No such file or directory):"
@@ -98,13 +98,13 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(capsys):
     )
 
 
-def test_without_a_temporary_folder_it_names_the_way_out(monkeypatch, capsys):
+def test_missing_temp_folder_names_the_fix(monkeypatch, capsys):
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
     assert run(["demo", "--quiet"]) == 2
     assert capsys.readouterr().err.endswith("name a folder with --dir, or set $TMPDIR\n")
 
 
-def test_keep_leaves_the_page_with_the_pictures_until_a_signal(tmp_path):
+def test_keep_serves_pictures_until_a_signal(tmp_path):
     process = subprocess.Popen(
         [*DEMO, "--keep", "--dir", str(tmp_path / "stage")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -124,7 +124,7 @@ def test_keep_leaves_the_page_with_the_pictures_until_a_signal(tmp_path):
 
 
 class TestSample:
-    def test_pictures_documents_and_sidecars_are_what_they_seem(self, tmp_path):
+    def test_sample_files_have_valid_formats(self, tmp_path):
         make_tree(tmp_path)
         for name in ("harbour.jpg", "mountains.jpg", "town.png", "2026/sunrise.jpg"):
             with Image.open(tmp_path / "photos" / name) as picture:
@@ -134,7 +134,7 @@ class TestSample:
         for sidecar in tmp_path.rglob("*.yaml"):
             parse_sidecar(sidecar.read_bytes(), sidecar.name)
 
-    def test_the_pdf_points_to_where_its_objects_are(self, tmp_path):
+    def test_pdf_offsets_point_to_its_objects(self, tmp_path):
         make_tree(tmp_path)
         pdf = (tmp_path / "documents/report.pdf").read_bytes()
         table = int(re.search(rb"startxref\n(\d+)\n%%EOF\n\Z", pdf)[1])

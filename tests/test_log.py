@@ -50,7 +50,7 @@ def events(out):
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-def test_an_event_is_one_line_of_json_with_its_level_logger_and_time():
+def test_event_is_one_json_line():
     out = make_log()
     structlog.get_logger("assetsync.sync").info("file sent", path="ü.jpg", size=3)
     (event,) = events(out)
@@ -71,14 +71,14 @@ def test_each_way_to_log_has_its_level(method, level):
     assert [(event["event"], event["level"]) for event in events(out)] == [("hello", level)]
 
 
-def test_a_logger_without_a_name_goes_by_the_module_that_logs():
+def test_unnamed_logger_uses_its_module_name():
     out = make_log()
     structlog.get_logger().info("hello")
     structlog.get_logger().bind(a=1).info("hello")
     assert [event["logger"] for event in events(out)] == [__name__, __name__]
 
 
-def test_a_record_of_a_library_has_the_same_form():
+def test_library_record_has_the_same_form():
     out = make_log()
     logging.getLogger("some.library").info("took %d s", 3)
     (event,) = events(out)
@@ -93,7 +93,7 @@ def test_bound_context_is_part_of_each_event():
 
 
 @pytest.mark.parametrize("name", ["httpx", "httpcore", "httpcore.connection", "apscheduler.scheduler", "watchdog"])
-def test_chatty_libraries_are_heard_from_a_warning_on(name):
+def test_chatty_libraries_log_from_warning(name):
     out = make_log()
     logging.getLogger(name).info("HTTP Request: GET https://dam.example.com/?api_key=x")
     logging.getLogger(name).warning("overflow")
@@ -108,7 +108,7 @@ def test_events_below_the_level_are_left_out():
     assert [event["event"] for event in events(out)] == ["loud"]
 
 
-def test_auto_is_json_off_a_terminal_and_console_on_one():
+def test_auto_format_is_json_off_a_terminal():
     off, on = io.StringIO(), io.StringIO()
     on.isatty = lambda: True
     for out in (off, on):
@@ -194,7 +194,7 @@ PATHS = {
 
 @pytest.mark.parametrize("form", ["json", "console"])
 @pytest.mark.parametrize("path", PATHS)
-def test_the_key_comes_into_the_log_by_no_path(path, form):
+def test_key_reaches_the_log_by_no_path(path, form):
     out = make_log(form)
     PATHS[path]()
     text = out.getvalue()
@@ -210,7 +210,7 @@ def test_the_key_comes_into_the_log_by_no_path(path, form):
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
-def test_the_key_is_found_in_base64_wherever_it_begins(before, encode):
+def test_key_in_base64_is_redacted(before, encode):
     register_secret(SecretStr(CANARY))
     text = encode(f"{before}{CANARY}tail".encode()).decode()
     assert "[key]" in redact(text)
@@ -221,14 +221,14 @@ def test_the_key_is_found_in_base64_wherever_it_begins(before, encode):
     st.text(max_size=20),
     st.text(max_size=20),
 )
-def test_no_key_of_any_characters_survives_redaction(key, before, after):
+def test_redaction_removes_any_key(key, before, after):
     secrets = log_module._Secrets()
     secrets.add(key)
     for form in (key, quote(key, safe=""), quote_plus(key), json.dumps(key)[1:-1]):
         assert key not in secrets.redact(f"{before}{form}{after}").replace("[key]", "\0")
 
 
-def test_a_text_without_a_secret_is_left_alone():
+def test_text_without_secret_is_unchanged():
     register_secret(SecretStr(CANARY))
     assert redact("photos/2026/a.jpg") == "photos/2026/a.jpg"
 
@@ -238,7 +238,7 @@ def test_an_empty_secret_changes_nothing():
     assert redact("abc") == "abc"
 
 
-def test_a_record_that_cannot_be_formatted_shows_its_place_and_no_argument(capsys):
+def test_bad_record_shows_only_its_place(capsys):
     make_log()
     logging.getLogger("a").warning("%d files", CANARY)
     err = capsys.readouterr().err
@@ -247,7 +247,7 @@ def test_a_record_that_cannot_be_formatted_shows_its_place_and_no_argument(capsy
     assert "K3y" not in err
 
 
-def test_an_event_that_cannot_be_formatted_shows_its_place_and_nothing_else_and_stops_nobody(capsys):
+def test_bad_event_shows_only_its_place(capsys):
     class Broken:
         def __str__(self):
             raise TypeError(CANARY)
@@ -276,7 +276,7 @@ class Unsaid:
         pytest.param(lambda name: logging.getLogger(name).warning("event %s", Unsaid()), id="a library's"),
     ],
 )
-def test_the_name_of_a_logger_shows_no_key_even_where_its_event_cannot_be_formatted(capsys, warn):
+def test_logger_name_of_bad_event_hides_key(capsys, warn):
     make_log()
     warn(f"a.{CANARY}\n")
     err = capsys.readouterr().err
@@ -295,14 +295,14 @@ def test_a_log_on_a_full_disk_stops_nobody(monkeypatch, log):
 
 
 @pytest.mark.parametrize("log", [structlog.get_logger("a"), logging.getLogger("a")], ids=["ours", "a library's"])
-def test_what_is_logged_after_its_stream_was_closed_is_dropped(capsys, log):
+def test_event_on_closed_stream_is_dropped(capsys, log):
     make_log().close()
     log.warning("event")
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("where", ["main", "thread"])
-def test_what_nobody_caught_is_logged_without_the_key(where):
+def test_uncaught_error_hides_the_key(where):
     out = make_log()
     log_uncaught()
     if where == "thread":
@@ -322,7 +322,7 @@ def test_what_nobody_caught_is_logged_without_the_key(where):
 
 @pytest.mark.parametrize("form", ["json", "console"])
 @pytest.mark.parametrize("evil", ["a\nb", "a\rb", "\x1b[2Jx", "a\u2028b", "a\u202eb", "a\x85b", "a\udc80b"])
-def test_one_event_stays_one_line_whatever_a_value_holds(form, evil):
+def test_event_of_any_value_stays_one_line(form, evil):
     out = make_log(form)
     structlog.get_logger("a").info(evil, path=evil, nested=[evil])
     logging.getLogger("b").info("path %s", evil)
@@ -333,14 +333,14 @@ def test_one_event_stays_one_line_whatever_a_value_holds(form, evil):
     text.encode("utf-8")
 
 
-def test_json_gives_every_value_back_as_it_was():
+def test_json_round_trips_every_value():
     out = make_log()
     evil = "a\nb\u2028c\u202ed\x1be\udc80"
     structlog.get_logger("a").info("event", path=evil)
     assert events(out)[0]["path"] == evil
 
 
-def test_a_traceback_on_the_console_is_indented_so_that_no_line_passes_for_an_event():
+def test_console_traceback_is_indented():
     out = make_log("console")
 
     def forge():

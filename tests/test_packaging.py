@@ -69,7 +69,7 @@ def test_two_builds_are_the_same_to_the_byte(built):
     assert first == second
 
 
-def test_the_wheel_holds_every_module_and_every_file_that_is_handed_out(built):
+def test_wheel_has_all_modules_and_files(built):
     with zipfile.ZipFile(built / "one" / f"{NAME}-py3-none-any.whl") as wheel:
         names = set(wheel.namelist())
     own = {path.relative_to(ROOT) for path in (ROOT / "assetsync").rglob("*") if path.is_file()}
@@ -79,20 +79,20 @@ def test_the_wheel_holds_every_module_and_every_file_that_is_handed_out(built):
     assert {name for name in names if name.startswith(("tests", "systemd"))} == set()
 
 
-def test_the_sdist_holds_what_a_distribution_builds_and_tests_with(built):
+def test_sdist_has_all_build_and_test_files(built):
     with tarfile.open(built / "one" / f"{NAME}.tar.gz") as sdist:
         names = {name.removeprefix(f"{NAME}/") for name in sdist.getnames()}
     expected = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "requirements.lock", "config.example.yaml"}
     assert expected | {f"systemd/{unit}" for unit in UNITS} | {"tests/__main__.py", "assetsync/cli/root.py"} <= names
 
 
-def test_what_is_installed_runs_and_is_not_the_clone(installed, tmp_path):
+def test_installed_package_needs_no_clone(installed, tmp_path):
     assert run(installed, "--version", cwd=tmp_path) == f"assetsync {assetsync.__version__}\n"
     place = run(installed.with_name("python"), "-c", "import assetsync; print(assetsync.__file__)", cwd=tmp_path)
     assert place.startswith(str(installed.parent.parent))
 
 
-def test_what_is_installed_hands_out_the_example_and_the_units(installed, tmp_path):
+def test_installed_package_has_example(installed, tmp_path):
     example = run(installed, "example", "config", cwd=tmp_path)
     assert example == (ROOT / "config.example.yaml").read_text("utf-8")
     run(installed, "example", "units", tmp_path / "units", cwd=tmp_path)

@@ -33,7 +33,7 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def test_every_block_of_commands_is_run_or_says_what_tries_it():
+def test_every_command_block_is_tested():
     for comment, language, block in BLOCKS:
         if language in ("sh", "bash", "shell"):
             named = re.findall(r"tests/[\w/.]+", comment)
@@ -44,7 +44,7 @@ def test_every_block_of_commands_is_run_or_says_what_tries_it():
             assert comment in ("<!-- demo -->\n", "<!-- checks -->\n"), block
 
 
-def test_the_commands_of_the_readme_work_in_their_order(tmp_path):
+def test_readme_commands_work_in_order(tmp_path):
     if shutil.which("sqlite3") is None:
         pytest.skip("sqlite3 is not there: apt-get install sqlite3")
     port = free_port()

@@ -43,7 +43,7 @@ def run(world, *, wait: float = 300.0, adopt: bool = False) -> Report:
     return Reconciler(world.site, wait=wait, adopt=adopt, progress=Told()).run()
 
 
-def test_a_run_uploads_verifies_and_says_so_in_numbers(world):
+def test_run_uploads_verifies_and_counts(world):
     for number in range(7):
         world.write(f"d/{number}", b"x" * number or b"first")
     report = run(world)
@@ -56,7 +56,7 @@ def test_a_run_uploads_verifies_and_says_so_in_numbers(world):
     assert len(world.service.posts) == 7
 
 
-def test_a_ledger_that_was_put_back_from_a_backup_is_told_of(world):
+def test_restored_ledger_is_reported(world):
     world.write("a")
     run(world)
     world.close()
@@ -70,7 +70,7 @@ def test_a_ledger_that_was_put_back_from_a_backup_is_told_of(world):
     assert [entry["log_level"] for entry in said if "put back from a backup" in entry["event"]] == ["warning"]
 
 
-def test_a_run_with_nothing_to_do_ends_at_once_and_asks_the_service_nothing(world, clock):
+def test_idle_run_asks_the_service_nothing(world, clock):
     world.write("a")
     run(world)
     world.restart()
@@ -89,7 +89,7 @@ def test_a_run_with_nothing_to_do_ends_at_once_and_asks_the_service_nothing(worl
     ],
     ids=["blocked", "braked"],
 )
-def test_a_run_ends_early_when_nothing_that_is_left_depends_on_time(world, clock, make, count):
+def test_run_ends_early_if_time_cannot_help(world, clock, make, count):
     world.write("a")
     make(world)
     began = clock.steady()
@@ -98,7 +98,7 @@ def test_a_run_ends_early_when_nothing_that_is_left_depends_on_time(world, clock
     assert (getattr(report, count), report.in_sync) == (1, False)
 
 
-def test_a_brake_keeps_everything_from_being_sent_and_what_waits_is_pending(world):
+def test_brake_stops_all_uploads(world):
     world.ledger.pull_brake("new_files", "site", "why", 1, 1.0)
     for number in range(3):
         world.write(f"{number}", f"{number}".encode())
@@ -106,7 +106,7 @@ def test_a_brake_keeps_everything_from_being_sent_and_what_waits_is_pending(worl
     assert (report.uploaded, report.pending, report.braked, world.service.posts) == (0, 3, 1, [])
 
 
-def test_a_brake_beside_a_file_that_never_becomes_findable_does_not_hold_a_run_for_ever(world, clock):
+def test_unfindable_file_and_brake_end_run(world, clock):
     world.service.index_lag, world.service.index_call = None, "noop"
     world.write("a")
     world.scan_and_send()
@@ -118,7 +118,7 @@ def test_a_brake_beside_a_file_that_never_becomes_findable_does_not_hold_a_run_f
     assert 100 <= clock.steady() - began < 200
 
 
-def test_a_brake_that_is_released_beside_a_run_lets_it_go_on(world, clock):
+def test_brake_released_in_run_resumes_it(world, clock):
     world.service.index_lag = 50.0
     world.write("a")
     world.scan_and_send()
@@ -130,7 +130,7 @@ def test_a_brake_that_is_released_beside_a_run_lets_it_go_on(world, clock):
     assert (report.verified, report.uploaded, report.in_sync) == (2, 1, True)
 
 
-def test_without_a_wait_each_step_is_taken_once(world, clock):
+def test_zero_wait_takes_each_step_once(world, clock):
     world.service.index_lag = 500.0
     world.write("a")
     began = clock.steady()
@@ -140,7 +140,7 @@ def test_without_a_wait_each_step_is_taken_once(world, clock):
     assert world.row("a").seen_at is not None
 
 
-def test_what_comes_to_rest_while_the_service_is_down_is_said_to_be_at_rest(make_world):
+def test_file_settled_in_outage_is_queued(make_world):
     world = make_world(watch={"settle": "5s"})
     world.write("a")
     run(world)
@@ -151,7 +151,7 @@ def test_what_comes_to_rest_while_the_service_is_down_is_said_to_be_at_rest(make
     assert len(world.site.settling) == 0
 
 
-def test_a_wait_counts_from_the_last_answered_post(world, clock):
+def test_wait_counts_from_last_answered_post(world, clock):
     world.service.index_lag, world.service.index_call = None, "noop"
     world.write("a")
     report = run(world, wait=120)
@@ -159,7 +159,7 @@ def test_a_wait_counts_from_the_last_answered_post(world, clock):
     assert 120 <= clock.steady() - world.site.sender.poster.last_answer < 125
 
 
-def test_uploads_that_fail_from_some_size_on_do_not_hold_a_run_up(world, clock):
+def test_failing_large_files_delay_no_run(world, clock):
     world.service.loses = lambda size: size > 1000
     for number in range(40):
         world.write(f"a-video-{number}", b"v" * 2000 + b"%d" % number)
@@ -171,7 +171,7 @@ def test_uploads_that_fail_from_some_size_on_do_not_hold_a_run_up(world, clock):
     assert 300 <= clock.steady() - began < 1000
 
 
-def test_too_many_doubts_that_nothing_decides_do_not_hold_a_run_for_ever(world, clock):
+def test_undecided_doubts_delay_no_run(world, clock):
     world.service.processing = 10**9
     for number in range(15):
         world.write(f"{number}", f"{number}".encode())
@@ -188,7 +188,7 @@ def test_too_many_doubts_that_nothing_decides_do_not_hold_a_run_for_ever(world, 
 
 
 @pytest.mark.parametrize(("wait", "least", "most"), [(0, 0, 30), (60, 60, 130)])
-def test_a_service_that_is_down_is_trouble_and_no_failure_of_any_file(world, clock, wait, least, most):
+def test_outage_is_no_failure_of_a_file(world, clock, wait, least, most):
     for number in range(10):
         world.write(f"{number}", f"{number}".encode())
     world.service.down = True
@@ -200,7 +200,7 @@ def test_a_service_that_is_down_is_trouble_and_no_failure_of_any_file(world, clo
     assert {row.failures for row in world.ledger.reports.files()} == {0}
 
 
-def test_a_service_that_answers_look_ups_and_no_post_ends_the_wait_too(world, clock):
+def test_service_without_posts_ends_wait(world, clock):
     for number in range(10):
         world.write(f"{number}", f"{number}".encode())
     world.service.script.extend(["lost_before"] * 1000)
@@ -211,7 +211,7 @@ def test_a_service_that_answers_look_ups_and_no_post_ends_the_wait_too(world, cl
     assert len(world.service.posts) < 20
 
 
-def test_a_refused_key_ends_a_run_soon_and_blocks_nothing(world, clock):
+def test_refused_key_ends_run_soon(world, clock):
     for number in range(10):
         world.write(f"{number}", f"{number}".encode())
     world.service.key_refused = True
@@ -222,7 +222,7 @@ def test_a_refused_key_ends_a_run_soon_and_blocks_nothing(world, clock):
     assert (report.pending, report.blocked, world.service.posts) == (10, 0, [])
 
 
-def test_a_service_that_comes_back_within_the_wait_gets_everything(world):
+def test_recovered_service_gets_all_files(world):
     for number in range(5):
         world.write(f"{number}", f"{number}".encode())
     searches = 0
@@ -237,7 +237,7 @@ def test_a_service_that_comes_back_within_the_wait_gets_everything(world):
     assert (report.verified, report.in_sync, report.trouble) == (5, True, None)
 
 
-def test_a_lost_answer_is_resolved_within_the_run(world):
+def test_lost_answer_is_resolved_within_run(world):
     world.write("a", b"a")
     world.write("b", b"b")
     world.service.script.extend(["lost_after", "lost_before"])
@@ -246,7 +246,7 @@ def test_a_lost_answer_is_resolved_within_the_run(world):
     assert len(world.service.assets) == 2
 
 
-def test_what_an_unclean_stop_left_is_resolved_by_the_next_run(world):
+def test_next_run_resolves_unclean_stop(world):
     world.write("a")
     world.scan()
     (row,) = world.ledger.queue.due(world.clock.now(), 1)
@@ -276,7 +276,7 @@ def test_a_stop_ends_a_run_and_is_reported(world, clock):
     assert len(world.service.assets) == 200
 
 
-def test_what_a_worker_did_not_expect_ends_the_run_and_surfaces(world):
+def test_unexpected_worker_error_ends_run(world):
     world.write("a")
 
     def explode(_request) -> None:
@@ -291,7 +291,7 @@ def test_what_a_worker_did_not_expect_ends_the_run_and_surfaces(world):
     assert (report.verified, report.in_sync) == (1, True)
 
 
-def test_a_ledger_that_cannot_be_written_ends_the_run(world):
+def test_unwritable_ledger_ends_run(world):
     for number in range(50):
         world.write(f"{number}", f"{number}".encode() * 100)
     world.scan()
@@ -311,7 +311,7 @@ def test_a_ledger_that_cannot_be_written_ends_the_run(world):
     assert (report.verified, len(world.service.assets)) == (50, 50)
 
 
-def test_a_new_site_without_its_root_is_an_error_and_a_known_one_brakes(world):
+def test_missing_root_brakes_known_site_only(world):
     shutil.rmtree(world.root)
     with pytest.raises(RootMissing):
         run(world)
@@ -323,7 +323,7 @@ def test_a_new_site_without_its_root_is_an_error_and_a_known_one_brakes(world):
     assert (report.braked, report.verified, report.in_sync) == (1, 1, False)
 
 
-def test_a_folder_that_cannot_be_read_keeps_a_run_from_being_in_sync(make_world, monkeypatch):
+def test_unreadable_folder_is_not_in_sync(make_world, monkeypatch):
     world = make_world()
     world.write("a")
     world.write("d/b")
@@ -354,14 +354,14 @@ def two_folders(make_world):
     return world, failing
 
 
-def test_a_folder_that_can_be_listed_a_little_later_is_sent_within_the_run(two_folders):
+def test_folder_listed_later_is_sent_in_run(two_folders):
     world, failing = two_folders
     failing(2)
     report = run(world, wait=60)
     assert (report.uploaded, report.in_sync, report.trouble) == (2, True, None)
 
 
-def test_a_folder_that_cannot_be_listed_is_left_after_the_wait_and_named(two_folders, clock):
+def test_unlistable_folder_is_named(two_folders, clock):
     world, failing = two_folders
     failing(float("inf"))
     began = clock.steady()
@@ -371,9 +371,7 @@ def test_a_folder_that_cannot_be_listed_is_left_after_the_wait_and_named(two_fol
     assert "F1" in stand(world.config(), world.ledger, clock.now()).holds
 
 
-def test_a_folder_that_takes_no_upload_and_answers_no_look_up_neither_holds_up_the_others_nor_the_end(
-    two_folders, clock
-):
+def test_failing_folder_delays_no_others(two_folders, clock):
     world, failing = two_folders
     for number in range(40):
         world.write(f"F1/{number}", f"F1 {number}".encode())
@@ -397,7 +395,7 @@ def test_a_folder_that_takes_no_upload_and_answers_no_look_up_neither_holds_up_t
 
 
 @pytest.mark.parametrize("failing", [1, 2, 5])
-def test_folders_whose_listing_times_out_keep_a_run_from_no_end(make_world, clock, failing):
+def test_listing_timeouts_do_not_prevent_end(make_world, clock, failing):
     folders = [f"F{number}" for number in range(failing + 1)]
     world = make_world(
         folders=[{"path": folder, "destfolderid": folder} for folder in folders], upload={"workers": "1"}
@@ -412,7 +410,7 @@ def test_folders_whose_listing_times_out_keep_a_run_from_no_end(make_world, cloc
 
 
 @pytest.mark.parametrize("wait", [0, 1])
-def test_files_are_sent_within_the_run_whose_folder_was_full_of_doubts_at_its_start(two_folders, wait, monkeypatch):
+def test_files_behind_doubts_are_sent(two_folders, wait, monkeypatch):
     world, _failing = two_folders
     run(world)
     for number in range(4):
@@ -433,7 +431,7 @@ def test_files_are_sent_within_the_run_whose_folder_was_full_of_doubts_at_its_st
     assert len(world.service.posts) == 2 + 4 + 20
 
 
-def test_nothing_is_sent_into_a_folder_that_adopt_cannot_list(two_folders):
+def test_adopt_sends_nothing_unlisted(two_folders):
     world, failing = two_folders
     run(world)
     theirs = world.service.put(b"by hand", "theirs", "F1")
@@ -448,7 +446,7 @@ def test_nothing_is_sent_into_a_folder_that_adopt_cannot_list(two_folders):
 
 
 @pytest.mark.parametrize("adopt", [False, True])
-def test_adopt_lists_folders_that_were_known_before(world, adopt):
+def test_adopt_lists_known_folders_again(world, adopt):
     world.write("a", b"a")
     run(world)
     theirs = world.service.put(b"by hand", "theirs")
@@ -459,7 +457,7 @@ def test_adopt_lists_folders_that_were_known_before(world, adopt):
     assert (world.row("b").assetid == theirs.id) is adopt
 
 
-def test_a_run_makes_the_audit_that_a_released_brake_is_owed(world):
+def test_run_makes_audit_owed_after_release(world):
     for number in range(30):
         world.write(f"{number}", b"%d" % number)
     run(world)
@@ -477,7 +475,7 @@ def test_a_run_makes_the_audit_that_a_released_brake_is_owed(world):
     assert "audit" in last_runs(world)
 
 
-def test_a_run_sends_nothing_past_the_brake_of_an_audit_that_is_owed(world):
+def test_brake_of_owed_audit_stops_uploads(world):
     for number in range(30):
         world.write(f"{number}", b"%d" % number)
     run(world)
@@ -493,7 +491,7 @@ def test_a_run_sends_nothing_past_the_brake_of_an_audit_that_is_owed(world):
     assert told.phases == ["scan", "audit", "upload"]
 
 
-def test_an_audit_that_is_owed_and_not_answered_is_made_by_a_later_run(world, monkeypatch):
+def test_unanswered_owed_audit_is_made_later(world, monkeypatch):
     world.write("a")
     run(world)
     world.clock.wait(1.0)
@@ -506,7 +504,7 @@ def test_an_audit_that_is_owed_and_not_answered_is_made_by_a_later_run(world, mo
     assert world.site.owed.folders() == []
 
 
-def test_a_dry_run_counts_what_would_be_uploaded_and_does_nothing(world):
+def test_dry_run_sends_nothing(world):
     world.write("a", b"a")
     run(world)
     world.write("b", b"four")
@@ -517,7 +515,7 @@ def test_a_dry_run_counts_what_would_be_uploaded_and_does_nothing(world):
     assert list(world.states()) == ["a"]
 
 
-def test_a_dry_run_counts_the_bytes_of_what_is_queued_already(world):
+def test_dry_run_counts_queued_bytes(world):
     world.write("a", b"four")
     world.scan()
     world.write("b", b"seven77")
@@ -532,7 +530,7 @@ def test_a_run_tells_its_phases_in_order(world):
     assert told.phases == ["scan", "upload", "verify"]
 
 
-def test_what_ends_after_an_interruption_is_told_of_in_the_phase_too(world, clock):
+def test_upload_after_interrupt_is_counted(world, clock):
     told = Told()
     for number in range(200):
         world.write(f"{number}", f"{number}".encode())
@@ -555,7 +553,7 @@ def last_runs(world) -> set[str]:
     return set(world.ledger.runs.last())
 
 
-def test_a_run_tells_when_it_indexed_and_read_back_and_how_long_that_took(world, clock):
+def test_run_records_index_and_verify_times(world, clock):
     world.write("a")
     before = clock.now()
     run(world)
@@ -572,7 +570,7 @@ def test_a_run_tells_when_it_indexed_and_read_back_and_how_long_that_took(world,
     ],
     ids=["index off", "outage"],
 )
-def test_a_run_does_not_tell_of_work_that_it_did_not_finish(make_world, said, trouble, told):
+def test_run_does_not_record_unfinished_work(make_world, said, trouble, told):
     world = make_world(**said)
     world.write("a")
     world.service.down = trouble
@@ -580,7 +578,7 @@ def test_a_run_does_not_tell_of_work_that_it_did_not_finish(make_world, said, tr
     assert last_runs(world) == told
 
 
-def test_a_run_whose_last_look_up_was_not_answered_does_not_tell_that_it_read_back(world, clock):
+def test_unanswered_look_up_is_not_recorded(world, clock):
     world.service.index_lag, world.service.index_call = None, "noop"
     world.write("a")
     began = clock.steady()
@@ -593,7 +591,7 @@ def test_a_run_whose_last_look_up_was_not_answered_does_not_tell_that_it_read_ba
     assert last_runs(world) == {"rescan"}
 
 
-def test_over_another_root_a_run_compares_no_sidecars(world):
+def test_run_over_other_root_skips_sidecars(world):
     world.write("a.jpg", b"a")
     world.write("a.jpg.yaml", b"description: first")
     run(world)
@@ -605,7 +603,7 @@ def test_over_another_root_a_run_compares_no_sidecars(world):
     assert [row.drift for row in world.ledger.reports.files()] == ["unread"]
 
 
-def test_an_interrupted_run_does_not_tell_that_it_read_back(world, clock):
+def test_interrupted_run_records_no_verify(world, clock):
     world.write("a")
     run(world)
     world.ledger.set_fact("last_verify", None)
@@ -614,7 +612,7 @@ def test_an_interrupted_run_does_not_tell_that_it_read_back(world, clock):
     assert last_runs(world) == {"rescan", "index"}
 
 
-def test_a_file_whose_second_look_fails_keeps_the_run_and_status_from_being_in_sync(make_world, clock):
+def test_failed_second_look_is_not_in_sync(make_world, clock):
     world = make_world(watch={"settle": "5s"})
     world.write("d/sent")
     world.write("d/settling", mtime=clock.now() + 1e6)
@@ -624,7 +622,7 @@ def test_a_file_whose_second_look_fails_keeps_the_run_and_status_from_being_in_s
     assert not stand(world.config(), world.ledger, clock.now()).in_sync
 
 
-def test_files_beyond_the_room_for_settling_keep_run_dry_run_and_status_from_being_in_sync(world, clock):
+def test_settling_overflow_is_not_in_sync(world, clock):
     world.write("a")
     settling = world.site.settling
 
@@ -689,7 +687,7 @@ def fill(real: Real, count: int) -> dict[str, bytes]:
     return files
 
 
-def test_a_tree_arrives_whole_in_a_real_service_and_a_second_run_sends_nothing(make_real):
+def test_second_real_run_sends_nothing(make_real):
     real = make_real()
     files = fill(real, 40)
     report = real.run()
@@ -699,7 +697,7 @@ def test_a_tree_arrives_whole_in_a_real_service_and_a_second_run_sends_nothing(m
     assert (again.uploaded, again.unchanged, len(real.sandbox.assets())) == (0, len(files), len(files))
 
 
-def test_lost_cut_and_broken_answers_of_a_real_service_neither_double_nor_lose_a_file(make_real):
+def test_real_faults_lose_or_double_nothing(make_real):
     real = make_real()
     files = fill(real, 30)
     real.sandbox.set_faults(
@@ -714,7 +712,7 @@ def test_lost_cut_and_broken_answers_of_a_real_service_neither_double_nor_lose_a
     assert sorted(real.sandbox.content(asset.id) for asset in real.sandbox.assets()) == sorted(files.values())
 
 
-def test_the_guard_stops_the_calls_to_a_real_service_that_wipes_its_index(make_real):
+def test_guard_stops_calls_wiping_the_index(make_real):
     real = make_real(index_mode="wipes", self_index=False)
     real.world.write("first.txt", b"first")
     assert real.run().in_sync
@@ -726,7 +724,7 @@ def test_the_guard_stops_the_calls_to_a_real_service_that_wipes_its_index(make_r
     assert "delete its whole index" in real.ledger.reports.fact(INDEX_STOPPED)
 
 
-def test_a_service_that_is_not_there_is_trouble(make_real):
+def test_absent_service_is_trouble(make_real):
     real = make_real()
     real.world.write("a")
     real.sandbox.stop()
@@ -737,7 +735,7 @@ def test_a_service_that_is_not_there_is_trouble(make_real):
     assert (report.pending, real.ledger.reports.counts(0.0).of(State.QUEUED)) == (1, 1)
 
 
-def test_a_run_that_asks_a_person_of_another_address_waits_for_nothing_that_only_the_service_could_tell(world):
+def test_brake_of_new_address_ends_waiting(world):
     world.service.index_lag = None
     world.write("a")
     run(world, wait=0.0)

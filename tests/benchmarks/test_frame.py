@@ -9,19 +9,19 @@ from .__main__ import benchmarks
 from .frame import ROOT, Run, Table, alternately, beside, best, call, command, exponent
 
 
-def test_a_commands_peak_is_its_own_and_not_that_of_the_process_that_measures():
+def test_peak_excludes_the_measuring_process():
     held = bytearray(b"x") * (64 << 20)
     assert command(sys.executable, "-I", "-S", "-c", "pass").rss < 40
     assert command(sys.executable, "-I", "-S", "-c", "b = bytearray(b'x') * (64 << 20)").rss > 64
     assert len(held)
 
 
-def test_a_command_that_fails_says_what_it_said():
+def test_failing_command_reports_its_output():
     with pytest.raises(RuntimeError, match=r"ended with 3: no luck"):
         command(sys.executable, "-c", "import sys; sys.stderr.write('no luck'); sys.exit(3)")
 
 
-def test_a_function_is_measured_without_its_start_up_and_tells_figures_of_its_own():
+def test_function_run_excludes_start_up_time():
     run = call("frame:exponent_of", 10, 20)
     assert run.seconds < 0.01
     assert run.said == {"exponent": 1.0}
@@ -51,12 +51,12 @@ def test_growth_is_told_as_a_power(cost, power):
     assert exponent((10, 1), (100, cost)) == pytest.approx(power)
 
 
-def test_every_benchmark_says_what_it_measures():
+def test_benchmark_describes_its_measurement():
     assert "idle_daemon" in benchmarks()
     assert all(benchmarks().values())
 
 
-def test_a_benchmark_runs_from_its_command_and_prints_a_table(tmp_path):
+def test_benchmark_command_prints_a_table(tmp_path):
     argv = [sys.executable, "-m", "tests.benchmarks", "first_sight", "--small", "--scratch", str(tmp_path)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "| assetsync " in done.stdout

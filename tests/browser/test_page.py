@@ -58,7 +58,7 @@ def test_without_a_script_it_says_everything(visit):
     assert page.locator("button:visible").count() == 0, "a button that does nothing is not shown"
 
 
-def test_with_its_script_it_follows_what_happens(visit, running):
+def test_page_script_follows_changes(visit, running):
     page = visit(clock=True)
     verified = page.locator(".way .verified b")
     before = int(verified.inner_text())
@@ -75,7 +75,7 @@ def test_with_its_script_it_follows_what_happens(visit, running):
     assert page.title() == "d: needs you: 2 blocked"
 
 
-def test_a_command_is_copied_with_a_click_and_with_the_keyboard(visit, running):
+def test_command_is_copied_by_click_and_key(visit, running):
     page = visit(permissions=["clipboard-read", "clipboard-write"])
     button = page.locator("#blocked button").first
     button.click()
@@ -96,7 +96,7 @@ def test_a_hostile_name_is_a_text(visit):
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 1100), ("light", 320), ("dark", 360)], ids=str)
-def test_it_can_be_read_in_light_and_dark_on_a_desk_and_on_a_phone(visit, tmp_path, scheme, width):
+def test_page_is_readable_in_every_layout(visit, tmp_path, scheme, width):
     page = visit(viewport={"width": width, "height": 700}, color_scheme=scheme, reduced_motion="reduce")
     page.locator("#hours summary").click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -151,7 +151,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_it_has_headings_labels_and_table_heads_for_those_who_see_no_picture(visit):
+def test_page_has_headings_and_labels(visit):
     page = visit()
     assert page.locator("h1").count() == 1
     assert page.locator("h1[role=status]").count() == 1
@@ -167,13 +167,13 @@ def test_it_has_headings_labels_and_table_heads_for_those_who_see_no_picture(vis
     )
 
 
-def test_its_links_lead_to_what_machines_read(visit):
+def test_page_links_to_machine_readable_data(visit):
     page = visit()
     page.get_by_role("link", name="status.json").click()
     assert json.loads(page.locator("body").inner_text())["blocked"] == 2
 
 
-def test_a_page_under_another_name_of_this_machine_is_refused(browser, running):
+def test_foreign_host_name_is_refused(browser, running):
     port = running.address().rpartition(":")[2]
     with_name = browser.new_context(extra_http_headers={})
     page = with_name.new_page()
@@ -182,7 +182,7 @@ def test_a_page_under_another_name_of_this_machine_is_refused(browser, running):
     with_name.close()
 
 
-def test_what_no_longer_matters_goes_and_the_page_says_when_nothing_answers(visit, running):
+def test_stale_entries_go_and_outage_is_shown(visit, running):
     page = visit(clock=True)
     count = len(list(running.photos.iterdir()))
     for number, path in enumerate(running.photos.iterdir()):

@@ -18,7 +18,7 @@ def moved(site: Site):
         yield site, other
 
 
-def test_nothing_is_sent_there_and_the_brake_says_why(moved):
+def test_other_service_stops_all_uploads(moved):
     site, other = moved
     said = site.run("reconcile", "--wait", "0s")
     assert (said.code, "only if it is meant: assetsync resume 1" in said.out) == (1, True)
@@ -35,7 +35,7 @@ def test_an_audit_concludes_nothing_from_it(moved):
     assert site.files()["photos/one.jpg"] == "verified"
 
 
-def test_after_resume_the_next_run_sends_there(moved):
+def test_resume_allows_the_new_service(moved):
     site, other = moved
     site.run("reconcile", "--wait", "5m")
     assert site.run("resume").code == 0
@@ -54,14 +54,14 @@ def test_check_names_both_addresses(moved):
     assert "assetsync resume 1" in brake["fix"]
 
 
-def test_a_run_that_has_nothing_to_send_is_not_in_sync_with_it(moved):
+def test_idle_run_elsewhere_is_not_in_sync(moved):
     site, _other = moved
     (site.photos / "two.jpg").unlink()
     assert site.run("reconcile", "--wait", "5m").code == 1
     assert [brake["kind"] for brake in site.run("status", "--json").only["brakes"]] == ["service"]
 
 
-def test_a_dry_run_after_the_address_was_put_right_writes_nothing(moved):
+def test_dry_run_on_fixed_url_writes_nothing(moved):
     site, _other = moved
     site.run("reconcile", "--wait", "0s")
     site.configure()

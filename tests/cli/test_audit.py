@@ -24,7 +24,7 @@ def ids(site):
     return {asset.filename: asset.id for asset in site.sandbox.assets()}
 
 
-def test_a_service_that_holds_what_was_sent_differs_in_nothing(mirrored):
+def test_unchanged_service_has_no_difference(mirrored):
     result = mirrored.run("audit")
     assert (result.code, result.out.splitlines()[-1]) == (0, "hq: nothing differs")
     folder, audited = mirrored.run("audit", "--json").objects, mirrored.run("audit", "--last", "--json").objects
@@ -35,7 +35,7 @@ def test_a_service_that_holds_what_was_sent_differs_in_nothing(mirrored):
     }  # fmt: skip
 
 
-def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mirrored):
+def test_audit_lists_all_kinds_of_difference(mirrored):
     lost = ids(mirrored)["a.txt"]
     with mirrored.sandbox._stored._transaction() as service:
         service.execute("DELETE FROM assets WHERE id = ?", (lost,))
@@ -58,7 +58,7 @@ def test_what_is_missing_doubled_and_unknown_is_listed_as_a_table_and_as_json(mi
     assert f"unknown    {other}  -  stranger.txt\n" in shown.out
 
 
-def test_an_asset_of_no_file_is_listed_with_its_name_in_the_service(mirrored):
+def test_unknown_asset_is_listed_by_name(mirrored):
     (mirrored.folder / "stranger.txt").write_text("nobody's")
     other = mirrored.upload_unseen(mirrored.folder / "stranger.txt")
     mirrored.run("audit")
@@ -66,7 +66,7 @@ def test_an_asset_of_no_file_is_listed_with_its_name_in_the_service(mirrored):
     assert mirrored.run("orphans", "--json").only["name"] == "stranger.txt"
 
 
-def test_an_audit_of_a_release_that_counted_less_is_shown_all_the_same(mirrored):
+def test_audit_of_older_release_is_shown(mirrored):
     mirrored.run("audit")
     with closing(sqlite3.connect(mirrored.ledger)) as ledger, ledger:
         ledger.execute("UPDATE facts SET value = json_remove(value, '$.history') WHERE name LIKE 'audit%'")
@@ -75,7 +75,7 @@ def test_an_audit_of_a_release_that_counted_less_is_shown_all_the_same(mirrored)
     assert mirrored.run("audit", "--last", "--json").objects[0]["history"] is None
 
 
-def test_an_audit_that_pulled_the_brake_names_its_number(site):
+def test_audit_reports_number_of_its_brake(site):
     for number in range(30):
         site.write(f"{number}.txt", b"%d" % number)
     site.run("reconcile")
@@ -86,7 +86,7 @@ def test_an_audit_that_pulled_the_brake_names_its_number(site):
     assert site.run("audit", "--last", "--json").code == 1
 
 
-def test_what_an_audit_missed_that_a_brake_stopped_is_counted_and_listed_though_nothing_is_concluded(site):
+def test_braked_audit_lists_missing_assets(site):
     for number in range(29):
         site.write(f"{number}.txt", b"%d" % number)
     site.run("reconcile")
@@ -101,7 +101,7 @@ def test_what_an_audit_missed_that_a_brake_stopped_is_counted_and_listed_though_
     assert site.run("audit", "--last").out.splitlines()[-1] == "hq: 21 missing, not concluded: the next audit decides"
 
 
-def test_what_is_missing_and_sent_again_by_itself_is_named_as_the_table_counts_it(mirrored):
+def test_missing_asset_is_reported_as_queued(mirrored):
     mirrored.configure(more="policy: {on_remote_missing: upload}")
     lost = ids(mirrored)["a.txt"]
     with mirrored.sandbox._stored._transaction() as service:
@@ -114,7 +114,7 @@ def test_what_is_missing_and_sent_again_by_itself_is_named_as_the_table_counts_i
     assert (shown.code, shown.out.splitlines()[-1]) == (0, "hq: 1 missing when audited, none now")
 
 
-def test_a_brake_of_an_audit_that_was_released_leaves_an_audit_to_be_made_and_says_so(site):
+def test_released_audit_brake_owes_an_audit(site):
     for number in range(30):
         site.write(f"{number}.txt", b"%d" % number)
     site.run("reconcile")
@@ -132,7 +132,7 @@ def test_a_brake_of_an_audit_that_was_released_leaves_an_audit_to_be_made_and_sa
     assert site.run("audit", "--last").out.splitlines()[-1] == "hq: 30 missing"
 
 
-def test_without_an_audit_the_last_one_says_so_and_asks_the_service_nothing(mirrored):
+def test_last_audit_needs_no_service(mirrored):
     mirrored.nowhere()
     shown = mirrored.run("audit", "--last")
     assert (shown.code, shown.out.splitlines()[-1]) == (1, "hq: not audited yet: 1 of 1 folder")
@@ -150,7 +150,7 @@ def test_beside_a_daemon_the_daemon_audits(mirrored, eventually):
         assert result.out.splitlines()[-1] == "hq: nothing differs"
 
 
-def test_an_audit_of_the_daemon_that_takes_long_is_not_waited_for(mirrored, eventually, monkeypatch):
+def test_slow_daemon_audit_is_not_waited_for(mirrored, eventually, monkeypatch):
     monkeypatch.setattr(operator, "PATIENCE", 0.0)
     mirrored.start("run")
     eventually(lambda: is_held(mirrored.ledger))
@@ -164,9 +164,7 @@ def test_an_audit_of_the_daemon_that_takes_long_is_not_waited_for(mirrored, even
     assert mirrored.run("audit", "--last").code == 0
 
 
-def test_an_audit_that_a_daemon_is_kept_from_is_not_told_as_made_and_exits_with_what_keeps_it(
-    mirrored, eventually, monkeypatch
-):
+def test_blocked_audit_exits_with_the_reason(mirrored, eventually, monkeypatch):
     assert mirrored.run("audit").code == 0
     before = mirrored.run("audit", "--last", "--json").only["audited_at"]
     mirrored.sandbox.set_faults(FaultRule(kind=FaultKind.KEY_REFUSED))
@@ -181,12 +179,12 @@ def test_an_audit_that_a_daemon_is_kept_from_is_not_told_as_made_and_exits_with_
     assert (result.code, result.objects[0]["current"], result.objects[0]["audited_at"]) == (3, False, before)
 
 
-def test_without_a_ledger_there_is_nothing_to_compare(site):
+def test_audit_without_ledger_is_exit_2(site):
     assert site.run("audit").code == 2
     assert "site.db" not in site.left_behind()
 
 
-def test_a_folder_that_the_service_does_not_answer_for_keeps_no_other_from_being_audited(mirrored):
+def test_unanswered_folder_spares_other_audits(mirrored):
     text = mirrored.config.read_text()
     more = f'folders: [{{path: papers, destfolderid: "{PAPERS}"}}, '
     mirrored.config.write_text(text.replace("folders: [", more))
@@ -201,7 +199,7 @@ def test_a_folder_that_the_service_does_not_answer_for_keeps_no_other_from_being
     assert audited == {first: False, second: True}
 
 
-def test_an_asset_that_somebody_moved_is_told_by_status_until_it_is_agreed_to(mirrored):
+def test_moved_asset_is_drift_until_settled(mirrored):
     with mirrored.sandbox._stored._transaction() as service:
         service.execute("UPDATE assets SET folder_id = ? WHERE id = ?", (PAPERS, ids(mirrored)["a.txt"]))
     result = mirrored.run("audit")

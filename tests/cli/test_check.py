@@ -24,7 +24,7 @@ def _levels(said) -> dict[str, set[str]]:
     return levels
 
 
-def test_a_sound_site_is_exit_0_and_one_object_of_findings(site):
+def test_sound_site_is_exit_0_with_object(site):
     site.configure(more="status: {listen: null}")
     site.write("a.jpg")
     result = site.run("check", "--json")
@@ -36,7 +36,7 @@ def test_a_sound_site_is_exit_0_and_one_object_of_findings(site):
     }
 
 
-def test_does_not_take_an_answered_search_for_proof_that_the_folder_exists(site):
+def test_answered_search_proves_no_folder(site):
     site.config.write_text(site.config.read_text("utf-8").replace(site.config.read_text("utf-8").split('"')[1], "NONE"))
     (said,) = [f["message"] for f in site.run("check", "--json").only["findings"] if f["what"] == "service"]
     assert said.endswith("answers a search in folder NONE; whether there is one shows at the first upload")
@@ -50,7 +50,7 @@ def test_changes_nothing(site):
     assert site.sandbox.assets() == []
 
 
-def test_mistakes_of_the_configuration_are_findings_each_and_exit_2(site):
+def test_each_config_mistake_is_a_finding(site):
     site.configure(more="upload: {workers: many}\nbrake: {max_new_fils: 3}\n")
     result = site.run("check", "--json")
     assert result.code == 2
@@ -58,7 +58,7 @@ def test_mistakes_of_the_configuration_are_findings_each_and_exit_2(site):
 
 
 @pytest.mark.parametrize("spoiled", ["configuration", "key"])
-def test_a_message_that_holds_what_mends_it_is_followed_by_no_empty_fix(site, spoiled):
+def test_message_with_remedy_has_no_fix_line(site, spoiled):
     if spoiled == "key":
         site.key_file.unlink()
     else:
@@ -68,7 +68,7 @@ def test_a_message_that_holds_what_mends_it_is_followed_by_no_empty_fix(site, sp
     assert [(f["what"], f["fix"]) for f in said.only["findings"] if f["level"] != "ok"] == [(spoiled, None)]
 
 
-def test_one_of_a_kind_is_said_in_the_singular(site):
+def test_single_finding_uses_singular(site):
     site.write("a.jpg")
     site.write("a.jpg.yaml", b"description: x\n")
     site.run("reconcile", "--wait", "0s")
@@ -79,7 +79,7 @@ def test_one_of_a_kind_is_said_in_the_singular(site):
 
 
 @pytest.mark.parametrize("option", [(), ("--json",)])
-def test_every_finding_that_is_not_fine_says_what_mends_it(site, option):
+def test_every_bad_finding_has_a_fix(site, option):
     site.key_file.chmod(0o644)
     site.photos.rename(site.tree / "elsewhere")
     site.nowhere()
@@ -93,7 +93,7 @@ def test_every_finding_that_is_not_fine_says_what_mends_it(site, option):
         assert result.out.count("fix: ") == 3
 
 
-def test_a_missing_key_file_is_exit_2_and_the_service_is_not_asked(site):
+def test_missing_key_file_skips_the_service(site):
     site.key_file.unlink()
     result = site.run("check", "--json")
     assert result.code == 2
@@ -109,20 +109,20 @@ def test_a_refused_key_is_exit_3(site):
     assert "another-key" not in result.out + result.err
 
 
-def test_something_else_that_answers_is_exit_3_and_named_as_such(site):
+def test_foreign_answer_is_exit_3_and_named(site):
     site.sandbox.set_faults(FaultRule(kind=FaultKind.HTML))
     result = site.run("check")
     assert result.code == 3
     assert "is not the service" in result.out
 
 
-def test_a_missing_root_is_exit_2_even_beside_a_dead_service(site):
+def test_missing_root_outranks_dead_service(site):
     site.tree.rename(site.folder / "elsewhere")
     site.nowhere()
     assert site.run("check").code == 2
 
 
-def test_a_bad_sidecar_is_named_with_its_line(site):
+def test_bad_sidecar_is_reported_with_line(site):
     site.write("a.jpg")
     site.write("a.jpg.yaml", b"description: x\ncolour: red\n")
     result = site.run("check", "--json")
@@ -132,7 +132,7 @@ def test_a_bad_sidecar_is_named_with_its_line(site):
     assert "photos/a.jpg.yaml, line 2" in finding["message"]
 
 
-def test_too_few_watches_give_the_sysctl_line(site, monkeypatch, tmp_path):
+def test_too_few_watches_suggest_sysctl_line(site, monkeypatch, tmp_path):
     few = tmp_path / "max_user_watches"
     few.write_text("1\n")
     monkeypatch.setattr("assetsync.cli.check_tree._WATCHES", few)
@@ -143,7 +143,7 @@ def test_too_few_watches_give_the_sysctl_line(site, monkeypatch, tmp_path):
     assert "fs.inotify.max_user_watches=8 " in finding["fix"]
 
 
-def test_a_ledger_in_a_folder_that_is_missing_is_an_error(site):
+def test_missing_ledger_folder_is_an_error(site):
     site.ledger = site.folder / "nowhere" / "site.db"
     site.configure()
     result = site.run("check", "--json")
@@ -151,7 +151,7 @@ def test_a_ledger_in_a_folder_that_is_missing_is_an_error(site):
 
 
 @pytest.mark.parametrize("said", ["debug: true", "emailto: dam@example.com"])
-def test_a_mapping_that_lets_the_service_mail_the_key_is_warned_of(site, said):
+def test_options_mailing_the_key_are_warned_of(site, said):
     text = site.config.read_text().replace('AA"}', f'AA", upload: {{{said}}}}}')
     site.config.write_text(text)
     result = site.run("check", "--json")
@@ -161,7 +161,7 @@ def test_a_mapping_that_lets_the_service_mail_the_key_is_warned_of(site, said):
     assert "the API key included" in finding["message"]
 
 
-def test_a_disk_that_is_nearly_full_is_told_before_the_ledger_needs_it(site, monkeypatch):
+def test_nearly_full_disk_is_reported_early(site, monkeypatch):
     site.write("a.jpg")
     site.run("reconcile")
     sound = os.statvfs(site.ledger.parent)
@@ -172,7 +172,7 @@ def test_a_disk_that_is_nearly_full_is_told_before_the_ledger_needs_it(site, mon
     assert "has 21.0 MB left" in finding["message"]
 
 
-def test_a_folder_of_the_ledger_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch):
+def test_unwritable_ledger_folder_is_an_error(tmp_path: Path, monkeypatch):
     assert _no_room(tmp_path / "hq.db") is None
     monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
     found = _no_room(tmp_path / "hq.db")
@@ -180,7 +180,7 @@ def test_a_folder_of_the_ledger_that_cannot_be_written_is_an_error(tmp_path: Pat
     assert (found.level, "cannot be written" in found.message) == (Level.ERROR, True)
 
 
-def test_a_sidecar_without_its_file_is_named_and_many_are_counted(site):
+def test_sidecars_without_file_are_counted(site):
     site.write("a.jpg")
     site.write("a.jpg.yaml", b"description: of a\n")
     site.write("_folder.yaml", b"location: here\n")
@@ -210,7 +210,7 @@ def test_a_sidecar_without_its_file_is_named_and_many_are_counted(site):
         ("", False),
     ],
 )
-def test_a_time_zone_that_the_machine_does_not_know_is_a_warning(site, monkeypatch, zone, warns):
+def test_unknown_time_zone_is_a_warning(site, monkeypatch, zone, warns):
     monkeypatch.setenv("TZ", zone)
     result = site.run("check", "--json")
     said = [f for f in result.only["findings"] if f["what"] == "schedule"]
@@ -218,7 +218,7 @@ def test_a_time_zone_that_the_machine_does_not_know_is_a_warning(site, monkeypat
     assert [(f["level"], bool(f["fix"])) for f in said] == ([("warning", True)] if warns else [])
 
 
-def test_another_user_than_the_ledgers_is_told_that_what_that_one_cannot_read_does_not_show(site, monkeypatch):
+def test_user_other_than_owner_is_warned(site, monkeypatch):
     site.write("a.jpg")
     assert "user" not in _levels(site.run("check", "--json").only), "there is no ledger yet"
     site.run("reconcile")
@@ -237,20 +237,20 @@ def test_another_user_than_the_ledgers_is_told_that_what_that_one_cannot_read_do
 @pytest.mark.parametrize(
     ("times", "warns"), [("{verify: off, index: off}", True), ("{verify: off}", False), ("{index: off}", False)]
 )
-def test_a_schedule_that_reads_nothing_back_is_a_warning(site, times, warns):
+def test_schedule_without_verify_is_a_warning(site, times, warns):
     site.configure(more=f"schedule: {times}\n")
     result = site.run("check")
     assert (result.code, "the daemon reads nothing back: files stay `stored`" in result.out) == (0, warns)
 
 
-def test_a_configuration_that_comes_through_a_pipe_is_checked_whole(site):
+def test_piped_config_is_checked_completely(site):
     site.configure(more='notify: {command: ["/no/such/program"]}\n')
     script = f"{sys.executable} -m assetsync check --json --config <(cat {site.config})"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert "notify" in {finding["what"] for finding in json.loads(done.stdout)["findings"]}
 
 
-def test_a_key_that_comes_through_a_pipe_is_read_once(site):
+def test_piped_key_is_read_once(site):
     key = site.key_file.read_text("ascii")
     site.key_file.unlink()
     os.mkfifo(site.key_file, 0o600)
@@ -260,7 +260,7 @@ def test_a_key_that_comes_through_a_pipe_is_read_once(site):
     assert _levels(result.only)["service"] == {"ok"}
 
 
-def test_what_no_mapping_covers_is_told_and_what_rules_leave_out_is_not(site):
+def test_check_reports_only_unmapped_paths(site):
     site.write("a.jpg")
     for name in ("docs/x/y", "@eaDir", "raw"):
         (site.tree / name).mkdir(parents=True)
@@ -273,7 +273,7 @@ def test_what_no_mapping_covers_is_told_and_what_rules_leave_out_is_not(site):
     ]
 
 
-def test_a_mapping_that_points_elsewhere_than_before_is_a_warning(site):
+def test_remapped_folder_is_a_warning(site):
     site.write("a.jpg")
     site.run("reconcile")
     assert "pointed to" not in site.run("check").out
@@ -289,7 +289,7 @@ def test_a_mapping_that_points_elsewhere_than_before_is_a_warning(site):
     assert f"points to {PAPERS}, which was agreed to: the next run goes by it" in shown
 
 
-def test_an_address_of_the_page_that_is_taken_is_a_warning_but_not_where_the_site_s_own_daemon_has_it(site, eventually):
+def test_taken_status_port_is_a_warning(site, eventually):
     site.write("a.jpg")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

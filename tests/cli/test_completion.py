@@ -53,15 +53,15 @@ def complete(request, tmp_path):
     return ask
 
 
-def test_a_tab_after_the_program_gives_its_commands(complete):
+def test_tab_after_program_lists_commands(complete):
     assert {"run", "reconcile", "files", "completion"} <= complete("assetsync")
 
 
-def test_a_tab_after_a_command_of_several_gives_these(complete):
+def test_tab_after_group_lists_subcommands(complete):
     assert {"list", "resolve"} <= complete("assetsync doubt")
 
 
-def test_a_tab_after_an_option_gives_its_values(complete):
+def test_tab_after_option_lists_values(complete):
     assert {"verified", "blocked", "in_doubt"} <= complete("assetsync files --state")
 
 

@@ -20,7 +20,7 @@ def told(site) -> list[str]:
     return sorted(found["path"] for found in site.run("drift list", "--json").objects)
 
 
-def test_what_is_to_be_set_is_listed_with_its_values(drifted):
+def test_drift_list_shows_values_to_set(drifted):
     shown = drifted.run("drift list")
     assert shown.code == 0
     assert "photos/a.jpg: its metadata changed after the upload" in shown.out
@@ -39,7 +39,7 @@ def test_what_is_to_be_set_is_listed_with_its_values(drifted):
     assert unreadable["metadata"] is None
 
 
-def test_what_is_settled_is_listed_no_more_until_it_changes(drifted):
+def test_settled_drift_is_hidden_till_changed(drifted):
     assert told(drifted) == ["photos/2026/b.jpg", "photos/2026/c.txt", "photos/20260/d.jpg", "photos/a.jpg"]
     result = drifted.run("drift settle", "photos/2026", "photos/2026/b.jpg", "photos/a.jpg")
     assert (result.code, result.out) == (0, "3 settled\n")
@@ -50,7 +50,7 @@ def test_what_is_settled_is_listed_no_more_until_it_changes(drifted):
     assert told(drifted) == ["photos/20260/d.jpg", "photos/a.jpg"]
 
 
-def test_all_is_settled_but_what_a_person_cannot_set(drifted):
+def test_settle_skips_unreadable_sidecars(drifted):
     said = drifted.run("drift settle", ".", "--json").only["message"]
     assert said == "3 settled; 1 told as before: mend the sidecar, or the mapping"
     drifted.run("reconcile")

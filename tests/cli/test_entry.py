@@ -58,17 +58,17 @@ def test_version(capsys):
 
 
 @pytest.mark.parametrize("arguments", [[], ["unknown"], ["status"], ["status", "--no-such-option"], ["files", "extra"]])
-def test_usage_errors_are_exit_2_with_nothing_on_stdout(capsys, arguments):
+def test_usage_error_is_exit_2_without_stdout(capsys, arguments):
     assert run(arguments) == 2
     assert capsys.readouterr().out == ""
 
 
-def test_a_configuration_that_is_missing_is_exit_2(capsys, tmp_path):
+def test_missing_config_is_exit_2(capsys, tmp_path):
     assert run(["status", "--config", str(tmp_path / "none.yaml")]) == 2
     assert "name an existing file with --config" in capsys.readouterr().err
 
 
-def test_the_overview_names_every_command_without_loading_one():
+def test_overview_loads_no_command_module():
     code = (
         "import sys; from assetsync.cli.entry import run; run(['--help']); print(sorted(sys.modules), file=sys.stderr)"
     )
@@ -78,13 +78,13 @@ def test_the_overview_names_every_command_without_loading_one():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_examples(capsys, name):
+def test_every_command_help_has_examples(capsys, name):
     assert run([name, "--help"]) == 0
     assert f"assetsync {name}" in capsys.readouterr().out.partition("Example")[2]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_goes_by_the_name_of_the_table(name):
+def test_command_name_matches_command_table(name):
     command = import_module(f"assetsync.cli.{COMMANDS[name].module}").command
     assert isinstance(command, click.Command)
     assert command.name == name
@@ -106,7 +106,7 @@ NOT_FOR_A_LOOK = {
 
 
 @pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["files"], ["orphans"]])
-def test_a_look_at_the_ledger_loads_nothing_of_what_sends(site, command):
+def test_read_commands_load_no_upload_code(site, command):
     site.write("a.jpg")
     site.configure(more="ignore: ['*.psd', /build/]\n")
     site.run("reconcile")
@@ -116,7 +116,7 @@ def test_a_look_at_the_ledger_loads_nothing_of_what_sends(site, command):
     assert not NOT_FOR_A_LOOK & set(done.stdout.splitlines()[-1].split())
 
 
-def test_a_run_that_tells_nobody_loads_no_channels(site):
+def test_run_without_channels_loads_none(site):
     code = "import sys; from assetsync.cli.entry import run; assert run(sys.argv[1:]) == 0; print(*sys.modules)"
     reconcile = [sys.executable, "-c", code, "reconcile", "--config", str(site.config)]
     done = subprocess.run(reconcile, capture_output=True, text=True, check=True)
@@ -125,11 +125,11 @@ def test_a_run_that_tells_nobody_loads_no_channels(site):
     assert "assetsync.notify.news" not in loaded
 
 
-def test_what_a_look_must_not_load_goes_by_these_names():
+def test_unloaded_module_names_exist():
     assert all(find_spec(name) for name in NOT_FOR_A_LOOK)
 
 
-def test_an_error_that_nobody_foresaw_is_exit_70_and_shows_no_key(site, monkeypatch):
+def test_unforeseen_error_is_exit_70(site, monkeypatch):
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("the key is a-key-that-no-one-may-see")
 
@@ -140,7 +140,7 @@ def test_an_error_that_nobody_foresaw_is_exit_70_and_shows_no_key(site, monkeypa
     assert "did not foresee" in result.err
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(site):
+def test_closed_pipe_reader_is_no_error(site):
     for number in range(300):
         site.write(f"{number:0200}.txt", b"%d" % number)
     site.run("reconcile", "--wait", "0s")
@@ -152,7 +152,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(site):
 
 
 @pytest.mark.parametrize("said", ["--help", "--version", "status --help", "completion bash"])
-def test_a_reader_that_is_gone_before_anything_was_said_is_told_as_a_shell_tells_it(said):
+def test_early_closed_pipe_is_exit_141(said):
     # `true` reads nothing, and is gone by the time that Python has started.
     script = f"{sys.executable} -m assetsync {said} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
@@ -160,7 +160,7 @@ def test_a_reader_that_is_gone_before_anything_was_said_is_told_as_a_shell_tells
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_streams_that_the_caller_has_closed_change_nothing_but_what_is_said(site, closed):
+def test_closed_streams_do_not_affect_run(site, closed):
     site.write("a.jpg")
     command = f"{sys.executable} -m assetsync reconcile --config {site.config} --wait 20s {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
@@ -169,7 +169,7 @@ def test_streams_that_the_caller_has_closed_change_nothing_but_what_is_said(site
 
 
 @pytest.mark.parametrize(("option", "hint"), [("--config", True), ("--json", True), ("--colour", False)])
-def test_an_option_before_the_command_that_belongs_behind_it_is_said_to(site, option, hint):
+def test_option_before_command_gets_a_hint(site, option, hint):
     result = site.run(option, "x", "status")
     assert result.code == 2
     assert (f"'{option}' belongs behind the command" in result.err) is hint
@@ -183,7 +183,7 @@ def test_python_m_is_the_same_command():
 @pytest.mark.parametrize(
     ("size", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 KB"), (3_400_000, "3.4 MB")]
 )
-def test_sizes_are_shown_as_the_configuration_counts(size, text):
+def test_sizes_are_shown_in_config_units(size, text):
     assert amount(size) == text
 
 
@@ -193,7 +193,7 @@ def test_times_are_rfc_3339_in_utc():
 
 
 class TestSandbox:
-    def test_prints_its_addresses_and_a_configuration_that_can_be_read(self, site, tmp_path):
+    def test_sandbox_prints_addresses_and_config(self, site, tmp_path):
         command = [
             sys.executable,
             "-m",
@@ -238,7 +238,7 @@ class TestSandbox:
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
 @pytest.mark.parametrize("name", ["日本.txt", "é.txt", "\U0001f600.txt"])
-def test_json_on_a_terminal_that_knows_no_unicode_is_still_read_back(site, encoding, name):
+def test_json_is_parseable_on_ascii_terminal(site, encoding, name):
     site.write(name)
     site.run("reconcile", "--wait", "0s")
     done = subprocess.run(
@@ -254,7 +254,7 @@ def test_json_on_a_terminal_that_knows_no_unicode_is_still_read_back(site, encod
     ("typed", "said"),
     [("recncile", "No such command 'recncile'. Did you mean 'reconcile'?"), ("zzz", "No such command 'zzz'.\n")],
 )
-def test_a_mistyped_command_is_met_with_the_nearest_one(capsys, typed, said):
+def test_mistyped_command_suggests_nearest(capsys, typed, said):
     assert run([typed]) == 2
     assert said in capsys.readouterr().err
 
@@ -268,7 +268,7 @@ def test_one_of_a_kind_is_in_the_singular(count, said):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("command", ["files", "export --format csv", "export --format jsonl", "status"])
-def test_where_the_output_cannot_be_written_it_is_said_in_a_sentence(site, command):
+def test_unwritable_output_is_one_sentence(site, command):
     site.write("a.jpg")
     site.run("reconcile")
     words = [sys.executable, "-m", "assetsync", *command.split(), "--config", str(site.config)]
@@ -282,7 +282,7 @@ def test_where_the_output_cannot_be_written_it_is_said_in_a_sentence(site, comma
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["files", "--help"]])
-def test_where_help_cannot_be_written_it_is_said_in_a_sentence(words):
+def test_unwritable_help_is_one_sentence(words):
     with Path("/dev/full").open("wb") as full:
         command = [sys.executable, "-m", "assetsync", *words]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -297,7 +297,7 @@ def test_where_help_cannot_be_written_it_is_said_in_a_sentence(words):
     ("words", "code"),
     [("status --config none.yaml", 2), ("status --no-such-option", 2), ("reconcile --quiet --config {config}", 0)],
 )
-def test_what_cannot_be_said_on_stderr_changes_neither_the_work_nor_its_exit_code(site, words, code):
+def test_unwritable_stderr_keeps_exit_code(site, words, code):
     site.write("a.jpg")
     site.key_file.chmod(0o644)  # of which a warning tells
     command = [sys.executable, "-m", "assetsync", *words.format(config=site.config).split()]

@@ -20,7 +20,7 @@ def test_the_example_is_a_configuration(capsys, tmp_path):
     assert load_config(tmp_path / "hq.yaml", {}).site == "hq"
 
 
-def test_the_units_are_written_for_the_program_that_writes_them(tmp_path, capsys, monkeypatch):
+def test_units_run_the_writing_program(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.prefix", "/opt/pipx/venvs/assetsync")
     assert run(["example", "units", str(tmp_path / "new" / "units")]) == 0
     written = {path.name: path for path in (tmp_path / "new" / "units").iterdir()}
@@ -31,7 +31,7 @@ def test_the_units_are_written_for_the_program_that_writes_them(tmp_path, capsys
     assert "is not there" in capsys.readouterr().err
 
 
-def test_units_that_are_there_are_replaced_by_force_alone(tmp_path, capsys):
+def test_units_are_replaced_by_force_only(tmp_path, capsys):
     (tmp_path / UNITS[2]).write_text("mine")
     assert run(["example", "units", str(tmp_path)]) == 2
     assert [path.name for path in tmp_path.iterdir()] == [UNITS[2]]
@@ -40,7 +40,7 @@ def test_units_that_are_there_are_replaced_by_force_alone(tmp_path, capsys):
     assert (tmp_path / UNITS[2]).read_text() != "mine"
 
 
-def test_no_unit_is_written_through_a_link_that_another_put_there(tmp_path):
+def test_unit_is_not_written_through_a_link(tmp_path):
     (tmp_path / "theirs").write_text("as it was")
     (tmp_path / "units").mkdir()
     (tmp_path / "units" / ".assetsync@.service.new").symlink_to(tmp_path / "theirs")
@@ -50,7 +50,7 @@ def test_no_unit_is_written_through_a_link_that_another_put_there(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["/proc/units", "file/units"])
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, capsys, where):
+def test_unwritable_folder_is_one_sentence(tmp_path, monkeypatch, capsys, where):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("x")
     assert run(["example", "units", where]) == 2

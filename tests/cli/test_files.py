@@ -23,7 +23,7 @@ KEYS = ["path", "state", "assetid", "destfolderid", "size", "md5", "error", "att
 RFC_3339_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-def test_a_verified_file_by_the_keys_of_the_contract(site):
+def test_verified_file_has_documented_keys(site):
     site.write("a.jpg", b"hello\n")
     site.run("reconcile")
     (row,) = site.run("files", "--json").objects
@@ -43,7 +43,7 @@ def test_a_verified_file_by_the_keys_of_the_contract(site):
     }
 
 
-def test_a_blocked_file_has_its_reason_as_error_and_null_for_what_is_absent(site):
+def test_blocked_file_has_reason_as_error(site):
     site.write("empty.jpg", b"")
     site.run("reconcile")
     (row,) = site.run("files", "--json").objects
@@ -51,7 +51,7 @@ def test_a_blocked_file_has_its_reason_as_error_and_null_for_what_is_absent(site
     assert [name for name in KEYS if row[name] is None] == ["assetid", "md5", "uploaded_at", "verified_at"]
 
 
-def test_a_file_that_waits_after_a_failure_says_why(site):
+def test_file_waiting_for_retry_has_reason(site):
     site.write("a.jpg")
     site.run("reconcile")
     site.write("b.jpg")
@@ -74,7 +74,7 @@ def test_a_file_whose_folder_is_held_says_so(site):
     assert site.run("status", "--json").only["holds"] != []
 
 
-def test_bad_bytes_come_as_replacement_characters_and_as_base64(site):
+def test_undecodable_path_has_base64_form(site):
     site.write(b"bad \xff.jpg")
     site.write("good.jpg")
     site.run("reconcile")
@@ -85,7 +85,7 @@ def test_bad_bytes_come_as_replacement_characters_and_as_base64(site):
     assert list(good) == KEYS
 
 
-def test_one_line_a_path_and_the_history_with_all(site):
+def test_history_is_listed_only_with_all(site):
     site.write("a.jpg", b"one")
     site.run("reconcile")
     site.write("a.jpg", b"another")
@@ -96,7 +96,7 @@ def test_one_line_a_path_and_the_history_with_all(site):
     assert len({row["assetid"] for row in both}) == 2
 
 
-def test_state_chooses_and_an_unknown_one_is_exit_2(site):
+def test_state_filter_refuses_unknown_states(site):
     site.write("a.jpg")
     site.write("empty.jpg", b"")
     site.run("reconcile")
@@ -104,7 +104,7 @@ def test_state_chooses_and_an_unknown_one_is_exit_2(site):
     assert site.run("files", "--state", "lost").code == 2
 
 
-def test_a_newline_in_a_name_does_not_make_two_lines(site):
+def test_newline_in_name_stays_on_one_line(site):
     site.write("two\nlines.jpg")
     site.run("reconcile")
     (line,) = site.run("files").out.splitlines()
@@ -136,33 +136,33 @@ class TestChoosing:
             ([], 6),
         ],
     )
-    def test_a_path_is_a_file_or_all_below_a_folder(self, many, arguments, names):
+    def test_path_selects_file_or_whole_folder(self, many, arguments, names):
         result = many.run("files", "--json", *arguments)
         listed = [str(row["path"]).removeprefix("photos/") for row in result.objects]
         assert (listed == names) if isinstance(names, list) else (len(set(listed)) == len(listed) == names)
         assert ("no file is so: --all lists what was" in result.err) == (listed == [])
 
-    def test_where_all_was_asked_for_nobody_is_told_to_ask_for_all(self, many):
+    def test_all_option_is_not_suggested_twice(self, many):
         assert "no file is so, nor was" in many.run("files", "photos/2026", "--reason", "sidecar", "--all").err
 
     @pytest.mark.parametrize("command", ["files", "files --json", "files --all", "export --format csv", "retry"])
-    def test_a_path_that_the_ledger_knows_nothing_of_is_exit_2(self, many, command):
+    def test_path_unknown_to_ledger_is_exit_2(self, many, command):
         result = many.run(command, "photos/a.jpg", "photos/202")
         assert result.code == 2
         assert "Error: the ledger knows no file photos/202: give it relative" in result.err
         assert "a.jpg" not in result.out
 
-    def test_a_file_that_is_gone_is_known_and_listed_with_all(self, many):
+    def test_deleted_file_is_listed_with_all(self, many):
         (many.photos / "a.jpg").unlink()
         many.run("reconcile", "--wait", "0s")
         now, ever = many.run("files", "photos/a.jpg"), many.run("files", "--all", "photos/a.jpg")
         assert (now.code, now.out, ever.code, ever.out[:4]) == (0, "", 0, "gone")
 
-    def test_the_root_and_absolute_paths_do_as_well(self, many):
+    def test_root_and_absolute_paths_are_valid(self, many):
         assert len(many.run("files", "--json", str(many.tree)).objects) == 6
         assert len(many.run("files", "--json", str(many.photos / "2026")).objects) == 3
 
-    def test_an_export_of_what_was_delivered_leaves_the_rest(self, many):
+    def test_delivered_export_omits_the_rest(self, many):
         rows = many.run("export", "--format", "jsonl", "--state", "verified", "photos/2026").objects
         assert [row["path"] for row in rows] == ["photos/2026/b.jpg", "photos/2026/sub/c.jpg"]
 
@@ -181,7 +181,7 @@ class TestExport:
         path = base64.b64decode(row["path_base64"]) if row["path_base64"] else row["path"].encode()
         assert path == b"photos/" + name
 
-    def test_csv_is_read_back_as_it_was_and_holds_no_formula(self, site):
+    def test_csv_round_trips_without_formulas(self, site):
         site.write('say "a,b".jpg')
         site.write("a.jpg")
         site.run("reconcile")
@@ -190,7 +190,7 @@ class TestExport:
         assert [row["path"] for row in rows] == ["photos/a.jpg", 'photos/say "a,b".jpg']
         assert {row["state"] for row in rows} == {"verified"}
 
-    def test_drift_is_told_of_what_is_there_and_not_of_history(self, site):
+    def test_drift_is_exported_for_current_rows(self, site):
         site.write("a.jpg", b"first")
         site.run("reconcile")
         site.write("_folder.yaml", b"location: here")
@@ -204,7 +204,7 @@ class TestExport:
         assert [row["metadata_drift"] for row in found] == [None, None]
         assert "metadata: its metadata changed" not in site.run("explain", "photos/a.jpg").out
 
-    def test_jsonl_holds_the_keys_of_files_and_more(self, site):
+    def test_jsonl_export_has_all_keys_of_files(self, site):
         site.write("a.jpg")
         site.run("reconcile")
         (row,) = site.run("export", "--format", "jsonl").objects
@@ -228,13 +228,13 @@ class TestExport:
             ("plain", "plain"),
         ],
     )
-    def test_a_cell_is_neither_formula_nor_control_character(self, value, cell):
+    def test_csv_cell_is_no_formula_or_control(self, value, cell):
         assert csv_cell(value) == cell
 
 
 class TestExplain:
     @pytest.mark.parametrize("absolute", [False, True])
-    def test_a_path_is_taken_relative_to_the_root_or_absolute(self, site, absolute):
+    def test_explain_takes_relative_and_absolute(self, site, absolute):
         path = site.write("a.jpg")
         site.run("reconcile")
         result = site.run("explain", str(path) if absolute else "photos/a.jpg")
@@ -244,13 +244,13 @@ class TestExplain:
         said = site.run("explain", "--json", "photos/a.jpg").only
         assert [version["state"] for version in said["versions"]] == ["verified"]
 
-    def test_an_absolute_path_through_a_link_to_the_root_is_found(self, site, tmp_path):
+    def test_path_through_linked_root_is_found(self, site, tmp_path):
         site.write("a.jpg")
         site.run("reconcile")
         (tmp_path / "link").symlink_to(site.tree)
         assert site.run("explain", str(tmp_path / "link" / "photos" / "a.jpg")).code == 0
 
-    def test_of_a_file_that_cannot_be_looked_at_it_is_not_said_that_it_will_be_met(self, site, monkeypatch):
+    def test_unreadable_file_is_due_when_readable(self, site, monkeypatch):
         site.write("a.jpg")
         site.run("reconcile")
         (site.photos / "d").mkdir()
@@ -264,7 +264,7 @@ class TestExplain:
         assert "Permission denied" in said
         assert said.splitlines()[-1] == "  the ledger does not know it: it is met once it can be read"
 
-    def test_of_a_file_that_is_gone_the_brake_is_named_that_keeps_it_from_being_concluded(self, site):
+    def test_missing_file_names_its_brake(self, site):
         kept = [site.write(f"{number}.jpg", b"%d" % number) for number in range(3)]
         site.run("reconcile")
         for path in kept:
@@ -290,7 +290,7 @@ class TestExplain:
             ("_folder.yaml", "it is read for the mapped folders below"),
         ],
     )
-    def test_a_file_that_is_not_uploaded_is_explained(self, site, name, why):
+    def test_file_not_uploaded_is_explained(self, site, name, why):
         site.configure(more='ignore: ["b.jpg.yaml", "_*"]')
         (site.tree / name).parent.mkdir(exist_ok=True)
         (site.tree / name).write_text("language: 1\n")
@@ -307,13 +307,13 @@ class TestExplain:
         ],
     )
     @pytest.mark.parametrize("options", [(), ("--json",)])
-    def test_what_neither_tree_nor_ledger_knows_is_exit_2_after_what_there_is_to_say(self, site, name, said, options):
+    def test_unknown_path_is_explained_as_exit_2(self, site, name, said, options):
         site.run("reconcile")
         result = site.run("explain", name, *options)
         assert (result.code, said in result.out) == (2, True)
         assert f"Error: the ledger knows no file {name}: give it" in result.err
 
-    def test_a_folder_is_explained_by_its_mapping_and_the_states_of_its_files(self, site):
+    def test_folder_shows_mapping_and_states(self, site):
         for name in ("2026/a.jpg", "2026/b/c.jpg", "2025/d.jpg"):
             site.write(name, name.encode())
         site.write("2026/empty.jpg", b"")
@@ -348,7 +348,7 @@ class TestExplain:
         assert "1 verified already" in site.run("retry", shown).out
 
     @pytest.mark.parametrize("name", [b"bad \xff.jpg", b"two\nlines.jpg", b"back\\slash.jpg", b"odd \xff/a.jpg"])
-    def test_an_odd_name_is_found_by_all_that_list(self, site, name):
+    def test_odd_name_is_found_by_list_commands(self, site, name):
         site.write(name)
         site.write("other.jpg", b"other bytes")
         site.run("reconcile", "--wait", "0s")
@@ -358,7 +358,7 @@ class TestExplain:
             assert row["path"] == decoded(b"photos/" + name)
         assert "nothing has drifted of" in site.run("drift settle", shown).err
 
-    def test_odd_names_are_looked_up_in_one_opening(self, site, monkeypatch):
+    def test_odd_names_are_found_with_one_open(self, site, monkeypatch):
         names = [b"bad %d \xff.jpg" % number for number in range(5)]
         for number, name in enumerate(names):
             site.write(name, b"%d" % number)
@@ -375,14 +375,14 @@ class TestExplain:
         (tmp_path / "link").symlink_to(site.tree)
         assert len(site.run("files", "--json", str(tmp_path / "link")).objects) == 1
 
-    def test_of_odd_names_that_are_shown_alike_none_is_guessed(self, site):
+    def test_ambiguous_odd_name_is_refused(self, site):
         for name in (b"bad \xff.jpg", b"bad \xfe.jpg"):
             site.write(name)
         site.run("reconcile")
         result = site.run("explain", "photos/bad \ufffd.jpg")
         assert (result.code, "2 files are shown as" in result.err) == (2, True)
 
-    def test_every_attempt_is_told_and_what_comes_next(self, site):
+    def test_attempts_and_next_step_are_shown(self, site):
         site.write("a.jpg", b"the content")
         site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
         site.run("reconcile", "--wait", "0s")
@@ -400,7 +400,7 @@ class TestExplain:
         assert [attempt["result"] for attempt in version["history"]] == ["resolved", "accepted"]
         assert version["next_try"] is None
 
-    def test_an_upload_that_never_left_is_told_as_such(self, site):
+    def test_unsent_upload_is_reported_as_unsent(self, site):
         site.write("first.jpg", b"before the outage")
         site.run("reconcile")
         site.write("a.jpg", b"the content")
@@ -424,13 +424,13 @@ class TestExplain:
         ],
         ids=["link", "pipe"],
     )
-    def test_what_is_no_file_is_said_to_be_left_out(self, site, make, says):
+    def test_non_file_is_reported_as_left_out(self, site, make, says):
         site.run("reconcile")
         make(site.tree / "photos" / "odd")
         result = site.run("explain", "photos/odd")
         assert (result.code, says in result.out, "the next scan" in result.out) == (0, True, False)
 
-    def test_what_a_brake_asks_about_one_mapping_is_not_said_of_a_file_of_another(self, site):
+    def test_brake_of_other_mapping_is_not_shown(self, site):
         site.write("a.jpg", b"one")
         (site.tree / "papers").mkdir()
         (site.tree / "papers" / "b.pdf").write_bytes(b"another")
@@ -442,7 +442,7 @@ class TestExplain:
         assert site.run("explain", "--json", "photos/a.jpg").only["waits_for"] is not None
         assert site.run("explain", "--json", "papers/b.pdf").only["waits_for"] is None
 
-    def test_what_was_sent_to_another_folder_says_which_brake_asks_about_it(self, site):
+    def test_remapped_file_names_its_brake(self, site):
         site.write("a.jpg", b"one")
         site.run("reconcile")
         assert site.run("explain", "--json", "photos/a.jpg").only["waits_for"] is None
@@ -456,7 +456,7 @@ class TestExplain:
     @pytest.mark.parametrize(
         ("more", "waits"), [("", ""), (", {path: papers, destfolderid: ELSEWHERE}", f" into folder {PHOTOS}")]
     )
-    def test_what_waits_for_uploads_in_doubt_says_so(self, site, more, waits):
+    def test_wait_for_doubts_is_explained(self, site, more, waits):
         site.configure(more="upload: {workers: 1}")
         site.config.write_text(site.config.read_text().replace("}]", f"}}{more}]"))
         for number in range(7):
@@ -471,12 +471,12 @@ class TestExplain:
     @pytest.mark.parametrize(
         ("name", "says"), [("photos/new.jpg", True), ("photos/new.tmp", False), ("outside.jpg", False)]
     )
-    def test_only_of_a_file_that_is_uploaded_the_next_scan_is_named(self, site, name, says):
+    def test_next_scan_is_named_for_uploads_only(self, site, name, says):
         site.run("reconcile")
         (site.tree / name).write_bytes(b"new")
         assert ("the ledger does not know it yet" in site.run("explain", name).out) is says
 
-    def test_the_sidecars_that_speak_of_a_file_and_what_they_say_are_told(self, site):
+    def test_sidecars_and_values_are_shown(self, site):
         site.write("2026/a.jpg")
         site.write("_folder.yaml", b"location: Oslo\n")
         site.write("2026/a.jpg.yaml", b"description: The pier\n")
@@ -497,7 +497,7 @@ class TestExplain:
             (b"lokation: Oslo\n", "line 1, column 1: lokation: "),
         ],
     )
-    def test_of_a_sidecar_it_is_told_whom_and_what_it_speaks_of_or_what_is_wrong(self, site, name, whom, content, what):
+    def test_sidecar_shows_its_target_or_mistake(self, site, name, whom, content, what):
         site.write("a.jpg")
         site.write(name, content)
         site.run("reconcile", "--wait", "0s")
@@ -505,14 +505,14 @@ class TestExplain:
         assert f"speaks of: {whom}\n" in shown
         assert what in shown
 
-    def test_of_a_sidecar_without_its_file_it_is_told(self, site):
+    def test_sidecar_without_file_is_explained(self, site):
         site.write("a.jpg")
         site.write("typo.jpgg.yaml", b"location: Oslo")
         site.run("reconcile")
         shown = site.run("explain", "photos/typo.jpgg.yaml").out
         assert "speaks of: photos/typo.jpgg, which is not there: it is read by nobody\n" in shown
 
-    def test_a_stored_file_is_tried_again_when_the_next_look_is_due(self, site):
+    def test_stored_file_shows_its_next_look(self, site):
         site.write("a.jpg")
         site.sandbox.set_faults(FaultRule(kind=FaultKind.SEARCH_DOWN))
         site.run("reconcile", "--wait", "0s")
@@ -528,7 +528,7 @@ class TestExplain:
 
 
 class TestOrphans:
-    def test_a_replaced_version_is_listed_by_the_keys_of_the_contract(self, site):
+    def test_replaced_version_has_all_keys(self, site):
         site.write("a.jpg", b"one")
         site.run("reconcile")
         (old,) = site.sandbox.assets()
@@ -548,7 +548,7 @@ class TestOrphans:
             "name": None,
         }
 
-    def test_a_file_that_is_gone_is_no_orphan_for_a_week(self, site):
+    def test_deleted_file_is_no_orphan_for_a_week(self, site):
         site.write("a.jpg")
         site.write("b.jpg")
         site.run("reconcile")
@@ -558,7 +558,7 @@ class TestOrphans:
         assert [row["state"] for row in site.run("files", "--json", "--state", "gone").objects] == ["gone"]
 
 
-def test_search_faults_do_not_reach_what_reads_the_ledger_alone(site):
+def test_search_faults_spare_ledger_reads(site):
     site.write("a.jpg")
     site.run("reconcile")
     site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH))

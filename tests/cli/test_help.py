@@ -62,7 +62,7 @@ def parse(words: list[str]) -> click.Context:
 
 
 @pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
-def test_a_command_says_what_it_does_and_shows_it(names):
+def test_command_help_has_an_example(names):
     command = COMMANDS[names]
     assert len(examples(command)) >= 1
     assert any(line.startswith(f"assetsync {' '.join(names)}") for line in examples(command))
@@ -77,18 +77,18 @@ def test_an_example_can_be_typed(line, place):
     assert context.command.name in line
 
 
-def test_an_example_with_a_mistake_would_be_found(place):
+def test_mistake_in_help_example_is_detected(place):
     with pytest.raises(click.UsageError):
         parse(words_of("assetsync files --config hq.yaml --sate blocked"))
 
 
-def test_no_line_of_help_is_wider_than_a_terminal():
+def test_help_lines_fit_the_terminal():
     for names, command in COMMANDS.items():
         with click.Context(command, info_name=" ".join(names), terminal_width=80, max_content_width=100) as context:
             wide = [line for line in command.get_help(context).splitlines() if len(line) > 118]
         assert wide == [], names
 
 
-def test_the_help_of_the_sandbox_names_every_fault_and_operation():
+def test_sandbox_help_lists_all_faults():
     said = set(re.findall(r"[a-z_]+", COMMANDS["sandbox",].help))
     assert {str(word) for word in (*FaultKind, *Operation)} <= said

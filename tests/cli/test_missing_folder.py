@@ -28,13 +28,13 @@ def test_a_run_says_so_and_exits_1(misspelt, option):
     assert rest.count(WHAT_HELPS) == 1
 
 
-def test_json_keeps_its_keys_and_is_not_in_sync(misspelt):
+def test_json_is_complete_and_not_in_sync(misspelt):
     result = misspelt.run("reconcile", "--json")
     assert (result.code, list(result.only)) == (1, list(KEYS))
     assert (result.only["in_sync"], result.only["verified"], result.only["pending"]) == (False, 1, 0)
 
 
-def test_status_needs_you_and_names_the_folder(misspelt):
+def test_status_names_the_missing_folder(misspelt):
     misspelt.run("reconcile")
     lines = misspelt.run("status").out.splitlines()
     assert lines[0] == "hq: needs you: 1 mapped folder is not there"
@@ -44,14 +44,14 @@ def test_status_needs_you_and_names_the_folder(misspelt):
     assert (said["last_scan"]["complete"], said["last_scan"]["missing"]) == (False, ["fotos"])
 
 
-def test_once_the_folder_is_there_the_next_run_is_in_sync(misspelt):
+def test_created_folder_puts_run_in_sync(misspelt):
     misspelt.run("reconcile")
     (misspelt.tree / "fotos").mkdir()
     assert misspelt.run("reconcile").code == 0
     assert misspelt.run("status").out.startswith("hq: in sync at the last scan, ")
 
 
-def test_files_that_vanish_elsewhere_are_let_go_all_the_same(misspelt):
+def test_files_deleted_elsewhere_are_let_go(misspelt):
     misspelt.write("b.jpg", b"another")
     misspelt.run("reconcile")
     (misspelt.photos / "b.jpg").unlink()
@@ -59,7 +59,7 @@ def test_files_that_vanish_elsewhere_are_let_go_all_the_same(misspelt):
     assert misspelt.files() == {"photos/a.jpg": "verified"}
 
 
-def test_a_mapped_folder_that_vanishes_with_its_files_is_a_brake_as_well(site):
+def test_vanished_mapped_folder_pulls_brake(site):
     site.write("a.jpg")
     site.run("reconcile")
     site.photos.rename(site.folder / "elsewhere")

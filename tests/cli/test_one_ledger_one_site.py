@@ -52,7 +52,7 @@ def another_tree(site):
         "check",
     ],
 )
-def test_another_site_is_exit_2_and_named_with_what_to_do(mirrored, command):
+def test_second_site_is_refused_with_remedy(mirrored, command):
     rename_site(mirrored)
     result = mirrored.run(command)
     assert result.code == 2
@@ -61,13 +61,13 @@ def test_another_site_is_exit_2_and_named_with_what_to_do(mirrored, command):
     assert "give each site a `ledger` of its own" in said
 
 
-def test_the_daemon_refuses_another_sites_ledger_too(mirrored):
+def test_daemon_refuses_ledger_of_other_site(mirrored):
     rename_site(mirrored)
     _out, said = (daemon := mirrored.start("run")).communicate(timeout=20)
     assert (daemon.returncode, "belongs to the site `hq`" in said) == (2, True)
 
 
-def test_of_another_site_nothing_is_let_go_sent_or_counted_as_a_start(mirrored):
+def test_second_site_leaves_ledger_unchanged(mirrored):
     start = fact(mirrored, "start")
     rename_site(mirrored)
     move_root(mirrored, another_tree(mirrored))
@@ -80,14 +80,14 @@ def test_of_another_site_nothing_is_let_go_sent_or_counted_as_a_start(mirrored):
 
 
 @pytest.mark.parametrize("command", ["reconcile", "retry", "audit"])
-def test_another_site_is_told_so_beside_the_holder_too_and_not_that_it_is_busy(mirrored, command):
+def test_holder_does_not_hide_second_site(mirrored, command):
     rename_site(mirrored)
     with closing(open_ledger(mirrored.ledger, site="hq")):
         result = mirrored.run(command)
     assert (result.code, "belongs to the site `hq`" in result.err) == (2, True)
 
 
-def test_a_ledger_that_does_not_know_its_site_becomes_that_of_the_first_that_writes(mirrored):
+def test_first_writer_becomes_site_of_ledger(mirrored):
     with closing(open_ledger(mirrored.ledger)) as ledger:
         for name in ("site", "root"):
             ledger.set_fact(name, None)
@@ -102,7 +102,7 @@ def fact(site, name: str) -> str | None:
         return ledger.reports.fact(name)
 
 
-def test_another_root_pulls_a_brake_and_nothing_is_sent_or_let_go(mirrored):
+def test_other_root_pulls_a_brake(mirrored):
     other = another_tree(mirrored)
     move_root(mirrored, other)
     result = mirrored.run("reconcile")
@@ -113,7 +113,7 @@ def test_another_root_pulls_a_brake_and_nothing_is_sent_or_let_go(mirrored):
     assert len(mirrored.sandbox.assets()) == 1
 
 
-def test_a_dry_run_and_a_check_over_another_root_say_so(mirrored):
+def test_dry_run_and_check_report_other_root(mirrored):
     move_root(mirrored, another_tree(mirrored))
     said = mirrored.run("reconcile", "--dry-run", "--json")
     assert (said.code, said.only["scanned"], said.only["in_sync"]) == (1, 0, False)
@@ -123,7 +123,7 @@ def test_a_dry_run_and_a_check_over_another_root_say_so(mirrored):
     assert mirrored.run("status", "--json").only["brakes"] == []
 
 
-def test_once_a_person_agreed_to_the_root_it_is_the_ledgers(mirrored):
+def test_resumed_root_becomes_root_of_ledger(mirrored):
     moved = mirrored.folder / "moved"
     mirrored.tree.rename(moved)
     move_root(mirrored, moved)
@@ -134,7 +134,7 @@ def test_once_a_person_agreed_to_the_root_it_is_the_ledgers(mirrored):
     assert fact(mirrored, "root") == str(moved)
 
 
-def test_a_tree_that_was_missed_before_it_was_found_elsewhere_is_asked_about_once(mirrored):
+def test_moved_root_pulls_one_brake_only(mirrored):
     moved = mirrored.folder / "moved"
     mirrored.tree.rename(moved)
     mirrored.run("reconcile")
@@ -146,7 +146,7 @@ def test_a_tree_that_was_missed_before_it_was_found_elsewhere_is_asked_about_onc
     assert mirrored.run("reconcile").code == 0
 
 
-def test_a_root_that_is_corrected_releases_the_brake_and_allows_nothing(mirrored):
+def test_corrected_root_allows_nothing(mirrored):
     other = another_tree(mirrored)
     move_root(mirrored, other)
     mirrored.run("reconcile")
@@ -158,7 +158,7 @@ def test_a_root_that_is_corrected_releases_the_brake_and_allows_nothing(mirrored
 
 
 @pytest.mark.parametrize("spelling", ["{}/", "{}/./", "/{}", "link"])
-def test_another_spelling_of_the_same_root_is_no_other_root(mirrored, spelling):
+def test_other_spelling_of_root_is_same_root(mirrored, spelling):
     link = mirrored.folder / "link"
     os.symlink(mirrored.tree, link)
     move_root(mirrored, link if spelling == "link" else spelling.format(mirrored.tree))

@@ -63,7 +63,7 @@ class TestBesideADaemon:
             (("drift settle", "."), "nothing has drifted of the site: `assetsync drift list` lists"),
         ],
     )
-    def test_what_the_ledger_shows_to_be_impossible_is_said_as_without_one_and_not_asked_for(self, site, command, said):
+    def test_impossible_request_is_refused(self, site, command, said):
         site.write("b.jpg")
         site.run("reconcile")
         alone = site.run(*command)
@@ -85,12 +85,12 @@ class TestBesideADaemon:
         assert (result.code, result.out) == (2, "")
         assert "Error: the service shows no asset FFFF" in result.err
 
-    def test_a_service_that_the_daemon_could_not_ask_is_exit_3(self, doubtful):
+    def test_daemon_without_service_is_exit_3(self, doubtful):
         doubtful.nowhere()
         with Holder(doubtful):
             assert doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32).code == 3
 
-    def test_a_brake_that_is_not_among_those_pulled_names_them(self, site):
+    def test_unknown_brake_number_lists_brakes(self, site):
         site.run("reconcile")
         with closing(open_ledger(site.ledger)) as holder:
             for subject in ("one", "two", "three"):
@@ -102,7 +102,7 @@ class TestBesideADaemon:
 
 class TestRetry:
     @pytest.mark.parametrize("paths", [(), ("photos/big.bin",)])
-    def test_lets_blocked_files_go_on_without_the_service(self, blocked, paths):
+    def test_retry_queues_blocked_file_offline(self, blocked, paths):
         blocked.nowhere()
         result = blocked.run("retry", *paths)
         assert (result.code, result.out) == (
@@ -111,7 +111,7 @@ class TestRetry:
         )
         assert blocked.files() == {"photos/big.bin": "queued"}
 
-    def test_send_again_makes_a_second_asset_and_lists_the_first(self, site):
+    def test_send_again_orphans_the_old_asset(self, site):
         site.write("a.jpg")
         site.run("reconcile")
         (first,) = site.sandbox.assets()
@@ -136,7 +136,7 @@ class TestRetry:
         )
         assert site.files() == {"photos/bad": "queued", "photos/empty": "blocked"}
 
-    def test_a_file_that_was_never_sent_is_not_sent_again(self, blocked):
+    def test_unsent_file_cannot_be_sent_again(self, blocked):
         blocked.run("retry")
         result = blocked.run("retry", "--send-again", "photos/big.bin")
         assert (result.code, "photos/big.bin is queued: --send-again is for one" in result.err) == (2, True)
@@ -147,7 +147,7 @@ class TestRetry:
         result = site.run("retry", "--send-again", "photos/a.jpg", "photos/a.jpg")
         assert (result.code, result.out) == (0, "1 to be sent again\n")
 
-    def test_beside_the_holder_a_request_is_left_that_the_next_run_carries_out(self, blocked, impatient):
+    def test_retry_request_is_done_by_next_run(self, blocked, impatient):
         with closing(open_ledger(blocked.ledger)) as holder:
             result = blocked.run("retry", "photos/big.bin")
             assert (result.code, "another process holds the ledger" in result.out) == (0, True)
@@ -159,7 +159,7 @@ class TestRetry:
         assert blocked.run("reconcile").code == 0
         assert blocked.files() == {"photos/big.bin": "verified"}
 
-    def test_beside_the_holder_an_unknown_path_is_exit_2_and_no_request(self, blocked):
+    def test_unknown_path_leaves_no_request(self, blocked):
         with closing(open_ledger(blocked.ledger)) as holder:
             assert blocked.run("retry", "photos/unknown.jpg").code == 2
             assert holder.asked() == []
@@ -176,7 +176,7 @@ class TestResume:
         assert (result.code, result.out) == (0, "1 brake released: 1\n")
         assert site.run("reconcile").code == 0
 
-    def test_that_of_a_folder_whose_files_are_there_again_releases_itself(self, site):
+    def test_restored_folder_releases_its_brake(self, site):
         site.write("a.jpg")
         site.run("reconcile")
         site.photos.rename(site.folder / "elsewhere")
@@ -185,7 +185,7 @@ class TestResume:
         assert site.run("reconcile").code == 0
         assert len(site.sandbox.assets()) == 1
 
-    def test_that_of_a_root_that_is_there_again_releases_itself(self, site):
+    def test_restored_root_releases_its_brake(self, site):
         site.write("a.jpg")
         site.run("reconcile")
         site.tree.rename(site.folder / "elsewhere")
@@ -199,7 +199,7 @@ class TestResume:
         assert site.run("resume", *number).code == 2
 
     @pytest.mark.parametrize("given", ["first", "0", "1.5", "9" * 5000])
-    def test_what_is_no_number_of_a_brake_is_exit_2_and_says_where_they_stand(self, site, given):
+    def test_invalid_brake_number_is_exit_2(self, site, given):
         site.run("reconcile")
         result = site.run("resume", given)
         assert result.code == 2
@@ -207,18 +207,18 @@ class TestResume:
 
 
 class TestDoubt:
-    def test_the_list_tells_what_was_sent_and_when(self, doubtful):
+    def test_doubt_list_shows_upload_and_time(self, doubtful):
         assert "photos/a.jpg: in doubt" in doubtful.run("doubt list").out
         (row,) = doubtful.run("doubt list", "--json").objects
         assert (row["path"], row["state"], row["sent_name"], row["size"]) == ("photos/a.jpg", "in_doubt", "a.jpg", 11)
         assert row["sent_at"]
 
-    def test_the_list_is_empty_where_nothing_is_in_doubt(self, site):
+    def test_doubt_list_is_empty_without_doubts(self, site):
         site.run("reconcile")
         assert site.run("doubt list").out == "nothing is in doubt\n"
         assert site.run("doubt list", "--json").out == ""
 
-    def test_absent_lets_the_file_be_sent_again_without_asking_the_service(self, doubtful):
+    def test_absent_needs_no_service(self, doubtful):
         doubtful.nowhere()
         assert doubtful.run("doubt resolve", "photos/a.jpg", "--absent").code == 0
         assert doubtful.files() == {"photos/a.jpg": "queued"}
@@ -226,7 +226,7 @@ class TestDoubt:
         assert doubtful.run("reconcile").code == 0
         assert len(doubtful.sandbox.assets()) == 1
 
-    def test_asset_takes_over_what_a_person_found(self, doubtful):
+    def test_asset_option_adopts_the_named_asset(self, doubtful):
         copy = doubtful.folder / "a.jpg"
         copy.write_bytes(b"the content")
         uploaded = doubtful.upload_unseen(copy)
@@ -236,7 +236,7 @@ class TestDoubt:
         assert (row["assetid"], row["state"]) == (uploaded, "verified")
         assert len(doubtful.sandbox.assets()) == 1
 
-    def test_an_asset_that_the_service_does_not_show_is_exit_2(self, doubtful):
+    def test_asset_unknown_to_service_is_exit_2(self, doubtful):
         result = doubtful.run("doubt resolve", "photos/a.jpg", "--asset", "F" * 32)
         assert result.code == 2
         assert "shows no asset" in result.err
@@ -258,7 +258,7 @@ class TestDoubt:
     def test_either_absent_or_an_asset(self, doubtful, options):
         assert doubtful.run("doubt resolve", "photos/a.jpg", *options).code == 2
 
-    def test_a_file_that_is_not_in_doubt_is_exit_2(self, site):
+    def test_file_not_in_doubt_is_exit_2(self, site):
         site.write("a.jpg")
         site.run("reconcile")
         assert site.run("doubt resolve", "photos/a.jpg", "--absent").code == 2
@@ -270,7 +270,7 @@ class TestDoubt:
             assert [request.verb for request in ledger.asked()] == ["doubt"]
 
 
-def test_a_change_that_is_only_reported_names_the_command_that_sends_it(site):
+def test_reported_change_names_send_again(site):
     site.configure(more="policy: {on_change: report}\n")
     site.write("a.jpg", b"one")
     site.run("reconcile")
@@ -281,7 +281,7 @@ def test_a_change_that_is_only_reported_names_the_command_that_sends_it(site):
     assert len(site.sandbox.assets()) == 2
 
 
-def test_the_password_of_a_proxy_is_hidden_from_when_the_service_is_opened(site):
+def test_proxy_password_is_redacted(site):
     config = load_config(site.config, {})
     service = config.service.model_copy(update={"proxy": "http://me:s3cret-word@127.0.0.1:1"})
     with operator.open_service(config.model_copy(update={"service": service})):

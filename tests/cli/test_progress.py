@@ -25,7 +25,7 @@ def told(progress, *steps):
     return [event for event in events if event["event"] == "phase goes on"]
 
 
-def test_a_long_phase_is_told_of_now_and_then_with_rate_and_rest():
+def test_long_phase_reports_rate_and_rest():
     _, first, second = told(Events(every=0.0), (0, 0), (10, 5000), (50, 25_000))
     assert (first["phase"], first["files"], first["of"], first["bytes"]) == ("upload", 10, 100, 5000)
     assert second["files"] == 50
@@ -33,11 +33,11 @@ def test_a_long_phase_is_told_of_now_and_then_with_rate_and_rest():
     assert isinstance(second["seconds_left"], int)
 
 
-def test_a_short_phase_is_told_of_at_its_ends_only():
+def test_short_phase_reports_only_its_ends():
     assert told(Events(), (10, 5000), (50, 25_000)) == []
 
 
-def test_a_phase_whose_end_is_unknown_has_no_rest():
+def test_phase_of_unknown_end_has_no_rest():
     structlog.reset_defaults()
     with capture_logs() as events, Events(every=0.0) as progress:
         progress.phase("scan")
@@ -47,13 +47,13 @@ def test_a_phase_whose_end_is_unknown_has_no_rest():
     assert event["files"] == 7
 
 
-def test_what_was_done_before_a_phase_is_no_speed():
+def test_work_before_phase_is_not_in_rate():
     _, event = told(Events(every=0.0), (1500, 0), (1500, 0))
     assert event["files_per_second"] == 0
     assert "seconds_left" not in event
 
 
-def test_a_bar_shows_phase_count_rate_and_bytes():
+def test_bar_shows_count_rate_and_bytes():
     out = io.StringIO()
     bar = Bar(Console(file=out, force_terminal=True, width=120))
     with bar:
@@ -65,7 +65,7 @@ def test_a_bar_shows_phase_count_rate_and_bytes():
         assert shown in out.getvalue()
 
 
-def test_a_bar_moves_within_a_large_file_and_names_what_is_hashed():
+def test_bar_moves_within_large_hashed_file():
     bar = Bar(Console(file=io.StringIO(), force_terminal=True, width=140))
     with bar:
         bar.phase("upload", 1)
@@ -77,7 +77,7 @@ def test_a_bar_moves_within_a_large_file_and_names_what_is_hashed():
         assert "2.0 GB hashed" in task.fields["rate"]
 
 
-def test_what_was_sent_before_a_phase_is_not_shown_as_sent_in_it():
+def test_bytes_before_phase_are_not_in_it():
     bar = Bar(Console(file=io.StringIO(), force_terminal=True, width=140))
     with bar:
         bar.phase("verify", 5)
@@ -89,12 +89,12 @@ def test_what_was_sent_before_a_phase_is_not_shown_as_sent_in_it():
         assert "1.0 KB" in bar._bars.tasks[0].fields["rate"]
 
 
-def test_off_a_terminal_a_large_file_is_told_of_in_bytes():
+def test_large_file_is_logged_in_bytes():
     _, event = told(Events(every=0.0), (0, 0, 0), (0.5, 5000, 700))
     assert (event["files"], event["bytes"], event["bytes_hashed"]) == (0, 5000, 700)
 
 
-def test_a_terminal_gets_the_bar_and_the_result_stays_on_stdout(site):
+def test_bar_leaves_result_on_stdout(site):
     """As `script -qc` would: stderr is a terminal, stdout a pipe."""
     for number in range(40):
         site.write(f"{number}.jpg", b"%d" % number)
@@ -119,7 +119,7 @@ def test_a_terminal_gets_the_bar_and_the_result_stays_on_stdout(site):
     assert b"\x1b" not in out
 
 
-def test_files_that_are_not_at_rest_are_said_to_be_waited_for_and_counted(site):
+def test_unsettled_files_are_counted(site):
     site.config.write_text(site.config.read_text().replace("settle: 0s", "settle: 1s"))
     for number in range(3):
         site.write(f"{number}.jpg", b"%d" % number)

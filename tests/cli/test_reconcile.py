@@ -13,7 +13,7 @@ from assetsync.sandbox import FaultKind, FaultRule, Operation
 UPLOAD = Operation.UPLOAD
 
 
-def test_all_in_sync_is_exit_0_and_one_object_with_the_keys_of_the_contract(site):
+def test_sync_is_exit_0_with_one_object(site):
     site.write("a.jpg", b"one")
     site.write("below/b.txt", b"three")
     result = site.run("reconcile", "--json")
@@ -45,7 +45,7 @@ def test_a_second_run_uploads_nothing(site):
     assert len(site.sandbox.assets()) == 1
 
 
-def test_only_blocked_files_left_is_exit_1_with_the_object_and_the_reason(site):
+def test_blocked_files_are_exit_1(site):
     site.write("a.jpg")
     site.write("empty.jpg", b"")
     result = site.run("reconcile", "--json")
@@ -57,7 +57,7 @@ def test_only_blocked_files_left_is_exit_1_with_the_object_and_the_reason(site):
     assert any("photos/empty.jpg" in line and "empty" in line for line in rest)
 
 
-def test_a_wrong_key_is_exit_3_with_the_object_and_says_so(site):
+def test_wrong_key_is_exit_3_with_object(site):
     site.write("a.jpg")
     site.key_file.write_text("another-key")
     result = site.run("reconcile", "--json", "--wait", "0s")
@@ -69,14 +69,14 @@ def test_a_wrong_key_is_exit_3_with_the_object_and_says_so(site):
     assert site.sandbox.assets() == []
 
 
-def test_a_dead_port_is_exit_3_with_the_object(site):
+def test_dead_port_is_exit_3_with_object(site):
     site.write("a.jpg")
     site.nowhere()
     result = site.run("reconcile", "--json", "--wait", "0s")
     assert (result.code, result.only["pending"], result.only["uploaded"]) == (3, 1, 0)
 
 
-def test_a_ledger_that_is_held_is_exit_4_and_nothing_on_stdout(site):
+def test_held_ledger_is_exit_4(site):
     site.write("a.jpg")
     site.run("reconcile")
     with closing(open_ledger(site.ledger)):
@@ -85,7 +85,7 @@ def test_a_ledger_that_is_held_is_exit_4_and_nothing_on_stdout(site):
     assert "another assetsync process" in result.err
 
 
-def test_the_exit_codes_are_those_of_a_process(site):
+def test_process_returns_the_exit_code(site):
     site.write("a.jpg")
     site.write("empty.jpg", b"")
     process = site.start("reconcile", "--json", "--quiet")
@@ -94,7 +94,7 @@ def test_the_exit_codes_are_those_of_a_process(site):
     assert [json.loads(line)["level"] for line in err.splitlines()] == ["warning"]
 
 
-def test_an_interrupted_run_ends_at_a_safe_point_with_130_and_its_object(site, eventually):
+def test_interrupted_run_is_exit_130(site, eventually):
     for number in range(40):
         site.write(f"{number}.txt", b"%d" % number)
     site.sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=UPLOAD, seconds=0.2))
@@ -127,7 +127,7 @@ def test_a_second_signal_ends_at_once(site, eventually):
     assert process.returncode == 130
 
 
-def test_a_run_that_was_begun_with_nohup_goes_on_when_its_terminal_is_closed(site, eventually):
+def test_nohup_run_survives_closed_terminal(site, eventually):
     for number in range(10):
         site.write(f"{number}.txt", b"%d" % number)
     site.sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=UPLOAD, seconds=0.2))
@@ -148,7 +148,7 @@ def _states(site) -> set[str]:
 
 
 class TestDryRun:
-    def test_counts_what_would_be_uploaded_and_creates_nothing(self, site):
+    def test_dry_run_creates_nothing(self, site):
         site.write("a.jpg", b"four")
         before = site.left_behind()
         result = site.run("reconcile", "--dry-run", "--json")
@@ -157,7 +157,7 @@ class TestDryRun:
         assert site.left_behind() == before
         assert site.sandbox.assets() == []
 
-    def test_changes_nothing_of_a_ledger_and_works_beside_its_holder(self, site):
+    def test_dry_run_works_beside_holder(self, site):
         site.write("a.jpg")
         site.run("reconcile")
         content = site.ledger.read_bytes()
@@ -169,7 +169,7 @@ class TestDryRun:
             beside = site.run("reconcile", "--dry-run", "--json")
         assert (beside.code, beside.only["uploaded"]) == (1, 1)
 
-    def test_does_not_look_at_the_lock_which_others_may_not_be_let_to_read(self, site):
+    def test_dry_run_does_not_read_the_lock(self, site):
         site.write("a.jpg")
         site.run("reconcile")
         lock = site.ledger.with_name(f"{site.ledger.name}.lock")
@@ -186,7 +186,7 @@ class TestDryRun:
         site.run("reconcile")
         assert site.run("reconcile", "--dry-run").code == 0
 
-    def test_says_that_it_is_one_and_what_its_exit_code_is_for(self, site):
+    def test_dry_run_is_marked_as_dry_run(self, site):
         site.write("a.jpg")
         assert site.run("reconcile", "--json").only["dry_run"] is False
         site.write("empty.jpg", b"")
@@ -202,7 +202,7 @@ class TestDryRun:
         site.nowhere()
         assert site.run("reconcile", "--dry-run").code == 1
 
-    def test_of_a_known_site_without_its_root_is_exit_1(self, site):
+    def test_dry_run_without_root_is_exit_1(self, site):
         site.write("a.jpg")
         site.run("reconcile")
         site.tree.rename(site.folder / "elsewhere")
@@ -212,7 +212,7 @@ class TestDryRun:
 
 class TestRoot:
     @pytest.mark.parametrize("option", ["--json", "--dry-run"])
-    def test_missing_is_exit_2_for_a_new_site_and_nothing_is_created(self, site, option):
+    def test_new_site_without_root_is_exit_2(self, site, option):
         site.tree.rename(site.folder / "elsewhere")
         before = site.left_behind()
         result = site.run("reconcile", option)
@@ -220,7 +220,7 @@ class TestRoot:
         assert "the root" in result.err
         assert site.left_behind() == before
 
-    def test_missing_is_the_brake_for_a_known_one(self, site):
+    def test_known_site_without_root_pulls_brake(self, site):
         site.write("a.jpg")
         site.run("reconcile")
         site.tree.rename(site.folder / "elsewhere")
@@ -231,7 +231,7 @@ class TestRoot:
         assert site.files() == {"photos/a.jpg": "verified"}
 
 
-def test_every_mistake_of_the_configuration_is_a_line_of_its_own_and_exit_2(site):
+def test_each_config_mistake_is_one_line(site):
     site.configure(more="upload: {workers: many}\nbrake: {max_new_fils: 3}\n")
     result = site.run("reconcile", "--json")
     assert (result.code, result.out) == (2, "")
@@ -240,7 +240,7 @@ def test_every_mistake_of_the_configuration_is_a_line_of_its_own_and_exit_2(site
     assert all(line.startswith(f"Error: {site.config}, line ") for line in lines)
 
 
-def test_a_ledger_in_a_folder_that_is_missing_is_exit_2(site):
+def test_missing_ledger_folder_is_exit_2(site):
     site.ledger = site.folder / "nowhere" / "site.db"
     site.configure()
     result = site.run("reconcile")
@@ -255,7 +255,7 @@ def test_a_file_that_is_no_ledger_is_exit_2(site):
     assert "is no ledger" in result.err
 
 
-def test_a_key_file_that_others_can_read_is_warned_of(site):
+def test_key_file_open_to_others_is_warned(site):
     site.key_file.chmod(0o644)
     result = site.run("reconcile", "--json")
     assert result.code == 0
@@ -263,13 +263,13 @@ def test_a_key_file_that_others_can_read_is_warned_of(site):
 
 
 @pytest.mark.parametrize("wait", ["soon", "5 apples", "-1s"])
-def test_a_wait_that_is_no_duration_is_exit_2(site, wait):
+def test_invalid_wait_duration_is_exit_2(site, wait):
     result = site.run("reconcile", f"--wait={wait}")
     assert result.code == 2
     assert "number and its unit" in result.err
 
 
-def test_progress_goes_to_stderr_by_phases_and_quiet_leaves_it_out(site):
+def test_quiet_suppresses_progress_on_stderr(site):
     site.write("a.jpg")
     events = [json.loads(line) for line in site.run("reconcile", "--json").err.splitlines()]
     phases = [(event["event"], event["phase"]) for event in events if "phase" in event]
@@ -282,7 +282,7 @@ def test_progress_goes_to_stderr_by_phases_and_quiet_leaves_it_out(site):
     assert site.run("reconcile", "--quiet").err == ""
 
 
-def test_adopt_takes_over_what_was_uploaded_by_hand(site):
+def test_adopt_takes_over_manual_uploads(site):
     path = site.write("a.jpg", b"the same bytes")
     assert site.run("upload", "--folder", "A6CE649FAA5F434EB513CA15656AB5AA", str(path)).code == 0
     said = site.run("reconcile", "--adopt", "--json").only
@@ -290,7 +290,7 @@ def test_adopt_takes_over_what_was_uploaded_by_hand(site):
     assert len(site.sandbox.assets()) == 1
 
 
-def test_names_that_no_terminal_should_see_arrive_and_stay_on_their_line(site):
+def test_control_chars_in_names_are_escaped(site):
     names = [b"bad \xff byte.txt", b"new\nline.txt", b"\x1b[31mred.txt", b"-dash.txt", b"quote'\".txt"]
     for number, name in enumerate(names):
         site.write(name, b"%d bytes or so" % number)

@@ -31,7 +31,7 @@ def test_needs_no_ledger_and_makes_none(filled):
     assert filled.left_behind() == before
 
 
-def test_json_is_one_asset_a_line_with_the_columns_of_the_answer(filled):
+def test_json_has_one_asset_per_line(filled):
     found = filled.run("search", "harbour*", "--json").objects
     assert {row["filename"] for row in found} == {f"harbour{number}.txt" for number in range(5)}
     assert all({"id", "folder_id", "md5hash", "kind"} <= set(row) for row in found)
@@ -44,7 +44,7 @@ def test_csv_has_a_head_and_one_asset_a_line(filled):
 
 
 @pytest.mark.parametrize("more", [(), ("--all-pages",), ("--wire", "column"), ("--wire", "jsonp"), ("--wire", "wddx")])
-def test_csv_has_its_head_where_nothing_is_found_too(filled, more):
+def test_csv_has_header_without_results(filled, more):
     head = filled.run("search", "harbour*", "--csv", *more).out.splitlines()[0]
     result = filled.run("search", "zebra", "--csv", *more)
     assert (result.code, result.out) == (0, f"{head}\n")
@@ -68,12 +68,12 @@ def test_nothing_found_is_exit_0(filled):
         (("--datechange", "2000-01-01"), 0),
     ],
 )
-def test_every_parameter_is_an_option_of_its_name(filled, options, count):
+def test_every_parameter_has_its_option(filled, options, count):
     result = filled.run("search", "harbour*", "--json", *options)
     assert (result.code, len(result.objects)) == (0, count)
 
 
-def test_dbdirect_matches_names_and_takes_the_date_parameters(filled):
+def test_dbdirect_matches_names_and_dates(filled):
     options = ("--dbdirect", "--datecreateparam", "between", "--datecreatestart", "2000-01-01 00:00:00")
     result = filled.run("search", "%3.txt", "--json", *options, "--datecreatestop", "2099-01-01 00:00:00")
     assert [row["filename"] for row in result.objects] == ["harbour3.txt"]
@@ -92,13 +92,13 @@ def test_dbdirect_matches_names_and_takes_the_date_parameters(filled):
         ("--startrow", "3", "--all-pages"),
     ],
 )
-def test_parameters_that_cannot_be_are_exit_2(filled, options):
+def test_invalid_parameters_are_exit_2(filled, options):
     result = filled.run("search", "harbour*", *options)
     assert (result.code, result.out) == (2, "")
 
 
 @pytest.mark.parametrize("day", ["2026-13-45", "20261345"])
-def test_a_day_that_is_none_is_quoted_as_it_was_typed(filled, day):
+def test_invalid_date_is_quoted_as_typed(filled, day):
     result = filled.run("search", "harbour*", "--datecreate", day)
     assert (result.code, result.err) == (2, f"Error: datecreate is '{day}': there is no such day or time\n")
 
@@ -143,7 +143,7 @@ class _Paged:
 
 @pytest.mark.parametrize("by_rows", [True, False])
 @pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 35])
-def test_pages_are_gone_through_to_the_end_whatever_startrow_means(by_rows, count):
+def test_paging_ends_in_either_startrow_mode(by_rows, count):
     service = _Paged(count, by_rows=by_rows)
     found = [asset.id for asset in pages(service, SearchRequest("x", maxrows=10))]
     assert found == [f"A{number}" for number in range(count)]
@@ -176,7 +176,7 @@ class TestIndex:
         assert result.code == 0
         assert result.only == {"responsecode": "0", "message": "Indexing successfully triggered"}
 
-    def test_all_is_done_in_a_script_with_a_warning_of_its_cost(self, filled):
+    def test_index_all_in_script_warns_of_cost(self, filled):
         index = [sys.executable, "-m", "assetsync", "index", "all", "--config", str(filled.config)]
         done = subprocess.run(index, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
         assert (done.returncode, done.stdout) == (0, "Indexing successfully triggered\n")
@@ -205,7 +205,7 @@ class TestIndex:
         assert filled.run("index", "A1").code == 3
 
 
-def test_a_reader_of_an_answer_as_it_comes_that_has_seen_enough_is_no_error(filled):
+def test_closed_pipe_of_wire_is_no_error(filled):
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "assetsync", "search", "--config", str(filled.config), "harbour*", "--wire", "row"]

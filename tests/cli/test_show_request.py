@@ -13,7 +13,7 @@ def unreachable(site):
     return site
 
 
-def test_a_search_is_shown_with_its_address_and_fields(unreachable):
+def test_search_is_shown_with_its_fields(unreachable):
     result = unreachable.run("search", "harb*", "--label", "A/B", "--show", "img", "--startrow", "26", "--explain")
     assert (result.code, result.err) == (0, "")
     assert result.out.splitlines() == [
@@ -25,7 +25,7 @@ def test_a_search_is_shown_with_its_address_and_fields(unreachable):
     ]
 
 
-def test_the_switches_of_a_form_are_in_the_address(unreachable):
+def test_form_switches_are_in_the_address(unreachable):
     said = unreachable.run("search", "x", "--wire", "column", "--explain", "--json").only
     assert said == {
         "method": "POST",
@@ -40,13 +40,13 @@ def test_all_pages_shows_the_first(unreachable):
     assert (said["fields"]["startrow"], said["fields"]["maxrows"]) == ("1", "50")
 
 
-def test_the_rules_hold_before_anything_is_shown(unreachable):
+def test_invalid_request_is_not_shown(unreachable):
     result = unreachable.run("search", "x", "--doctype", "pdf", "--explain")
     assert (result.code, result.out) == (2, "")
     assert "doctype" in result.err
 
 
-def test_an_index_call_is_shown_batch_by_batch(unreachable):
+def test_index_call_is_shown_per_batch(unreachable):
     ids = [f"{number:032X}" for number in range(250)]
     shown = unreachable.run("index", "--explain", "--json", *ids).objects
     assert [call["fields"]["assetid"] for call in shown] == [",".join(ids[:200]), ",".join(ids[200:])]
@@ -60,7 +60,7 @@ def test_index_all_is_shown_without_asking(unreachable):
     }
 
 
-def test_an_upload_is_shown_without_the_bytes_of_its_file(unreachable):
+def test_upload_is_shown_without_file_bytes(unreachable):
     path = unreachable.write('a "b".jpg', b"these are the bytes")
     said = unreachable.run(
         "upload", "--folder", PHOTOS, "--meta", "location=Oslo", "--explain", "--json", str(path)
@@ -81,7 +81,7 @@ def test_an_upload_is_shown_without_the_bytes_of_its_file(unreachable):
     }
 
 
-def test_a_sessiontoken_is_shown_in_the_address(unreachable):
+def test_session_token_is_shown_in_address(unreachable):
     unreachable.config.write_text(
         unreachable.config.read_text().replace("  connect_timeout", "  credential: sessiontoken\n  connect_timeout")
     )
@@ -92,7 +92,7 @@ def test_a_sessiontoken_is_shown_in_the_address(unreachable):
     ]
 
 
-def test_nothing_of_it_reaches_a_service_that_is_there(site):
+def test_shown_request_is_not_sent(site):
     path = site.write("a.jpg")
     for words in (("search", "x"), ("index", "A1"), ("upload", "--folder", PHOTOS, str(path))):
         assert site.run(*words, "--explain").code == 0
@@ -110,7 +110,7 @@ def test_what_is_no_list_of_ids_is_exit_2(unreachable, words):
     assert unreachable.run(*words, "--explain").code == 2
 
 
-def test_index_takes_lists_with_commas_and_sends_many_ids_in_several_calls(site):
+def test_index_splits_many_ids_into_calls(site):
     path = site.write("a.txt")
     assetid = site.run("upload", "--folder", PHOTOS, "--json", str(path)).only["assetid"]
     others = ",".join(f"{number:032X}" for number in range(300))
@@ -120,7 +120,7 @@ def test_index_takes_lists_with_commas_and_sends_many_ids_in_several_calls(site)
     assert httpx.get(f"{site.sandbox.address}/_sandbox/log", trust_env=False).json()["index"] == 2
 
 
-def test_index_all_says_what_it_costs_even_with_yes(site):
+def test_index_all_warns_even_with_yes(site):
     result = site.run("index", "all", "--yes")
     assert result.code == 0
     assert "rebuilds the whole index" in result.err

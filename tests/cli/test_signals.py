@@ -6,7 +6,7 @@ import threading
 from assetsync.cli.signals import stopping
 
 
-def test_a_signal_that_comes_while_its_thread_waits_for_the_stop_ends_it():
+def test_signal_during_stop_wait_ends_it():
     stop, ended = threading.Event(), threading.Event()
     with stopping(stop, [ended.set], patience=0.0):
         # As within `stop.wait`: the handler runs where this lock is held.

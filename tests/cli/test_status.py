@@ -65,7 +65,7 @@ def _in_another_zone():
 
 
 @pytest.mark.usefixtures("_in_another_zone")
-def test_outside_the_window_everything_that_shows_a_file_says_when_it_is_sent(site):
+def test_closed_window_shows_its_opening(site):
     opens = (datetime.now().astimezone() + timedelta(hours=2)).replace(second=0, microsecond=0)
     site.configure(more=f'upload: {{window: "{opens:%H:%M}-{opens + timedelta(hours=1):%H:%M}"}}\n')
     site.write("a.jpg")
@@ -94,7 +94,7 @@ def test_of_a_site_in_sync_says_so_first(site):
     assert re.fullmatch(AT_THE_LAST_SCAN, result.out.splitlines()[0])
 
 
-def test_a_site_that_no_process_looks_after_is_in_sync_as_of_its_last_scan_and_tells_its_age(site):
+def test_unwatched_site_shows_scan_age(site):
     site.write("a.jpg")
     assert site.run("reconcile").code == 0
     with closing(open_ledger(site.ledger)) as ledger:
@@ -124,7 +124,7 @@ def test_json_is_one_object_with_fixed_keys(site):
     assert [(row["path"], row["reason"]) for row in said["blocked_files"]] == [("photos/empty.jpg", "empty_file")]
 
 
-def test_names_blocked_files_brakes_and_the_commands_that_help(site):
+def test_status_names_commands_for_problems(site):
     site.write("a.jpg")
     site.write("big.bin", b"x" * 100)
     site.configure(more="upload: {max_file_size: 50}\n")
@@ -137,7 +137,7 @@ def test_names_blocked_files_brakes_and_the_commands_that_help(site):
     assert "assetsync resume 1" in result.out
 
 
-def test_works_beside_the_holder_of_the_ledger_and_without_the_service(site):
+def test_status_works_beside_holder_offline(site):
     site.write("a.jpg")
     site.run("reconcile")
     site.nowhere()
@@ -161,7 +161,7 @@ def test_works_beside_the_holder_of_the_ledger_and_without_the_service(site):
         "export --format csv",
     ],
 )
-def test_without_a_ledger_is_exit_2_and_creates_none(site, command):
+def test_missing_ledger_is_not_created(site, command):
     before = site.left_behind()
     result = site.run(command)
     assert (result.code, result.out) == (2, "")
@@ -170,7 +170,7 @@ def test_without_a_ledger_is_exit_2_and_creates_none(site, command):
 
 
 @pytest.mark.parametrize("command", ["status", "files", "explain photos/a.jpg", "doubt list", "orphans"])
-def test_reading_leaves_nothing_beside_the_ledger(site, command):
+def test_reading_leaves_no_extra_files(site, command):
     site.write("a.jpg")
     site.run("reconcile")
     before = site.left_behind()
@@ -178,7 +178,7 @@ def test_reading_leaves_nothing_beside_the_ledger(site, command):
     assert site.left_behind() == before
 
 
-def test_an_upload_without_an_answer_is_in_doubt_and_on_its_way(site):
+def test_unanswered_upload_is_shown_in_doubt(site):
     site.write("a.jpg")
     site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
     assert site.run("reconcile", "--wait", "0s").code == 1
@@ -186,7 +186,7 @@ def test_an_upload_without_an_answer_is_in_doubt_and_on_its_way(site):
     assert site.run("status", "--json").only["in_doubt"] == 1
 
 
-def test_a_file_that_is_not_at_rest_is_pending_as_the_run_said(site):
+def test_unsettled_file_is_pending(site):
     site.configure(more="")
     site.config.write_text(site.config.read_text("utf-8").replace("settle: 0s", "settle: 1h"), "utf-8")
     site.write("a.jpg")
@@ -198,7 +198,7 @@ def test_a_file_that_is_not_at_rest_is_pending_as_the_run_said(site):
     assert (said["in_sync"], said["pending"], said["unsettled"], said["states"]) == (False, 1, 1, {})
 
 
-def test_after_a_run_that_the_refused_key_ended_it_says_so_until_a_run_ends_well(site):
+def test_refused_key_is_shown_until_good_run(site):
     site.write("a.jpg")
     key = site.key_file.read_text("utf-8")
     site.key_file.write_text("another-key")
@@ -216,7 +216,7 @@ def test_after_a_run_that_the_refused_key_ended_it_says_so_until_a_run_ends_well
     assert site.run("status", "--json").only["ended_by"] is None
 
 
-def test_after_a_run_that_found_nothing_to_answer_it_says_so_and_a_person_is_not_needed(site):
+def test_unreachable_service_needs_no_person(site):
     site.write("a.jpg")
     site.nowhere()
     assert site.run("reconcile", "--wait", "0s").code == 3
@@ -225,7 +225,7 @@ def test_after_a_run_that_found_nothing_to_answer_it_says_so_and_a_person_is_not
     assert site.run("status", "--json").only["level"] == "under_way"
 
 
-def test_after_a_run_it_tells_when_files_were_last_read_back_and_indexed(site):
+def test_verify_and_index_times_are_shown(site):
     site.write("a.jpg")
     site.run("reconcile")
     runs = site.run("status", "--json").only["last_runs"]
@@ -234,7 +234,7 @@ def test_after_a_run_it_tells_when_files_were_last_read_back_and_indexed(site):
     assert line == f"last read back: {runs['verify']['at']}; last indexed: {runs['index']['at']}"
 
 
-def test_watching_shows_what_changes_and_an_interrupt_is_its_proper_end(site):
+def test_interrupt_ends_watching_properly(site):
     site.write("a.jpg")
     site.run("reconcile")
     process = site.start("status", "--watch", "--json")
@@ -261,7 +261,7 @@ def test_watching_into_a_pipe_is_plain_lines(site):
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_watching_on_a_terminal_gives_the_screen_back(site, ending):
+def test_watching_restores_the_terminal(site, ending):
     for number in range(30):
         site.write(f"{number:02} \x1b[2J{'x' * 100}.jpg", b"")
     site.run("reconcile")
@@ -288,7 +288,7 @@ def test_watching_on_a_terminal_gives_the_screen_back(site, ending):
     assert screen[2].decode().strip() == "hq: needs you: 30 blocked"
 
 
-def test_a_quick_look_loads_neither_the_page_nor_what_sends(site):
+def test_status_loads_no_page_or_upload_code(site):
     site.write("a.jpg")
     site.run("reconcile")
     code = (
@@ -313,12 +313,12 @@ def test_a_quick_look_loads_neither_the_page_nor_what_sends(site):
         ("abc", 0, "…"),
     ],
 )
-def test_a_line_is_cut_by_the_columns_that_it_takes(line, most, shown):
+def test_line_is_cut_by_display_columns(line, most, shown):
     assert _cut(line, most) == shown
 
 
 @pytest.mark.parametrize(("size", "count"), [((0, 0), 23), ((3, 40), 2), ((1, 1), 1)])
-def test_watching_fits_a_terminal_of_any_size(site, monkeypatch, capsys, size, count):
+def test_watching_fits_any_terminal_size(site, monkeypatch, capsys, size, count):
     for number in range(30):
         site.write(f"{number:02}/a.jpg", b"")
     site.run("reconcile")
@@ -331,7 +331,7 @@ def test_watching_fits_a_terminal_of_any_size(site, monkeypatch, capsys, size, c
     assert all(len(line.removesuffix("\x1b[K")) < (size[1] or 80) or line.startswith("…") for line in lines)
 
 
-def test_whoever_may_not_see_the_lock_is_told_all_the_rest(site):
+def test_unreadable_lock_hides_nothing_else(site):
     site.write("a.jpg")
     site.write("b.jpg", b"")
     site.run("reconcile")

@@ -25,13 +25,13 @@ def warnings(site) -> list[str]:
     return [f["message"] for f in site.run("check", "--json").only["findings"] if f["level"] == Level.WARNING]
 
 
-def test_check_names_the_other_site_before_anything_is_sent(copied):
+def test_check_names_duplicate_site_first(copied):
     (message,) = warnings(copied)
     assert message.startswith(f"the site `hq` (ledger {copied.ledger}) sends {copied.photos} to folder ")
     assert not (copied.folder / "oslo.db").exists()
 
 
-def test_nothing_is_sent_and_the_exit_code_and_the_brake_say_so(copied):
+def test_duplicate_site_pulls_a_brake(copied):
     copied.write("b.jpg", b"new")
     said = copied.run("reconcile", "--wait", "0s")
     assert (said.code, "the site `hq`" in said.out) == (1, True)
@@ -41,7 +41,7 @@ def test_nothing_is_sent_and_the_exit_code_and_the_brake_say_so(copied):
     assert brake["kind"] == "twin"
 
 
-def test_a_dry_run_says_so_before_there_is_a_ledger(copied):
+def test_dry_run_without_ledger_shows_brake(copied):
     dry = copied.run("reconcile", "--dry-run")
     assert (dry.code, "a run would pull the brake: the site `hq`" in dry.out) == (1, True)
 
@@ -54,7 +54,7 @@ def test_the_first_site_goes_on_meanwhile(copied):
     assert sorted(asset.filename for asset in copied.sandbox.assets()) == ["a.jpg", "b.jpg"]
 
 
-def test_after_resume_the_second_takes_over_what_is_there_and_goes_on(copied):
+def test_resumed_second_site_adopts_assets(copied):
     copied.run("reconcile", "--wait", "0s")
     assert copied.run("resume").code == 0
     assert copied.run("reconcile").code == 0
@@ -63,7 +63,7 @@ def test_after_resume_the_second_takes_over_what_is_there_and_goes_on(copied):
     assert warnings(copied) == []
 
 
-def test_check_warns_of_a_folder_that_belongs_to_another_site(copied):
+def test_folder_of_other_site_is_warned_of(copied):
     (copied.folder / "other" / "photos").mkdir(parents=True)
     text = copied.config.read_text("utf-8").replace(f"root: {copied.tree}\n", f"root: {copied.folder / 'other'}\n")
     copied.config.write_text(text, "utf-8")

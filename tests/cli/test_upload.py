@@ -24,7 +24,7 @@ def file(tmp_path):
     return path
 
 
-def test_an_accepted_file_is_exit_0_with_the_keys_of_the_contract(site, file):
+def test_accepted_file_is_exit_0_with_keys(site, file):
     result = site.run("upload", "--folder", PHOTOS, "--json", str(file))
     assert result.code == 0
     (asset,) = site.sandbox.assets()
@@ -39,7 +39,7 @@ def test_an_accepted_file_is_exit_0_with_the_keys_of_the_contract(site, file):
     assert not site.ledger.exists()
 
 
-def test_metadata_and_name_arrive_as_they_are_given(site, file):
+def test_metadata_and_name_arrive_unchanged(site, file):
     meta = ("--meta", "img_description=NO", "--meta", "meta_img_keywords=a=b,012")
     assert site.run("upload", "--folder", PHOTOS, *meta, "--name", "pier.jpg", str(file)).code == 0
     (asset,) = site.sandbox.assets()
@@ -49,11 +49,11 @@ def test_metadata_and_name_arrive_as_they_are_given(site, file):
 
 
 @pytest.mark.parametrize("flag", ["--zip_extract", "--zip-extract"])
-def test_an_option_is_known_by_the_name_of_the_interface(site, file, flag):
+def test_interface_names_are_option_names(site, file, flag):
     assert site.run("upload", "--destfolderid", PHOTOS, flag, "0", "--upl_template", "7", str(file)).code == 0
 
 
-def test_a_refused_file_is_exit_1_with_the_reason(site, tmp_path):
+def test_refused_file_is_exit_1_with_reason(site, tmp_path):
     empty = tmp_path / "empty.jpg"
     empty.touch()
     result = site.run("upload", "--folder", PHOTOS, "--json", str(empty))
@@ -62,12 +62,12 @@ def test_a_refused_file_is_exit_1_with_the_reason(site, tmp_path):
     assert "empty" in result.err
 
 
-def test_an_unknown_folder_is_exit_1_and_the_option_is_what_to_correct(site, file):
+def test_unknown_folder_names_its_option(site, file):
     result = site.run("upload", "--folder", "F" * 32, str(file))
     assert (result.code, result.err) == (1, "Error: the service knows no such folder: correct --folder\n")
 
 
-def test_a_lost_answer_is_exit_3_and_says_to_look_first(site, file):
+def test_lost_answer_is_exit_3_with_advice(site, file):
     site.sandbox.set_faults(FaultRule(kind=FaultKind.ANSWER_LOST, operation=Operation.UPLOAD))
     result = site.run("upload", "--folder", PHOTOS, "--json", str(file))
     assert (result.code, result.only["assetid"]) == (3, None)
@@ -94,7 +94,7 @@ class TestInterrupted:
         return process, peer
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-    def test_while_it_waits_for_the_answer_it_says_to_look_first(self, site, file, listener, number):
+    def test_interrupt_before_answer_has_advice(self, site, file, listener, number):
         process, peer = self.start(site, file, listener)
         with peer:
             came = b""
@@ -106,7 +106,7 @@ class TestInterrupted:
         assert "Error: interrupted; all of the upload had been sent" in err
         assert f"look with `assetsync search --dbdirect --folderid {PHOTOS} NAME`" in err
 
-    def test_in_the_middle_of_the_file_it_says_to_look_first(self, site, tmp_path, listener):
+    def test_interrupt_amid_file_has_advice(self, site, tmp_path, listener):
         large = tmp_path / "large.bin"
         large.write_bytes(bytes(64_000_000))
         process, peer = self.start(site, large, listener)
@@ -118,7 +118,7 @@ class TestInterrupted:
         assert "Error: interrupted; a part of the upload had been sent" in err
         assert "look with `assetsync search" in err
 
-    def test_before_anything_has_left_there_is_nothing_to_look_for(self, site, file, listener):
+    def test_early_interrupt_has_no_advice(self, site, file, listener):
         process, peer = self.start(site, file, listener, scheme="https")
         with peer:
             # The service says nothing to the beginning of TLS.
@@ -129,7 +129,7 @@ class TestInterrupted:
         assert err == "Error: interrupted; nothing had been sent\n"
 
 
-def test_a_dead_port_is_exit_3_and_nothing_was_sent(site, file):
+def test_dead_port_is_exit_3_sending_nothing(site, file):
     site.nowhere()
     result = site.run("upload", "--folder", PHOTOS, str(file))
     assert result.code == 3
@@ -144,7 +144,7 @@ def test_a_wrong_key_is_exit_3(site, file):
 
 
 @pytest.mark.parametrize("name", ["nowhere.jpg", "nowhere/harbour.jpg", "harbour.jpg/nowhere.jpg"])
-def test_a_file_that_is_missing_is_exit_2_and_said_to_be(site, file, name):
+def test_missing_file_is_exit_2_and_named(site, file, name):
     missing = file.parent / name
     result = site.run("upload", "--folder", PHOTOS, str(missing))
     assert (result.code, result.err) == (2, f"Error: there is no file {missing}\n")

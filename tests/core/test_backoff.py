@@ -18,12 +18,12 @@ from assetsync.core.backoff import LONGEST, delay
         (10_000, 450, 900),
     ],
 )
-def test_the_wait_doubles_up_to_a_limit_and_is_spread_over_its_upper_half(failures, least, most):
+def test_wait_doubles_to_limit_with_jitter(failures, least, most):
     assert delay(failures, 0.0) == least
     assert most * 0.99 < delay(failures, 0.999) <= most
 
 
-def test_the_limit_and_the_first_wait_can_be_given():
+def test_limit_and_first_wait_can_be_set():
     assert delay(1, 0.0, first=4) == 2
     assert delay(50, 0.0, longest=60) == 30
     assert LONGEST == 900

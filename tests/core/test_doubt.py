@@ -241,12 +241,12 @@ def test_long_after(rule: str, candidates: list[Candidate], after: float, expect
         (10_000, UNPROCESSED_PATIENCE, Judgement.WAIT),
     ],
 )
-def test_where_one_or_another_is_never_processed_it_is_a_persons_after_a_day_of_looking(looks, after, expected):
+def test_unprocessed_becomes_undecidable(looks, after, expected):
     doubt = replace(MINE, looks=looks)
     assert judge(doubt, [UNPROCESSED], YOUNG, SECONDS, MINE.since + after).judgement is expected
 
 
-def test_what_is_suspected_is_said_while_another_is_not_processed():
+def test_suspect_beside_unprocessed_is_shown():
     assert judge(MINE, [UNPROCESSED, second(PROOF, "2")], YOUNG, SECONDS, 1000.0).suspected == ("2",)
 
 
@@ -360,7 +360,7 @@ def test_the_grace_of_what_left_whole(read_timeout: float, took: float, age: flo
     assert grace_of_whole(SECONDS, read_timeout, took, age) == expected
 
 
-def test_the_pace_is_that_of_the_quicker_of_two_look_ups():
+def test_pace_follows_the_quicker_look_up():
     pace = Pace().after(40)
     assert pace.least == 0
     assert pace.after(30).least == 30
@@ -387,7 +387,7 @@ def test_grace_is_over(rule: str, grace: Grace, expected: bool):
 @pytest.mark.parametrize(
     ("folders", "most"), [(1, MostDoubts(16, 17, 12)), (2, MostDoubts(16, 8, 6)), (100, MostDoubts(16, 8, 6))]
 )
-def test_one_folder_of_several_may_have_half_of_the_doubts_and_the_only_one_all(folders, most):
+def test_many_folders_halve_the_doubt_limit(folders, most):
     assert MostDoubts.of(4, folders) == most
 
 
@@ -433,11 +433,11 @@ def test_unless_moved(rule: str, candidates: list[Candidate], expected: Judgemen
         ("nor is another content", OTHER, Judgement.ABSENT),
     ],
 )
-def test_what_has_come_to_its_own_folder_since_it_was_looked_at(rule: str, sight: Candidate, expected: Judgement):
+def test_new_candidate_in_folder_is_judged(rule: str, sight: Candidate, expected: Judgement):
     assert unless_moved(NOT_THERE, MINE, [sight], [], 1000.0).judgement is expected, rule
 
 
-def test_where_one_or_another_elsewhere_is_never_processed_a_person_is_asked_after_a_day_of_looking():
+def test_unprocessed_elsewhere_is_undecidable():
     doubt = replace(MINE, looks=100)
     after = MINE.since + UNPROCESSED_PATIENCE + 1
     assert unless_moved(NOT_THERE, doubt, [], [WORKED_ON], after).judgement is Judgement.UNDECIDABLE
@@ -456,6 +456,6 @@ def test_unsure_asset_elsewhere_may_have_been_moved():
     assert unless_moved(absent, MINE, [UNSURE], [], 1000.0).judgement is Judgement.WAIT
 
 
-def test_while_all_folders_cannot_be_looked_into_nothing_is_absent_and_no_grace_begins_anew():
+def test_unanswered_folders_keep_the_grace():
     verdict = unanswered(NOT_THERE)
     assert (verdict.judgement, verdict.counts_for_grace, verdict.suspected) == (Judgement.WAIT, True, ("5",))

@@ -36,7 +36,7 @@ def test_what_no_entry_covers_is_unmapped(directory):
     ("directory", "leads"),
     [(b"", True), (b"a", True), (b"a/b", True), (b"a/b/c", True), (b"a/x", False), (b"b", False)],
 )
-def test_a_scan_goes_down_to_where_a_mapping_lies(directory, leads):
+def test_scan_descends_to_nested_mappings(directory, leads):
     assert Mappings([Mapping(b"a/b/c", "1")]).has_at_or_below(directory) is leads
 
 
@@ -60,12 +60,12 @@ ASSETS = [
 
 
 @pytest.mark.parametrize(("path", "is_dir"), PARTIAL_AND_SYSTEM)
-def test_partial_and_system_files_are_left_out_by_themselves(path, is_dir):
+def test_partial_and_system_files_are_skipped(path, is_dir):
     assert make_rules().ignored(path, is_dir)
 
 
 @pytest.mark.parametrize(("path", "is_dir"), ASSETS)
-def test_what_a_person_may_call_an_asset_is_not_left_out_by_itself(path, is_dir):
+def test_plausible_names_are_not_ignored(path, is_dir):
     assert not make_rules().ignored(path, is_dir)
 
 
@@ -107,29 +107,29 @@ def test_rules_are_read_as_git_reads_them(patterns, path, is_dir, ignored):
     assert make_rules(patterns).ignored(path, is_dir) is ignored
 
 
-def test_rules_of_a_mapping_are_relative_to_its_folder_and_hold_only_there():
+def test_mapping_rules_hold_in_its_folder():
     rules = make_rules(root=["*.x"], photos=["/raw", "*.y"])
     paths = [b"photos/raw/1.jpg", b"raw/1.jpg", b"photos/a/raw/1.jpg", b"photos/1.x", b"1.x", b"photos/1.y", b"1.y"]
     assert [rules.ignored(path, False) for path in paths] == [True, False, False, False, True, True, False]
 
 
-def test_a_mapping_may_take_back_a_rule_of_the_site():
+def test_mapping_may_negate_a_site_rule():
     rules = make_rules(["*.psd"], photos=["!*.psd"], video=[])
     assert (rules.ignored(b"photos/a.psd", False), rules.ignored(b"video/a.psd", False)) == (False, True)
 
 
-def test_a_mapped_folder_is_reached_through_an_ignored_one():
+def test_mapping_in_ignored_folder_is_reached():
     rules = IgnoreRules(Mappings([Mapping(b"", "1"), Mapping(b"archive/best", "2")]), ["archive/"])
     asked = [(b"archive", True), (b"archive/best", True), (b"archive/best/x.jpg", False)]
     assert [rules.ignored(*path) for path in asked] == [False, False, False]
     assert [rules.ignored(*path) for path in [(b"archive/x.jpg", False), (b"archive/rest", True)]] == [True, True]
 
 
-def test_what_is_mapped_nowhere_is_not_called_ignored():
+def test_unmapped_path_is_not_called_ignored():
     assert not make_rules(photos=[]).ignored(b"x.tmp", False)
 
 
-def test_the_reason_names_the_rule_and_where_it_stands():
+def test_reason_names_rule_and_its_origin():
     rules = make_rules(["*.psd"], photos=["raw/"])
     assert rules.why(b"photos/a.psd") == "the rule *.psd (`ignore` of the site)"
     assert rules.why(b"photos/raw/a.jpg") == (
@@ -153,7 +153,7 @@ patterns = st.builds(
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_the_verdict_is_gits_own_for_random_rules_and_paths(tmp_path):
+def test_random_rules_match_git_verdict(tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     empty = tmp_path / "none"
     empty.write_text("")
@@ -171,13 +171,13 @@ def test_the_verdict_is_gits_own_for_random_rules_and_paths(tmp_path):
 
 
 @given(st.lists(patterns, max_size=4), st.binary(min_size=1, max_size=30).filter(lambda path: b"\0" not in path))
-def test_a_path_of_any_bytes_gets_a_verdict_and_a_reason_that_agree(lines, path):
+def test_reason_exists_exactly_for_ignored(lines, path):
     rules = make_rules(lines)
     path = b"/".join(part for part in path.split(b"/") if part) or b"x"
     assert rules.ignored(path, False) is (rules.why(path) is not None)
 
 
-def test_every_built_in_group_says_what_it_is_for():
+def test_every_built_in_group_has_a_purpose():
     assert all(why and patterns for why, patterns in BUILT_IN)
 
 

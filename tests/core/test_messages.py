@@ -63,11 +63,11 @@ def test_every_recorded_message_is_in_a_row():
 
 
 @pytest.mark.parametrize("row", MESSAGES, ids=lambda row: row.reason)
-def test_the_message_that_people_are_shown_is_the_one_that_is_matched(row):
+def test_shown_message_matches_its_own_row(row):
     assert known_message("1", row.shown.replace("…", "x")) is row
 
 
 @pytest.mark.parametrize("message", ["", "Upload failed", "busy", "success", "Please log in", "Access denied"])
-def test_a_message_that_nobody_has_seen_is_a_doubt(message):
+def test_unknown_message_is_a_doubt(message):
     assert known_message("1", message) is None
     assert (outcome_of("1", message).answer, outcome_of("1", message).reason) == (Answer.DOUBT, "unknown_message")

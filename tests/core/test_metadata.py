@@ -59,7 +59,7 @@ def test_every_key_of_a_sidecar_is_read():
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n", "\ufeff", "{}", "meta:\nupload:\n"])
-def test_a_sidecar_without_values_says_nothing(text):
+def test_sidecar_without_values_is_empty(text):
     assert parse(text) == Metadata()
 
 
@@ -97,7 +97,7 @@ def test_a_sidecar_without_values_says_nothing(text):
         "a#b",
     ],
 )
-def test_a_scalar_stays_the_text_that_was_written(text):
+def test_scalar_is_kept_as_written_text(text):
     plain = text if text not in {"-", "{dir}x", "="} else f"'{text}'"
     document = f"description: {plain}\nkeywords: [{plain}]\nmeta: {{img_x: {plain}}}\n"
     assert parse(document) == Metadata(description=text, keywords=(text,), meta=(("img_x", text),))
@@ -120,12 +120,12 @@ plain_scalar = st.from_regex(_FIRST + _NEXT, fullmatch=True).filter(_is_plain)
 @pytest.mark.usefixtures("either_parser")
 class TestFidelity:
     @given(printable_line)
-    def test_any_printable_text_in_single_quotes_arrives_as_written(self, text):
+    def test_single_quoted_text_is_unchanged(self, text):
         quoted = text.replace("'", "''")
         assert parse(f"description: '{quoted}'\n").description == text
 
     @given(st.text(st.characters(exclude_categories=("Cs",))))
-    def test_any_text_at_all_in_double_quotes_arrives_as_written(self, text):
+    def test_double_quoted_text_is_unchanged(self, text):
         escaped = "".join(c if c.isalnum() and c.isascii() else f"\\U{ord(c):08x}" for c in text)
         assert parse(f'location: "{escaped}"\n').location == text
 
@@ -134,7 +134,7 @@ class TestFidelity:
         assert parse(f"description: {text}\n").description == text
 
     @given(st.lists(printable_line.filter(lambda line: line == line.strip() and line), min_size=1))
-    def test_the_lines_of_a_block_arrive_as_written(self, lines):
+    def test_block_lines_are_unchanged(self, lines):
         block = "".join(f"  {line}\n" for line in lines)
         assert parse(f"description: |-\n{block}").description == "\n".join(lines)
 
@@ -183,7 +183,7 @@ class TestFidelity:
         ("ok: 1\ndescription: \x07\n", 2, 14, "the character U+0007 cannot stand in a YAML file"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_column(text, line, column, said):
+def test_mistake_has_line_and_column(text, line, column, said):
     with pytest.raises(SidecarError) as caught:
         parse(text)
     error = caught.value
@@ -192,17 +192,17 @@ def test_a_mistake_is_told_with_its_line_and_column(text, line, column, said):
     assert error.hint
 
 
-def test_the_first_of_several_mistakes_is_told():
+def test_first_mistake_is_reported():
     with pytest.raises(SidecarError, match=r"line 2, column 1: foo"):
         parse("description: a\nfoo: b\nbar: c\n")
 
 
-def test_bytes_that_are_not_utf8_are_an_error_with_their_place():
+def test_invalid_utf8_is_reported_with_place():
     with pytest.raises(SidecarError, match="line 2, column 14: it is not UTF-8"):
         parse_sidecar(b"language: 1\ndescription: \xe9\n", "x.yaml")
 
 
-def test_more_than_64_kib_are_refused_and_64_kib_are_read():
+def test_sidecar_above_64_kib_is_refused():
     fits = b"description: " + b"a" * (64 * 1024 - 13)
     assert len(parse_sidecar(fits, "x.yaml").description) == 64 * 1024 - 13
     with pytest.raises(SidecarError, match="larger than 64 KiB"):
@@ -210,7 +210,7 @@ def test_more_than_64_kib_are_refused_and_64_kib_are_read():
 
 
 @given(st.binary(max_size=200))
-def test_whatever_bytes_stand_in_a_sidecar_the_answer_is_metadata_or_one_error(data):
+def test_any_bytes_are_metadata_or_one_error(data):
     try:
         outcome = parse_sidecar(data, "x.yaml")
     except SidecarError as exc:
@@ -233,7 +233,7 @@ def test_whatever_bytes_stand_in_a_sidecar_the_answer_is_metadata_or_one_error(d
         "@CANARY",
     ],
 )
-def test_no_message_quotes_what_the_file_says_not_even_in_a_traceback(text):
+def test_error_never_quotes_sidecar_content(text):
     with pytest.raises(SidecarError) as caught:
         parse(text)
     error = caught.value
@@ -259,7 +259,7 @@ metadata = st.builds(
 
 
 @given(metadata)
-def test_merging_with_nothing_changes_nothing(level):
+def test_merging_with_nothing_is_identity(level):
     assert merge([Metadata(), level]) == merge([level, Metadata()]) == level
 
 
@@ -273,7 +273,7 @@ def test_levels_may_be_merged_in_steps(first, second, third):
 
 
 @given(metadata, metadata)
-def test_what_the_later_level_says_holds_and_the_rest_is_kept(first, second):
+def test_later_level_overrides_its_values(first, second):
     merged = merge([first, second])
     for key in ("description", "keywords", "location", "language", "zip_extract", "skip_event", "upl_template"):
         said = getattr(second, key)
@@ -299,7 +299,7 @@ def test_a_list_replaces_a_list():
         ("other", "file_desc", "file_keywords"),
     ],
 )
-def test_description_and_keywords_become_the_fields_of_the_kind(kind, description, keywords):
+def test_fields_depend_on_the_kind(kind, description, keywords):
     said = Metadata(description="d", keywords=("a", "b"), location="l", meta=(("img_headline", "h"),))
     expected = ((description, "d"), (keywords, "a,b"), ("location", "l"), ("img_headline", "h"))
     assert form_fields(said, kind, METADATA_FIELDS) == expected
@@ -309,17 +309,17 @@ def test_a_keyword_text_is_sent_as_it_is():
     assert form_fields(Metadata(keywords="a; b"), "img", METADATA_FIELDS) == (("img_keywords", "a; b"),)
 
 
-def test_a_field_named_in_meta_is_sent_once_with_that_value():
+def test_meta_field_is_sent_once():
     said = Metadata(description="general", meta=(("img_description", "special"),))
     assert form_fields(said, "img", METADATA_FIELDS) == (("img_description", "special"),)
 
 
-def test_an_empty_text_takes_back_what_a_level_above_said():
+def test_empty_text_clears_inherited_value():
     merged = merge([Metadata(description="folder"), parse('description: ""\n')])
     assert form_fields(merged, "img", METADATA_FIELDS) == ()
 
 
-def test_a_table_of_the_configuration_overrides_the_names():
+def test_config_table_overrides_field_names():
     table = METADATA_FIELDS | {"img": ("title", "tags")}
     assert form_fields(Metadata(description="d", keywords="k"), "img", table) == (("title", "d"), ("tags", "k"))
 
@@ -348,14 +348,14 @@ def test_each_folder_becomes_a_keyword(keywords):
     assert form_fields(filled, "img", METADATA_FIELDS) == (("img_keywords", "photo,2026,oslo"),)
 
 
-def test_a_keyword_that_comes_out_empty_is_dropped():
+def test_keyword_expanded_to_nothing_is_dropped():
     assert expand(Metadata(keywords=("{dir}", "x")), b"a.jpg").keywords == ("x",)
 
 
 # ── options, digest, names ──
 
 
-def test_a_sidecar_sets_three_options_and_leaves_the_others_to_the_mapping():
+def test_sidecar_sets_only_three_options():
     mapping = UploadOptions(debug=True, emailto="a@b", skip_event=("on_file_add", "on_file_edit"), upl_template="1")
     said = Metadata(zip_extract=True, skip_event=("on_file_edit",), upl_template="7")
     expected = UploadOptions(
@@ -365,7 +365,7 @@ def test_a_sidecar_sets_three_options_and_leaves_the_others_to_the_mapping():
     assert upload_options(Metadata(), mapping) == mapping
 
 
-def test_skipping_an_event_that_the_mapping_does_not_skip_is_an_error_that_names_it():
+def test_skip_event_beyond_mapping_is_error():
     said = Metadata(skip_event=("on_file_add", "on_file_move"))
     with pytest.raises(SidecarError, match=r"a\.yaml: upload\.skip_event: .* skip on_file_move: take it out here, or"):
         check_skip_event(said, UploadOptions(skip_event=("on_file_add",)), "a.yaml")
@@ -373,7 +373,7 @@ def test_skipping_an_event_that_the_mapping_does_not_skip_is_an_error_that_names
     check_skip_event(Metadata(), UploadOptions(), "a.yaml")
 
 
-def test_the_digest_is_the_same_for_the_same_values_in_another_order():
+def test_digest_ignores_the_order_of_values():
     fields = [("a", "1"), ("b", "2")]
     one = digest(fields, UploadOptions(skip_event=("on_file_add", "on_file_edit")))
     assert one == digest(fields[::-1], UploadOptions(skip_event=("on_file_edit", "on_file_add"), debug=True))
@@ -391,11 +391,11 @@ def test_the_digest_is_the_same_for_the_same_values_in_another_order():
         digest([], UploadOptions()),
     ],
 )
-def test_the_digest_differs_when_something_that_shapes_the_asset_differs(other):
+def test_digest_depends_on_every_value(other):
     assert other != digest([("a", "1")], UploadOptions())
 
 
-def test_the_language_is_english_unless_said_otherwise():
+def test_language_defaults_to_english():
     assert [language_of(Metadata()), language_of(Metadata(language="2"))] == ["1", "2"]
 
 
@@ -413,6 +413,6 @@ def test_a_sidecar_is_told_by_its_ending(name, is_sidecar):
     assert is_sidecar_name(name) is is_sidecar
 
 
-def test_json_written_as_a_sidecar_is_read_too():
+def test_json_sidecar_is_read():
     said = {"description": "a: b", "keywords": ["x"], "meta": {"img_y": "ü"}}
     assert parse(json.dumps(said)) == Metadata(description="a: b", keywords=("x",), meta=(("img_y", "ü"),))

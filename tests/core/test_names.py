@@ -32,17 +32,17 @@ file_names = st.binary(min_size=1, max_size=255).filter(lambda name: b"/" not in
         (b"." + b"b" * 250, "." + "b" * 239),
     ],
 )
-def test_the_name_sent_is_safe_and_keeps_its_ending(name, sent):
+def test_sent_name_is_safe_with_extension(name, sent):
     assert sent_name(name) == sent
 
 
-def test_two_unicode_forms_of_a_name_stay_two_names():
+def test_unicode_forms_stay_distinct():
     composed, decomposed = (unicodedata.normalize(form, "é.jpg").encode() for form in ("NFC", "NFD"))
     assert sent_name(composed) != sent_name(decomposed)
 
 
 @given(file_names)
-def test_every_name_is_sent_in_the_basic_plane_without_controls_within_the_limit(name):
+def test_sent_name_fits_limit_and_plane(name):
     sent = sent_name(name)
     assert sent.strip(". ")
     assert len(sent.replace('"', "%22")) <= MAX_SENT
@@ -60,12 +60,12 @@ def test_every_name_is_sent_in_the_basic_plane_without_controls_within_the_limit
         ("\udc80", "\ufffd"),
     ],
 )
-def test_a_printable_text_does_nothing_where_it_is_shown(name, shown):
+def test_printable_text_has_no_control_effect(name, shown):
     assert printable(name) == shown
 
 
 @given(st.binary())
-def test_a_printable_text_is_one_line_that_every_stream_takes(name):
+def test_printable_text_is_one_line(name):
     shown = printable(name)
     assert len(shown.splitlines()) <= 1
     assert not any(unicodedata.category(c) == "Cc" for c in shown)
@@ -73,14 +73,14 @@ def test_a_printable_text_is_one_line_that_every_stream_takes(name):
 
 
 @given(st.binary())
-def test_a_path_can_be_had_back_from_its_json_form(path):
+def test_path_round_trips_through_json(path):
     text, encoded = relative_text(path)
     assert (text.encode() if encoded is None else base64.b64decode(encoded)) == path
 
 
-def test_a_path_that_is_not_utf8_shows_replacement_characters_and_carries_its_bytes():
+def test_undecodable_path_carries_its_bytes():
     assert relative_text(b"a/\xff.jpg") == ("a/\ufffd.jpg", base64.b64encode(b"a/\xff.jpg").decode())
 
 
-def test_a_name_in_metadata_has_no_control_characters():
+def test_name_in_metadata_has_no_controls():
     assert shown_text(b"a\nb\xff") == "a_b\ufffd"

@@ -33,7 +33,7 @@ from assetsync.service.query import like_pattern
         ("été.jpg", "e.jpg", False),
     ],
 )
-def test_a_name_may_be_what_the_service_made_of_another(sent, shown, expected):
+def test_name_may_be_rewritten_by_service(sent, shown, expected):
     assert may_be(sent, shown) is expected
 
 
@@ -62,7 +62,7 @@ def test_forms_in_which_a_name_comes_back(sent, shown, expected):
     assert may_be(sent, shown) or not expected
 
 
-def test_a_name_of_many_gaps_is_compared_in_no_time():
+def test_name_of_many_gaps_is_compared_fast():
     sent = "aé" * 60 + "b.jpg"
     started = time.perf_counter()
     assert not may_be(sent, "a" * 240)
@@ -74,7 +74,7 @@ NAMES = st.text(st.sampled_from("abé東_. %-"), min_size=1, max_size=9)
 
 
 @given(sent=NAMES, shown=NAMES)
-def test_a_name_may_be_another_exactly_where_the_look_up_by_pattern_shows_it(sent, shown):
+def test_possible_names_match_search_pattern(sent, shown):
     pattern = like_pattern(sent)
     like = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in pattern)
     assert may_be(sent, shown) or re.fullmatch(like, shown, re.IGNORECASE | re.DOTALL) is None
@@ -110,5 +110,5 @@ def test_every_name_may_be_itself(name):
         ("é.jpg", "x.jpg", "É.jpg", False),
     ],
 )
-def test_an_asset_points_to_another_attempt_by_a_name_that_is_more_the_others_than_mine(mine, other, shown, expected):
+def test_asset_belongs_to_the_closer_name(mine, other, shown, expected):
     assert is_others(mine, other, shown) is expected

@@ -30,7 +30,7 @@ def day():
     return Day()
 
 
-def test_new_trouble_is_told_once_after_a_moment_in_which_more_may_gather(day):
+def test_new_trouble_is_reported_once(day):
     assert day.texts(0, blocked("a")) == []
     assert day.texts(4, blocked("a", "b")) == []
     told = "hq: 2 files are blocked: a (sidecar); b (sidecar) (assetsync status)"
@@ -38,7 +38,7 @@ def test_new_trouble_is_told_once_after_a_moment_in_which_more_may_gather(day):
     assert [day.texts(second, blocked("a", "b")) for second in (8, 1000, 90_000)] == [[], [], []]
 
 
-def test_a_kind_is_told_at_most_every_quarter_of_an_hour_and_then_what_is_new(day):
+def test_kind_has_one_notice_per_quarter_hour(day):
     assert len(day.at(0, blocked("a"), gather=0)) == 1
     for second in range(10, int(APART), 10):
         assert day.at(second, blocked("a", *(f"n{n}" for n in range(second)))) == []
@@ -48,7 +48,7 @@ def test_a_kind_is_told_at_most_every_quarter_of_an_hour_and_then_what_is_new(da
     assert "; and 895 more" in notice.text
 
 
-def test_the_first_message_counts_also_what_it_cannot_tell_apart(day):
+def test_first_notice_counts_all_trouble(day):
     paths = Trouble(Kind.TREE, {f"unreadable d{n}": f"d{n} (Permission denied)" for n in range(100)}, 300)
     (notice,) = day.at(0, paths, gather=0)
     assert (notice.count, notice.new) == (300, 300)
@@ -64,7 +64,7 @@ def test_kinds_do_not_hold_each_other_up(day):
     assert "the root is gone (assetsync status tells what ends it)" in notice.text
 
 
-def test_the_end_is_told_once_it_has_been_quiet(day):
+def test_end_is_reported_after_quiet_time(day):
     day.at(0, blocked("a"), gather=0)
     assert day.at(APART, blocked()) == []
     (notice,) = day.at(APART + QUIET, blocked())
@@ -72,7 +72,7 @@ def test_the_end_is_told_once_it_has_been_quiet(day):
     assert day.at(3 * APART, blocked()) == []
 
 
-def test_the_end_of_an_outage_says_how_long_it_was(day):
+def test_end_of_outage_reports_its_length(day):
     out = Trouble(Kind.OUTAGE, {"outage": "dam:443 did not answer in time"}, 1, since=NOW - 900)
     assert day.texts(0, out, gather=0) == [
         "hq: nothing is sent for 15 min: dam:443 did not answer in time (assetsync check)"
@@ -80,12 +80,12 @@ def test_the_end_of_an_outage_says_how_long_it_was(day):
     assert day.texts(7200, Trouble(Kind.OUTAGE), quiet=0) == ["hq: the service answers again, after 2 h 15 min"]
 
 
-def test_an_outage_that_a_run_gave_up_on_at_once_has_no_length(day):
+def test_outage_of_aborted_run_has_no_length(day):
     out = Trouble(Kind.OUTAGE, {"outage": "dam:443 refused"}, 1, since=NOW - 20)
     assert day.texts(0, out, gather=0) == ["hq: nothing is sent: dam:443 refused (assetsync check)"]
 
 
-def test_a_file_that_a_scan_tries_again_and_blocks_again_is_no_news(day):
+def test_file_blocked_again_is_no_news(day):
     day.at(0, blocked("a"), gather=0)
     for hour in range(1, 5):
         assert day.at(hour * 3600, blocked(lingering={"a:sidecar"})) == []
@@ -93,7 +93,7 @@ def test_a_file_that_a_scan_tries_again_and_blocks_again_is_no_news(day):
         assert day.at(hour * 3600 + 100, blocked("a")) == []
 
 
-def test_trouble_that_flickers_within_the_quiet_time_is_one_trouble(day):
+def test_flickering_trouble_is_one_trouble(day):
     out = Trouble(Kind.OUTAGE, {"outage": "x"}, 1)
     day.at(0, out, gather=0)
     for minute in range(20, 60):
@@ -101,14 +101,14 @@ def test_trouble_that_flickers_within_the_quiet_time_is_one_trouble(day):
         assert day.at(minute * 60 + 50, out) == []
 
 
-def test_a_file_that_was_mended_and_is_blocked_anew_is_news(day):
+def test_repaired_file_blocked_anew_is_news(day):
     day.at(0, blocked("a", "b"), gather=0)
     assert day.at(APART, blocked("b")) == []
     (notice,) = day.at(2 * APART, blocked("a", "b"), gather=0)
     assert (notice.count, notice.new, notice.names) == (2, 1, ("a (sidecar)",))
 
 
-def test_what_was_told_is_known_after_a_restart(day):
+def test_reported_trouble_survives_restart(day):
     day.at(0, blocked("a"), gather=0)
     again = Day(day.teller.kept())
     assert again.at(1, blocked("a"), gather=0) == []
@@ -122,13 +122,13 @@ def test_memory_that_cannot_be_read_is_none(kept):
     assert len(Day(kept).at(0, blocked("a"), gather=0)) == 1
 
 
-def test_a_kind_that_cannot_be_known_at_the_moment_is_neither_told_nor_over(day):
+def test_unknown_kind_is_not_over(day):
     day.at(0, blocked("a"), gather=0)
     assert day.at(2 * APART) == []
     assert day.at(4 * APART, blocked("a")) == []
 
 
-def test_beyond_what_is_told_apart_the_count_decides(day):
+def test_count_decides_beyond_tracking(day):
     first = [f"n{n}" for n in range(KEPT)]
     day.at(0, blocked(*first, count=5000), gather=0)
     assert day.at(APART, blocked(*first, count=4000), gather=0) == []
@@ -141,14 +141,14 @@ def many(first: int, end: int) -> Trouble:
     return blocked(*(f"n{n}" for n in range(first, min(first + KEPT, end))), count=end - first)
 
 
-def test_all_of_the_first_are_new_also_beyond_what_is_told_apart(day):
+def test_all_first_trouble_is_new(day):
     (notice,) = day.at(0, many(0, 5000), gather=0)
     assert (notice.count, notice.new) == (5000, 5000)
     assert notice.text.startswith("hq: 5,000 files are blocked: n0 (sidecar); n1 (sidecar);")
     assert "; and 4,995 more" in notice.text
 
 
-def test_what_moves_up_where_some_of_very_many_are_mended_is_no_news(day):
+def test_move_into_tracked_range_is_no_news(day):
     day.at(0, many(0, 5000), gather=0)
     assert [day.at(APART + number, many(number, 5000), gather=0) for number in range(0, 4990, 10)] == [[]] * 499
     assert day.at(3 * APART, many(4990, 5000), gather=0) == []
@@ -158,7 +158,7 @@ def test_what_moves_up_where_some_of_very_many_are_mended_is_no_news(day):
     assert notice.is_over
 
 
-def test_more_are_news_again_once_there_have_been_fewer_for_a_while(day):
+def test_growth_after_a_drop_is_news(day):
     day.at(0, many(0, 5000), gather=0)
     for second in (0, QUIET):
         assert day.at(APART + second, many(0, 3000), gather=0) == []
@@ -166,12 +166,12 @@ def test_more_are_news_again_once_there_have_been_fewer_for_a_while(day):
     assert text == "hq: 3,500 files are blocked, 500 of them new (assetsync status)"
 
 
-def test_a_clock_that_is_set_back_holds_no_message(day):
+def test_clock_set_back_delays_no_notice(day):
     day.at(0, blocked("a"), gather=0)
     assert len(day.at(-90_000, blocked("a", "b"), gather=0)) == 1
 
 
-def test_the_test_message_says_that_it_is_one():
+def test_test_message_is_marked_as_test():
     notice = trial_notice("hq", NOW)
     assert (notice.kind, notice.is_over) == (Kind.TEST, False)
     assert "nothing is wrong" in notice.text

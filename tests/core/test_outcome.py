@@ -60,7 +60,7 @@ def test_a_recorded_answer_gives_its_verdict(name, verdict, reason, fault):
     assert (outcome.answer, outcome.reason, outcome.fault) == (verdict, reason, fault)
 
 
-def test_every_recorded_upload_is_in_the_table_above():
+def test_every_recorded_upload_is_in_table():
     named = {row[0] for row in test_a_recorded_answer_gives_its_verdict.pytestmark[0].args[1]}
     assert named == {path.stem for path in WIRE.glob("upload-*.http")}
 
@@ -75,7 +75,7 @@ def test_a_success_carries_id_type_and_code():
     )
 
 
-def test_a_duplicates_file_name_is_never_an_id():
+def test_duplicate_file_name_is_never_an_id():
     assert read_upload_answer(recorded("upload-duplicate"), SentExtent.ALL).assetid is None
     assert read_upload_answer(answer("1", "File already exists in Razuna", asset()), SentExtent.ALL).assetid is None
 
@@ -149,7 +149,7 @@ BOMB = (
     ],
 )
 @pytest.mark.parametrize("left", [SentExtent.ALL, SentExtent.PART])
-def test_what_is_not_known_is_doubt_and_names_no_id(reply, left):
+def test_unknown_answer_is_doubt_without_id(reply, left):
     outcome = read_upload_answer(reply, left)
     assert (outcome.answer, outcome.assetid) == (Answer.DOUBT, None)
     assert outcome.reason
@@ -171,18 +171,18 @@ def test_what_is_not_known_is_doubt_and_names_no_id(reply, left):
     ],
 )
 @pytest.mark.parametrize("left", list(SentExtent))
-def test_an_explicit_refusal_is_believed_whatever_left(code, message, reason, left):
+def test_explicit_refusal_is_always_believed(code, message, reason, left):
     outcome = read_upload_answer(answer(code, message), left)
     assert (outcome.answer, outcome.reason) == (Answer.REFUSED, reason)
 
 
-def test_a_success_of_a_part_is_doubt_and_of_nothing_is_unsent():
+def test_success_of_partial_is_doubt():
     part = read_upload_answer(recorded("upload-success"), SentExtent.PART)
     assert (part.answer, part.reason, part.assetid) == (Answer.DOUBT, "success_of_part", None)
     assert read_upload_answer(recorded("upload-success"), SentExtent.NOTHING).answer is Answer.UNSENT
 
 
-def test_a_duplicate_of_a_part_says_nothing_of_the_file():
+def test_duplicate_of_partial_is_doubt():
     part = read_upload_answer(recorded("upload-duplicate"), SentExtent.PART)
     assert (part.answer, part.reason) == (Answer.DOUBT, "duplicate_of_part")
 
@@ -201,7 +201,7 @@ GOOD = f"responsecode=0&message=success&assetid={SOUND}&filetype=img"
         (f"{ASKED}?assetid=FORGED", f"{ASKED}?assetid=FORGED&{GOOD}"),
     ],
 )
-def test_the_query_that_the_service_appended_is_read(asked, location):
+def test_query_appended_by_service_is_read(asked, location):
     outcome = read_upload_answer(Reply(302, location=location), SentExtent.ALL, redirectto=asked)
     assert (outcome.answer, outcome.assetid, outcome.filetype) == (Answer.ACCEPTED, SOUND, "img")
 
@@ -225,12 +225,12 @@ def test_the_query_that_the_service_appended_is_read(asked, location):
         (ASKED, f"{ASKED}?responsecode=0&message=success&assetid=t1.png"),
     ],
 )
-def test_a_redirect_that_was_not_asked_for_or_is_forged_is_doubt(asked, location):
+def test_forged_redirect_is_doubt(asked, location):
     outcome = read_upload_answer(Reply(302, location=location), SentExtent.ALL, redirectto=asked)
     assert (outcome.answer, outcome.assetid) == (Answer.DOUBT, None)
 
 
-def test_a_refusal_wins_over_a_success_forged_in_the_asked_address():
+def test_refusal_wins_over_forged_success():
     location = f"{ASKED}?{GOOD}&responsecode=1&message=nosession"
     outcome = read_upload_answer(Reply(302, location=location), SentExtent.ALL, redirectto=f"{ASKED}?{GOOD}")
     assert (outcome.answer, outcome.reason) == (Answer.REFUSED, "key_refused")
@@ -262,12 +262,12 @@ def test_silence_is_judged_by_what_left():
         (SentExtent.PART, False, Answer.DOUBT, "unreadable_while_sent"),
     ],
 )
-def test_a_file_that_was_given_up_is_judged_by_what_left(left, changed, verdict, reason):
+def test_abandoned_file_is_judged_by_extent(left, changed, verdict, reason):
     outcome = read_giving_up(left, "the file changed", changed=changed)
     assert (outcome.answer, outcome.reason, outcome.fault) == (verdict, reason, Fault.FILE)
 
 
-def test_a_success_cut_at_any_byte_is_never_accepted():
+def test_truncated_success_is_never_accepted():
     whole = recorded("upload-success").body.rstrip()
     for end in range(len(whole)):
         assert read_upload_answer(Reply(200, XML, whole[:end]), SentExtent.ALL).answer is Answer.DOUBT
@@ -280,7 +280,7 @@ def test_rubbish_is_never_a_verdict(body, status, left):
 
 
 @given(st.data())
-def test_a_success_with_bytes_replaced_keeps_a_sound_id_or_is_doubt(data):
+def test_corrupted_success_never_has_bad_id(data):
     body = bytearray(recorded("upload-success").body)
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
@@ -290,7 +290,7 @@ def test_a_success_with_bytes_replaced_keeps_a_sound_id_or_is_doubt(data):
 
 
 @given(st.text(), st.text())
-def test_no_location_makes_an_id_out_of_what_was_asked_for(tail, query):
+def test_requested_query_never_becomes_an_id(tail, query):
     asked = f"{ASKED}?{query}"
     outcome = read_upload_answer(Reply(302, location=asked + tail), SentExtent.ALL, redirectto=asked)
     assert outcome.answer is not Answer.ACCEPTED or "responsecode=0" in tail.lower()
@@ -301,7 +301,7 @@ def test_large_rubbish_is_doubt(body):
     assert read_upload_answer(Reply(200, XML, body), SentExtent.ALL).answer is Answer.DOUBT
 
 
-def test_the_key_message_is_known_to_all_operations():
+def test_key_message_is_known_everywhere():
     assert refuses_key("Login not valid! Check user API Key and ensure …")
     assert not refuses_key("Your last login not valid!")
 
@@ -310,6 +310,6 @@ def test_the_key_message_is_known_to_all_operations():
     ("status", "means"),
     [(413, " (larger than the service, or what stands before it, lets through)"), (500, "")],
 )
-def test_what_a_status_means_is_said_where_it_helps(status, means):
+def test_detail_explains_the_http_status(status, means):
     detail = read_upload_answer(Reply(status, "text/html", b"<html>"), SentExtent.ALL).detail
     assert detail.startswith(f"the answer was HTTP status {status}{means}; all of the upload had been sent")

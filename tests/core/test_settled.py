@@ -34,7 +34,7 @@ BASE = FileStat(size=10, mtime_ns=5, ctime_ns=6, inode=7)
         (BASE._replace(size=11), "G", BASE, Change.CHANGED),
     ],
 )
-def test_a_look_is_compared_with_the_current_version(seen, folder, known, expected):
+def test_look_is_compared_with_version(seen, folder, known, expected):
     assert compare(seen, folder, known, "F" if known else None) is expected
 
 
@@ -54,12 +54,12 @@ def _stat(mtime: float, ctime: float) -> FileStat:
         (0, NOW - 60, True),
     ],
 )
-def test_one_look_is_enough_only_when_both_times_lie_between_the_epoch_and_now_minus_settle(mtime, ctime, settled):
+def test_one_look_settles_plausible_times(mtime, ctime, settled):
     assert is_settled(_stat(mtime, ctime), NOW, 5.0) is settled
 
 
 @pytest.mark.parametrize("field", FileStat._fields)
-def test_two_looks_agree_only_when_every_fact_does(field):
+def test_two_looks_agree_only_in_every_fact(field):
     assert still_same(BASE, BASE)
     assert not still_same(BASE, BASE._replace(**{field: 99}))
 

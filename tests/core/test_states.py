@@ -41,12 +41,12 @@ LEGAL = {event: states for event, states, _ in SERVICE_RULES} | dict.fromkeys(DI
 EVERYTHING = [(state, event) for state, event in itertools.product(State, Event)]
 
 
-def test_the_rules_written_here_cover_every_event():
+def test_rules_cover_every_event():
     assert set(LEGAL) == set(Event) == set(TABLE)
 
 
 @pytest.mark.parametrize(("state", "event"), EVERYTHING, ids=lambda value: str(value).replace(" ", "_"))
-def test_an_event_is_allowed_exactly_where_the_rules_say_and_raises_elsewhere(state: State, event: Event):
+def test_event_outside_the_rules_raises(state: State, event: Event):
     assert allowed(state, event) is (state in LEGAL[event])
     if state in LEGAL[event]:
         assert isinstance(transition(state, event, Facts()), State)
@@ -62,12 +62,12 @@ def test_an_event_is_allowed_exactly_where_the_rules_say_and_raises_elsewhere(st
     [(state, event, to) for event, states, to in SERVICE_RULES if to is not None for state in sorted(states)],
     ids=lambda value: str(value).replace(" ", "_"),
 )
-def test_an_event_of_a_wanted_file_leads_where_the_rules_say(state: State, event: Event, after: State):
+def test_wanted_file_follows_the_rules(state: State, event: Event, after: State):
     assert transition(state, event, Facts()) is after
 
 
 @pytest.mark.parametrize("facts", [Facts(), Facts(has_id=True, open_attempt=True)])
-def test_an_event_that_is_not_allowed_is_not_made_so_by_what_is_known_of_the_row(facts: Facts):
+def test_facts_never_allow_an_illegal_event(facts: Facts):
     for state, event in EVERYTHING:
         if state not in LEGAL[event]:
             with pytest.raises(IllegalTransition):
@@ -75,16 +75,16 @@ def test_an_event_that_is_not_allowed_is_not_made_so_by_what_is_known_of_the_row
 
 
 @pytest.mark.parametrize("event", DISK)
-def test_what_happens_on_disk_is_legal_in_every_state(event: Event):
+def test_disk_events_are_always_legal(event: Event):
     assert [state for state in State if not allowed(state, event)] == []
 
 
 @pytest.mark.parametrize("event", DISK)
-def test_a_disk_event_does_not_change_what_the_service_knows_of_a_live_wanted_row(event: Event):
+def test_disk_event_keeps_state_of_live_row(event: Event):
     assert {state: transition(state, event, Facts()) for state in LIVE} == {state: state for state in LIVE}
 
 
-def test_disk_events_alone_set_what_the_tree_says():
+def test_only_disk_events_change_wanted():
     assert dict(WANTED_AFTER) == {
         Event.REPLACED: Wanted.REPLACED,
         Event.VANISHED: Wanted.GONE,
@@ -104,7 +104,7 @@ def test_disk_events_alone_set_what_the_tree_says():
 )
 @pytest.mark.parametrize("state", sorted(LIVE))
 @pytest.mark.parametrize("open_attempt", [False, True])
-def test_an_unwanted_row_rests_unless_its_attempt_is_undecided(
+def test_unwanted_row_rests_unless_undecided(
     event: Event, wanted: Wanted, rest: State | None, state: State, open_attempt: bool
 ):
     after = transition(state, event, Facts(wanted, open_attempt=open_attempt))
@@ -128,9 +128,7 @@ def test_an_unwanted_row_rests_unless_its_attempt_is_undecided(
         (Event.DISPUTED, State.GONE, Facts(Wanted.GONE), State.GONE),
     ],
 )
-def test_an_attempt_of_an_unwanted_row_is_decided_first_and_then_the_row_rests(
-    event: Event, state: State, facts: Facts, after: State
-):
+def test_unwanted_row_rests_once_decided(event: Event, state: State, facts: Facts, after: State):
     assert transition(state, event, facts) is after
 
 
@@ -144,9 +142,7 @@ def test_an_attempt_of_an_unwanted_row_is_decided_first_and_then_the_row_rests(
     ],
 )
 @pytest.mark.parametrize("event", [Event.RETRIED, Event.SETTLED_BY_HAND, Event.DISPUTED])
-def test_a_resumed_row_is_stored_with_an_id_in_doubt_with_an_open_attempt_else_queued(
-    event: Event, facts: Facts, after: State
-):
+def test_facts_decide_state_of_resumed_row(event: Event, facts: Facts, after: State):
     assert transition(State.BLOCKED, event, facts) is after
 
 
@@ -161,14 +157,12 @@ def test_a_resumed_row_is_stored_with_an_id_in_doubt_with_an_open_attempt_else_q
 )
 @pytest.mark.parametrize("event", [Event.REVIVED, Event.MOVED])
 @pytest.mark.parametrize("state", sorted(REST))
-def test_a_row_that_returns_from_rest_is_resumed_and_so_read_back_before_it_counts(
-    state: State, event: Event, facts: Facts, after: State
-):
+def test_row_back_from_rest_is_verified_again(state: State, event: Event, facts: Facts, after: State):
     assert transition(state, event, facts) is after
 
 
 @pytest.mark.parametrize("event", [event for event in Event if event not in DISK and event is not Event.DISPUTED])
-def test_nothing_but_the_disk_and_a_disputed_id_touches_history(event: Event):
+def test_only_disk_or_dispute_changes_history(event: Event):
     assert not any(allowed(state, event) for state in REST)
 
 
@@ -182,11 +176,11 @@ def _context() -> set[tuple[str, str, str]]:
     return found
 
 
-def test_the_diagram_starts_where_a_file_starts():
+def test_diagram_starts_with_queued():
     assert diagram().splitlines()[:2] == ["stateDiagram-v2", "    [*] --> queued"]
 
 
-def test_the_diagram_has_every_edge_of_the_table_between_two_different_states_and_no_other():
+def test_diagram_has_exactly_the_table_edges():
     expected = set()
     for event, row in TABLE.items():
         for state, to in row.items():
@@ -200,7 +194,7 @@ def test_the_diagram_has_every_edge_of_the_table_between_two_different_states_an
     assert _context() == expected
 
 
-def test_every_edge_of_the_diagram_can_happen():
+def test_every_diagram_edge_can_happen():
     facts = [Facts(), Facts(has_id=True), Facts(open_attempt=True)]
     for source, target, event in _context():
         assert State(target) in {transition(State(source), Event(event), each) for each in facts}

@@ -30,17 +30,17 @@ def _asset(size: int | None = 10, md5: str | None = MD5, folder: str = "F") -> A
         (MD5, _asset(size=0, md5=None, folder="G"), Reading.NOT_YET, "not processed"),
     ],
 )
-def test_an_asset_is_compared_by_what_the_service_gives_of_it(expected_md5, asset, reading, named):
+def test_asset_is_compared_by_returned_facts(expected_md5, asset, reading, named):
     found, difference = compare(Expected("F", 10, expected_md5), asset)
     assert found is reading
     assert named in difference
 
 
 @pytest.mark.parametrize(("waited", "longest", "seconds"), [(0, 60, 0.5), (3, 60, 1), (90, 60, 30), (9000, 60, 60)])
-def test_an_asset_is_looked_at_soon_at_first_and_then_at_leisure(waited, longest, seconds):
+def test_look_interval_grows_with_age(waited, longest, seconds):
     assert next_look(waited, longest) == seconds
 
 
 @pytest.mark.parametrize(("longest", "seconds"), [(60, 10), (5, 5)])
-def test_a_clock_that_was_set_back_does_not_make_a_storm_of_looks(longest, seconds):
+def test_clock_set_back_causes_no_look_storm(longest, seconds):
     assert next_look(-3600, longest) == seconds

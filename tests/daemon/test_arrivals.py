@@ -9,7 +9,7 @@ def names(sandbox):
     return sorted(asset.filename for asset in sandbox.assets())
 
 
-def test_every_way_of_arriving_is_uploaded_once(make, sandbox, tmp_path):
+def test_every_arrival_is_uploaded_once(make, sandbox, tmp_path):
     running = make().start()
     photos = running.photos
     aside = tmp_path / "aside"
@@ -51,7 +51,7 @@ def test_every_way_of_arriving_is_uploaded_once(make, sandbox, tmp_path):
     assert len(running.events("scanned")) == 1, "the first scan alone: all of these were noticed by the watcher"
 
 
-def test_a_mapped_folder_that_is_deleted_and_made_again_is_watched_again(make, sandbox):
+def test_recreated_folder_is_watched_again(make, sandbox):
     running = make(brake="{max_vanished: 10000}").start()
     shutil.rmtree(running.photos)
     time.sleep(1.5)
@@ -63,7 +63,7 @@ def test_a_mapped_folder_that_is_deleted_and_made_again_is_watched_again(make, s
     assert names(sandbox) == ["back.jpg", "more.jpg"]
 
 
-def test_a_file_is_sent_soon_after_it_has_settled(make, sandbox):
+def test_settled_file_is_sent_promptly(make, sandbox):
     running = make().start()
     delays = []
     for number in range(12):
@@ -78,7 +78,7 @@ def test_a_file_is_sent_soon_after_it_has_settled(make, sandbox):
     assert delays[len(delays) // 2] < 5.0
 
 
-def test_a_sidecar_that_comes_late_is_waited_for(make, sandbox):
+def test_late_sidecar_is_waited_for(make, sandbox):
     running = make(watch="{settle: 200ms, sidecar_wait: 10m}").start()
     (running.photos / "late.jpg").write_bytes(b"late")
     time.sleep(1.5)
@@ -89,7 +89,7 @@ def test_a_sidecar_that_comes_late_is_waited_for(make, sandbox):
     assert asset.metadata["meta_img_description"] == "it came"
 
 
-def test_a_bad_sidecar_blocks_its_file_until_it_is_mended(make, sandbox):
+def test_bad_sidecar_blocks_file_until_fixed(make, sandbox):
     running = make().start()
     (running.photos / "a.jpg.yaml").write_text("description: [\n")
     (running.photos / "a.jpg").write_bytes(b"a")
@@ -99,7 +99,7 @@ def test_a_bad_sidecar_blocks_its_file_until_it_is_mended(make, sandbox):
     assert sandbox.assets()[0].metadata["meta_img_description"] == "mended"
 
 
-def test_a_file_is_sent_once_its_bad_sidecar_is_taken_away(make, sandbox):
+def test_removed_bad_sidecar_frees_its_file(make, sandbox):
     running = make().start()
     (running.photos / "a.jpg.yaml").write_text("description: [\n")
     (running.photos / "a.jpg").write_bytes(b"a")
@@ -109,7 +109,7 @@ def test_a_file_is_sent_once_its_bad_sidecar_is_taken_away(make, sandbox):
     assert [asset.filename for asset in sandbox.assets()] == ["a.jpg"]
 
 
-def test_what_a_sidecar_says_after_the_upload_is_told_without_a_scan(make, sandbox):
+def test_late_sidecar_change_needs_no_scan(make, sandbox):
     running = make().start()
     (running.photos / "a.jpg").write_bytes(b"a")
     running.until_verified(1)

@@ -23,9 +23,7 @@ module.{cls}.{method} = broken
         pytest.param("daemon.readback", "Reading", "want_verify", id="a job of the schedule"),
     ],
 )
-def test_an_unforeseen_error_in_any_thread_ends_the_process_with_a_code_and_the_next_start_goes_on(
-    make, sandbox, module, cls, method
-):
+def test_thread_crash_ends_process_with_a_code(make, sandbox, module, cls, method):
     running = make()
     running.start(broken=_BREAK.format(module=module, cls=cls, method=method), ready=False)
     (running.photos / "a.txt").write_bytes(b"a")

@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("name_spaces")
 
 
-def test_folders_beyond_the_kernels_watches_are_said_once_with_the_sysctl_line_and_scanned_instead(make, request):
+def test_folders_beyond_watch_limit_are_scanned(make, request):
     # By itself such a tree is scanned every minute; the long run waits for it.
     rescan, patience = ("1h", 100) if request.config.getoption("--long") else ("2s", 30)
     running = make(schedule=f"{{index: off, verify: 1s, rescan: {rescan}}}")
@@ -31,7 +31,7 @@ def test_folders_beyond_the_kernels_watches_are_said_once_with_the_sysctl_line_a
     assert running.stop() == 0
 
 
-def test_a_mapped_folder_that_cannot_be_watched_at_all_asks_for_one_scan_and_not_for_one_each_second(make):
+def test_unwatchable_folder_causes_one_scan(make):
     running = make(
         folders='[{path: photos, destfolderid: "D1"}, {path: videos, destfolderid: "D2"}]',
         schedule="{index: off, verify: 1s, rescan: 1h}",
@@ -49,7 +49,7 @@ def test_a_mapped_folder_that_cannot_be_watched_at_all_asks_for_one_scan_and_not
 
 @pytest.mark.parametrize(("mode", "level"), [("auto", "warning"), ("inotify", "error")])
 @pytest.mark.parametrize("limit", ["max_user_instances", "max_user_watches"])
-def test_without_a_watcher_the_tree_is_scanned_and_the_sysctl_line_said_once(make, mode, level, limit):
+def test_missing_watcher_falls_back_to_scans(make, mode, level, limit):
     running = make(
         watch=f"{{settle: 300ms, mode: {mode}}}",
         schedule="{index: off, verify: 1s, rescan: 2s}",
@@ -67,7 +67,7 @@ def test_without_a_watcher_the_tree_is_scanned_and_the_sysctl_line_said_once(mak
     assert running.stop() == 0
 
 
-def test_where_the_canary_has_no_place_the_rest_goes_on(make):
+def test_missing_canary_folder_stops_nothing(make):
     running = make(schedule="{index: off, verify: 1s, rescan: 1h}")
     Path(f"{running.ledger}.canary").write_bytes(b"no folder")
     running.start()
@@ -93,7 +93,7 @@ def on_a_disk_of_its_own(make):
     return running, disk
 
 
-def test_a_full_disk_under_the_ledger_is_waited_out_and_nothing_is_lost_or_doubled(make, sandbox):
+def test_full_ledger_disk_loses_nothing(make, sandbox):
     running, disk = on_a_disk_of_its_own(make)
     running.start(within=_MOUNT.format(disk))
     (running.photos / "before.txt").write_bytes(b"before")
@@ -117,7 +117,7 @@ def test_a_full_disk_under_the_ledger_is_waited_out_and_nothing_is_lost_or_doubl
     assert running.stop() == 0
 
 
-def test_a_disk_that_is_full_when_it_starts_is_waited_for_too(make, sandbox):
+def test_full_disk_at_start_is_waited_for(make, sandbox):
     running, disk = on_a_disk_of_its_own(make)
     fill = f"dd if=/dev/zero of={disk}/filler bs=4096 2>/dev/null || test -s {disk}/filler"
     running.start(within=f"{_MOUNT.format(disk)}; {fill}", ready=False)

@@ -18,7 +18,7 @@ from assetsync.sandbox import FaultKind, FaultRule, Operation
 from tests.running import Running
 
 
-def test_a_burst_while_the_process_is_stopped_is_sent_once_without_waiting_for_the_rescan(make, sandbox, request):
+def test_burst_while_stopped_is_sent_once(make, sandbox, request):
     count = 40_000 if request.config.getoption("--long") else 3_000
     running = make(watch="{settle: 0s}", schedule="{index: off, verify: 2s}", upload="{workers: 8}").start()
     running.signal(signal.SIGSTOP)
@@ -34,7 +34,7 @@ def test_a_burst_while_the_process_is_stopped_is_sent_once_without_waiting_for_t
     assert running.stop() == 0
 
 
-def test_an_overflow_of_the_kernels_queue_is_said_and_healed_by_a_scan(make, sandbox):
+def test_queue_overflow_is_healed_by_a_scan(make, sandbox):
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     listen = '{listen: "127.0.0.1:0"}'
     running = make(watch="{settle: 0s}", schedule="{index: off, verify: 1s}", status=listen).start()
@@ -55,7 +55,7 @@ def test_an_overflow_of_the_kernels_queue_is_said_and_healed_by_a_scan(make, san
         assert b'assetsync_watch_overflows_total{site="d"} 1.0' in answer.read()
 
 
-def test_killed_at_any_moment_it_goes_on_where_it_was(make, sandbox):
+def test_killed_process_resumes_its_work(make, sandbox):
     running = make().start()
     for number in range(30):
         (running.photos / f"{number}.bin").write_bytes(bytes([number]) * 300_000)
@@ -82,7 +82,7 @@ def test_a_signal_ends_it_at_a_safe_point(make, sandbox):
     assert not {"sending", "in_doubt"} & set(running.states().values())
 
 
-def test_ctrl_c_ends_it_at_a_safe_point_too_and_says_that_it_was_interrupted(make, sandbox):
+def test_ctrl_c_reports_a_safe_interruption(make, sandbox):
     sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=Operation.UPLOAD, seconds=1.0))
     running = make().start()
     for number in range(8):
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_it_at_a_safe_point_too_and_says_that_it_was_interrupted(mak
     assert not {"sending", "in_doubt"} & set(running.states().values())
 
 
-def test_ctrl_c_after_the_configuration_was_read_again_is_told_as_one(make):
+def test_ctrl_c_after_reload_interrupts_too(make):
     running = make().start()
     running.signal(signal.SIGHUP)
     running.until(lambda: len(running.events("running")) == 2)
@@ -102,7 +102,7 @@ def test_ctrl_c_after_the_configuration_was_read_again_is_told_as_one(make):
     assert running.process.wait(20) == 130
 
 
-def test_the_configuration_is_read_again_and_a_bad_one_is_refused(make, sandbox):
+def test_reload_refuses_a_bad_configuration(make, sandbox):
     running = make().start()
     running.config.write_text(running.config.read_text() + "\nsettle: wrong\n")
     running.signal(signal.SIGHUP)
@@ -118,7 +118,7 @@ def test_the_configuration_is_read_again_and_a_bad_one_is_refused(make, sandbox)
     assert running.stop() == 0
 
 
-def test_what_a_configuration_names_and_cannot_be_used_is_refused_too(make, tmp_path):
+def test_reload_refuses_unusable_paths(make, tmp_path):
     running = make().start()
     bad = tmp_path / "ca.pem"
     bad.write_text("no certificate")
@@ -130,7 +130,7 @@ def test_what_a_configuration_names_and_cannot_be_used_is_refused_too(make, tmp_
     assert running.stop() == 0
 
 
-def test_a_ledger_that_another_program_holds_at_the_start_is_waited_for(make):
+def test_ledger_locked_at_start_is_waited_for(make):
     running = make().start()
     assert running.stop() == 0
     with closing(sqlite3.connect(running.ledger)) as conn:
@@ -172,7 +172,7 @@ _SETTLED_AT_THE_START = [
 
 
 @pytest.mark.parametrize(("module", "cls", "method"), _SETTLED_AT_THE_START)
-def test_a_ledger_that_fails_while_a_start_settles_what_was_left_is_waited_for(make, module, cls, method):
+def test_failed_ledger_recovery_is_retried(make, module, cls, method):
     running = make()
     running.start(broken=_in_the_way(module, cls, method), ready=False)
     (running.photos / "a.jpg").write_bytes(b"a")
@@ -183,7 +183,7 @@ def test_a_ledger_that_fails_while_a_start_settles_what_was_left_is_waited_for(m
     assert running.stop() == 0
 
 
-def test_a_wait_for_the_ledger_at_the_start_ends_at_a_signal(make):
+def test_signal_ends_the_start_up_ledger_wait(make):
     running = make()
     running.start(broken=_in_the_way(*_RECOVERY, times=1000), ready=False)
     running.until(lambda: running.events("waiting for the ledger"))
@@ -201,14 +201,14 @@ def _telling(make, folder: Path) -> tuple[Running, Path]:
 
 
 @pytest.mark.parametrize(("error", "code"), [("LedgerDamaged", 2), ("RuntimeError", 70)])
-def test_what_ends_a_start_that_settles_what_was_left_is_told_before_it_ends(make, tmp_path, error, code):
+def test_fatal_recovery_error_is_reported(make, tmp_path, error, code):
     running, told = _telling(make, tmp_path)
     running.start(broken=_in_the_way(*_RECOVERY, error=error), ready=False)
     assert running.process.wait(30) == code
     assert "the disk fails" in told.read_text("utf-8")
 
 
-def test_what_a_start_waits_for_is_told_while_it_waits(make, tmp_path):
+def test_start_up_wait_is_reported_meanwhile(make, tmp_path):
     running, told = _telling(make, tmp_path)
     running.start(broken=_in_the_way(*_RECOVERY, times=1000), ready=False)
     running.until(lambda: told.exists() and "the disk fails" in told.read_text("utf-8"), 30)
@@ -216,7 +216,7 @@ def test_what_a_start_waits_for_is_told_while_it_waits(make, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "to"), [("site", "another"), ("ledger", "/nonexistent/folder/another.db")])
-def test_what_says_which_site_it_is_takes_a_restart(make, name, to):
+def test_site_identity_change_needs_a_restart(make, name, to):
     running = make().start()
     text = running.config.read_text("utf-8")
     running.config.write_text(re.sub(rf"(?m)^{name}: .*$", f"{name}: {to}", text), "utf-8")
@@ -229,7 +229,7 @@ def test_what_says_which_site_it_is_takes_a_restart(make, name, to):
     assert running.stop() == 0
 
 
-def test_systemd_hears_that_it_is_ready_alive_and_stopping(make, tmp_path):
+def test_systemd_is_notified_of_each_phase(make, tmp_path):
     address = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind(str(address))
@@ -247,7 +247,7 @@ def test_systemd_hears_that_it_is_ready_alive_and_stopping(make, tmp_path):
 
 
 @pytest.mark.parametrize("gone", ["never there", "in the middle"])
-def test_a_systemd_that_cannot_be_told_is_said_once_and_stops_nothing(make, tmp_path, gone):
+def test_failed_systemd_notify_is_logged_once(make, tmp_path, gone):
     address = tmp_path / "notify"
     if gone == "in the middle":
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
@@ -262,7 +262,7 @@ def test_a_systemd_that_cannot_be_told_is_said_once_and_stops_nothing(make, tmp_
     assert running.stop() == 0
 
 
-def test_an_outage_begins_and_ends_with_one_line_each(make, sandbox):
+def test_outage_logs_one_line_at_each_end(make, sandbox):
     sandbox.set_faults(FaultRule(kind=FaultKind.STATUS), FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH))
     running = make().start()
     for number in range(40):
@@ -277,7 +277,7 @@ def test_an_outage_begins_and_ends_with_one_line_each(make, sandbox):
     assert len(sandbox.assets()) == 40
 
 
-def test_the_root_that_is_unmounted_pulls_the_brake_and_comes_back(make, sandbox):
+def test_unmounted_root_pulls_the_brake(make, sandbox):
     running = make(schedule="{index: off, verify: 1s, rescan: 2s}").start()
     (running.photos / "a.jpg").write_bytes(b"a")
     running.until_verified(1)
@@ -292,7 +292,7 @@ def test_the_root_that_is_unmounted_pulls_the_brake_and_comes_back(make, sandbox
     running.until_verified(2)
 
 
-def test_a_refused_key_stops_the_sending_with_one_line_until_the_service_takes_it_again(make, sandbox):
+def test_refused_key_stops_sending_meanwhile(make, sandbox):
     sandbox.set_faults(FaultRule(kind=FaultKind.KEY_REFUSED))
     running = make().start()
     for number in range(20):
@@ -305,7 +305,7 @@ def test_a_refused_key_stops_the_sending_with_one_line_until_the_service_takes_i
     assert len(sandbox.assets()) == 20
 
 
-def test_outside_its_window_nothing_is_sent_and_within_it_what_has_waited_is(make, sandbox):
+def test_files_wait_for_the_upload_window(make, sandbox):
     now = datetime.now().astimezone()
     closed, open_ = (f"{now + timedelta(hours=a):%H:%M}-{now + timedelta(hours=b):%H:%M}" for a, b in ((2, 3), (-1, 1)))
     running = make(upload=f'{{window: "{closed}"}}').start()
@@ -321,7 +321,7 @@ def test_outside_its_window_nothing_is_sent_and_within_it_what_has_waited_is(mak
     assert len(sandbox.assets()) == 5
 
 
-def test_signals_that_come_in_a_burst_end_it_once_and_cleanly(make):
+def test_signal_burst_ends_process_once(make):
     running = make().start()
     for _ in range(50):
         running.signal(signal.SIGHUP)

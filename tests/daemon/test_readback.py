@@ -41,13 +41,13 @@ def fill(ledger, size: int) -> None:
             number += 1
 
 
-def test_no_audit_is_made_before_it_is_asked_for(world):
+def test_audit_runs_only_on_request(world):
     reading, _ = reading_of(world)
     steps(reading)
     assert audited(world) == []
 
 
-def test_an_audit_that_is_asked_for_is_made_once_for_each_folder(world):
+def test_requested_audit_runs_once_per_folder(world):
     reading, _ = reading_of(world)
     reading.want_audit()
     steps(reading)
@@ -57,7 +57,7 @@ def test_an_audit_that_is_asked_for_is_made_once_for_each_folder(world):
     assert len(world.service.searches) == looked
 
 
-def test_an_audit_that_the_service_cut_short_is_tried_again_a_minute_later(world):
+def test_audit_cut_by_service_is_retried(world):
     reading, troubles = reading_of(world)
     reading.want_audit()
     world.service.down = True
@@ -71,7 +71,7 @@ def test_an_audit_that_the_service_cut_short_is_tried_again_a_minute_later(world
     assert audited(world) == [FOLDER]
 
 
-def test_an_audit_that_a_restart_cut_short_is_made_by_the_next_process(world):
+def test_audit_cut_by_restart_is_resumed(world):
     reading, _ = reading_of(world)
     reading.want_audit()
     world.service.down = True
@@ -82,7 +82,7 @@ def test_an_audit_that_a_restart_cut_short_is_made_by_the_next_process(world):
     assert audited(world) == [FOLDER]
 
 
-def test_an_audit_that_came_while_the_ledgers_disk_was_full_is_made_after_it(world):
+def test_audit_due_on_full_disk_runs_later(world):
     reading, _ = reading_of(world)
     writer = world.site.context.ledger.store._writer
     writer.execute(f"PRAGMA max_page_count={writer.execute('PRAGMA page_count').fetchone()[0]}")
@@ -97,7 +97,7 @@ def test_an_audit_that_came_while_the_ledgers_disk_was_full_is_made_after_it(wor
     assert audited(world) == [FOLDER]
 
 
-def test_the_first_audit_is_counted_from_the_first_start_and_not_from_the_last(world):
+def test_first_audit_counts_from_first_start(world):
     first = reading_of(world)[0].last("audit")
     world.clock.advance(3 * 86_400)
     world.restart()
@@ -109,7 +109,7 @@ def two_folders(make_world):
     return make_world(folders=[{"path": "a", "destfolderid": FOLDER}, {"path": "b", "destfolderid": "F2"}])
 
 
-def test_a_folder_that_cannot_be_audited_is_audited_later_and_the_others_at_once(two_folders):
+def test_unauditable_folder_delays_no_other(two_folders):
     world = two_folders
     reading, troubles = reading_of(world)
     asked = world.fail_for(FOLDER)
@@ -133,7 +133,7 @@ def test_a_folder_that_cannot_be_audited_is_audited_later_and_the_others_at_once
     assert len(world.service.searches) == looked
 
 
-def test_an_audit_is_over_when_its_last_folder_was_audited(two_folders):
+def test_audit_ends_with_its_last_folder(two_folders):
     world = two_folders
     reading, _ = reading_of(world)
     world.fail_for(FOLDER)
@@ -147,7 +147,7 @@ def test_an_audit_is_over_when_its_last_folder_was_audited(two_folders):
     assert "audit" in runs.last()
 
 
-def test_a_person_who_asks_for_an_audit_does_not_wait_for_a_folder_that_was_put_off(two_folders):
+def test_manual_audit_skips_postponed_folders(two_folders):
     world = two_folders
     reading, _ = reading_of(world)
     world.fail_for(FOLDER)
@@ -162,7 +162,7 @@ def test_a_person_who_asks_for_an_audit_does_not_wait_for_a_folder_that_was_put_
 
 
 @pytest.mark.parametrize(("is_a_look_up", "expected"), [(False, State.VERIFIED), (True, State.STORED)])
-def test_what_is_stored_is_read_back_while_uploads_fail_and_look_ups_are_answered(world, is_a_look_up, expected):
+def test_readback_goes_on_while_uploads_fail(world, is_a_look_up, expected):
     world.write("photo")
     world.scan_and_send()
     world.clock.advance(60)
@@ -179,7 +179,7 @@ def listed(world, reading) -> int:
     return len(world.service.searches) - looked
 
 
-def test_an_audit_is_made_though_the_last_was_made_by_a_clock_that_has_since_been_set_back(world):
+def test_audit_runs_after_clock_was_set_back(world):
     reading, _ = reading_of(world)
     reading.want_audit()
     once = listed(world, reading)
@@ -194,7 +194,7 @@ def test_an_audit_is_made_though_the_last_was_made_by_a_clock_that_has_since_bee
         assert world.site.context.ledger.audits.last_at(FOLDER) == world.clock.now()
 
 
-def test_an_audit_that_a_clock_asked_for_that_has_since_been_set_back_is_made_once(world):
+def test_audit_due_before_setback_runs_once(world):
     reading, _ = reading_of(world)
     reading.want_audit()
     world.service.down = True

@@ -37,14 +37,14 @@ def test_a_cron_line_fires_when_cron_would(line, after, expected):
     assert fires.strftime("%Y-%m-%dT%H:%M") == expected
 
 
-def test_an_interval_fires_after_it_and_off_never():
+def test_interval_fires_and_off_never_does():
     trigger = trigger_of(Interval(60.0))
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
     assert (trigger.get_next_fire_time(now, now) - now).total_seconds() == 60
     assert trigger_of(None) is None
 
 
-def test_an_index_call_that_wipes_the_index_is_the_last_one(tmp_path):
+def test_index_wipe_ends_further_index_calls(tmp_path):
     settings = SandboxSettings(api_key=KEY, folders={FOLDER: "photos"}, index_mode="adds", self_index=False)
     with Sandbox(settings) as sandbox:
         running = Running(tmp_path, sandbox).start()
@@ -72,7 +72,7 @@ def test_an_index_call_that_wipes_the_index_is_the_last_one(tmp_path):
     ids=["never", "a_minute_ago", "an_hour_ago", "by_a_clock_set_back"],
 )
 @pytest.mark.parametrize("job", ["index", "verify"])
-def test_a_restart_does_not_begin_a_wait_anew(make_world, job, ended, waits):
+def test_restart_keeps_the_elapsed_wait(make_world, job, ended, waits):
     world = make_world(schedule={"index": "5m", "verify": "5m", "audit": "off", "rescan": "off"})
     asked = []
     work = Work(world.site)
@@ -92,7 +92,7 @@ def test_a_restart_does_not_begin_a_wait_anew(make_world, job, ended, waits):
         schedule.stop()
 
 
-def test_an_audit_whose_time_passed_while_no_daemon_ran_is_made_at_the_next_start(make):
+def test_audit_missed_while_down_is_made_up(make):
     running = make(schedule="{index: off, verify: 1s, audit: 1h}").start()
     running.until(lambda: running.events("scanned"))
     assert running.stop() == 0
@@ -125,7 +125,7 @@ class Wall(SystemClock):
 
 
 @pytest.mark.parametrize("jump", [-365 * 86_400.0, 365 * 86_400.0], ids=["back", "on"])
-def test_a_clock_that_jumps_stops_no_job_and_starts_none_more_often(make_world, monkeypatch, jump):
+def test_clock_jump_keeps_the_job_rate(make_world, monkeypatch, jump):
     world = make_world(schedule={"rescan": "1s", "index": "0 3 * * *", "verify": "1s", "audit": "30d"})
     asked: dict[str, int] = dict.fromkeys(("rescan", "index", "verify", "audit"), 0)
 
@@ -159,7 +159,7 @@ def test_a_clock_that_jumps_stops_no_job_and_starts_none_more_often(make_world, 
         schedule.stop()
 
 
-def test_a_clock_that_is_set_back_a_little_leaves_a_job_the_time_it_has(make_world, monkeypatch):
+def test_small_clock_setback_keeps_due_time(make_world, monkeypatch):
     world = make_world(schedule={"rescan": "off", "index": "5m", "verify": "off", "audit": "off"})
     wall = Wall(monkeypatch)
     schedule = Schedule(world.config().schedule, Work(world.site), wall, failed=pytest.fail)
@@ -189,7 +189,7 @@ def set_zone(monkeypatch):
 
 @pytest.mark.parametrize("said", ["CET-1CEST,M3.5.0,M10.5.0/3", ":Europe/Berlin", "Europe/Berlin"])
 @pytest.mark.parametrize("line", ["30 2 * * *", "15 * * * *", "0 3 * * sun"])
-def test_a_cron_line_counts_by_any_time_zone_that_the_system_understands(set_zone, said, line):
+def test_cron_line_counts_in_any_time_zone(set_zone, said, line):
     set_zone(said)
     trigger, zone = trigger_of(cron(line)), ZoneInfo("Europe/Berlin")
     for began in ("2026-03-28T12:00:00+00:00", "2026-10-24T12:00:00+00:00"):
@@ -203,7 +203,7 @@ def test_a_cron_line_counts_by_any_time_zone_that_the_system_understands(set_zon
 
 
 @pytest.mark.parametrize("said", ["UTC0", "CET-1CEST,M3.5.0,M10.5.0/3", "Nowhere/Atall"])
-def test_a_schedule_runs_in_any_time_zone_that_the_system_understands(make_world, set_zone, said):
+def test_schedule_runs_in_any_time_zone(make_world, set_zone, said):
     set_zone(said)
     world = make_world(schedule={"rescan": "1s", "index": "0 3 * * *", "verify": "0 0 1 * 1", "audit": "7d"})
     asked = threading.Event()

@@ -35,7 +35,7 @@ def status(running, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_daemon_shows_what_it_does_and_says_the_same_everywhere(make, systemd):
+def test_daemon_status_is_equal_everywhere(make, systemd):
     running = make(status=ANYWHERE).start(NOTIFY_SOCKET=systemd.getsockname())
     (running.photos / "a.jpg").write_bytes(b"a picture")
     (running.photos / "empty.jpg").write_bytes(b"")
@@ -66,7 +66,7 @@ def test_a_daemon_shows_what_it_does_and_says_the_same_everywhere(make, systemd)
     assert running.stop() == 0
 
 
-def test_a_reload_serves_on_at_the_same_address_or_at_another(make):
+def test_reload_keeps_or_moves_status_address(make):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     running = make(status=f'{{listen: "127.0.0.1:{port}"}}').start()
@@ -87,7 +87,7 @@ def test_a_reload_serves_on_at_the_same_address_or_at_another(make):
     assert running.stop() == 0
 
 
-def test_a_configuration_that_was_refused_is_told_until_one_is_taken(make):
+def test_refused_configuration_stays_visible(make):
     running = make(status=ANYWHERE).start()
     good = running.config.read_text("utf-8")
 
@@ -111,7 +111,7 @@ def test_a_configuration_that_was_refused_is_told_until_one_is_taken(make):
     assert running.stop() == 0
 
 
-def test_a_taken_port_is_said_loudly_and_holds_nothing_up(make):
+def test_taken_port_is_logged_and_tolerated(make):
     with socket.create_server(("127.0.0.1", 0)) as other:
         running = make(status=f'{{listen: "127.0.0.1:{other.getsockname()[1]}"}}').start()
         (running.photos / "a.jpg").write_bytes(b"a")
@@ -122,7 +122,7 @@ def test_a_taken_port_is_said_loudly_and_holds_nothing_up(make):
         assert running.stop() == 0
 
 
-def test_an_outage_is_told_by_the_page_the_metrics_and_the_command(make, sandbox):
+def test_outage_shows_in_every_output(make, sandbox):
     sandbox.set_faults(FaultRule(kind=FaultKind.STATUS), FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH))
     running = make(status=ANYWHERE).start()
     (running.photos / "a.jpg").write_bytes(b"a")
@@ -137,7 +137,7 @@ def test_an_outage_is_told_by_the_page_the_metrics_and_the_command(make, sandbox
     assert running.stop() == 0
 
 
-def test_files_that_are_not_at_rest_are_pending_beside_the_daemon_too(make):
+def test_settling_files_are_counted_pending(make):
     running = make(status=ANYWHERE, watch="{settle: 1h}").start()
     (running.photos / "a.jpg").write_bytes(b"a")
     running.until(lambda: status(running).startswith("d: on its way: 1 pending"))
@@ -150,7 +150,7 @@ def test_files_that_are_not_at_rest_are_pending_beside_the_daemon_too(make):
     assert running.stop() == 0
 
 
-def test_clients_that_hang_starve_neither_the_watchdog_nor_the_mirror(make, systemd):
+def test_hanging_clients_starve_no_thread(make, systemd):
     running = make(status=ANYWHERE).start(NOTIFY_SOCKET=systemd.getsockname(), WATCHDOG_USEC="4000000")
     port = int(running.address().rpartition(":")[2])
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(30)]
@@ -166,7 +166,7 @@ def test_clients_that_hang_starve_neither_the_watchdog_nor_the_mirror(make, syst
     assert running.stop() == 0
 
 
-def test_the_key_is_in_nothing_that_is_served(make, sandbox):
+def test_key_is_absent_from_served_answers(make, sandbox):
     running = make(status=ANYWHERE).start()
     (running.photos / "a.jpg").write_bytes(b"a")
     (running.photos / "daemon.jpg").write_bytes(b"")

@@ -16,7 +16,7 @@ YEAR_3000 = 32_503_680_000.0
 """A time of change that tells nothing: such a file rests when two looks agree."""
 
 
-def test_files_that_found_no_room_while_they_settled_are_met_within_minutes(make_world, clock, monkeypatch):
+def test_overflowed_settling_files_are_found(make_world, clock, monkeypatch):
     world = make_world(watch={"settle": "5s", "mode": "off"}, schedule={"rescan": "off"})
     monkeypatch.setattr(world.site.settling, "_most", 2)
     for number in range(5):
@@ -32,7 +32,7 @@ def test_files_that_found_no_room_while_they_settled_are_met_within_minutes(make
     assert (len(world.states()), world.site.settling.overflowed) == (5, False)
 
 
-def test_what_is_due_and_held_back_is_asked_for_a_few_times_a_second_and_no_more(make_world, clock):
+def test_held_due_files_are_polled_moderately(make_world, clock):
     world = make_world()
     world.write("a")
     world.scan()
@@ -45,7 +45,7 @@ def test_what_is_due_and_held_back_is_asked_for_a_few_times_a_second_and_no_more
     assert world.service.posts == []
 
 
-def test_what_is_saved_while_many_files_are_told_of_their_folders_sidecar_is_looked_at_in_between(make_world):
+def test_saved_file_interrupts_sidecar_drift(make_world):
     world = make_world()
     many = 1700
     for number in range(many):
@@ -73,7 +73,7 @@ def test_what_is_saved_while_many_files_are_told_of_their_folders_sidecar_is_loo
     assert unread() == 0
 
 
-def test_a_file_that_stays_blocked_is_not_tried_again_with_each_scan_of_a_minute(make_world, clock):
+def test_blocked_file_is_not_retried_each_minute(make_world, clock):
     world = make_world()
     world.write("a.jpg")
     world.write("a.jpg.yaml", b"nonsense: [")
@@ -89,7 +89,7 @@ def test_a_file_that_stays_blocked_is_not_tried_again_with_each_scan_of_a_minute
     assert 5 <= tried <= 10
 
 
-def test_a_start_tries_all_again_that_a_scan_would_let_wait(make_world, clock):
+def test_start_retries_everything_at_once(make_world, clock):
     world = make_world()
     world.write("a.jpg")
     world.write("a.jpg.yaml", b"nonsense: [")
@@ -106,7 +106,7 @@ def test_a_start_tries_all_again_that_a_scan_would_let_wait(make_world, clock):
     assert world.row("a.jpg").state == "queued"
 
 
-def test_workers_hear_of_a_saved_file_before_the_drift_of_others_is_read(make_world, monkeypatch):
+def test_saved_file_precedes_drift_reading(make_world, monkeypatch):
     world = make_world()
     work = Work(world.site, idle=0.0)
     work._unread.set()
@@ -124,7 +124,7 @@ def test_workers_hear_of_a_saved_file_before_the_drift_of_others_is_read(make_wo
     assert heard == [("queued", True)]
 
 
-def test_what_a_scan_finds_unread_while_the_last_of_others_is_read_is_not_forgotten(make_world, monkeypatch):
+def test_drift_found_during_reading_is_kept(make_world, monkeypatch):
     work = Work(make_world().site, idle=0.0)
     work._unread.set()
     scans = [work._unread.set]
@@ -141,7 +141,7 @@ def test_what_a_scan_finds_unread_while_the_last_of_others_is_read_is_not_forgot
     assert not work._unread.is_set()
 
 
-def test_what_drifted_is_read_although_the_ledger_could_not_be_used_for_a_while(make_world, monkeypatch):
+def test_drift_is_read_after_a_ledger_failure(make_world, monkeypatch):
     work = Work(make_world().site, idle=0.0)
     work._unread.set()
 
@@ -154,7 +154,7 @@ def test_what_drifted_is_read_although_the_ledger_could_not_be_used_for_a_while(
     assert work._unread.is_set()
 
 
-def test_a_hint_at_a_sidecar_is_enough_for_its_file_to_be_told_of_it(make_world):
+def test_sidecar_hint_marks_its_file(make_world):
     world = make_world()
     world.write("a.jpg")
     world.scan_and_send()
@@ -170,7 +170,7 @@ def test_a_hint_at_a_sidecar_is_enough_for_its_file_to_be_told_of_it(make_world)
     assert time.monotonic() - began < 5
 
 
-def test_a_look_that_the_ledger_did_not_take_is_made_up_for_by_a_scan(make_world, monkeypatch):
+def test_look_refused_by_ledger_is_rescanned(make_world, monkeypatch):
     world = make_world()
     work = Work(world.site, idle=0.0)
     world.write("a.jpg")
@@ -188,7 +188,7 @@ def test_a_look_that_the_ledger_did_not_take_is_made_up_for_by_a_scan(make_world
 
 
 @pytest.mark.parametrize("on_move", ["upload", "report"])
-def test_a_file_that_was_edited_and_put_back_in_a_mapping_that_moved_is_at_rest(make_world, clock, on_move):
+def test_reverted_file_in_moved_mapping_settles(make_world, clock, on_move):
     world = make_world(watch={"settle": "5s", "mode": "off"}, policy={"on_move": on_move})
     world.write("a", b"first")
     world.scan_and_send()
@@ -215,7 +215,7 @@ def test_a_file_that_was_edited_and_put_back_in_a_mapping_that_moved_is_at_rest(
     assert world.ledger.store.commits - commits <= 2
 
 
-def test_of_many_files_that_settle_at_once_some_are_queued_at_a_time(make_world, clock):
+def test_settling_files_are_queued_in_batches(make_world, clock):
     world = make_world(watch={"settle": "5s", "mode": "off"}, schedule={"rescan": "off"})
     for number in range(600):
         world.write(f"{number}", b"%d" % number, mtime=YEAR_3000)
@@ -228,9 +228,7 @@ def test_of_many_files_that_settle_at_once_some_are_queued_at_a_time(make_world,
     assert (len(world.states()), len(world.site.settling)) == (600, 0)
 
 
-def test_a_file_on_its_way_from_the_settling_ones_into_the_ledger_is_pending_all_the_while(
-    make_world, clock, monkeypatch
-):
+def test_file_stays_pending_until_queued(make_world, clock, monkeypatch):
     world = make_world(watch={"settle": "5s", "mode": "off"}, schedule={"rescan": "off"})
     for number in range(3):
         world.write(f"{number}", b"%d" % number, mtime=YEAR_3000)
@@ -248,7 +246,7 @@ def test_a_file_on_its_way_from_the_settling_ones_into_the_ledger_is_pending_all
     assert (seen, len(world.site.settling)) == ([False], 0)
 
 
-def test_what_reading_back_brings_to_light_is_told_without_a_scan(make_world):
+def test_readback_finding_needs_no_scan(make_world):
     world = make_world(watch={"mode": "off"})
     world.service.kinds["a.ai"] = "doc"
     world.write("a.ai.yaml", b"description: A drawing")
@@ -261,7 +259,7 @@ def test_what_reading_back_brings_to_light_is_told_without_a_scan(make_world):
     assert "another kind of file (doc)" in world.row("a.ai").drift
 
 
-def test_a_watcher_that_the_kernel_refused_is_asked_for_again_each_minute(make_world, clock, monkeypatch):
+def test_refused_watcher_is_retried_regularly(make_world, clock, monkeypatch):
     watching = Work(make_world(watch={"mode": "inotify"}).site, idle=0.5).watching
     asked, wanted = [], []
     monkeypatch.setattr(watching, "_want_scan", wanted.append)
@@ -286,7 +284,7 @@ def test_a_watcher_that_the_kernel_refused_is_asked_for_again_each_minute(make_w
     watching.stop()
 
 
-def test_a_watcher_whose_canary_cannot_sing_is_made_anew_ever_less_often(make_world, clock, monkeypatch):
+def test_silent_watcher_is_rebuilt_with_backoff(make_world, clock, monkeypatch):
     world = make_world(watch={"mode": "inotify"})
     watching = Work(world.site, idle=0.05).watching
     wanted = []

@@ -69,7 +69,7 @@ CASES = [(point, number) for point in POINTS for number in PASSES.get(point, (1,
 
 
 @pytest.mark.parametrize(("point", "number"), CASES, ids=[f"{point}-{number}" for point, number in CASES])
-def test_a_kill_at_this_point_loses_no_file_and_sends_none_twice(tmp_path, request, point, number):
+def test_kill_here_loses_and_repeats_nothing(tmp_path, request, point, number):
     if number > 1 and not request.config.getoption("--long"):
         pytest.skip("killed at the first pass only, without --long")
     with Sandbox(SandboxSettings(api_key=KEY, folders={FOLDER: "crash"})) as sandbox:

@@ -174,21 +174,21 @@ def _trace(came: dict[World, tuple[World, str] | None], world: World) -> list[st
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_no_file_is_sent_twice_or_lost_in_any_reachable_state(name: str):
+def test_no_reachable_state_loses_or_repeats(name: str):
     count = explore(SCENARIOS[name])
     print(f"{name}: {count:,} states")
     assert count > 1_000, "the world is too small to show anything"
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_no_file_is_sent_twice_or_lost_in_a_larger_world(name: str, request: pytest.FixtureRequest):
+def test_larger_world_loses_and_repeats_nothing(name: str, request: pytest.FixtureRequest):
     if not request.config.getoption("--long"):
         pytest.skip("explored with --long only")
     print(f"{name}: {explore(LONG[name]):,} states")
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_beyond_what_is_assumed_the_protocol_can_be_fooled(name: str):
+def test_protocol_fails_outside_its_assumptions(name: str):
     scenario, why = LIMITS[name]
     with pytest.raises(Found) as caught:
         explore(scenario)
@@ -197,7 +197,7 @@ def test_beyond_what_is_assumed_the_protocol_can_be_fooled(name: str):
 
 
 @pytest.mark.parametrize(("rule", "scenario", "why"), RULES, ids=[rule.replace(" ", "_") for rule, _, _ in RULES])
-def test_without_this_rule_the_model_finds_a_broken_promise(rule: str, scenario: Scenario, why: str):
+def test_model_fails_without_this_rule(rule: str, scenario: Scenario, why: str):
     with pytest.raises(Found) as caught:
         explore(replace(scenario, without=rule))
     print(caught.value)

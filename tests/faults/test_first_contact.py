@@ -38,7 +38,7 @@ def by_hand(place: Place) -> Place:
     return Place(place.folder.parent / f"{place.folder.name}-by-hand", place.sandbox)
 
 
-def test_a_folder_that_was_filled_by_hand_is_taken_over_whatever_its_assets_are_called(place):
+def test_hand_filled_folder_is_adopted(place):
     hands = by_hand(place)
     fill(place)
     for number, name in enumerate(NAMES[:9]):
@@ -50,7 +50,7 @@ def test_a_folder_that_was_filled_by_hand_is_taken_over_whatever_its_assets_are_
 
 
 @pytest.mark.parametrize("lost", [("",), ("", ".epoch")], ids=["the_ledger", "the_ledger_and_its_number"])
-def test_a_lost_ledger_is_made_anew_from_the_tree_and_the_service(place, lost):
+def test_lost_ledger_is_rebuilt_unsent(place, lost):
     fill(place)
     assert place.reconcile().in_sync
     for ending in lost:
@@ -95,7 +95,7 @@ def test_renamed_upload_without_answer_is_not_sent_again(make_place, make_front)
     expect_one_of_each(place, ("a.bin",))
 
 
-def test_a_ledger_lost_while_the_service_still_works_on_the_assets_waits_for_them(make_place):
+def test_rebuilt_ledger_waits_for_processing(make_place):
     place = make_place(processing_delay=2.0)
     fill(place)
     assert place.reconcile(wait=0).uploaded == len(NAMES)
@@ -105,7 +105,7 @@ def test_a_ledger_lost_while_the_service_still_works_on_the_assets_waits_for_the
     expect_one_of_each(place)
 
 
-def test_adopt_takes_over_what_was_put_there_since_the_folder_was_first_listed(place):
+def test_adopt_takes_assets_added_later(place):
     fill(place, NAMES[:3])
     assert place.reconcile().in_sync
     fill(place)
@@ -152,7 +152,7 @@ BACKUPS = {
 
 
 @pytest.mark.parametrize("copy", BACKUPS.values(), ids=BACKUPS)
-def test_a_copy_made_while_a_process_sends_doubles_nothing_when_it_is_put_back(place, make_front, tmp_path, copy):
+def test_live_ledger_copy_restored_is_harmless(place, make_front, tmp_path, copy):
     front = make_front(place)
     kept = tmp_path / "kept"
     kept.mkdir()
@@ -173,7 +173,7 @@ def test_a_copy_made_while_a_process_sends_doubles_nothing_when_it_is_put_back(p
 
 @pytest.mark.parametrize("copy", BACKUPS.values(), ids=BACKUPS)
 @pytest.mark.parametrize("restarts", [0, 3])
-def test_a_copy_made_while_nobody_sends_doubles_nothing_when_it_is_put_back(place, tmp_path, copy, restarts):
+def test_idle_ledger_copy_restored_is_harmless(place, tmp_path, copy, restarts):
     kept = tmp_path / "kept"
     kept.mkdir()
     fill(place, NAMES[:4])
@@ -214,7 +214,7 @@ def test_rolled_back_disk_sends_nothing_twice(place, tmp_path, outside):
         expect_one_of_each(place)
 
 
-def test_a_damaged_ledger_ends_the_run_with_the_way_to_rebuild_it_which_sends_nothing(place, make_front):
+def test_damaged_ledger_names_the_rebuild(place, make_front):
     fill(place)
     assert place.reconcile().in_sync
     with closing(sqlite3.connect(place.ledger)) as conn:
@@ -247,7 +247,7 @@ def lost_by(change: Callable[[bytes], bytes], *, copies: int = 1) -> Callable[[E
     return script
 
 
-def test_what_doubts_leave_in_the_service_is_told_apart_and_no_live_asset_is_among_it(place, make_front):
+def test_doubt_leftovers_exclude_live_assets(place, make_front):
     front = make_front(place)
     contents = {name: os.urandom(150_000) for name in ("cut.bin", "garbled.bin", "twice.bin")}
     for name, content in contents.items():
@@ -307,7 +307,7 @@ def asset_of(place: Place, content: bytes) -> str:
     return found
 
 
-def test_a_person_who_found_the_asset_says_so_and_it_is_read_back(undecided):
+def test_asset_named_by_person_is_read_back(undecided):
     hands = by_hand(undecided)
     hands.write("scan.bin", b"the file of the doubt")
     assert hands.reconcile().uploaded == 1
@@ -326,14 +326,14 @@ def test_a_person_who_found_the_asset_says_so_and_it_is_read_back(undecided):
     [(lambda place: "E" * 32, "shows no asset"), (lambda place: asset_of(place, b"another file"), "another file's")],
     ids=["unknown", "another_files"],
 )
-def test_an_asset_that_cannot_be_the_file_is_refused_and_nothing_changes(undecided, asset, problem):
+def test_impossible_asset_is_refused(undecided, asset, problem):
     refused = undecided.call("doubt resolve", "a.bin", "--asset", asset(undecided))
     assert refused.returncode == 2
     assert problem in refused.stderr
     assert undecided.states()["a.bin"] is State.BLOCKED
 
 
-def test_an_asset_of_other_content_that_a_person_names_is_refused(undecided):
+def test_asset_of_other_content_is_refused(undecided):
     hands = by_hand(undecided)
     hands.write("scan.bin", b"not the file of the doubt")
     assert hands.reconcile().uploaded == 1

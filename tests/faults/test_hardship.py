@@ -31,7 +31,7 @@ def steps(request):
     return 300 if request.config.getoption("--long") else 80
 
 
-def test_a_daemon_through_all_of_it_loses_no_file_and_sends_none_twice(tmp_path, seeds, steps):
+def test_daemon_loses_and_repeats_nothing(tmp_path, seeds, steps):
     for seed in seeds:
         rng = random.Random(seed)
         settings = SandboxSettings(

@@ -62,7 +62,7 @@ def seeds(request):
     return range(first, first + (20 if request.config.getoption("--long") else 1))
 
 
-def test_a_killed_reconcile_loses_no_file_and_sends_none_twice(tmp_path, seeds):
+def test_killed_reconcile_loses_nothing(tmp_path, seeds):
     for seed in seeds:
         rng = random.Random(seed)
         folder = tmp_path / str(seed)

@@ -60,7 +60,7 @@ def simulate(tmp_path_factory):
 
 @pytest.mark.parametrize("one_shot", [True, False], ids=["reconcile", "daemon"])
 @pytest.mark.parametrize("how", ["fails", "dies before", "dies after"])
-def test_whichever_commit_goes_wrong_the_next_start_converges(simulate, how, one_shot):
+def test_start_converges_after_a_failed_commit(simulate, how, one_shot):
     total = simulate(-1, how, one_shot=one_shot)
     assert total > 30
     for commit in range(1, total + 1):

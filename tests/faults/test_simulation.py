@@ -133,7 +133,7 @@ for seed in {seeds!r}:
 """
 
 
-def test_no_schedule_loses_a_file_or_sends_one_twice(request: pytest.FixtureRequest):
+def test_no_schedule_loses_or_repeats_a_file(request: pytest.FixtureRequest):
     count = LONG if request.config.getoption("--long") else SHORT
     started = time.monotonic()
     print(f"seeds {FIRST} to {FIRST + count - 1}")
@@ -149,7 +149,7 @@ def test_no_schedule_loses_a_file_or_sends_one_twice(request: pytest.FixtureRequ
 
 
 @pytest.mark.parametrize("share", [0.03, 0.1])
-def test_a_tree_that_fails_now_and_then_loses_and_doubles_nothing(share, request: pytest.FixtureRequest):
+def test_flaky_tree_loses_and_repeats_nothing(share, request: pytest.FixtureRequest):
     print(f"{share:.0%} of the looks fail")
     count = LONG_UNSTEADY if request.config.getoption("--long") else SHORT_UNSTEADY
     _find_none(lambda seed: _unsteady(seed, share), count)
@@ -160,7 +160,7 @@ def _unsteady(seed: int, share: float) -> Schedule:
     return Schedule(replace(schedule.variant, unsteady=share), schedule.actions)
 
 
-def test_files_that_are_sent_together_are_not_lost_or_sent_twice(request: pytest.FixtureRequest):
+def test_parallel_sends_lose_and_repeat_nothing(request: pytest.FixtureRequest):
     _find_none(_together, LONG_TOGETHER if request.config.getoption("--long") else SHORT_TOGETHER)
 
 
@@ -169,7 +169,7 @@ def _together(seed: int) -> Schedule:
     return Schedule(replace(schedule.variant, together=True), schedule.actions)
 
 
-def test_a_seed_is_the_same_schedule_with_the_same_trace_in_every_process():
+def test_seed_replays_the_same_trace():
     seeds = range(FIRST, FIRST + 6)
     here = [hashlib.sha256("\n".join(run(schedule_of(seed))).encode()).hexdigest() for seed in seeds]
     program = _TRACES.format(root=str(Path(__file__).parents[2]), seeds=list(seeds))
@@ -217,30 +217,30 @@ def _needs(mutant, schedule_of_kind: Callable[[int], Schedule], says: str, monke
     assert failure(schedule) is None
 
 
-def test_of_files_that_begin_alike_none_is_lost_or_sent_twice(request: pytest.FixtureRequest):
+def test_alike_files_lose_and_repeat_nothing(request: pytest.FixtureRequest):
     _find_none(alike_schedule, LONG_ALIKE if request.config.getoption("--long") else SHORT_ALIKE)
 
 
 @pytest.mark.parametrize("mutant", OF_ALIKE, ids=lambda mutant: mutant.__name__)
-def test_without_this_rule_a_file_that_begins_alike_is_sent_twice(mutant, monkeypatch: pytest.MonkeyPatch):
+def test_alike_file_is_resent_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, alike_schedule, "is stored 2 times by us", monkeypatch)
 
 
-def test_what_the_service_was_told_of_each_file_is_what_the_tree_says_or_is_listed(request: pytest.FixtureRequest):
+def test_metadata_matches_tree_or_is_listed(request: pytest.FixtureRequest):
     _find_none(told_schedule, LONG_TOLD if request.config.getoption("--long") else SHORT_TOLD)
 
 
 @pytest.mark.parametrize("mutant", OF_TOLD, ids=lambda mutant: mutant.__name__)
-def test_without_this_rule_nobody_hears_what_the_service_was_not_told(mutant, monkeypatch: pytest.MonkeyPatch):
+def test_drift_is_missed_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, told_schedule, "I9", monkeypatch)
 
 
-def test_what_people_do_to_the_assets_in_the_service_is_told_and_sends_nothing_twice(request: pytest.FixtureRequest):
+def test_service_edits_cause_no_upload(request: pytest.FixtureRequest):
     _find_none(curated_schedule, LONG_CURATED if request.config.getoption("--long") else SHORT_CURATED)
 
 
 @pytest.mark.parametrize("mutant", OF_CURATED, ids=lambda mutant: mutant.__name__)
-def test_without_this_rule_what_people_move_is_sent_again(mutant, monkeypatch: pytest.MonkeyPatch):
+def test_moved_asset_is_resent_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, curated_schedule, "is stored 2 times by us", monkeypatch)
 
 
@@ -253,11 +253,11 @@ def test_without_this_rule_an_upload_by_hand_doubles(mutant, monkeypatch: pytest
     _needs(mutant, by_hand_schedule, "I2", monkeypatch)
 
 
-def test_a_ledger_that_is_lost_or_put_back_sends_nothing_twice(request: pytest.FixtureRequest):
+def test_lost_or_restored_ledger_repeats_nothing(request: pytest.FixtureRequest):
     _find_none(restored_schedule, LONG_RESTORED if request.config.getoption("--long") else SHORT_RESTORED)
 
 
-def test_a_copy_of_the_ledger_that_is_believed_sends_twice(monkeypatch: pytest.MonkeyPatch):
+def test_trusted_ledger_copy_sends_twice(monkeypatch: pytest.MonkeyPatch):
     _needs(a_copy_is_believed, restored_schedule, "is stored 2 times by us", monkeypatch)
 
 
@@ -315,14 +315,14 @@ def test_failing_searches_need_this_rule(mutant, kind, says, monkeypatch: pytest
     _needs(mutant, lambda seed: failing_schedule(seed, kind), says, monkeypatch)
 
 
-def test_a_schedule_that_fails_is_made_as_small_as_it_can_be():
+def test_failing_schedule_is_minimised():
     needed = {Action("crash", (3, False)), Action("plan", ("cut", 5, 0.0, True))}
     many = [Action("wait", (float(number),)) for number in range(40)]
     whole = Schedule(Variant(), (*many[:7], *needed, *many[7:]))
     assert set(shrink(whole, lambda tried: needed <= set(tried.actions)).actions) == needed
 
 
-def test_a_failing_seed_is_explained_by_its_smallest_schedule_and_its_trace(monkeypatch: pytest.MonkeyPatch):
+def test_failing_seed_reports_its_trace(monkeypatch: pytest.MonkeyPatch):
     a_restart_keeps_the_grace(monkeypatch)
     said = explain(KNOWN["a_restart_keeps_the_grace"])
     schedule, trace = said.split("trace:")

@@ -331,7 +331,7 @@ def expect_sound(place, *, names=("a.bin", "b.bin")) -> None:
 
 
 @pytest.mark.parametrize("fault", BEFORE, ids=lambda script: script.__name__)
-def test_what_went_wrong_before_it_was_stored_is_sent_again_once(place, make_front, fault):
+def test_fault_before_storage_is_resent_once(place, make_front, fault):
     front = make_front(place)
     place.write("a.bin", random_bytes(BIG))
     place.write("b.bin", b"small")
@@ -344,7 +344,7 @@ def test_what_went_wrong_before_it_was_stored_is_sent_again_once(place, make_fro
     expect_sound(place)
 
 
-def test_a_success_before_the_service_can_have_the_file_is_not_believed(place, make_front):
+def test_premature_success_is_not_believed(place, make_front):
     front = make_front(place)
     place.write("a.bin", random_bytes(LARGE))
     front.uploads.append(early_success_and_gone)
@@ -353,7 +353,7 @@ def test_a_success_before_the_service_can_have_the_file_is_not_believed(place, m
     expect_sound(place, names=("a.bin",))
 
 
-def test_an_id_that_the_service_never_shows_is_a_persons_matter_and_is_sent_when_that_person_says_so(place, make_front):
+def test_never_shown_id_is_sent_on_request(place, make_front):
     place.grace, place.speed = "60s", 200.0
     front = make_front(place)
     # Small enough to have left before the answer was read: nothing tells that it was given too early.
@@ -369,7 +369,7 @@ def test_an_id_that_the_service_never_shows_is_a_persons_matter_and_is_sent_when
 
 
 @pytest.mark.parametrize("fault", AFTER, ids=lambda script: script.__name__)
-def test_what_went_wrong_after_it_was_stored_is_found_and_not_sent_again(place, make_front, fault):
+def test_fault_after_storage_is_not_resent(place, make_front, fault):
     front = make_front(place)
     place.write("a.bin", random_bytes(BIG))
     front.uploads.append(fault)
@@ -440,7 +440,7 @@ def cut_on_the_way(exchange):
     exchange.reset()
 
 
-def test_a_cut_that_the_service_stored_is_listed_as_damaged_and_the_file_sent_again(place, make_front):
+def test_stored_cut_is_listed_and_file_resent(place, make_front):
     front = make_front(place)
     place.write("a.bin", random_bytes(BIG))
     front.uploads.append(cut_on_the_way)
@@ -470,7 +470,7 @@ def search_empty(exchange):
 
 
 @pytest.mark.parametrize("fault", [search_page, search_cut, search_hung, search_empty, reset_at_once])
-def test_look_ups_that_are_not_answered_decide_nothing(place, make_front, fault):
+def test_unanswered_lookups_decide_nothing(place, make_front, fault):
     front = make_front(place)
     place.write("a.bin", random_bytes(BIG))
     assert place.reconcile().in_sync
@@ -518,7 +518,7 @@ def is_replaced(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [grows, shrinks, changes, changes_unseen, is_replaced])
 @pytest.mark.parametrize("stored", [False, True], ids=["then_gone", "then_stored_as_far_as_it_came"])
-def test_a_file_that_changes_while_it_is_sent_is_stored_once_as_it_is_then(place, make_front, change, stored):
+def test_file_changed_in_flight_is_stored_once(place, make_front, change, stored):
     front = make_front(place)
     path = place.write("a.bin", random_bytes(LARGE))
 
@@ -539,7 +539,7 @@ def test_a_file_that_changes_while_it_is_sent_is_stored_once_as_it_is_then(place
     ledger.close()
 
 
-def test_a_file_that_becomes_unreadable_while_it_is_sent_is_sent_to_its_end(place, make_front):
+def test_unreadable_file_in_flight_is_sent(place, make_front):
     front = make_front(place)
     path = place.write("a.bin", random_bytes(LARGE))
 
@@ -556,7 +556,7 @@ def test_a_file_that_becomes_unreadable_while_it_is_sent_is_sent_to_its_end(plac
     expect_sound(place, names=("a.bin",))
 
 
-def test_a_file_that_vanishes_while_it_is_sent_is_sent_to_its_end(place, make_front):
+def test_vanished_file_in_flight_is_sent(place, make_front):
     front = make_front(place)
     place.write("b.bin", b"small")
     content = random_bytes(LARGE)
@@ -575,7 +575,7 @@ def test_a_file_that_vanishes_while_it_is_sent_is_sent_to_its_end(place, make_fr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_becomes_unreadable_before_it_is_sent_waits_until_it_is_readable(place):
+def test_unreadable_file_waits_until_readable(place):
     path = place.write("a.bin", random_bytes(BIG))
     path.chmod(0)
     assert place.reconcile(wait=0).blocked == 1
@@ -610,7 +610,7 @@ def server_side(key: Path, made: Path) -> ssl.SSLContext:
     [({}, False), ({"name": "DNS:elsewhere.example"}, True), ({"days": -1}, True)],
     ids=["self_signed", "wrong_name", "expired"],
 )
-def test_nothing_leaves_for_a_service_whose_certificate_is_not_sound(place, make_front, tmp_path, made_as, trusted):
+def test_unsound_certificate_gets_no_request(place, make_front, tmp_path, made_as, trusted):
     key, made = certificate(tmp_path, **made_as)
     service = {"ca_file": str(made)} if trusted else {}
     front = make_front(place, tls=server_side(key, made), **service)
@@ -623,7 +623,7 @@ def test_nothing_leaves_for_a_service_whose_certificate_is_not_sound(place, make
     expect_sound(place, names=("a.bin",))
 
 
-def test_a_certificate_of_the_configured_authority_is_as_good_as_any(place, make_front, tmp_path):
+def test_configured_authority_is_trusted(place, make_front, tmp_path):
     key, made = certificate(tmp_path)
     front = make_front(place, tls=server_side(key, made), ca_file=str(made))
     place.write("a.bin", random_bytes(BIG))
@@ -643,7 +643,7 @@ def test_a_certificate_of_the_configured_authority_is_as_good_as_any(place, make
     ],
     ids=["refused", "name_not_known", "no_tls_there", "proxy_refused", "no_proxy_there"],
 )
-def test_what_cannot_be_reached_leaves_every_file_waiting_and_none_in_doubt(place, address, more):
+def test_unreachable_service_causes_no_doubt(place, address, more):
     place.write("a.bin")
     place.write("b.bin", b"small")
     port = place.sandbox.port
@@ -655,7 +655,7 @@ def test_what_cannot_be_reached_leaves_every_file_waiting_and_none_in_doubt(plac
     expect_sound(place)
 
 
-def test_a_service_that_goes_away_and_comes_back_within_the_wait_gets_every_file_once(place, make_front):
+def test_returning_service_gets_files_once(place, make_front):
     front = make_front(place)
     place.write("a.bin", random_bytes(BIG))
     place.write("b.bin", b"small")

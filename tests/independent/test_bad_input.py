@@ -42,7 +42,7 @@ def refused(mirror: Mirror) -> str:
     ],
     ids=["bad yaml", "unknown section", "unknown key", "bad value", "key twice"],
 )
-def test_a_mistake_in_the_configuration_is_named(
+def test_configuration_mistake_is_named(
     make_mirror: Callable[..., Mirror], old: str, new: str, said: list[str]
 ) -> None:
     mirror = make_mirror(OBSERVED)
@@ -53,7 +53,7 @@ def test_a_mistake_in_the_configuration_is_named(
     assert not (mirror.base / "hq.db").exists()
 
 
-def test_all_mistakes_of_a_configuration_are_told_at_once(make_mirror: Callable[..., Mirror]) -> None:
+def test_configuration_mistakes_are_all_listed(make_mirror: Callable[..., Mirror]) -> None:
     mirror = make_mirror(OBSERVED)
     text = mirror.config.read_text()
     mirror.config.write_text(text.replace("settle: 0s", "settel: 0s").replace("index:", "indx:"))
@@ -62,7 +62,7 @@ def test_all_mistakes_of_a_configuration_are_told_at_once(make_mirror: Callable[
     assert "indx" in message
 
 
-def test_a_missing_root_of_a_new_site_is_exit_2(make_mirror: Callable[..., Mirror]) -> None:
+def test_missing_root_of_new_site_exits_2(make_mirror: Callable[..., Mirror]) -> None:
     mirror = make_mirror(OBSERVED)
     mirror.root.rmdir()
     assert str(mirror.root) in refused(mirror)
@@ -92,7 +92,7 @@ def test_a_bad_sidecar_blocks_its_file_alone(make_mirror: Callable[..., Mirror])
     assert sorted(asset.name for asset in mirror.service.assets) == ["a.txt", "b.txt", "c.txt"]
 
 
-def test_an_empty_file_is_blocked_and_sent_once_it_has_content(make_mirror: Callable[..., Mirror]) -> None:
+def test_empty_file_is_blocked_until_filled(make_mirror: Callable[..., Mirror]) -> None:
     mirror = make_mirror(OBSERVED)
     mirror.write("full.txt", "full")
     mirror.write("empty.txt", "")
@@ -106,9 +106,7 @@ def test_an_empty_file_is_blocked_and_sent_once_it_has_content(make_mirror: Call
 @pytest.mark.parametrize(
     ("dialect", "early"), [(OBSERVED, True), (DOCUMENTED, False)], ids=["before the body came", "after the body came"]
 )
-def test_a_file_over_the_limit_of_the_service_is_blocked_as_10001(
-    make_mirror: Callable[..., Mirror], dialect: Dialect, early: bool
-) -> None:
+def test_oversized_file_is_blocked_as_10001(make_mirror: Callable[..., Mirror], dialect: Dialect, early: bool) -> None:
     mirror = make_mirror(replace(dialect, largest=100_000, refuses_early=early))
     mirror.write("big.jpg", os.urandom(300_000))
     mirror.write("small.jpg", "small")
@@ -116,7 +114,7 @@ def test_a_file_over_the_limit_of_the_service_is_blocked_as_10001(
     assert mirror.service.posts.count("big.jpg") <= 1
 
 
-def test_a_refused_key_is_exit_3_and_nothing_is_lost(make_mirror: Callable[..., Mirror]) -> None:
+def test_refused_key_exits_3_without_loss(make_mirror: Callable[..., Mirror]) -> None:
     mirror = make_mirror(OBSERVED)
     for name in ("a.txt", "b.txt"):
         mirror.write(name, name)
@@ -132,7 +130,7 @@ def test_a_refused_key_is_exit_3_and_nothing_is_lost(make_mirror: Callable[..., 
     assert (code, told["uploaded"], told["verified"]) == (0, 2, 2)
 
 
-def test_a_service_that_is_not_there_is_exit_3_and_nothing_is_lost(make_mirror: Callable[..., Mirror]) -> None:
+def test_absent_service_exits_3_without_loss(make_mirror: Callable[..., Mirror]) -> None:
     mirror = make_mirror(OBSERVED)
     mirror.write("a.txt", "a")
     text = mirror.config.read_text()
@@ -145,7 +143,7 @@ def test_a_service_that_is_not_there_is_exit_3_and_nothing_is_lost(make_mirror: 
     assert mirror.service.posts == ["a.txt"]
 
 
-def test_an_unknown_folder_holds_its_mapping_and_no_other(make_mirror: Callable[..., Mirror]) -> None:
+def test_unknown_folder_holds_only_its_mapping(make_mirror: Callable[..., Mirror]) -> None:
     mirror = make_mirror(OBSERVED, {"right": "0123", "wrong": "9999"})
     for number in range(6):
         mirror.write(f"right/{number}.txt", f"right {number}")

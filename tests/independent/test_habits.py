@@ -14,7 +14,7 @@ def forget(mirror):
 
 
 @pytest.mark.parametrize("reads", ["query", "get"])
-def test_a_service_that_reads_only_the_address_is_mirrored_to(make_mirror, reads):
+def test_get_only_service_is_mirrored(make_mirror, reads):
     mirror = make_mirror(replace(OBSERVED, reads=reads))
     for number in range(3):
         mirror.write(f"f{number}.txt", f"content {number}")
@@ -22,7 +22,7 @@ def test_a_service_that_reads_only_the_address_is_mirrored_to(make_mirror, reads
     assert (code, said["verified"], len(mirror.service.assets)) == (0, 3, 3)
 
 
-def test_without_md5_a_lost_ledger_doubles_nothing_and_a_person_takes_the_assets_over(make_mirror):
+def test_lost_ledger_without_md5_repeats_none(make_mirror):
     mirror = make_mirror(DOCUMENTED)
     for number in range(10):
         mirror.write(f"f{number}.txt", f"content {number}")
@@ -35,7 +35,7 @@ def test_without_md5_a_lost_ledger_doubles_nothing_and_a_person_takes_the_assets
     assert (code, said["adopted"], said["verified"], len(mirror.service.assets)) == (0, 10, 10, 10)
 
 
-def test_an_asset_that_is_hidden_until_it_is_processed_is_not_taken_for_absent(make_mirror):
+def test_asset_in_processing_is_not_absent(make_mirror):
     mirror = make_mirror(replace(OBSERVED, processing=6.0, hides_unprocessed=True))
     for number in range(4):
         mirror.write(f"f{number}.txt", f"content {number}")
@@ -46,7 +46,7 @@ def test_an_asset_that_is_hidden_until_it_is_processed_is_not_taken_for_absent(m
     assert (code, said["verified"], len(mirror.service.assets)) == (0, 4, 4)
 
 
-def test_a_service_that_insists_on_short_pages_is_listed_to_the_end(make_mirror, monkeypatch):
+def test_short_page_service_is_listed_fully(make_mirror, monkeypatch):
     whole = Service._page
     monkeypatch.setattr(Service, "_page", lambda self, rows, start, most: whole(self, rows, start, min(most, 25)))
     mirror = make_mirror(replace(DOCUMENTED, columns=OBSERVED.columns))

@@ -17,9 +17,7 @@ LARGE = 40_000_000
 @pytest.mark.parametrize(
     ("dialect", "why"), [(OBSERVED, "damaged"), (DOCUMENTED, "suspected")], ids=["observed", "documented"]
 )
-def test_a_kill_in_the_middle_of_a_large_file_doubles_and_loses_nothing(
-    make_mirror: Callable[..., Mirror], dialect: Dialect, why: str
-) -> None:
+def test_kill_amid_large_file_loses_nothing(make_mirror: Callable[..., Mirror], dialect: Dialect, why: str) -> None:
     mirror = make_mirror(dialect)
     service = mirror.service
     for number in range(8):

@@ -60,7 +60,7 @@ def assert_one_to_one(mirror: Mirror) -> None:
 
 
 @ENDS
-def test_150_files_in_two_folders_are_assets_one_to_one(make_mirror: Callable[..., Mirror], dialect: Dialect) -> None:
+def test_files_and_assets_match_one_to_one(make_mirror: Callable[..., Mirror], dialect: Dialect) -> None:
     mirror = make_mirror(dialect, {"photos": PHOTOS, "papers": PAPERS})
     fill(mirror, 150)
     code, told = mirror.reconcile()
@@ -78,9 +78,7 @@ def test_150_files_in_two_folders_are_assets_one_to_one(make_mirror: Callable[..
 
 
 @ENDS
-def test_only_the_changed_one_of_changed_renamed_and_touched_is_sent(
-    make_mirror: Callable[..., Mirror], dialect: Dialect
-) -> None:
+def test_only_the_changed_file_is_sent(make_mirror: Callable[..., Mirror], dialect: Dialect) -> None:
     mirror = make_mirror(dialect)
     for name in ("changed.txt", "renamed.txt", "touched.txt", "left.txt"):
         mirror.write(f"a/b/{name}", f"the content of {name}")
@@ -116,7 +114,7 @@ def mirrored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tup
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_every_dialect_of_the_service_is_understood(
+def test_every_service_dialect_is_understood(
     mirrored: dict[str, tuple[Mirror, int, dict[str, Any]]], name: str
 ) -> None:
     mirror, code, told = mirrored[name]
@@ -126,7 +124,7 @@ def test_every_dialect_of_the_service_is_understood(
 
 
 @ENDS
-def test_texts_of_a_sidecar_arrive_as_they_were_written(make_mirror: Callable[..., Mirror], dialect: Dialect) -> None:
+def test_sidecar_texts_arrive_unchanged(make_mirror: Callable[..., Mirror], dialect: Dialect) -> None:
     mirror = make_mirror(dialect)
     mirror.write("a.jpg", "a picture")
     mirror.write("a.jpg.yaml", "description: NO\nkeywords: [012, 12:30, Tromsø]\nlocation: 1e5\nlanguage: 02\n")
@@ -152,7 +150,7 @@ def test_texts_of_a_sidecar_arrive_as_they_were_written(make_mirror: Callable[..
     assert {asset.folder for asset in mirror.service.assets} == {"0123"}
 
 
-def test_a_lost_ledger_is_rebuilt_without_an_upload(make_mirror: Callable[..., Mirror]) -> None:
+def test_lost_ledger_rebuild_uploads_nothing(make_mirror: Callable[..., Mirror]) -> None:
     mirror = make_mirror(OBSERVED)
     fill(mirror, 40, sidecars=False)
     assert mirror.reconcile()[0] == 0
@@ -168,9 +166,7 @@ def test_a_lost_ledger_is_rebuilt_without_an_upload(make_mirror: Callable[..., M
     [replace(OBSERVED, processing=1.0, hides_unprocessed=True), DOCUMENTED],
     ids=["shown late", "documented, without MD5"],
 )
-def test_a_file_whose_answer_was_lost_is_found_and_not_sent_again(
-    make_mirror: Callable[..., Mirror], dialect: Dialect
-) -> None:
+def test_lost_answer_is_not_resent(make_mirror: Callable[..., Mirror], dialect: Dialect) -> None:
     mirror = make_mirror(dialect)
     fill(mirror, 6, sidecars=False)
     mirror.service.mute = {"f 001.txt", "f 004.txt"}

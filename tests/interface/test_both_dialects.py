@@ -61,12 +61,12 @@ def ids(site):
 
 
 class TestReconcile:
-    def test_brings_a_tree_into_sync_and_then_sends_nothing(self, filled):
+    def test_second_run_sends_nothing(self, filled):
         said = filled.run("reconcile", "--json").only
         assert (said["in_sync"], said["verified"], said["uploaded"]) == (True, len(NAMES), 0)
         assert len(filled.sandbox.assets()) == len(NAMES)
 
-    def test_the_ledger_holds_the_ids_that_the_service_gave(self, filled):
+    def test_ledger_holds_the_returned_ids(self, filled):
         rows = filled.run("files", "--json").objects
         stored = {asset.filename: asset for asset in filled.sandbox.assets()}
         assert {row["path"].removeprefix("photos/"): row["assetid"] for row in rows} == {
@@ -74,7 +74,7 @@ class TestReconcile:
         }
         assert {row["md5"] for row in rows} == {asset.md5 for asset in stored.values()}
 
-    def test_holds_where_assets_come_twice_beside_renditions_and_pages_are_counted(self, make_site, dialect):
+    def test_doubled_rows_and_renditions_are_handled(self, make_site, dialect):
         site = make_site(dialect=dialect, twice=True, renditions=True, startrow="page")
         for number in range(12):
             site.write(f"{number}.png", b"picture %d" % number)
@@ -83,13 +83,13 @@ class TestReconcile:
         assert (first["verified"], first["uploaded"]) == (12, 12)
         assert (again["in_sync"], again["uploaded"], again["adopted"]) == (True, 0, 0)
 
-    def test_asks_for_indexing_where_the_installation_does_not_index_by_itself(self, make_site, dialect):
+    def test_indexing_is_requested_where_needed(self, make_site, dialect):
         site = make_site(dialect=dialect, index_mode="adds", self_index=False)
         site.configure(more="schedule: {index: 200ms, verify: 200ms}\n")
         site.write("a.jpg")
         assert site.run("reconcile", "--wait", "20s", "--json").only["verified"] == 1
 
-    def test_verifies_after_the_asset_was_processed(self, make_site, dialect):
+    def test_verification_waits_for_processing(self, make_site, dialect):
         site = make_site(dialect=dialect, processing_delay=0.5)
         site.configure(more="schedule: {verify: 200ms}\n")
         site.write("a.jpg")
@@ -98,7 +98,7 @@ class TestReconcile:
 
 class TestSearch:
     @pytest.mark.parametrize("wire", WIRES)
-    def test_every_form_is_read_into_the_same_records(self, filled, make_client, wire):
+    def test_every_form_yields_the_same_records(self, filled, make_client, wire):
         client = make_client(filled)
         request = SearchRequest("%", folderid=PHOTOS, dbdirect=True)
         with client.search(request) as rows:
@@ -110,7 +110,7 @@ class TestSearch:
         assert {asset.id for asset in plain} == ids(filled)
 
     @pytest.mark.parametrize("wire", WIRES)
-    def test_wire_with_json_prints_the_records_of_that_form(self, filled, wire):
+    def test_wire_with_json_prints_parsed_records(self, filled, wire):
         found = filled.run("search", "%", "--dbdirect", "--wire", wire, "--json").objects
         assert {row["filename"] for row in found} == set(NAMES)
         rows = csv.DictReader(io.StringIO(filled.run("search", "%", "--dbdirect", "--wire", wire, "--csv").out))
@@ -119,18 +119,18 @@ class TestSearch:
     @pytest.mark.parametrize(
         ("wire", "begins"), [("row", '{"columns"'), ("column", '{"rowcount"'), ("jsonp", "cb("), ("wddx", "<wddx")]
     )
-    def test_wire_alone_prints_the_answer_as_it_comes(self, filled, wire, begins):
+    def test_wire_alone_prints_the_raw_answer(self, filled, wire, begins):
         result = filled.run("search", "plain", "--wire", wire)
         assert result.code == 0
         assert result.out.strip().lower().startswith(begins)
 
     @pytest.mark.parametrize("wire", WIRES)
-    def test_nothing_found_is_nothing_in_every_form(self, filled, wire):
+    def test_empty_result_is_empty_in_every_form(self, filled, wire):
         result = filled.run("search", "zebra", "--wire", wire, "--json")
         assert (result.code, result.out) == (0, "")
 
     @pytest.mark.parametrize("wire", WIRES)
-    def test_a_refused_key_is_told_from_every_form(self, filled, make_client, wire):
+    def test_refused_key_is_seen_in_every_form(self, filled, make_client, wire):
         from assetsync.sandbox import FaultKind, FaultRule
 
         filled.sandbox.set_faults(FaultRule(kind=FaultKind.KEY_REFUSED))
@@ -155,7 +155,7 @@ class TestSearch:
             (("--showrenditions", "false"), set(NAMES)),
         ],
     )
-    def test_parameters_narrow_a_search_through_the_index(self, filled, options, names):
+    def test_parameters_narrow_an_index_search(self, filled, options, names):
         assert {row["filename"] for row in filled.run("search", "*", "--json", *options).objects} == names
 
     @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ class TestPaging:
         ids=lambda settings: "+".join(map(str, settings)) or "plain",
     )
     @pytest.mark.parametrize("size", [20, 25])
-    def test_every_asset_comes_through_the_index_with_more_rows_than_a_page(self, crowded, make_client, settings, size):
+    def test_index_pages_return_every_asset(self, crowded, make_client, settings, size):
         site = crowded(**settings)
         client = make_client(site)
         found = {asset.id for asset in every(client.search, SearchRequest("crowd"), size=size)}
@@ -202,12 +202,12 @@ class TestPaging:
         )
         assert (len(first), len(second), len(set(first + second))) == (12, 8, 20)
 
-    def test_a_folder_is_listed_from_the_database_whole(self, crowded, make_client):
+    def test_database_lists_a_folder_completely(self, crowded, make_client):
         site = crowded()
         with make_client(site).search(SearchRequest("%", folderid=PHOTOS, dbdirect=True)) as rows:
             assert len({asset.id for asset in rows}) == 65
 
-    def test_reconcile_takes_a_crowded_folder_over(self, crowded):
+    def test_reconcile_adopts_a_crowded_folder(self, crowded):
         site = crowded(count=5)
         site.write("new.txt", b"seven b")
         said = site.run("reconcile", "--json").only
@@ -226,7 +226,7 @@ class TestIndexAndUpload:
         }
         assert [row["id"] for row in site.run("search", f"id:{assetid}", "--json").objects] == [assetid]
 
-    def test_an_upload_gives_id_code_message_and_type(self, site):
+    def test_upload_returns_id_code_and_message(self, site):
         path = site.write("a.mp3")
         said = site.run("upload", "--folder", PHOTOS, "--json", str(path)).only
         (asset,) = site.sandbox.assets()
@@ -247,7 +247,7 @@ class TestIndexAndUpload:
         assert (result.code, result.only["responsecode"]) == (1, "10001")
         assert "larger than the service accepts" in result.err
 
-    def test_a_duplicate_is_told_and_names_no_asset(self, make_site, dialect):
+    def test_duplicate_names_no_asset(self, make_site, dialect):
         site = make_site(dialect=dialect, duplicate_check=True)
         path = site.write("a.jpg")
         site.run("upload", "--folder", PHOTOS, str(path))
@@ -256,13 +256,13 @@ class TestIndexAndUpload:
         assert "already has this content" in result.err
 
     @pytest.mark.parametrize("redirect", ["http://127.0.0.1:9/done", "http://127.0.0.1:9/done?from=assetsync"])
-    def test_an_answer_by_redirect_is_read_and_not_followed(self, site, redirect):
+    def test_redirect_answer_is_not_followed(self, site, redirect):
         options = ("--redirectto", redirect, "--redirecttoparams", "a=1&b=2")
         result = site.run("upload", "--folder", PHOTOS, *options, "--json", str(site.write("a.jpg")))
         (asset,) = site.sandbox.assets()
         assert (result.code, result.only["assetid"], result.only["message"]) == (0, asset.id, "success")
 
-    def test_a_wrong_key_is_told_by_all_three_operations(self, site):
+    def test_wrong_key_is_seen_by_all_operations(self, site):
         path = site.write("a.jpg")
         site.key_file.write_text("another-key")
         for words in (("search", "x"), ("index", "A1"), ("upload", "--folder", PHOTOS, str(path))):

@@ -167,13 +167,13 @@ ROWS = [pytest.param(title, *row, id=row[0].strip()) for title, rows in TABLES.i
 ROW = ("title", "names", "client", "command", "sandbox", "tests")
 
 
-def test_every_row_of_the_interface_is_in_the_table_once_and_no_other():
+def test_interface_table_has_each_row_once():
     named = {title: sorted(name for row in rows for name in quoted(row[0])) for title, rows in TABLES.items()}
     assert named == {title: sorted(rows) for title, rows in INTERFACE.items()}
 
 
 @pytest.mark.parametrize(ROW, ROWS)
-def test_every_name_of_client_and_sandbox_resolves(title, names, client, command, sandbox, tests):
+def test_client_and_sandbox_names_resolve(title, names, client, command, sandbox, tests):
     assert quoted(client)
     assert all(name.startswith("sandbox.") for name in quoted(sandbox))
     for name in quoted(client) + quoted(sandbox):
@@ -196,7 +196,7 @@ def resolves(name):
 
 
 @pytest.mark.parametrize(ROW, ROWS)
-def test_every_command_has_the_options_that_are_named(title, names, client, command, sandbox, tests):
+def test_commands_have_the_named_options(title, names, client, command, sandbox, tests):
     (said,) = quoted(command)
     word, *options = said.split()
     assert word in COMMANDS
@@ -208,14 +208,14 @@ def test_every_command_has_the_options_that_are_named(title, names, client, comm
 
 
 @pytest.mark.parametrize(ROW, ROWS)
-def test_every_row_is_mentioned_in_the_tests_that_are_named(title, names, client, command, sandbox, tests):
+def test_rows_appear_in_their_named_tests(title, names, client, command, sandbox, tests):
     texts = [(ROOT / "tests" / path).read_text("utf-8") for path in quoted(tests)]
     assert texts
     for name in quoted(names):
         assert any((INTERFACE[title][name] or name) in text for text in texts), name
 
 
-def test_every_known_message_is_in_the_table_of_messages_with_its_word():
+def test_known_messages_are_in_the_table():
     table = SECTION.split("| message | word |")[1]
     shown = [tuple(quoted(cell)[0] for cell in line.strip("|").split("|")[:2])
              for line in table.splitlines() if line.startswith("| `")]  # fmt: skip
@@ -225,5 +225,5 @@ def test_every_known_message_is_in_the_table_of_messages_with_its_word():
 @pytest.mark.parametrize(
     "missing", ["service.call.no_such_call", "no_such_module", "model.SearchRequest.no_such_field"]
 )
-def test_a_name_that_is_not_there_does_not_resolve(missing):
+def test_absent_name_does_not_resolve(missing):
     assert not resolves(missing)

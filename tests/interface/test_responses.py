@@ -78,7 +78,7 @@ def test_every_column_is_printed(site, wire):
     assert row["date_change"]
 
 
-def test_a_column_has_one_name_whatever_its_case(site, make_client):
+def test_column_name_ignores_case(site, make_client):
     with make_client(site).search(SearchRequest("pier")) as found:
         (asset,) = found
     assert all(name == name.lower() for name in asset.columns)

@@ -136,7 +136,7 @@ def test_labels_read_back(given_names):
 
 
 @given(identifiers, st.lists(said, min_size=1, max_size=4))
-def test_a_custom_field_with_several_values_reads_back(field_id, values):
+def test_multi_value_custom_field_reads_back(field_id, values):
     (read_back,) = read(custom_field(field_id, *values))
     assert read_back == ("custom", field_id, *map(plain, values))
 
@@ -152,14 +152,14 @@ def test_a_term_reads_back(text):
 
 
 @given(said)
-def test_a_wildcard_is_one_literal_word_and_a_star(text):
+def test_wildcard_is_a_literal_word_and_a_star(text):
     word = text.split()[0]
     entry = wildcard(word)
     assert (entry[-1], read(entry[:-1])) == ("*", [("terms", word)])
 
 
 @given(st.lists(said, min_size=1, max_size=3), names, said, identifiers, st.lists(said, min_size=1, max_size=3))
-def test_queries_joined_with_and_read_back_each(given_labels, name, value, field_id, values):
+def test_queries_joined_with_and_read_back(given_labels, name, value, field_id, values):
     parts = [labels(*given_labels), custom_field(field_id, *values), field(name, value)]
     assert read(all_of(*parts)) == [
         ("labels", *map(plain, given_labels)),
@@ -178,7 +178,7 @@ def test_queries_joined_with_and_read_back_each(given_labels, name, value, field
         ("a OR b", ("labels:(A)", "keywords:x"), "(a OR b) AND labels:(A) AND keywords:x"),
     ],
 )
-def test_a_raw_entry_stays_as_it_is_and_keeps_together(raw, queries, entry):
+def test_raw_entry_stays_unchanged(raw, queries, entry):
     assert narrowed(raw, *queries) == entry
 
 
@@ -236,7 +236,7 @@ def with_custom(filled, make_site):
         (("pier* AND NOT two",), {"one.jpg"}),
     ],
 )
-def test_a_real_search_finds_what_the_options_say(with_custom, words, names):
+def test_real_search_matches_the_options(with_custom, words, names):
     result = with_custom.run("search", *words, "--json")
     assert result.code == 0
     assert {row["filename"] for row in result.objects} == names
@@ -267,7 +267,7 @@ _ONE_LABEL = st.text(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(label=_ONE_LABEL.filter(str.strip), other=_ONE_LABEL.filter(str.strip))
-def test_any_label_is_found_by_a_real_search_and_no_other(syntax_site, syntax_client, label, other):
+def test_real_search_finds_exactly_the_label(syntax_site, syntax_client, label, other):
     if " ".join(label.lower().split()) == " ".join(other.lower().split()):
         return
     path = syntax_site.write("labelled.txt", b"x")

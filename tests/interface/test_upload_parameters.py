@@ -58,14 +58,14 @@ def test_a_mapping_that_sets_everything(make_site, dialect, credential):
     assert KEY not in str(site.sandbox.assets())
 
 
-def test_a_mapping_that_sets_nothing_says_only_that_a_zip_stays_whole(make_site):
+def test_empty_mapping_sets_only_the_zip_switch(make_site):
     site = make_site()
     site.write("pier.jpg")
     site.run("reconcile")
     assert given_to(site, "pier.jpg") == {"zip_extract": "0"}
 
 
-def test_sidecars_replace_what_the_mapping_says(make_site):
+def test_sidecar_overrides_the_mapping(make_site):
     site = make_site()
     configure(site, EVERYTHING)
     site.write("_folder.yaml", b"location: Oslo\nkeywords: fjord\n")
@@ -91,7 +91,7 @@ def test_sidecars_replace_what_the_mapping_says(make_site):
     assert (other["meta_aud_description"], other["meta_aud_keywords"]) == ("A photos of other", "fjord")
 
 
-def test_debug_emailto_and_redirects_are_no_matter_of_a_sidecar(make_site):
+def test_sidecar_cannot_set_delivery_options(make_site):
     site = make_site()
     for number, name in enumerate(("debug: true", "emailto: x@example.com", "redirectto: http://x/", "fa: x")):
         site.write(f"{number}.jpg")
@@ -103,7 +103,7 @@ def test_debug_emailto_and_redirects_are_no_matter_of_a_sidecar(make_site):
 class TestRedirect:
     @pytest.mark.parametrize("dialect", ["observed", "documented"])
     @pytest.mark.parametrize("query", ["", "?from=assetsync", "?from=a%20b&to=c"])
-    def test_the_id_is_read_from_the_redirect_which_is_not_followed(self, make_site, dialect, query):
+    def test_id_is_read_from_unfollowed_redirect(self, make_site, dialect, query):
         site = make_site(dialect=dialect)
         configure(site, f"upload: {{redirectto: 'http://127.0.0.1:9/done{query}', redirecttoparams: 'a=1&b=2'}}")
         site.write("pier.jpg")
@@ -124,7 +124,7 @@ class TestRedirect:
             "redirectto: 'http://127.0.0.1:9/?responsecode=0&assetid=FORGED', redirecttoparams: 'assetid=FORGED'",
         ],
     )
-    def test_a_query_of_ones_own_cannot_fake_an_id(self, make_site, dialect, said):
+    def test_own_query_cannot_fake_an_id(self, make_site, dialect, said):
         site = make_site(dialect=dialect)
         configure(site, f"upload: {{{said}}}")
         site.write("pier.jpg")
@@ -132,7 +132,7 @@ class TestRedirect:
         (asset,) = site.sandbox.assets()
         assert [row["assetid"] for row in site.run("files", "--all", "--json").objects] == [asset.id]
 
-    def test_a_wrong_key_is_told_through_the_redirect(self, make_site):
+    def test_wrong_key_is_seen_through_redirect(self, make_site):
         site = make_site()
         configure(site, "upload: {redirectto: 'http://127.0.0.1:9/done'}")
         site.key_file.write_text("another-key")
@@ -151,9 +151,7 @@ class TestZip:
             opened.writestr("sub/two.txt", "the second member")
         return content.getvalue()
 
-    def test_an_extracted_zip_keeps_its_id_and_is_verified_and_its_members_are_not_in_the_ledger(
-        self, make_site, archive
-    ):
+    def test_extracted_zip_is_verified(self, make_site, archive):
         site = make_site(processing_delay=0.2)
         configure(site, "upload: {zip_extract: true}")
         site.write("box.zip", archive)
@@ -163,7 +161,7 @@ class TestZip:
         (row,) = site.run("files", "--json").objects
         assert (row["assetid"], row["state"], row["size"]) == (stored["box.zip"].id, "verified", len(archive))
 
-    def test_a_later_run_neither_sends_nor_takes_over_a_member(self, make_site, archive):
+    def test_later_run_ignores_archive_members(self, make_site, archive):
         site = make_site()
         configure(site, "upload: {zip_extract: true}")
         site.write("box.zip", archive)
@@ -180,7 +178,7 @@ class TestZip:
 
 
 class TestByHand:
-    def test_every_parameter_is_an_option_of_its_name(self, make_site):
+    def test_every_parameter_is_an_option(self, make_site):
         site = make_site()
         options = """--destfolderid F --name pier.jpg --metadata 1 --meta_lang_id_r 2 --meta meta_img_description=dawn
             --zip_extract 1 --skip_event on_file_add,on_file_move --skip_event on_folder_add --upl_template 012
@@ -218,7 +216,7 @@ class TestByHand:
             (("--zip_extract", "perhaps"), "zip_extract"),
         ],
     )
-    def test_what_cannot_be_is_exit_2_and_nothing_is_sent(self, make_site, words, problem):
+    def test_impossible_option_exits_2_unsent(self, make_site, words, problem):
         site = make_site()
         result = site.run("upload", "--folder", PHOTOS, *words, str(site.write("a.jpg")))
         assert result.code == 2

@@ -20,7 +20,7 @@ def attempts(book, row):
     return [dict(found) for found in book.ledger.store.rows(sql, row.id)]
 
 
-def test_an_accepted_upload_is_stored_with_the_id_folder_and_digest_of_what_left(book):
+def test_accepted_upload_is_recorded(book):
     row = book.queue(b"a")
     stored = book.accept(row, "A", md5=M2)
     assert (stored.state, stored.assetid, stored.id_from, stored.asset_folder, stored.md5, stored.filetype) == (
@@ -29,7 +29,7 @@ def test_an_accepted_upload_is_stored_with_the_id_folder_and_digest_of_what_left
     assert [(a["result"], a["closed_at"]) for a in attempts(book, row)] == [("accepted", NOW)]
 
 
-def test_a_file_is_written_down_alike_whether_or_not_it_goes_the_usual_way(book):
+def test_fast_and_slow_path_record_alike(book):
     usual, other = book.queue(b"a"), book.queue(b"b")
     # One that waited for something, and that a person asked a copy of.
     other_way = "UPDATE files SET detail = 'waits', send_again = 1 WHERE id = ?"
@@ -50,9 +50,7 @@ def test_a_file_is_written_down_alike_whether_or_not_it_goes_the_usual_way(book)
     ids=["refused", "unsent", "lost", "duplicate"],
 )
 @pytest.mark.parametrize("replaced", [False, True])
-def test_an_outcome_leads_to_its_state_and_a_replaced_version_rests_when_it_is_decided(
-    book, record, state, is_open, replaced
-):
+def test_outcome_leads_to_its_state(book, record, state, is_open, replaced):
     row = book.queue(b"a")
     attempt = book.begin(row)
     if replaced:
@@ -63,13 +61,13 @@ def test_an_outcome_leads_to_its_state_and_a_replaced_version_rests_when_it_is_d
 
 
 @pytest.mark.parametrize(("left", "digest"), [(SentExtent.ALL, M2), (SentExtent.PART, M1)])
-def test_the_digest_of_what_left_is_kept_only_when_all_of_it_left(book, left, digest):
+def test_digest_is_kept_only_if_all_was_sent(book, left, digest):
     row = book.queue(b"a")
     book.ledger.outcomes.lost(book.begin(row, md5=M1), row.id, sent(Answer.DOUBT, left=left), NOW)
     assert book.row(b"a").md5 == digest
 
 
-def test_an_id_that_an_answer_names_belongs_to_it_and_its_adopter_is_in_doubt_again(book):
+def test_answered_id_puts_adopter_in_doubt(book):
     adopter = book.queue(b"adopter")
     attempt = book.lose(adopter)
     from assetsync.core.doubt import Judgement, Verdict
@@ -85,7 +83,7 @@ def test_an_id_that_an_answer_names_belongs_to_it_and_its_adopter_is_in_doubt_ag
     assert (reopened.id, reopened.parked) == (attempt, 0)
 
 
-def test_an_adopter_that_never_sent_anything_is_queued_again_when_its_id_is_another_answers(book):
+def test_unsent_adopter_losing_id_is_queued(book):
     adopter = book.queue(b"adopter")
     book.ledger.queue.adopt(adopter, "A", M1, "said", NOW)
     book.accept(book.queue(b"mine"), "A")
@@ -93,7 +91,7 @@ def test_an_adopter_that_never_sent_anything_is_queued_again_when_its_id_is_anot
     assert (again.state, again.assetid) == (State.QUEUED, None)
 
 
-def test_an_adopter_whose_id_was_doubted_already_goes_on_being_looked_for_without_it(book):
+def test_doubted_adopter_goes_on_without_id(book):
     adopter = book.queue(b"adopter")
     book.lose(adopter)
     book.ledger.repair.is_asset(adopter, _asset("A"), NOW)
@@ -111,7 +109,7 @@ def _asset(assetid: str):
     return Asset(assetid, "F", "a", 10, M1, "doc")
 
 
-def test_an_id_that_another_answer_gave_before_is_not_believed(book):
+def test_id_of_earlier_answer_is_doubted(book):
     first = book.accept(book.queue(b"first"), "A")
     second = book.accept(book.queue(b"second"), "A")
     assert (second.state, second.reason, second.assetid) == (State.IN_DOUBT, "id_taken", None)
@@ -125,7 +123,7 @@ def test_an_id_of_history_can_be_given_again(book):
 
 
 @pytest.mark.parametrize(("size", "digest"), [(99, M1), (10, M2)])
-def test_an_id_of_history_is_not_believed_for_other_content(book, size, digest):
+def test_id_of_other_content_is_doubted(book, size, digest):
     old = book.accept(book.queue(b"a"), "A", md5=M1)
     book.queue(b"a", mtime=7)
     assert book.by_id(old).state is State.SUPERSEDED
@@ -146,7 +144,7 @@ def test_an_id_of_another_folder_is_not_believed(book, rests):
     assert book.by_id(owner).assetid == "A"
 
 
-def test_what_was_in_flight_at_a_crash_is_in_doubt_at_the_next_start(book):
+def test_upload_at_crash_is_in_doubt(book):
     flying, resting = book.queue(b"a"), book.queue(b"b")
     book.begin(flying)
     book.reopen()
@@ -158,7 +156,7 @@ def test_what_was_in_flight_at_a_crash_is_in_doubt_at_the_next_start(book):
     assert book.ledger.outcomes.recover(NOW + 6) == 0
 
 
-def test_a_file_that_was_being_sent_in_five_crashes_is_blocked_with_its_attempt_open(book):
+def test_file_of_five_crashes_is_blocked(book):
     row = book.queue(b"a")
     for crash in range(1, MAX_CRASHES + 1):
         book.begin(row)
@@ -172,7 +170,7 @@ def test_a_file_that_was_being_sent_in_five_crashes_is_blocked_with_its_attempt_
     assert book.ledger.repair.retry(blocked, NOW) is State.IN_DOUBT
 
 
-def test_a_crash_of_a_replaced_version_leaves_its_doubt_to_be_resolved(book):
+def test_replaced_upload_at_crash_is_in_doubt(book):
     old = book.queue(b"a")
     book.begin(old)
     book.queue(b"a", size=20)

@@ -15,14 +15,14 @@ def asked_for(book, most: int) -> set[str]:
     return {witness.assetid for witness in book.ledger.witnesses.of_all(most)}
 
 
-def test_half_of_them_are_the_newest_and_half_the_oldest(book):
+def test_half_newest_half_oldest_are_sampled(book):
     for number in range(10):
         seen(book, b"%d" % number, f"A{number}", verified=True)
     assert asked_for(book, 4) == {"A0", "A1", "A8", "A9"}
     assert asked_for(book, 5) == {"A0", "A1", "A7", "A8", "A9"}
 
 
-def test_where_few_are_verified_others_that_were_seen_stand_beside_them(book):
+def test_few_verified_are_padded_with_seen(book):
     seen(book, b"verified", "A", verified=True)
     for number in range(5):
         seen(book, b"%d" % number, f"S{number}")
@@ -33,7 +33,7 @@ def test_where_few_are_verified_others_that_were_seen_stand_beside_them(book):
     assert "N" not in asked_for(book, 10)
 
 
-def test_history_stands_for_the_service_where_nothing_else_does(book):
+def test_history_is_sampled_as_last_resort(book):
     seen(book, b"a", "A", verified=True)
     book.ledger.intake.unwanted([(book.row(b"a").id, b"a")], Event.VANISHED, NOW)
     assert asked_for(book, 3) == {"A"}

@@ -69,7 +69,7 @@ def _lost_entry_of_an_index(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [_pages, _cut, _header, _lost_entry_of_an_index])
-def test_a_damaged_ledger_is_set_aside_and_the_next_start_lists_every_folder(killed, harm):
+def test_damaged_ledger_is_set_aside(killed, harm):
     harm(killed)
     broken = killed.read_bytes()
     with pytest.raises(LedgerDamaged, match=r"set aside as .*\.damaged-.*reconcile --adopt") as caught:
@@ -86,7 +86,7 @@ def test_a_damaged_ledger_is_set_aside_and_the_next_start_lists_every_folder(kil
         assert (anew.restored, anew.intake.size(), anew.contacts.needed("F")) == (True, 0, True)
 
 
-def test_two_damaged_ledgers_in_one_second_keep_two_names(book):
+def test_two_damaged_ledgers_keep_two_names(book):
     for _ in range(2):
         book.ledger.close()
         book.path.write_bytes(b"SQLite format 3\0" + b"x" * 5000)
@@ -95,7 +95,7 @@ def test_two_damaged_ledgers_in_one_second_keep_two_names(book):
     assert len(list(book.path.parent.glob("*.damaged-*"))) == 2
 
 
-def test_a_log_of_noise_is_left_out_and_what_it_held_is_looked_for_in_the_service(killed):
+def test_corrupt_log_is_dropped_and_relisted(killed):
     overwrite(killed.with_name(killed.name + "-wal"), 0, 32)
     with closing(open_ledger(killed)) as ledger:
         assert ledger.reports.fact("x") is None
@@ -116,7 +116,7 @@ def found_whole(book, at: float) -> None:
     book.ledger.set_fact(damage.FOUND_WHOLE, str(at))
 
 
-def test_a_ledger_that_was_ended_in_order_is_looked_through_once_a_day(book, monkeypatch):
+def test_closed_ledger_is_checked_daily(book, monkeypatch):
     # The first holder made it.
     assert not looked_through(book, monkeypatch)
     found_whole(book, time.time() - 25 * 3600)
@@ -125,12 +125,12 @@ def test_a_ledger_that_was_ended_in_order_is_looked_through_once_a_day(book, mon
 
 
 @pytest.mark.parametrize("said", ["9e12", "yesterday", None], ids=["a clock set back", "no number", "nothing"])
-def test_a_time_that_tells_nothing_has_the_ledger_looked_through(book, monkeypatch, said):
+def test_invalid_check_time_causes_a_check(book, monkeypatch, said):
     book.ledger.set_fact(damage.FOUND_WHOLE, said)
     assert looked_through(book, monkeypatch)
 
 
-def test_what_a_disk_spoils_after_a_clean_stop_is_found_within_a_day(book):
+def test_damage_is_found_within_a_day(book):
     book.queue_many(f"folder/file number {number}".encode() for number in range(2000))
     found_whole(book, time.time() - 25 * 3600)
     book.ledger.close()
@@ -140,7 +140,7 @@ def test_what_a_disk_spoils_after_a_clean_stop_is_found_within_a_day(book):
         open_ledger(book.path)
 
 
-def test_a_copy_that_was_put_back_under_the_log_of_a_later_ledger_is_set_aside(book):
+def test_backup_under_newer_log_is_set_aside(book):
     book.queue_many(f"folder/file number {number}".encode() for number in range(200))
     book.ledger.close()
     copy = book.path.read_bytes()
@@ -156,7 +156,7 @@ def test_a_copy_that_was_put_back_under_the_log_of_a_later_ledger_is_set_aside(b
         open_ledger(book.path)
 
 
-def test_damage_that_shows_while_it_is_used_makes_the_next_start_look(book):
+def test_damage_in_use_forces_check_at_start(book):
     book.queue_many(f"folder/file number {number}".encode() for number in range(2000))
     book.ledger.close()
     overwrite(book.path, 40 * PAGE, 12 * PAGE)
@@ -168,7 +168,7 @@ def test_damage_that_shows_while_it_is_used_makes_the_next_start_look(book):
         open_ledger(book.path)
 
 
-def test_a_text_that_is_none_makes_the_next_start_set_the_ledger_aside(book):
+def test_invalid_text_sets_ledger_aside(book):
     book.queue(b"a")
     # No index holds it, so that the checks of SQLite pass over it.
     book.ledger.store.write(lambda conn: conn.execute("UPDATE files SET detail = CAST(x'FF41' AS TEXT)"))
@@ -179,14 +179,14 @@ def test_a_text_that_is_none_makes_the_next_start_set_the_ledger_aside(book):
         open_ledger(book.path)
 
 
-def test_damage_that_was_met_and_is_no_longer_there_is_forgotten(book):
+def test_repaired_damage_is_forgotten(book):
     book.ledger.store.found_damage = True
     for _ in range(2):
         book.reopen()
         assert book.ledger.reports.fact(damage.DAMAGE_SEEN) is None
 
 
-def test_a_word_that_nobody_has_written_is_told_as_damage(book):
+def test_unknown_state_is_reported_as_damage(book):
     book.queue(b"a")
     book.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'qugued'"))
     with pytest.raises(LedgerDamaged, match=r"row 1 of `files` says 'qugued'.*move it elsewhere"):
@@ -194,7 +194,7 @@ def test_a_word_that_nobody_has_written_is_told_as_damage(book):
 
 
 @pytest.mark.parametrize("harm", ["DELETE FROM _sqlite_migrations", "ALTER TABLE files RENAME COLUMN rested_at TO x"])
-def test_a_ledger_whose_tables_are_not_as_it_says_is_not_taken_for_a_wrong_path(book, harm):
+def test_wrong_tables_are_damage(book, harm):
     book.ledger.close()
     with closing(sqlite3.connect(book.path)) as conn, conn:
         conn.execute(harm)
@@ -211,7 +211,7 @@ def test_a_ledger_whose_tables_are_not_as_it_says_is_not_taken_for_a_wrong_path(
     [(b"", "reconcile --adopt` makes a new one"), (b"\0" * 8192, "sets it aside"), (b"noise" * 2000, "sets it aside")],
     ids=["empty", "zeroes", "noise"],
 )
-def test_a_reader_knows_by_the_number_beside_it_what_was_a_ledger(book, content, said):
+def test_epoch_file_reveals_damaged_ledger(book, content, said):
     book.ledger.close()
     book.path.write_bytes(content)
     with pytest.raises(LedgerDamaged, match=f"the ledger .* is damaged .*{said}"):
@@ -221,7 +221,7 @@ def test_a_reader_knows_by_the_number_beside_it_what_was_a_ledger(book, content,
         read_ledger(book.path)
 
 
-def test_a_file_system_that_takes_no_writes_is_named_as_the_reason(book, monkeypatch):
+def test_read_only_file_system_is_named(book, monkeypatch):
     book.ledger.close()
     opened = os.open
 
@@ -235,7 +235,7 @@ def test_a_file_system_that_takes_no_writes_is_named_as_the_reason(book, monkeyp
         open_ledger(book.path)
 
 
-def test_a_reader_of_a_damaged_ledger_leaves_it_where_it_is(killed):
+def test_reader_leaves_damaged_ledger(killed):
     _pages(killed)
     before = killed.read_bytes()
     with closing(read_ledger(killed)) as reading, pytest.raises(LedgerDamaged):
@@ -244,7 +244,7 @@ def test_a_reader_of_a_damaged_ledger_leaves_it_where_it_is(killed):
     assert not list(killed.parent.glob("*.damaged-*"))
 
 
-def test_a_large_ledger_is_looked_through_more_quickly(killed, monkeypatch):
+def test_large_ledger_is_checked_faster(killed, monkeypatch):
     monkeypatch.setattr(damage, "THOROUGH_AT_MOST", PAGE)
     seen: list[str] = []
     with closing(sqlite3.connect(killed)) as conn:
@@ -253,7 +253,7 @@ def test_a_large_ledger_is_looked_through_more_quickly(killed, monkeypatch):
     assert "PRAGMA quick_check(1)" in seen
 
 
-def test_the_file_of_another_program_is_refused_and_left(tmp_path):
+def test_foreign_database_is_refused(tmp_path):
     path = tmp_path / "ledger.db"
     open_database(path, create=True).close()
     with closing(sqlite3.connect(path)) as conn:
@@ -265,7 +265,7 @@ def test_the_file_of_another_program_is_refused_and_left(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_what_cannot_be_set_aside_is_said_and_stays(killed, monkeypatch):
+def test_failed_move_keeps_the_ledger(killed, monkeypatch):
     _pages(killed)
 
     def refuse(self: Path, target: Path) -> Path:
@@ -277,7 +277,7 @@ def test_what_cannot_be_set_aside_is_said_and_stays(killed, monkeypatch):
     assert killed.exists()
 
 
-def test_damage_that_a_start_meets_itself_is_set_aside_by_the_next(book):
+def test_damage_at_start_is_set_aside_next(book):
     book.ledger.close()
     with closing(sqlite3.connect(book.path)) as conn, conn:
         conn.execute("UPDATE facts SET value = CAST(x'FF' AS TEXT) WHERE name = 'start'")
@@ -287,7 +287,7 @@ def test_damage_that_a_start_meets_itself_is_set_aside_by_the_next(book):
         open_ledger(book.path)
 
 
-def test_a_reader_does_not_promise_what_the_next_start_does_not_do(book):
+def test_reader_promises_no_setting_aside(book):
     book.queue(b"a")
     book.ledger.store.write(lambda conn: conn.execute("UPDATE files SET detail = CAST(x'FF41' AS TEXT)"))
     book.ledger.close()
@@ -299,7 +299,7 @@ def test_a_reader_does_not_promise_what_the_next_start_does_not_do(book):
     open_ledger(book.path).close()
 
 
-def test_a_ledger_without_its_list_of_migrations_is_no_wrong_path_to_a_start(book):
+def test_missing_migration_list_is_damage(book):
     book.ledger.close()
     with closing(sqlite3.connect(book.path)) as conn, conn:
         conn.execute("DROP TABLE _sqlite_migrations")
@@ -308,7 +308,7 @@ def test_a_ledger_without_its_list_of_migrations_is_no_wrong_path_to_a_start(boo
 
 
 @pytest.mark.parametrize("table", ["facts", "files"])
-def test_a_ledger_that_has_lost_a_table_is_damaged_and_not_being_made(book, table):
+def test_missing_table_is_damage(book, table):
     book.ledger.close()
     with closing(sqlite3.connect(book.path)) as conn, conn:
         conn.execute(f"DROP TABLE {table}")

@@ -58,7 +58,7 @@ def in_threads(count: int, work) -> list[BaseException]:
     return raised
 
 
-def test_every_piece_of_many_threads_is_on_the_disk_when_its_write_returns(store: Database):
+def test_writes_are_durable_on_return(store: Database):
     def work(number: int) -> None:
         for turn in range(10):
             name = f"{number}-{turn}"
@@ -69,7 +69,7 @@ def test_every_piece_of_many_threads_is_on_the_disk_when_its_write_returns(store
     assert len(names(store)) == 160
 
 
-def test_pieces_that_wait_at_the_same_moment_share_a_commit(store: Database):
+def test_concurrent_writes_share_a_commit(store: Database):
     commits: list[str] = []
     store._writer.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
     held = threading.Event()
@@ -97,7 +97,7 @@ def test_pieces_that_wait_at_the_same_moment_share_a_commit(store: Database):
 
 
 @pytest.mark.parametrize("failure", [ValueError("mine"), IllegalTransition("mine"), KeyError("mine")])
-def test_a_piece_that_fails_undoes_itself_and_nothing_else(store: Database, failure: Exception):
+def test_failed_write_undoes_only_itself(store: Database, failure: Exception):
     chance = random.Random(3)
 
     def work(number: int) -> None:
@@ -114,7 +114,7 @@ def test_a_piece_that_fails_undoes_itself_and_nothing_else(store: Database, fail
     assert names(store) == {str(n) for n in range(24) if n % 3}
 
 
-def test_what_shares_a_commit_with_a_piece_that_fails_is_done_once(store: Database):
+def test_write_beside_failed_one_is_done_once(store: Database):
     def first(conn: sqlite3.Connection) -> int | None:
         return conn.execute("INSERT INTO hours (hour, uploads, bytes) VALUES (NULL, 1, 1)").lastrowid
 
@@ -132,7 +132,7 @@ def test_what_shares_a_commit_with_a_piece_that_fails_is_done_once(store: Databa
     assert (handed_in[0].result(), handed_in[2].result()) == (1, 1)
 
 
-def test_nobody_is_told_of_success_when_a_failed_commit_cannot_even_be_named(store: Database):
+def test_failed_commit_never_reports_success(store: Database):
     with sqlite3.connect(store.path) as another:
         another.execute("DROP TABLE hours")
     # What the error means is looked up in the lock, which cannot be read either.
@@ -149,7 +149,7 @@ def test_nobody_is_told_of_success_when_a_failed_commit_cannot_even_be_named(sto
     assert names(store) == set()
 
 
-def test_a_broken_rule_of_the_tables_is_an_error_of_its_own_piece_alone(store: Database):
+def test_constraint_error_affects_one_write(store: Database):
     put(store, "a")
     with pytest.raises(LedgerError, match="UNIQUE"):
         put(store, "a")
@@ -157,14 +157,14 @@ def test_a_broken_rule_of_the_tables_is_an_error_of_its_own_piece_alone(store: D
     assert names(store) == {"a", "b"}
 
 
-def test_an_event_that_is_not_allowed_changes_nothing(book):
+def test_illegal_event_changes_nothing(book):
     row = book.queue(b"a")
     with pytest.raises(IllegalTransition):
         book.ledger.store.write(lambda conn: apply(conn, row.id, Event.ACCEPTED, 1.0, assetid="A"))
     assert book.row(b"a") == row
 
 
-def test_a_full_disk_raises_keeps_nothing_and_the_ledger_goes_on_when_there_is_room_again(tmp_path: Path):
+def test_ledger_recovers_from_a_full_disk(tmp_path: Path):
     store = open_database(tmp_path / "ledger.db", create=True)
     put(store, "before")
     pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
@@ -182,7 +182,7 @@ def test_a_full_disk_raises_keeps_nothing_and_the_ledger_goes_on_when_there_is_r
     store.close()
 
 
-def test_a_failed_commit_reaches_every_thread_that_shared_it(store: Database):
+def test_commit_failure_reaches_all_threads(store: Database):
     def broken(conn: sqlite3.Connection) -> None:
         conn.execute("INSERT INTO facts (name) VALUES ('shared')")
         raise sqlite3.OperationalError("disk I/O error")
@@ -210,7 +210,7 @@ def test_a_second_holder_is_turned_away(tmp_path: Path, how: str):
     open_database(path, create=False).close()
 
 
-def test_a_look_at_the_lock_does_not_keep_a_holder_from_starting(tmp_path: Path):
+def test_lock_check_does_not_block_a_holder(tmp_path: Path):
     path = tmp_path / "ledger.db"
     open_database(path, create=True).close()
     done = threading.Event()
@@ -230,7 +230,7 @@ def test_a_look_at_the_lock_does_not_keep_a_holder_from_starting(tmp_path: Path)
     assert in_threads(3, lambda number: start(number) if number == 0 else look(number)) == []
 
 
-def test_whether_a_ledger_is_held_is_told_and_creates_nothing(tmp_path: Path):
+def test_lock_check_creates_nothing(tmp_path: Path):
     path = tmp_path / "ledger.db"
     assert is_held(path) is False
     assert list(tmp_path.iterdir()) == []
@@ -242,13 +242,13 @@ def test_whether_a_ledger_is_held_is_told_and_creates_nothing(tmp_path: Path):
 
 
 @pytest.mark.parametrize("opened", [open_beside, read_ledger, lambda path: open_database(path, create=False)])
-def test_what_only_reads_or_changes_makes_no_ledger(tmp_path: Path, opened):
+def test_readers_create_no_ledger(tmp_path: Path, opened):
     with pytest.raises(LedgerMissing, match="there is no ledger at"):
         opened(tmp_path / "ledger.db")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_reading_a_ledger_that_nobody_holds_leaves_no_files_beside_it(tmp_path: Path):
+def test_reading_leaves_no_files_behind(tmp_path: Path):
     path = tmp_path / "ledger.db"
     open_ledger(path).close()
     before = sorted(tmp_path.iterdir())
@@ -260,7 +260,7 @@ def test_reading_a_ledger_that_nobody_holds_leaves_no_files_beside_it(tmp_path: 
     assert not [name for name in before if name.name.endswith(("-wal", "-shm"))]
 
 
-def test_a_reader_beside_the_holder_sees_what_was_committed(tmp_path: Path):
+def test_reader_beside_holder_sees_commits(tmp_path: Path):
     path = tmp_path / "ledger.db"
     holder = open_ledger(path)
     reading = read_ledger(path)
@@ -270,7 +270,7 @@ def test_a_reader_beside_the_holder_sees_what_was_committed(tmp_path: Path):
     holder.close()
 
 
-def test_what_an_unclean_stop_left_in_the_log_is_read(tmp_path: Path):
+def test_log_left_by_unclean_stop_is_read(tmp_path: Path):
     path = tmp_path / "ledger.db"
     code = (
         "import os, sys; from pathlib import Path; from assetsync.ledger.ledger import open_ledger\n"
@@ -295,7 +295,7 @@ def test_a_reader_cannot_write(tmp_path: Path):
     reading.close()
 
 
-def test_a_request_can_be_left_beside_the_holder(tmp_path: Path):
+def test_request_is_recorded_beside_holder(tmp_path: Path):
     path = tmp_path / "ledger.db"
     holder = open_ledger(path)
     beside = read_ledger(path, writable=True)
@@ -308,7 +308,7 @@ def test_a_request_can_be_left_beside_the_holder(tmp_path: Path):
     holder.close()
 
 
-def test_every_file_of_the_ledger_is_for_its_owner_alone(tmp_path: Path):
+def test_ledger_files_are_private_to_owner(tmp_path: Path):
     before = os.umask(0)
     try:
         ledger = open_ledger(tmp_path / "ledger.db")
@@ -321,7 +321,7 @@ def test_every_file_of_the_ledger_is_for_its_owner_alone(tmp_path: Path):
     assert set(modes.values()) == {0o600}
 
 
-def test_the_migrations_are_recorded_and_applied_once(tmp_path: Path):
+def test_migrations_are_applied_once(tmp_path: Path):
     path = tmp_path / "ledger.db"
     open_database(path, create=True).close()
     store = open_database(path, create=True)
@@ -355,7 +355,7 @@ def _other_database(path: Path) -> None:
     ("make", "error"), [(_from_the_future, LedgerNewer), (_garbage, LedgerDamaged), (_other_database, LedgerDamaged)]
 )
 @pytest.mark.parametrize("opened", [lambda path: open_database(path, create=True), open_beside])
-def test_a_file_that_is_no_ledger_of_this_release_is_refused_and_left_as_it_is(tmp_path: Path, make, error, opened):
+def test_foreign_file_is_refused(tmp_path: Path, make, error, opened):
     path = tmp_path / "ledger.db"
     make(path)
     with pytest.raises(error, match=r"ledger\.db"):
@@ -365,7 +365,7 @@ def test_a_file_that_is_no_ledger_of_this_release_is_refused_and_left_as_it_is(t
     assert is_held(path) is False
 
 
-def test_a_ledger_damaged_in_its_middle_is_told_as_damaged(book, tmp_path: Path):
+def test_damage_in_the_middle_is_reported(book, tmp_path: Path):
     book.queue_many(f"folder/file number {number}".encode() for number in range(2000))
     book.ledger.close()
     content = bytearray(book.path.read_bytes())
@@ -387,7 +387,7 @@ PATHS = st.lists(
 
 @given(paths=PATHS)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_path_of_any_bytes_comes_back_as_it_was_and_in_the_order_of_bytes(make_book, paths: list[bytes]):
+def test_path_bytes_are_kept_in_byte_order(make_book, paths: list[bytes]):
     book = make_book(f"{os.urandom(4).hex()}.db")
     for path in paths:
         book.queue(path)
@@ -396,7 +396,7 @@ def test_a_path_of_any_bytes_comes_back_as_it_was_and_in_the_order_of_bytes(make
     book.ledger.close()
 
 
-def test_pages_give_every_row_once_while_rows_are_added(book):
+def test_pages_return_each_row_once(book):
     book.queue_many(f"{number:05}".encode() for number in range(2500))
     seen = []
     for row in book.ledger.reports.files():
@@ -406,12 +406,12 @@ def test_pages_give_every_row_once_while_rows_are_added(book):
     assert seen == [f"{n:05}".encode() for n in range(2500)] + [b"99999"]
 
 
-def test_an_unwritable_folder_is_one_sentence(tmp_path: Path):
+def test_unwritable_folder_is_one_sentence(tmp_path: Path):
     with pytest.raises(LedgerError, match="make the folder"):
         open_database(tmp_path / "nowhere" / "ledger.db", create=True)
 
 
-def test_a_full_disk_at_the_first_opening_is_not_called_damage(tmp_path: Path):
+def test_full_disk_at_opening_is_no_damage(tmp_path: Path):
     if os.geteuid() != 0:
         pytest.skip("needs a small file system, and root to mount it")
     small = tmp_path / "small"
@@ -431,7 +431,7 @@ def test_a_full_disk_at_the_first_opening_is_not_called_damage(tmp_path: Path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for another user")
-def test_what_root_does_once_keeps_no_other_user_from_the_ledger(tmp_path: Path):
+def test_use_by_root_keeps_the_owner(tmp_path: Path):
     path = tmp_path / "ledger.db"
     open_ledger(path).close()
     for file in tmp_path.iterdir():
@@ -443,7 +443,7 @@ def test_what_root_does_once_keeps_no_other_user_from_the_ledger(tmp_path: Path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_ledger_that_root_makes_belongs_to_the_owner_of_its_folder(tmp_path: Path):
+def test_ledger_of_root_gets_folder_owner(tmp_path: Path):
     os.chown(tmp_path, 65534, 65533)
     with closing(open_ledger(tmp_path / "hq.db")):
         assert {path.name: (path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()} == dict.fromkeys(
@@ -452,7 +452,7 @@ def test_a_ledger_that_root_makes_belongs_to_the_owner_of_its_folder(tmp_path: P
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_lock_that_root_makes_anew_belongs_to_the_owner_of_the_ledger(tmp_path: Path):
+def test_lock_of_root_gets_ledger_owner(tmp_path: Path):
     path = tmp_path / "hq.db"
     open_ledger(path).close()
     os.chown(path, 65534, 65533)
@@ -461,7 +461,7 @@ def test_a_lock_that_root_makes_anew_belongs_to_the_owner_of_the_ledger(tmp_path
     assert path.with_name("hq.db.lock").stat().st_uid == 65534
 
 
-def test_an_owner_that_a_container_has_no_number_for_is_no_reason_not_to_start(tmp_path: Path, monkeypatch):
+def test_failed_chown_does_not_block_start(tmp_path: Path, monkeypatch):
     def refuse(*_: int) -> None:
         raise OSError(errno.EINVAL, "Invalid argument")
 
@@ -471,7 +471,7 @@ def test_an_owner_that_a_container_has_no_number_for_is_no_reason_not_to_start(t
 
 
 @pytest.mark.parametrize("name", ["hq.db", "hq.db.lock"])
-def test_what_stood_there_before_root_came_is_given_to_nobody(tmp_path: Path, monkeypatch, name):
+def test_root_keeps_owner_of_existing_files(tmp_path: Path, monkeypatch, name):
     (tmp_path / name).touch(mode=0o600)
     handed: list[int] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -485,7 +485,7 @@ def test_what_stood_there_before_root_came_is_given_to_nobody(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("number", "fix"), [(errno.EACCES, "run as the user that owns it"), (errno.EIO, "check the disk")]
 )
-def test_a_ledger_that_may_not_be_opened_is_told_with_the_way_out(tmp_path: Path, monkeypatch, number, fix):
+def test_unopenable_ledger_names_the_fix(tmp_path: Path, monkeypatch, number, fix):
     path = tmp_path / "hq.db"
     open_ledger(path).close()
     opened = os.open

@@ -34,14 +34,14 @@ def sight_unknown(book, shown):
     book.ledger.store.write(lambda conn: conn.execute("UPDATE sightings SET why = 'unknown'"))
 
 
-def test_the_order_of_the_first_sight_stays_when_an_asset_is_seen_again(book):
+def test_order_of_first_sight_is_kept(book):
     doubts = book.ledger.doubts
     doubts.sight([asset("A", size=0, md5=None)], 2, NOW)
     doubts.sight([asset("A"), asset("B")], 6, NOW)
     assert doubts.first_seen(["A", "B", "C"]) == {"A": (2, NOW), "B": (6, NOW)}
 
 
-def test_a_sighting_learns_size_and_digest_when_the_asset_is_processed(book):
+def test_sighting_learns_size_and_digest(book):
     doubts = book.ledger.doubts
     doubts.sight([asset("A", size=0, md5=None)], 0, NOW)
     assert tuple(book.ledger.store.rows("SELECT size, md5 FROM sightings")[0]) == (None, None)
@@ -49,7 +49,7 @@ def test_a_sighting_learns_size_and_digest_when_the_asset_is_processed(book):
     assert tuple(book.ledger.store.rows("SELECT size, md5 FROM sightings")[0]) == (10, M1)
 
 
-def test_ids_are_owned_by_live_rows_only_and_any_number_can_be_asked_for(book):
+def test_only_live_rows_own_ids(book):
     live = book.accept(book.queue(b"live"), "L")
     gone = book.accept(book.queue(b"gone"), "G")
     book.ledger.intake.unwanted([(gone.id, b"gone")], Event.VANISHED, NOW)
@@ -89,20 +89,20 @@ def test_each_judgement_is_written_down(book, doubt, verdict, state, replaced_st
     assert whys(book) == {"D": "damaged" if verdict.assetid == "D" else ""}
 
 
-def test_a_replaced_version_that_did_not_arrive_is_never_sent(book, doubt):
+def test_replaced_version_is_never_resent(book, doubt):
     book.queue(b"a", size=77)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.ABSENT), NOW)
     assert [row.size for row in book.ledger.queue.due(NOW, 10)] == [77]
 
 
-def test_an_undecidable_doubt_no_longer_holds_its_name_back(book, doubt):
+def test_undecidable_doubt_releases_its_name(book, doubt):
     other = book.queue(b"x/a")
     assert book.ledger.queue.due(NOW, 10) == []
     book.ledger.doubts.decide(doubt, Verdict(Judgement.UNDECIDABLE, reason="?"), NOW)
     assert [row.id for row in book.ledger.queue.due(NOW, 10)] == [other.id]
 
 
-def test_a_doubt_that_was_decided_while_the_service_answered_is_left_as_it_is(book, doubt):
+def test_doubt_decided_meanwhile_is_kept(book, doubt):
     book.ledger.repair.is_absent(doubt.file, NOW)
     decided = book.row(b"a")
     for verdict, *_ in DECIDED:
@@ -110,14 +110,14 @@ def test_a_doubt_that_was_decided_while_the_service_answered_is_left_as_it_is(bo
         assert book.row(b"a") == decided
 
 
-def test_an_asset_that_another_file_took_meanwhile_is_not_given_twice(book, doubt):
+def test_asset_taken_meanwhile_is_not_reused(book, doubt):
     book.ledger.queue.adopt(book.queue(b"quicker"), "A", M1, "said", NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.FOUND, "A", "F"), NOW)
     assert book.row(b"a").state is State.IN_DOUBT
     assert book.ledger.doubts.of(doubt.file.id).closed_at is None
 
 
-def test_what_a_look_up_brought_to_light_is_listed_by_what_it_is(book, doubt):
+def test_findings_are_listed_by_reason(book, doubt):
     shown = [asset("S", size=3, md5=M2), asset("D"), asset("P", size=4, md5=M2)]
     book.ledger.doubts.sight(shown, 0, NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.WAIT, suspected=("S",)), NOW)
@@ -125,7 +125,7 @@ def test_what_a_look_up_brought_to_light_is_listed_by_what_it_is(book, doubt):
     assert whys(book) == {"S": "suspected", "D": "doubled", "P": "damaged"}
 
 
-def test_a_copy_is_listed_once_the_file_that_it_is_a_copy_of_was_seen(book, doubt):
+def test_copy_is_listed_after_its_original(book, doubt):
     shown = [asset("S", size=3, md5=M2), asset("D"), asset("P", size=4, md5=M2)]
     book.ledger.doubts.sight(shown, 0, NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.WAIT, suspected=("S",)), NOW)
@@ -137,7 +137,7 @@ def test_a_copy_is_listed_once_the_file_that_it_is_a_copy_of_was_seen(book, doub
     assert orphans(book) == {"S": "suspected", "D": "doubled", "P": "damaged"}
 
 
-def test_proof_is_not_taken_back_by_a_later_suspicion_and_the_word_stays_on_a_new_sight(book, doubt):
+def test_later_suspicion_keeps_the_proof(book, doubt):
     cut = asset("P", size=4, md5=M2)
     book.ledger.doubts.sight([cut], 0, NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.DAMAGED, "P"), NOW)
@@ -160,14 +160,14 @@ def test_proof_is_not_taken_back_by_a_later_suspicion_and_the_word_stays_on_a_ne
         (M1, asset("D", md5=M1, folder="G"), True),
     ],
 )
-def test_an_asset_that_an_open_doubt_may_need_is_no_orphan(book, attempt_md5, shown, listed):
+def test_asset_of_open_doubt_is_no_orphan(book, attempt_md5, shown, listed):
     book.lose(book.queue(b"a"), md5=attempt_md5)
     sight_unknown(book, shown)
     assert orphans(book) == ({"D": "unknown"} if listed else {})
 
 
 @pytest.mark.parametrize("owned_by", ["adopting", "accepting"])
-def test_an_asset_that_a_live_row_owns_is_no_orphan(book, owned_by):
+def test_asset_of_live_row_is_no_orphan(book, owned_by):
     sight_unknown(book, asset("D"))
     row = book.queue(b"a")
     if owned_by == "adopting":
@@ -177,7 +177,7 @@ def test_an_asset_that_a_live_row_owns_is_no_orphan(book, owned_by):
     assert orphans(book) == {}
 
 
-def test_history_is_listed_by_why_unless_it_may_be_needed_or_is_gone_for_less_than_its_time(book):
+def test_recent_history_is_no_orphan(book):
     replaced = book.accept(book.queue(b"a"), "R")
     book.accept(book.queue(b"a", size=20), "N", md5=M2)
     gone = book.accept(book.queue(b"b", size=30), "G", md5="3" * 32)
@@ -188,7 +188,7 @@ def test_history_is_listed_by_why_unless_it_may_be_needed_or_is_gone_for_less_th
     assert orphans(book) == {"G": "deleted"}
 
 
-def test_an_old_asset_is_no_orphan_while_its_successor_is_not_stored(book):
+def test_old_asset_is_kept_for_unstored_next(book):
     book.accept(book.queue(b"a"), "R")
     newer = book.queue(b"a", size=20)
     assert orphans(book) == {}
@@ -196,7 +196,7 @@ def test_an_old_asset_is_no_orphan_while_its_successor_is_not_stored(book):
     assert orphans(book) == {"R": "replaced"}
 
 
-def test_nothing_of_history_is_an_orphan_while_a_brake_is_pulled(book):
+def test_pulled_brake_hides_historic_orphans(book):
     book.accept(book.queue(b"a"), "R")
     book.accept(book.queue(b"a", size=20), "N", md5=M2)
     book.ledger.pull_brake("destfolderid", "photos", "it points elsewhere", 1, NOW)
@@ -205,7 +205,7 @@ def test_nothing_of_history_is_an_orphan_while_a_brake_is_pulled(book):
     assert orphans(book) == {"R": "replaced"}
 
 
-def test_look_ups_that_were_answered_carry_the_grace_and_those_that_were_not_leave_a_gap(book, doubt):
+def test_unanswered_look_up_keeps_the_grace(book, doubt):
     doubts = book.ledger.doubts
     kept = Grace("boot", 5.0, 7.0, 2.0)
     doubts.looked([(doubt.attempt.id, kept, NOW + 3)])
@@ -219,7 +219,7 @@ def test_look_ups_that_were_answered_carry_the_grace_and_those_that_were_not_lea
     assert [d.attempt.id for d in doubts.due(NOW + 9)] == [doubt.attempt.id]
 
 
-def test_of_more_doubts_than_one_round_takes_those_are_looked_at_that_have_waited_longest(book):
+def test_longest_waiting_doubts_come_first(book):
     for path, folder in ((b"a", "F"), (b"b", "F"), (b"c", "G")):
         book.lose(book.queue(path, folder=folder))
     at = {doubt.file.path: doubt.attempt.id for doubt in book.ledger.doubts.due(NOW)}
@@ -229,12 +229,12 @@ def test_of_more_doubts_than_one_round_takes_those_are_looked_at_that_have_waite
     assert [doubt.file.path for doubt in book.ledger.doubts.due(NOW + 3)] == [b"a", b"b", b"c"]
 
 
-def test_a_look_far_in_the_future_was_set_by_another_clock_and_is_due(book, doubt):
+def test_look_in_far_future_is_due(book, doubt):
     book.ledger.doubts.unanswered([doubt.attempt.id], [], NOW + 901, "nobody answers")
     assert len(book.ledger.doubts.due(NOW)) == 1
 
 
-def test_rivals_are_the_other_open_attempts_with_their_folders(book, doubt):
+def test_rivals_are_other_open_attempts(book, doubt):
     flying = book.begin(book.queue(b"b", size=20), md5=M2)
     elsewhere = book.begin(book.queue(b"c", folder="G"))
     book.accept(book.queue(b"d"), "D")
@@ -244,7 +244,7 @@ def test_rivals_are_the_other_open_attempts_with_their_folders(book, doubt):
     assert (other.attempt_id, other.folder_id) == (elsewhere, "G")
 
 
-def test_a_person_is_asked_about_a_rival_only_while_its_file_is_blocked(book, doubt):
+def test_rival_is_asked_about_while_blocked(book, doubt):
     rival = book.begin(book.queue(b"b"))
     book.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (rival,)))
     asked = {}
@@ -256,7 +256,7 @@ def test_a_person_is_asked_about_a_rival_only_while_its_file_is_blocked(book, do
     assert asked == {"in_doubt": False, "blocked": True}
 
 
-def test_what_was_ended_without_its_asset_into_the_same_folder_stays_a_rival(book, doubt):
+def test_attempt_without_asset_stays_rival(book, doubt):
     ends = {"absent": True, "resolved": True, "sent_again": True, "found": False, "damaged": False, "unsent": False}
     begun = {result: book.begin(book.queue(result.encode())) for result in ends}
     sql = "UPDATE attempts SET closed_at = 1.0, result = ? WHERE id = ?"
@@ -272,7 +272,7 @@ def test_what_was_ended_without_its_asset_into_the_same_folder_stays_a_rival(boo
     assert all(rival.waived for rival in competing_attempts)
 
 
-def test_of_very_many_that_ended_without_their_asset_the_newest_stay_rivals(book, doubt):
+def test_newest_ended_attempts_stay_rivals(book, doubt):
     last = book.begin(book.queue(b"last"))
 
     def work(conn) -> None:
@@ -296,7 +296,7 @@ def test_of_very_many_that_ended_without_their_asset_the_newest_stay_rivals(book
     }
 
 
-def test_the_rivals_of_a_doubt_are_found_without_a_look_at_each_attempt(book, doubt):
+def test_rivals_are_found_by_index(book, doubt):
     reader, asked = book.ledger.store.reader(), []
     reader.set_trace_callback(asked.append)
     book.ledger.doubts.competing_attempts(doubt.attempt)

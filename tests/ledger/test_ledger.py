@@ -21,7 +21,7 @@ def epoch(book):
     return book.path.with_name(book.path.name + ".epoch")
 
 
-def test_each_start_has_the_next_number_and_a_copy_of_it_beside_the_ledger(book):
+def test_start_number_grows_and_is_copied(book):
     assert (book.ledger.start_no, epoch(book).read_text()) == (1, "1")
     assert book.reopen().start_no == 2
     assert epoch(book).read_text() == "2"
@@ -45,7 +45,7 @@ def touch(book) -> None:
     ],
     ids=["as_it_was", "behind_its_copy", "without_its_copy", "put_back_with_its_copy", "lost", "new"],
 )
-def test_a_ledger_that_was_put_back_or_lost_is_known_and_every_folder_is_listed_again(book, change, start, restored):
+def test_restored_ledger_is_relisted(book, change, start, restored):
     book.ledger.contacts.made("F")
     book.ledger.close()
     change(book)
@@ -153,7 +153,7 @@ def test_folder_on_the_same_disk_is_not_outside(tmp_path, monkeypatch):
         assert ledger.unconfirmed
 
 
-def test_a_copy_that_was_made_while_a_process_held_the_ledger_is_listed_again(book, tmp_path):
+def test_backup_of_held_ledger_is_relisted(book, tmp_path):
     book.ledger.contacts.made("F")
     with closing(sqlite3.connect(book.path)) as source, closing(sqlite3.connect(tmp_path / "backup")) as copy:
         source.backup(copy)
@@ -164,7 +164,7 @@ def test_a_copy_that_was_made_while_a_process_held_the_ledger_is_listed_again(bo
     assert book.ledger.contacts.needed("F")
 
 
-def test_a_ledger_whose_process_was_killed_is_listed_again_once(book):
+def test_killed_process_relists_folders_once(book):
     book.ledger.contacts.made("F")
     book.ledger.close()
     code = "import os, sys; from pathlib import Path; from assetsync.ledger.ledger import open_ledger\n"
@@ -177,7 +177,7 @@ def test_a_ledger_whose_process_was_killed_is_listed_again_once(book):
 
 
 @pytest.mark.parametrize("torn", [b"", b"5"], ids=["before_it_was_written", "written_before_this_start"])
-def test_a_start_that_died_between_its_two_writes_is_no_restored_ledger(book, torn):
+def test_torn_start_is_no_restored_ledger(book, torn):
     book.reopen()
     book.ledger.set_fact("start", "9")
     book.ledger.close()
@@ -187,7 +187,7 @@ def test_a_start_that_died_between_its_two_writes_is_no_restored_ledger(book, to
     assert epoch(book).read_text() == "10"
 
 
-def test_a_copy_that_holds_no_number_is_one_sentence_and_gives_the_lock_back(book):
+def test_invalid_epoch_file_releases_lock(book):
     book.ledger.close()
     epoch(book).write_text("three")
     with pytest.raises(LedgerError, match="does not hold a number"):
@@ -201,7 +201,7 @@ def test_a_reader_counts_no_start(book):
     assert book.reopen().start_no == 2
 
 
-def test_a_brake_is_pulled_once_for_its_subject_until_it_is_released(book):
+def test_brake_is_pulled_once_per_subject(book):
     ledger = book.ledger
     pulled = [ledger.pull_brake("vanished", subject, "why", 7, NOW) for subject in ("a", "a", "b")]
     assert pulled == [True, False, True]
@@ -214,7 +214,7 @@ def test_a_brake_is_pulled_once_for_its_subject_until_it_is_released(book):
     assert ledger.pull_brake("vanished", "a", "again", 9, NOW + 3) is True
 
 
-def test_what_a_person_allowed_is_the_most_that_was_released_since(book):
+def test_largest_released_amount_is_allowed(book):
     ledger = book.ledger
     for amount, at in ((9, NOW), (5, NOW + 10), (7, NOW + 20)):
         ledger.pull_brake("vanished", "a", "why", amount, at)
@@ -223,7 +223,7 @@ def test_what_a_person_allowed_is_the_most_that_was_released_since(book):
     assert ledger.resumed_amount("vanished", "b", NOW) is None
 
 
-def test_what_was_allowed_on_other_subjects_of_a_kind_can_be_withdrawn_and_what_waits_keeps_its_amount(book):
+def test_other_allowances_can_be_withdrawn(book):
     ledger = book.ledger
     for kind, subject in (("takeover", "kept"), ("takeover", "other"), ("vanished", "other")):
         ledger.pull_brake(kind, subject, "why", 7, NOW)
@@ -235,7 +235,7 @@ def test_what_was_allowed_on_other_subjects_of_a_kind_can_be_withdrawn_and_what_
     assert [(brake.subject, brake.amount) for brake in ledger.reports.brakes()] == [("waits", 7)]
 
 
-def test_what_is_history_or_not_mapped_is_counted_as_what_it_is(book):
+def test_history_and_unmapped_count_apart(book):
     stands = {
         b"stored": ("stored", "yes"),
         b"queued": ("queued", "yes"),
@@ -258,7 +258,7 @@ def test_what_is_history_or_not_mapped_is_counted_as_what_it_is(book):
     assert (book.ledger.queue.counts(NOW), book.ledger.intake.size()) == ((1, 0), 3)
 
 
-def test_a_folder_that_nothing_waits_for_any_more_is_not_said_to_be_held(book):
+def test_hold_without_files_is_not_listed(book):
     row = book.queue(b"a")
     book.ledger.queue.hold_folder("F", "unlisted", "why", NOW + 60)
     assert book.ledger.reports.holds(NOW) == {"F": "why"}
@@ -266,7 +266,7 @@ def test_a_folder_that_nothing_waits_for_any_more_is_not_said_to_be_held(book):
     assert book.ledger.reports.holds(NOW) == {}
 
 
-def test_counts_that_another_tool_has_spoilt_are_right_after_the_weekly_look_at_all(book):
+def test_weekly_recount_repairs_counts(book):
     for path in (b"a", b"b"):
         book.queue(path)
     # REPLACE fires no trigger for the row that it takes away.

@@ -25,7 +25,7 @@ def folder_of(book, row) -> str:
     return str(book.by_id(row).asset_folder)
 
 
-def test_what_was_read_back_is_noted_where_it_lies_now_and_read_for_its_drift(book):
+def test_verified_asset_is_noted_as_moved(book):
     row, other = verified(book, b"a", "A"), verified(book, b"b", "B")
     assert book.ledger.drifts.met("G", shown("A", "C")) == [b"a"]
     assert (folder_of(book, row), book.by_id(row).drift) == ("G", "unread")
@@ -34,7 +34,7 @@ def test_what_was_read_back_is_noted_where_it_lies_now_and_read_for_its_drift(bo
     assert book.ledger.drifts.met("G", []) == []
 
 
-def test_what_was_never_read_back_keeps_its_folder_unless_its_digest_is_shown(book):
+def test_unverified_asset_moves_by_digest(book):
     row = stored(book, b"a", "A")
     for md5 in (None, M2):
         assert book.ledger.drifts.met("G", shown("A", md5=md5)) == []
@@ -43,28 +43,28 @@ def test_what_was_never_read_back_keeps_its_folder_unless_its_digest_is_shown(bo
     assert folder_of(book, row) == "G"
 
 
-def test_of_history_it_is_noted_whether_it_was_read_back_or_not_and_no_drift(book):
+def test_historic_asset_moves_without_drift(book):
     row = stored(book, b"a", "A")
     book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
     assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
     assert (folder_of(book, row), book.by_id(row).drift) == ("G", None)
 
 
-def test_of_what_waits_for_a_person_it_is_noted_though_it_was_never_read_back(book):
+def test_unverified_blocked_asset_moves(book):
     row = stored(book, b"a", "A")
     book.ledger.assets.apply_all([(row, Event.DIFFERENT, {"reason": "different"})], NOW)
     assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
     assert folder_of(book, row) == "G"
 
 
-def test_of_what_was_replaced_it_is_noted_though_it_was_never_read_back(book):
+def test_unverified_replaced_asset_moves(book):
     row = stored(book, b"a", "A")
     book.queue(b"a", mtime=7)
     assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
     assert folder_of(book, row) == "G"
 
 
-def test_where_neither_side_has_a_digest_nothing_is_known_by_it(book):
+def test_asset_without_digest_does_not_move(book):
     row = book.queue(b"a")
     book.lose(row, md5=None)
     book.ledger.repair.is_asset(row, Asset("A", "F", "a", 10, None, "doc"), NOW)
@@ -73,7 +73,7 @@ def test_where_neither_side_has_a_digest_nothing_is_known_by_it(book):
     assert folder_of(book, row) == "F"
 
 
-def test_a_word_on_where_an_asset_may_lie_ends_where_its_mapping_follows_it(book):
+def test_agreed_folder_ends_with_remapping(book):
     row = verified(book, b"a", "A")
     book.ledger.drifts.met("G", shown("A"))
     told = book.by_id(row)._replace(drift="it lies in another folder", said_digest=None)
@@ -84,7 +84,7 @@ def test_a_word_on_where_an_asset_may_lie_ends_where_its_mapping_follows_it(book
     assert (book.by_id(row).destfolderid, book.by_id(row).agreed_folder) == ("G", None)
 
 
-def test_what_was_seen_of_history_when_it_was_nobodys_is_seen_where_it_lies_now(book):
+def test_historic_sighting_follows_its_asset(book):
     row = stored(book, b"a", "A")
     book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
     book.ledger.doubts.sight([Asset("A", "F", "name", 10, M1, "doc")], 0, NOW)

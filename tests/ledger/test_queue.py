@@ -26,7 +26,7 @@ def looked_for(book, row, md5: str) -> list:
     return alike.equals(row, md5) if alike.hints(row, md5).version else []
 
 
-def test_the_queue_gives_the_oldest_due_first_and_nothing_that_is_not_due_yet(book):
+def test_queue_returns_oldest_due_first(book):
     for path, at in ((b"c", NOW - 1), (b"a", NOW - 3), (b"b", NOW - 2), (b"later", NOW + 60)):
         book.queue(path, due=at)
     assert due(book) == [b"a", b"b", b"c"]
@@ -34,7 +34,7 @@ def test_the_queue_gives_the_oldest_due_first_and_nothing_that_is_not_due_yet(bo
     assert book.ledger.queue.next_due() == NOW - 3
 
 
-def test_the_newest_due_are_those_never_tried_and_not_those_of_another_clock(book):
+def test_newest_due_excludes_tried_files(book):
     for path, at in ((b"a", NOW - 3), (b"b", NOW - 1), (b"c", NOW - 2), (b"later", NOW + 60), (b"odd", NOW + 9000)):
         book.queue(path, due=at)
     tried = book.queue(b"tried", due=NOW)
@@ -43,25 +43,25 @@ def test_the_newest_due_are_those_never_tried_and_not_those_of_another_clock(boo
     assert due(book, newest=True) == [b"b", b"c", b"a"]
 
 
-def test_what_is_too_long_for_the_moment_is_left_out(book):
+def test_file_above_size_limit_is_not_due(book):
     for size in (99, 100, 101):
         book.queue(b"%d" % size, size=size)
     assert due(book, below=100) == [b"99"]
     assert due(book, below=100, newest=True) == [b"99"]
 
 
-def test_rows_to_be_skipped_do_not_use_up_the_limit(book):
+def test_skipped_rows_do_not_use_the_limit(book):
     rows = [book.queue(path) for path in (b"a", b"b", b"c")]
     assert [row.path for row in book.ledger.queue.due(NOW, 2, skip={rows[0].id})] == [b"b", b"c"]
 
 
-def test_a_due_time_beyond_the_longest_backoff_was_set_by_another_clock_and_is_due(book):
+def test_due_time_beyond_backoff_is_due_now(book):
     book.queue(b"a", due=NOW + LONGEST - 1)
     book.queue(b"b", due=NOW + LONGEST + 1)
     assert due(book) == [b"b"]
 
 
-def test_a_file_that_stays_blocked_is_tried_again_after_as_long_as_it_is_known_and_within_a_quarter_of_an_hour(book):
+def test_blocked_file_retry_backs_off(book):
     row = book.queue(b"a")
     tried, now = [], NOW
     while now < NOW + 7200:
@@ -73,7 +73,7 @@ def test_a_file_that_stays_blocked_is_tried_again_after_as_long_as_it_is_known_a
     assert {later - sooner for sooner, later in itertools.pairwise(tried[4:])} == {960}
 
 
-def test_whoever_asks_for_it_tries_blocked_files_at_once_and_a_clock_set_back_keeps_none(book):
+def test_requested_retry_ignores_the_backoff(book):
     row = book.queue(b"a")
     book.ledger.queue.hold(row.id, "unreadable", "why", NOW + 3600)
     assert book.ledger.queue.retry_blocked("unreadable", NOW + 3601, only_due=True) == 0
@@ -83,7 +83,7 @@ def test_whoever_asks_for_it_tries_blocked_files_at_once_and_a_clock_set_back_ke
     assert book.ledger.queue.retry_blocked("unreadable", NOW - 9000, only_due=True) == 1
 
 
-def test_a_held_folder_gives_nothing_until_its_time_or_a_release(book):
+def test_held_folder_returns_nothing(book):
     book.queue(b"a", folder="F")
     book.queue(b"b", folder="G")
     book.hold_folder("F", HELD, NOW + 600)
@@ -95,7 +95,7 @@ def test_a_held_folder_gives_nothing_until_its_time_or_a_release(book):
     assert due(book) == [b"a", b"b"]
 
 
-def test_a_release_of_folders_retries_the_files_that_their_trouble_blocked_and_no_others(book):
+def test_folder_release_retries_its_files(book):
     rows = [book.queue(path, folder=folder) for path, folder in ((b"a", "F"), (b"b", "F"), (b"c", "G"))]
     book.ledger.queue.hold(rows[0].id, HELD.reason, HELD.detail, NOW)
     book.ledger.queue.hold(rows[1].id, "sidecar", "line 1", NOW)
@@ -106,7 +106,7 @@ def test_a_release_of_folders_retries_the_files_that_their_trouble_blocked_and_n
 
 
 @pytest.mark.parametrize("how", ["sending", "in_doubt"])
-def test_a_newer_version_waits_while_an_older_one_is_undecided(book, how):
+def test_newer_version_waits_for_older(book, how):
     old = book.queue(b"a")
     attempt = book.begin(old) if how == "sending" else book.lose(old)
     book.queue(b"a", size=20)
@@ -129,7 +129,7 @@ def test_newer_version_waits_in_another_folder_too(book, how):
     assert due(book) == []
 
 
-def test_an_open_attempt_of_the_same_folded_name_into_the_same_folder_holds_others_back(book):
+def test_open_attempt_blocks_equal_name(book):
     first = book.queue(b"x/Photo.jpg")
     second = book.queue(b"y/photo.JPG")
     elsewhere = book.queue(b"z/photo.jpg", folder="G")
@@ -142,7 +142,7 @@ def test_an_open_attempt_of_the_same_folded_name_into_the_same_folder_holds_othe
     assert due(book) == [second.path, elsewhere.path]
 
 
-def test_a_version_that_was_replaced_while_it_was_prepared_is_not_begun_held_or_adopted(book):
+def test_replaced_version_is_not_begun(book):
     stale = book.queue(b"a")
     fresh = book.queue(b"a", size=20)
     with pytest.raises(Outdated):
@@ -155,7 +155,7 @@ def test_a_version_that_was_replaced_while_it_was_prepared_is_not_begun_held_or_
     assert book.ledger.doubts.newest_attempt() == 0
 
 
-def test_a_version_whose_mapping_was_pointed_elsewhere_while_it_was_prepared_is_not_begun(book):
+def test_remapped_version_is_not_begun(book):
     stale = book.queue(b"a")
     book.ledger.store.write(lambda conn: conn.execute("UPDATE files SET destfolderid = 'G'"))
     with pytest.raises(Outdated):
@@ -164,7 +164,7 @@ def test_a_version_whose_mapping_was_pointed_elsewhere_while_it_was_prepared_is_
     assert book.begin(book.row(b"a")) == 1
 
 
-def test_an_attempt_is_open_and_in_flight_from_the_moment_it_is_committed(book):
+def test_attempt_is_in_flight_once_committed(book):
     row = book.queue(b"a")
     attempt = book.ledger.doubts.of(row.id)
     assert attempt is None
@@ -206,7 +206,7 @@ EQUALS = {
 
 
 @pytest.mark.parametrize("case", EQUALS)
-def test_an_equal_version_counts_when_it_has_an_asset_or_may_have_one(book, case):
+def test_equal_version_needs_possible_asset(book, case):
     act, counts = EQUALS[case]
     old = book.queue(b"old")
     act(book, old)
@@ -217,7 +217,7 @@ def test_an_equal_version_counts_when_it_has_an_asset_or_may_have_one(book, case
     assert book.ledger.alike.has_size(new.id, "G", 10) is False
 
 
-def test_an_undecided_version_that_was_never_hashed_counts_by_inode_size_and_mtime(book):
+def test_unhashed_version_is_matched_by_stat(book):
     old = book.queue(b"old", inode=77, mtime=5)
     book.lose(old, md5=None, left=SentExtent.PART)
     for inode, mtime, counts in ((77, 5, True), (78, 5, False), (77, 6, False)):
@@ -225,7 +225,7 @@ def test_an_undecided_version_that_was_never_hashed_counts_by_inode_size_and_mti
         assert [row.id for row in looked_for(book, new, M1)] == [old.id] * counts
 
 
-def test_a_version_at_rest_whose_asset_has_another_owner_by_now_is_no_equal(book):
+def test_version_without_its_asset_is_no_equal(book):
     resting = book.accept(book.queue(b"a"), "A")
     book.ledger.intake.unwanted([(resting.id, b"a")], Event.VANISHED, NOW)
     owner = book.queue(b"b")
@@ -236,7 +236,7 @@ def test_a_version_at_rest_whose_asset_has_another_owner_by_now_is_no_equal(book
     assert book.row(b"c").state is State.QUEUED
 
 
-def test_of_more_equals_than_are_looked_at_the_own_path_and_the_own_inode_come_first(book):
+def test_own_path_and_inode_rank_first(book):
     moved = book.accept(book.queue(b"moved", inode=4242), "M")
     for number in range(120):
         book.accept(book.queue(f"{number}".encode()), f"A{number}")
@@ -246,7 +246,7 @@ def test_of_more_equals_than_are_looked_at_the_own_path_and_the_own_inode_come_f
     assert equals[0].id == moved.id
 
 
-def test_taking_over_merges_the_rows_and_keeps_the_asset_and_the_attempts(book):
+def test_takeover_keeps_asset_and_attempts(book):
     old = book.accept(book.queue(b"a"), "A")
     new = book.queue(b"b", inode=9)
     assert book.ledger.queue.take_over(new, old, M1, NOW) is State.STORED
@@ -257,7 +257,7 @@ def test_taking_over_merges_the_rows_and_keeps_the_asset_and_the_attempts(book):
 
 
 @pytest.mark.parametrize("first", ["sending", "in_doubt"])
-def test_taking_over_an_undecided_version_leaves_its_attempt_open(book, first):
+def test_takeover_keeps_open_attempt(book, first):
     old = book.queue(b"a")
     attempt = book.begin(old) if first == "sending" else book.lose(old)
     new = book.queue(b"b")
@@ -265,7 +265,7 @@ def test_taking_over_an_undecided_version_leaves_its_attempt_open(book, first):
     assert book.ledger.doubts.of(book.row(b"b").id).id == attempt
 
 
-def test_content_that_comes_back_to_its_path_takes_its_old_asset_back(book):
+def test_returning_content_regains_its_asset(book):
     a1 = book.accept(book.queue(b"p", size=10), "A")
     b1 = book.accept(book.queue(b"p", size=20), "B", md5=M2)
     a2 = book.queue(b"p", size=10)
@@ -276,7 +276,7 @@ def test_content_that_comes_back_to_its_path_takes_its_old_asset_back(book):
     assert [orphan.assetid for orphan in book.ledger.reports.orphans(NOW)] == ["B"]
 
 
-def test_two_files_that_changed_places_change_their_assets(book):
+def test_swapped_files_swap_their_assets(book):
     x = book.accept(book.queue(b"x", size=10), "A")
     y = book.accept(book.queue(b"y", size=10), "B", md5=M2)
     new_x = book.queue(b"x", inode=y.inode)
@@ -286,7 +286,7 @@ def test_two_files_that_changed_places_change_their_assets(book):
     assert [(book.row(path).assetid, book.row(path).id) for path in (b"x", b"y")] == [("B", y.id), ("A", x.id)]
 
 
-def test_of_two_that_take_over_the_same_version_the_second_gets_nothing_and_stays_queued(book):
+def test_second_takeover_stays_queued(book):
     old = book.accept(book.queue(b"a"), "A")
     new, later = book.queue(b"b"), book.queue(b"c")
     assert book.ledger.queue.take_over(new, old, M1, NOW) is State.STORED
@@ -294,14 +294,14 @@ def test_of_two_that_take_over_the_same_version_the_second_gets_nothing_and_stay
     assert book.row(b"c").state is State.QUEUED
 
 
-def test_of_two_that_adopt_the_same_asset_the_second_gets_nothing_and_stays_queued(book):
+def test_second_adopter_stays_queued(book):
     first, second = book.queue(b"a"), book.queue(b"b")
     assert book.ledger.queue.adopt(first, "A", M1, "said", NOW) is True
     assert book.ledger.queue.adopt(second, "A", M1, "said", NOW) is False
     assert [book.row(path).state for path in (b"a", b"b")] == [State.STORED, State.QUEUED]
 
 
-def test_a_failure_is_counted_only_where_it_is_the_files_own(book):
+def test_only_own_failures_are_counted(book):
     row = book.queue(b"a")
     unsent = Sent(Outcome(Answer.UNSENT, "unsent", "refused"), SentExtent.NOTHING, 0, "")
     for counts in (False, True, False):
@@ -339,7 +339,7 @@ def _restored(book) -> None:
         ((_verified, _restored, lambda book: book.ledger.contacts.made("F"), lambda book: book.reopen()), False),
     ],
 )
-def test_a_folder_is_listed_before_the_first_post_unless_it_was_or_holds_what_was_read_back(book, steps, needed):
+def test_unknown_folder_is_listed_first(book, steps, needed):
     for step in steps:
         step(book)
     assert book.ledger.contacts.needed("F") is needed
@@ -372,7 +372,7 @@ def test_a_folder_is_listed_before_the_first_post_unless_it_was_or_holds_what_wa
         lambda ledger: ledger.outcomes.accepted(1, 1, accepted("A"), NOW),
     ],
 )
-def test_what_is_asked_again_and_again_never_reads_through_all_files(book, ask):
+def test_frequent_queries_scan_no_table(book, ask):
     book.begin(book.queue(b"there"))
     book.accept(book.queue(b"other"), "A")
     statements: list[str] = []
@@ -399,7 +399,7 @@ def test_what_is_asked_again_and_again_never_reads_through_all_files(book, ask):
     ("held", "due"),
     [((), 4), (("F",), 2), (("G", "H"), 2), (("F", "G", "H"), 0), (("F", "G", "H", "I"), 0)],
 )
-def test_what_waits_for_held_folders_is_not_due_and_the_rest_is(book, held, due):
+def test_files_of_held_folders_are_not_due(book, held, due):
     for number, folder in enumerate("FFGH"):
         book.queue(f"{number}".encode(), folder=folder)
     outcome = Outcome(Answer.REFUSED, "unknown_folder", "not there")

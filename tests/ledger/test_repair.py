@@ -37,14 +37,14 @@ def different(book) -> None:
     ],
     ids=["blocked", "undecidable", "different", "queued", "in_doubt", "stored"],
 )
-def test_a_retry_goes_on_where_the_facts_put_the_file_and_never_sends_over_an_open_doubt(book, make, state):
+def test_retry_keeps_an_open_doubt(book, make, state):
     make(book)
     assert book.ledger.repair.retry(book.row(b"a"), NOW) is state
     assert book.row(b"a").state is state
 
 
 @pytest.mark.parametrize("make", [blocked, undecidable, different, lambda book: book.accept(book.queue(b"a"), "A")])
-def test_to_send_again_is_the_one_way_over_a_known_id_or_an_open_doubt(book, make):
+def test_send_again_overrides_id_and_doubt(book, make):
     make(book)
     known = book.row(b"a").assetid
     assert book.ledger.repair.send_again(book.row(b"a"), NOW) is State.QUEUED
@@ -55,7 +55,7 @@ def test_to_send_again_is_the_one_way_over_a_known_id_or_an_open_doubt(book, mak
     assert (sent.assetid, sent.send_again) == ("NEW", 0)
 
 
-def test_a_file_that_is_being_sent_cannot_be_sent_again(book):
+def test_file_in_flight_cannot_be_sent_again(book):
     book.begin(book.queue(b"a"))
     with pytest.raises(IllegalTransition):
         book.ledger.repair.send_again(book.row(b"a"), NOW)
@@ -78,7 +78,7 @@ def test_a_persons_word_ends_a_doubt(book, make, word):
 
 @pytest.mark.parametrize("reason", ["unseen", "missing", "different"])
 @pytest.mark.parametrize("was", ["adopted", "sent", "moved"])
-def test_only_what_was_adopted_where_it_is_to_be_sent_and_is_not_there_is_let_go(book, was, reason):
+def test_only_adopted_asset_is_let_go(book, was, reason):
     row = book.queue(b"a")
     if was == "sent":
         book.accept(row, "A")
@@ -94,7 +94,7 @@ def test_only_what_was_adopted_where_it_is_to_be_sent_and_is_not_there_is_let_go
     assert book.row(b"a").assetid == ("B" if goes else "A")
 
 
-def test_what_another_file_has_taken_meanwhile_is_not_taken_over(book):
+def test_asset_of_other_file_is_not_taken(book):
     row, other = book.queue(b"a"), book.queue(b"b")
     book.ledger.queue.adopt(row, "A", M1, "said", NOW)
     book.ledger.queue.adopt(other, "B", M1, "said", NOW)
@@ -103,7 +103,7 @@ def test_what_another_file_has_taken_meanwhile_is_not_taken_over(book):
     assert book.row(b"a").assetid == "A"
 
 
-def test_of_an_asset_that_takes_anothers_place_nothing_of_the_other_is_taken_for_granted(book):
+def test_replacement_asset_inherits_no_facts(book):
     row = book.queue(b"a")
     book.ledger.queue.adopt(row, "A", M1, "said", NOW)
     known = {"verified_at": NOW, "findable_at": NOW, "index_asked_at": NOW, "reason": "missing"}
@@ -116,7 +116,7 @@ def test_of_an_asset_that_takes_anothers_place_nothing_of_the_other_is_taken_for
     assert book.ledger.doubts.first_seen(["A", "B"]) == {}
 
 
-def test_what_was_sent_and_found_by_a_look_up_is_not_let_go(book):
+def test_sent_asset_found_by_look_up_is_kept(book):
     book.lose(book.queue(b"a"))
     (doubt,) = book.ledger.doubts.due(NOW)
     book.ledger.doubts.decide(doubt, Verdict(Judgement.FOUND, "A", "F"), NOW)

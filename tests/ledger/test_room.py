@@ -11,7 +11,7 @@ from assetsync.ledger.place import without_room
 from .conftest import NOW
 
 
-def test_a_log_that_fills_the_disk_is_moved_into_the_ledger_and_does_not_stay_in_the_way(book):
+def test_log_filling_disk_is_checkpointed(book):
     for number in range(50):
         book.queue(b"%d" % number)
     log = book.ledger.store.path.with_name(book.ledger.store.path.name + "-wal")
@@ -30,7 +30,7 @@ def test_a_log_that_fills_the_disk_is_moved_into_the_ledger_and_does_not_stay_in
 
 
 @pytest.mark.parametrize("place", ["/proc", "/not/there"])
-def test_a_disk_that_counts_no_room_is_not_called_full(place):
+def test_disk_without_room_count_is_not_full(place):
     assert without_room(Path(place) / "ledger.db") is None
 
 

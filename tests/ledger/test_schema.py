@@ -54,7 +54,7 @@ def shape_of(path: Path) -> dict[str, str]:
     return {name: " ".join(sql.split()) for name, sql in found}
 
 
-def test_a_ledger_of_the_first_release_is_opened_with_all_its_rows(old: Path):
+def test_first_release_ledger_keeps_all_rows(old: Path):
     before = rows_of(old)
     assert {table for table, rows in before.items() if rows} == {
         "files", "attempts", "sightings", "folders", "sidecars", "requests", "brakes", "hours",
@@ -63,7 +63,7 @@ def test_a_ledger_of_the_first_release_is_opened_with_all_its_rows(old: Path):
     assert rows_of(old) == before
 
 
-def test_a_ledger_of_the_first_release_has_the_shape_of_a_new_one(old: Path, tmp_path: Path):
+def test_first_release_ledger_gets_new_shape(old: Path, tmp_path: Path):
     # It fails when m001 was changed: before its release the data is made anew, afterwards a migration is added.
     open_ledger(old).close()
     open_ledger(tmp_path / "new.db").close()
@@ -71,7 +71,7 @@ def test_a_ledger_of_the_first_release_has_the_shape_of_a_new_one(old: Path, tmp
 
 
 @pytest.mark.parametrize("last", range(1, len(release.MIGRATIONS)))
-def test_a_ledger_of_any_release_keeps_its_rows_and_gets_the_shape_of_a_new_one(old: Path, tmp_path: Path, last: int):
+def test_every_release_is_migrated(old: Path, tmp_path: Path, last: int):
     with closing(sqlite3.connect(old)) as conn:
         schema.migrations.apply(sqlite_utils.Database(conn), stop_before=sorted(release.MIGRATIONS)[last])
     before = rows_of(old)
@@ -84,7 +84,7 @@ def test_a_ledger_of_any_release_keeps_its_rows_and_gets_the_shape_of_a_new_one(
         assert conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_what_a_ledger_of_the_first_release_says_is_understood(old: Path):
+def test_first_release_values_are_understood(old: Path):
     with closing(open_ledger(old)) as ledger:
         assert {row.path: row.state for row in ledger.reports.files()} == {
             b"photos/harbour.jpg": State.STORED,
@@ -112,7 +112,7 @@ def later(*, fails: bool = False) -> Migrations:
     return migrations
 
 
-def test_a_later_migration_keeps_every_row_and_is_applied_once(old: Path, monkeypatch):
+def test_later_migration_keeps_every_row(old: Path, monkeypatch):
     before = rows_of(old)
     monkeypatch.setattr(schema, "migrations", later())
     for _ in range(2):
@@ -123,7 +123,7 @@ def test_a_later_migration_keeps_every_row_and_is_applied_once(old: Path, monkey
         assert {row[0] for row in conn.execute("SELECT tag FROM files")} == {"none"}
 
 
-def test_a_migration_that_fails_leaves_the_file_as_it_was(old: Path, monkeypatch):
+def test_failed_migration_changes_nothing(old: Path, monkeypatch):
     before, shape = rows_of(old), shape_of(old)
     monkeypatch.setattr(schema, "migrations", later(fails=True))
     with pytest.raises(Exception, match="disk I/O error"):
@@ -134,7 +134,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(old: Path, monkeypatch
 
 
 @pytest.mark.parametrize("opened", [open_ledger, read_ledger])
-def test_the_release_before_refuses_a_migrated_file_and_leaves_it(old: Path, monkeypatch, opened):
+def test_older_release_refuses_migrated_file(old: Path, monkeypatch, opened):
     with monkeypatch.context() as patched:
         patched.setattr(schema, "migrations", later())
         open_database(old, create=False).close()
@@ -153,7 +153,7 @@ def test_the_release_before_refuses_a_migrated_file_and_leaves_it(old: Path, mon
     ],
     ids=["counts", "queue", "size"],
 )
-def test_counting_reads_what_was_counted_and_no_row_of_a_file(book, ask):
+def test_counts_are_read_without_file_rows(book, ask):
     plans: list[str] = []
     reader = book.ledger.store.reader()
     asked: list[str] = []
@@ -174,7 +174,7 @@ def uncounted(path: Path) -> set[tuple[object, ...]]:
         return counted ^ set(conn.execute(there))
 
 
-def test_what_was_there_before_it_was_counted_is_counted(old: Path):
+def test_rows_before_counting_are_counted(old: Path):
     open_ledger(old).close()
     assert uncounted(old) == set()
     with closing(open_ledger(old)) as ledger:
@@ -195,7 +195,7 @@ def test_what_was_there_before_it_was_counted_is_counted(old: Path):
     ],
 )
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-def test_whatever_is_written_to_the_files_by_whatever_tool_is_counted(book, change, end):
+def test_writes_of_any_tool_are_counted(book, change, end):
     for number in range(6):
         book.queue(f"{number}".encode(), folder="FG"[number % 2], size=10 + number)
     book.queue(b"0", size=99)
@@ -216,7 +216,7 @@ def test_whatever_is_written_to_the_files_by_whatever_tool_is_counted(book, chan
     ],
     ids=["waits_longest", "read_back_last"],
 )
-def test_the_first_and_the_last_of_a_state_are_found_however_many_there_are(book, ask, name):
+def test_ends_of_a_state_are_found_by_index(book, ask, name):
     reader = book.ledger.store.reader()
     asked: list[str] = []
     reader.set_trace_callback(asked.append)
@@ -228,7 +228,7 @@ def test_the_first_and_the_last_of_a_state_are_found_however_many_there_are(book
 
 
 @pytest.mark.parametrize("said", [{}, {"newest": True}, {"below": 100}, {"newest": True, "below": 100}], ids=str)
-def test_what_is_due_is_taken_in_its_order_and_not_by_the_index_for_counting(book, said):
+def test_due_query_uses_the_due_index(book, said):
     reader = book.ledger.store.reader()
     asked: list[str] = []
     reader.set_trace_callback(asked.append)
@@ -239,11 +239,11 @@ def test_what_is_due_is_taken_in_its_order_and_not_by_the_index_for_counting(boo
     assert not any("TEMP B-TREE" in step for step in plan)
 
 
-def test_the_release_knows_its_migrations_without_loading_them():
+def test_migrations_are_known_unloaded():
     assert schema.known() == release.MIGRATIONS
 
 
-def test_what_was_told_as_drift_before_there_were_settlings_is_read_anew(old: Path):
+def test_drift_before_settlings_is_reread(old: Path):
     with closing(sqlite3.connect(old)) as conn, conn:
         conn.execute("UPDATE files SET drift = CASE WHEN id % 2 THEN 'its metadata changed' END")
     with closing(open_ledger(old)) as ledger:

@@ -5,7 +5,7 @@ from assetsync.core.states import Event
 from .conftest import NOW
 
 
-def test_the_files_that_stand_for_a_folder_are_always_the_same_ones_and_from_all_of_its_history(book):
+def test_folder_sample_is_stable_and_spread(book):
     for number in range(60):
         book.accept(book.queue(b"d/%02d" % number), f"A{number}")
     book.accept(book.queue(b"beside"), "B")
@@ -21,7 +21,7 @@ def test_the_files_that_stand_for_a_folder_are_always_the_same_ones_and_from_all
     assert len(book.ledger.intake.sample(b"d", 100)) == 59
 
 
-def test_a_sample_is_given_beside_more_folders_than_can_be_left_out_of_it(book):
+def test_sample_allows_many_excluded_folders(book):
     book.accept(book.queue(b"a"), "A")
     assert [row.path for row in book.ledger.intake.sample(b"", 10, but=[b"%d" % number for number in range(1200)])] == [
         b"a"

@@ -79,7 +79,7 @@ def test_messages_arrive_in_their_order(start):
     assert receiver.got == ["s0", "s1", "s2", "s3", "s4"]
 
 
-def test_posting_never_waits_for_a_receiver_that_hangs(start):
+def test_posting_never_waits_for_a_receiver(start):
     receiver = Receiver()
     receiver.open.clear()
     channel = start(receiver)
@@ -90,7 +90,7 @@ def test_posting_never_waits_for_a_receiver_that_hangs(start):
     assert not channel.idle
 
 
-def test_what_fails_is_tried_again_and_the_failure_is_logged_once_with_its_end(start, caplog):
+def test_failed_delivery_is_logged_once(start, caplog):
     receiver = Receiver(fails=6)
     channel = start(receiver, 0.001, 0.002)
     channel.post(trial_notice("hq", 0))
@@ -102,7 +102,7 @@ def test_what_fails_is_tried_again_and_the_failure_is_logged_once_with_its_end(s
     assert len(events(caplog, "messages are delivered again")) == 1
 
 
-def test_of_more_messages_than_wait_the_oldest_are_given_up(start, caplog):
+def test_oldest_messages_drop_on_overflow(start, caplog):
     receiver = Receiver(fails=1)
     receiver.open.clear()
     channel = start(receiver)
@@ -116,7 +116,7 @@ def test_of_more_messages_than_wait_the_oldest_are_given_up(start, caplog):
     assert len(events(caplog, "a message is given up")) == 10
 
 
-def test_what_could_not_be_delivered_for_a_day_is_given_up_and_said(start, caplog, monkeypatch):
+def test_undelivered_message_expires(start, caplog, monkeypatch):
     monkeypatch.setattr("assetsync.notify.channel._LONGEST", 0.0)
     channel = start(Receiver(fails=1), 0.001)
     channel.post(trial_notice("hq", 0))
@@ -127,7 +127,7 @@ def test_what_could_not_be_delivered_for_a_day_is_given_up_and_said(start, caplo
     assert "hq: this is a test" in said.getMessage()
 
 
-def test_a_channel_that_is_to_finish_delivers_what_waits(start):
+def test_finishing_channel_empties_its_queue(start):
     receiver = Receiver()
     receiver.open.clear()
     channel = start(receiver)
@@ -139,7 +139,7 @@ def test_a_channel_that_is_to_finish_delivers_what_waits(start):
     assert (receiver.got, channel.idle) == (["s0", "s1", "s2"], True)
 
 
-def test_a_channel_that_is_to_finish_does_not_wait_for_a_better_time(start):
+def test_finishing_channel_skips_retry_waits(start):
     receiver = Receiver(fails=float("inf"))
     channel = start(receiver, 3600.0)
     channel.post(trial_notice("hq", 0))

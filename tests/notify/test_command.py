@@ -27,7 +27,7 @@ def writes(out, expression):
     return f"json.dump({expression}, open({str(out)!r}, 'w'))"
 
 
-def test_the_message_is_a_line_of_json_on_its_stdin(program, out):
+def test_message_is_one_json_line_on_stdin(program, out):
     Command(program(writes(out, "[json.loads(said), said.endswith('}\\n')]")), os.environ)(NOTICE)
     message, is_a_line = json.loads(out.read_text())
     assert is_a_line
@@ -43,7 +43,7 @@ def test_the_message_is_a_line_of_json_on_its_stdin(program, out):
     }
 
 
-def test_its_environment_names_site_and_event_and_holds_no_key(program, out, monkeypatch):
+def test_environment_omits_the_key(program, out, monkeypatch):
     monkeypatch.setattr(log_module, "_SECRETS", log_module._Secrets())
     log_module.register_secret(SecretStr("c4nary-key"))
     given = {
@@ -61,7 +61,7 @@ def test_its_environment_names_site_and_event_and_holds_no_key(program, out, mon
     assert "c4nary-key" not in out.read_text()
 
 
-def test_what_a_shell_would_carry_out_is_an_argument(program, tmp_path, out):
+def test_shell_syntax_is_a_plain_argument(program, tmp_path, out):
     argv = [*program(writes(out, "sys.argv[1:]")), "$(touch x); `touch y` | tee z", "*"]
     Command(argv, os.environ)(NOTICE)
     assert json.loads(out.read_text()) == ["$(touch x); `touch y` | tee z", "*"]
@@ -77,16 +77,16 @@ def test_what_a_shell_would_carry_out_is_an_argument(program, tmp_path, out):
         (["a\0b"], "null byte"),
     ],
 )
-def test_a_program_that_cannot_be_run_or_fails_is_said_to(argv, why):
+def test_failing_program_is_reported(argv, why):
     with pytest.raises(Undelivered, match=why):
         Command(argv, os.environ)(NOTICE)
 
 
-def test_a_program_that_does_not_read_its_stdin_is_fine():
+def test_unread_stdin_is_accepted():
     Command(["true"], os.environ)(NOTICE)
 
 
-def test_a_program_that_hangs_is_killed_with_what_it_started(program, out):
+def test_hung_program_is_killed_with_children(program, out):
     argv = program(
         "import subprocess",
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])",

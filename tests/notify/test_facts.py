@@ -20,7 +20,7 @@ def look(world):
     return at_once
 
 
-def test_a_site_without_trouble_has_none_of_any_kind(world, look):
+def test_healthy_site_reports_no_trouble(world, look):
     world.write("a.jpg")
     world.scan_and_send()
     found = look()
@@ -28,7 +28,7 @@ def test_a_site_without_trouble_has_none_of_any_kind(world, look):
     assert not any(trouble.items for trouble in found.values())
 
 
-def test_blocked_files_are_named_with_their_reason(world, look):
+def test_blocked_files_are_listed_with_reason(world, look):
     world.write("empty.jpg", b"")
     world.write("b.jpg")
     world.write("b.jpg.yaml", b"keywords: [")
@@ -38,7 +38,7 @@ def test_blocked_files_are_named_with_their_reason(world, look):
     assert blocked.count == 2
 
 
-def test_a_blocked_file_that_is_tried_again_lingers_until_it_is_through(world, look):
+def test_retried_blocked_file_lingers(world, look):
     world.write("b.jpg")
     sidecar = world.write("b.jpg.yaml", b"keywords: [")
     world.scan_and_send()
@@ -73,7 +73,7 @@ def test_an_outage_is_one_once_it_has_lasted(world, look):
     assert not look()[Kind.OUTAGE].items
 
 
-def test_an_outage_that_was_told_is_not_over_because_the_process_began_anew(world, look):
+def test_reported_outage_outlasts_a_restart(world, look):
     world.write("a.jpg")
     world.service.down = True
     world.scan_and_send()
@@ -89,16 +89,16 @@ def test_an_outage_that_was_told_is_not_over_because_the_process_began_anew(worl
     assert (dict(found.items), set(found.lingering)) == ({}, set())
 
 
-def test_a_stopped_index_is_told_with_its_fix(world, look):
+def test_stopped_index_names_its_fix(world, look):
     world.ledger.set_fact(INDEX_STOPPED, "set `schedule.index: off`")
     assert list(look()[Kind.INDEX_STOPPED].items.values()) == ["set `schedule.index: off`"]
 
 
-def test_a_loop_that_waits_for_the_ledger_is_trouble_with_it(look):
+def test_loop_blocked_by_ledger_is_trouble(look):
     assert list(look(waiting="disk full")[Kind.LEDGER].items.values()) == ["disk full"]
 
 
-def test_what_a_ledger_that_cannot_be_read_would_say_is_unknown(world, look, monkeypatch):
+def test_unreadable_ledger_leaves_unknown_facts(world, look, monkeypatch):
     def busy(_limit):
         raise LedgerError("the ledger is busy")
 
@@ -109,7 +109,7 @@ def test_what_a_ledger_that_cannot_be_read_would_say_is_unknown(world, look, mon
     assert list(found[Kind.LEDGER].items.values()) == ["the ledger is busy"]
 
 
-def test_a_damaged_ledger_is_no_trouble_to_be_waited_for(world, look, monkeypatch):
+def test_damaged_ledger_is_not_waited_for(world, look, monkeypatch):
     def damaged(_limit):
         raise LedgerDamaged("the ledger is damaged")
 
@@ -118,7 +118,7 @@ def test_a_damaged_ledger_is_no_trouble_to_be_waited_for(world, look, monkeypatc
         look()
 
 
-def test_a_folder_that_cannot_be_listed_is_an_outage_once_it_has_lasted(make_world):
+def test_lasting_folder_failure_is_an_outage(make_world):
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
     world.write("F1/a.jpg")
     world.fail_for("F1")
@@ -140,7 +140,7 @@ def test_a_folder_that_cannot_be_listed_is_an_outage_once_it_has_lasted(make_wor
     assert not found().items
 
 
-def test_of_trouble_that_was_over_long_ago_nobody_is_told_while_a_file_is_sent(world):
+def test_long_ended_trouble_is_not_reported(world):
     site, clock = world.site, world.clock
     site.circuit_breaker.trouble("unreachable", "no answer to a look-up", looking=True)
     clock.advance(2)
@@ -156,7 +156,7 @@ def test_of_trouble_that_was_over_long_ago_nobody_is_told_while_a_file_is_sent(w
     assert not {trouble.kind: trouble for trouble in told}[Kind.OUTAGE].items
 
 
-def test_what_cannot_be_read_in_the_tree_is_told_and_a_folder_of_which_a_brake_tells_is_not(world, look):
+def test_braked_folder_is_not_reported_twice(world, look):
     at = world.clock.now()
     scan = LastScan(at, complete=False, unreadable=1, missing=("a", "b"), first_unreadable="d (Permission denied)")
     world.ledger.runs.scanned(scan, 0.1)
@@ -170,7 +170,7 @@ def test_what_cannot_be_read_in_the_tree_is_told_and_a_folder_of_which_a_brake_t
     assert not look()[Kind.TREE].items
 
 
-def test_of_paths_that_cannot_be_read_each_is_told_once_and_how_many_they_are(world, look):
+def test_unreadable_path_is_reported_once(world, look):
     teller, said = Teller("hq"), []
 
     def scanned(*names):
@@ -192,7 +192,7 @@ def test_of_paths_that_cannot_be_read_each_is_told_once_and_how_many_they_are(wo
     assert scanned() == ["hq: all of the tree can be read again"]
 
 
-def test_what_cannot_be_read_for_another_reason_is_told_once(world, look):
+def test_changed_reason_is_not_reported_again(world, look):
     scan = LastScan(world.clock.now(), complete=False, unreadable=1, first_unreadable="b (d)/c (Permission denied)")
     world.ledger.runs.scanned(scan, 0.1)
     before = look()[Kind.TREE].items

@@ -99,7 +99,7 @@ def site(tmp_path, sandbox):
         process.communicate()
 
 
-def test_the_daemon_tells_of_many_blocked_files_in_one_message_and_waits_for_no_receiver(site, sink, program):
+def test_daemon_groups_blocked_files(site, sink, program):
     told = site.folder / "pid"
     hanging = program(f"open({str(told)!r}, 'w').write(str(os.getpid()))", "time.sleep(100)")
     site.configure({"webhook": sink.url, "command": hanging})
@@ -123,7 +123,7 @@ def test_the_daemon_tells_of_many_blocked_files_in_one_message_and_waits_for_no_
     assert KEY.encode() not in b"".join(sink.bodies) + log.encode()
 
 
-def test_a_run_tells_at_its_end_and_the_next_one_does_not_tell_the_same(site, sink):
+def test_next_run_does_not_repeat_the_message(site, sink):
     site.configure({"webhook": sink.url})
     (site.photos / "empty.jpg").touch()
     assert site.run("reconcile", "--wait", "0s")[0] == 1
@@ -135,7 +135,7 @@ def test_a_run_tells_at_its_end_and_the_next_one_does_not_tell_the_same(site, si
     assert len(sink.messages) == 1
 
 
-def test_a_message_that_was_not_delivered_is_told_by_the_next_run(site, sink):
+def test_next_run_delivers_pending_message(site, sink):
     sink.answer = 500
     site.configure({"webhook": sink.url})
     (site.photos / "empty.jpg").touch()
@@ -148,7 +148,7 @@ def test_a_message_that_was_not_delivered_is_told_by_the_next_run(site, sink):
     assert len(sink.messages) == 2
 
 
-def test_a_run_that_gives_the_service_up_tells_of_the_outage(site, sink):
+def test_abandoned_service_is_an_outage(site, sink):
     site.configure({"webhook": sink.url}, base_url="http://127.0.0.1:9/razuna")
     (site.photos / "a.jpg").write_bytes(b"a")
     assert site.run("reconcile", "--wait", "0s")[0] == 3
@@ -157,7 +157,7 @@ def test_a_run_that_gives_the_service_up_tells_of_the_outage(site, sink):
     assert "127.0.0.1:9 could not be connected to" in message["text"]
 
 
-def test_a_daemon_whose_ledger_is_damaged_tells_so_before_it_ends(site, sink):
+def test_damaged_ledger_is_reported_at_exit(site, sink):
     (site.folder / "hq.db").write_bytes(b"no ledger at all" * 1000)
     site.configure({"webhook": sink.url})
     process = site.start("run")
@@ -169,7 +169,7 @@ def test_a_daemon_whose_ledger_is_damaged_tells_so_before_it_ends(site, sink):
 
 
 @pytest.mark.parametrize("part", ["files_sending", "hours"], ids=["at the start", "while it runs"])
-def test_damage_that_only_the_main_thread_meets_is_told_too(site, sink, part):
+def test_damage_in_main_thread_is_reported(site, sink, part):
     site.configure({"webhook": sink.url})
     assert site.run("reconcile")[0] == 0
     ledger = site.folder / "hq.db"
@@ -191,7 +191,7 @@ def test_damage_that_only_the_main_thread_meets_is_told_too(site, sink, part):
     ("answer", "code", "says"),
     [(200, 0, "notify.webhook took the test message"), (403, 2, "HTTP status 403")],
 )
-def test_check_sends_a_test_message_and_tells_its_fate(site, sink, answer, code, says):
+def test_check_sends_a_test_message(site, sink, answer, code, says):
     sink.answer = answer
     site.configure({"webhook": sink.url, "command": ["true"]})
     found, out = site.run("check", "--notify")
@@ -201,14 +201,14 @@ def test_check_sends_a_test_message_and_tells_its_fate(site, sink, answer, code,
     assert "s3cret-t0ken" not in out
 
 
-def test_check_says_that_a_program_is_not_there_without_sending_anything(site, sink):
+def test_check_reports_missing_program_unsent(site, sink):
     site.configure({"webhook": sink.url, "command": "/no/such/program --loud"})
     code, out = site.run("check")
     assert (code, sink.messages) == (0, [])
     assert "warning  notify: notify.command: there is no program /no/such/program" in out
 
 
-def test_check_says_that_nobody_would_be_told(site):
+def test_check_reports_absent_receivers(site):
     site.configure({})
     code, out = site.run("check", "--notify")
     assert code == 2

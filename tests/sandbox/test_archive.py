@@ -16,7 +16,7 @@ def archive() -> bytes:
 
 
 @pytest.mark.parametrize("zip_extract", ["1", "true", None])
-def test_the_members_become_assets_and_the_zip_stays_under_the_id_returned(caller, archive, zip_extract):
+def test_archive_members_become_assets(caller, archive, zip_extract):
     assetid = caller.uploaded("all.zip", archive, zip_extract=zip_extract)
     stored = {
         asset.filename: (asset.folder_name, caller.sandbox.content(asset.id)) for asset in caller.sandbox.assets()
@@ -36,7 +36,7 @@ def test_a_zip_is_left_whole_when_asked(caller, archive):
 
 
 @pytest.mark.parametrize("content", [b"no archive at all", b"PK\x05\x06" + b"\xff" * 18])
-def test_what_is_no_archive_is_stored_as_it_is(caller, content):
+def test_non_archive_is_stored_unchanged(caller, content):
     assert "success" in caller.upload("all.zip", content).text
     assert len(caller.sandbox.assets()) == 1
 

@@ -12,7 +12,7 @@ def control(caller):
     return call
 
 
-def test_faults_are_switched_on_and_shown_with_what_is_left(control, caller):
+def test_fault_rules_are_set_and_shown(control, caller):
     answer = control("faults", {"faults": [{"kind": "status", "operation": "search", "times": 2, "status": 500}]})
     assert answer.status_code == 200
     assert [caller.search("x").status_code, caller.index("all").status_code] == [500, 200]
@@ -22,19 +22,19 @@ def test_faults_are_switched_on_and_shown_with_what_is_left(control, caller):
     assert control("faults").json() == {"faults": []}
 
 
-def test_an_empty_list_switches_all_faults_off(control, caller):
+def test_empty_list_clears_all_faults(control, caller):
     control("faults", {"faults": [{"kind": "html"}]})
     control("faults", {"faults": []})
     assert caller.search("x").headers["content-type"].startswith("application/json")
 
 
 @pytest.mark.parametrize("given", [{}, [], {"faults": "html"}, {"faults": ["html"]}, {"faults": [{"kind": "x"}]}])
-def test_what_is_no_list_of_faults_is_refused_with_a_sentence(control, given):
+def test_non_list_of_faults_is_refused(control, given):
     answer = control("faults", given)
     assert (answer.status_code, list(answer.json())) == (400, ["error"])
 
 
-def test_what_is_not_json_is_refused_with_a_sentence(caller):
+def test_non_json_body_is_refused(caller):
     answer = caller.http.post(f"{caller.sandbox.address}/_sandbox/faults", content=b"\xff{")
     assert (answer.status_code, answer.json()["error"][:17]) == (400, "This is not JSON:")
 
@@ -51,21 +51,21 @@ def test_what_is_not_json_is_refused_with_a_sentence(caller):
         '"probability": 7',
     ],
 )
-def test_a_number_that_no_answer_can_be_made_of_is_refused_with_a_sentence(caller, control, given):
+def test_impossible_number_is_refused(caller, control, given):
     body = f'{{"faults": [{{"kind": "status", {given}}}]}}'
     answer = caller.http.post(f"{caller.sandbox.address}/_sandbox/faults", content=body)
     assert (answer.status_code, "A fault cannot have" in answer.json()["error"]) == (400, True)
     assert control("faults").json() == {"faults": []}
 
 
-def test_what_is_nested_too_deep_is_refused_with_a_sentence(caller):
+def test_deeply_nested_body_is_refused(caller):
     answer = caller.http.post(f"{caller.sandbox.address}/_sandbox/faults", content=b"[" * 100_000)
     assert (answer.status_code, answer.json()["error"][:17]) == (400, "This is not JSON:")
 
 
 @pytest.mark.parametrize("origin", ["https://page.example", "null", "http://127.0.0.1:1"])
 @pytest.mark.parametrize("path", ["faults", "folders"])
-def test_a_page_of_another_site_switches_nothing(caller, control, path, origin):
+def test_foreign_site_page_changes_nothing(caller, control, path, origin):
     before = control(path).json()
     body = b'{"faults": [{"kind": "key_refused"}], "name": "x"}'
     headers = {"Origin": origin, "Content-Type": "text/plain"}
@@ -92,18 +92,18 @@ def test_a_page_of_another_site_switches_nothing(caller, control, path, origin):
         ("host.docker.internal:8790", 200),
     ],
 )
-def test_on_loopback_it_answers_to_no_name_that_the_web_may_lead_here(caller, host, status):
+def test_loopback_refuses_foreign_host_names(caller, host, status):
     for path in ("/", "/_sandbox/assets", "/razuna/global/api2/search.cfc?method=searchIndex&api_key=a-test-key"):
         assert caller.http.get(f"{caller.sandbox.address}{path}", headers={"Host": host}).status_code == status
 
 
-def test_on_every_address_it_answers_to_any_name(make_caller):
+def test_wildcard_address_accepts_any_host(make_caller):
     caller = make_caller(host="0.0.0.0")
     address = f"http://127.0.0.1:{caller.sandbox.port}/"
     assert caller.http.get(address, headers={"Host": "dam.page.example"}).status_code == 200
 
 
-def test_a_folder_is_created_with_a_given_or_a_fresh_id(control, caller, folder):
+def test_folder_id_is_passed_or_generated(control, caller, folder):
     assert control("folders", {"name": "one", "id": "X-1"}).json() == {"id": "X-1", "name": "one"}
     fresh = control("folders", {"name": "two"}).json()["id"]
     assert control("folders").json() == [
@@ -132,7 +132,7 @@ def test_everything_stored_is_listed(control, caller, folder):
     assert [asset[key] for key in ("processed", "indexed", "visible", "damaged")] == [True, True, True, False]
 
 
-def test_the_log_counts_requests_by_operation(control, caller):
+def test_log_counts_requests_by_operation(control, caller):
     caller.upload()
     caller.upload(api_key="no")
     caller.search("x")
@@ -140,7 +140,7 @@ def test_the_log_counts_requests_by_operation(control, caller):
     assert control("log").json() == {"upload": 2, "search": 1, "index": 1}
 
 
-def test_a_picture_is_served_as_one_and_anything_else_is_a_download(control, caller, picture):
+def test_only_pictures_are_served_inline(control, caller, picture):
     shown = control(f"file/{caller.uploaded('a.png', picture(3, 2, 50))}")
     assert (shown.headers["content-type"], shown.content) == ("image/png", picture(3, 2, 50))
     page = control(f"file/{caller.uploaded('a.html', b'<script>alert(1)</script>')}")
@@ -153,7 +153,7 @@ def test_the_file_of_an_unknown_asset_is_404(control):
     assert control("file/nothing").status_code == 404
 
 
-def test_what_people_do_to_an_asset_is_done_at_once_and_searches_show_it(control, caller):
+def test_manual_asset_change_shows_at_once(control, caller):
     folder = control("folders", {"name": "archive"}).json()["id"]
     assetid = caller.uploaded("harbour.jpg")
     assert control("assets", {"id": assetid, "folder": folder, "name": "quay.jpg"}).status_code == 200
@@ -167,6 +167,6 @@ def test_what_people_do_to_an_asset_is_done_at_once_and_searches_show_it(control
 
 
 @pytest.mark.parametrize("given", [{}, {"id": 1}, {"id": "a", "folder": "NONE"}, {"id": "a", "name": 1}])
-def test_what_names_no_asset_or_folder_is_refused_with_a_sentence(control, given):
+def test_unknown_asset_or_folder_is_refused(control, given):
     answer = control("assets", given)
     assert (answer.status_code, list(answer.json())) == (400, ["error"])

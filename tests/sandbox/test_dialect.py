@@ -37,7 +37,7 @@ DOCUMENTED = [
 ]
 
 
-def test_a_search_is_utf_8_with_lower_case_keys_and_the_documented_columns(documented):
+def test_search_answer_has_documented_columns(documented):
     documented.upload("Grüße 東京.jpg")
     answer = documented.search("Grüße*")
     assert answer.headers["content-type"] == "application/json;charset=UTF-8"
@@ -46,7 +46,7 @@ def test_a_search_is_utf_8_with_lower_case_keys_and_the_documented_columns(docum
     assert "Grüße 東京.jpg" in answer.content.decode("utf-8")
 
 
-def test_an_upload_names_its_result_code_response(documented):
+def test_upload_answer_names_its_result_code(documented):
     assert re.search(r"<Response>\n<Response>0</Response>\n<message>success</message>", documented.upload().text)
     assert "<Response>1</Response>\n<message>Login not valid!" in documented.upload(api_key="no").text
 
@@ -57,7 +57,7 @@ def test_the_index_answer_is_not_strict_json(documented):
 
 
 @pytest.mark.parametrize("switch", ["BDQUERYFORMAT", "_BDQUERYFORMAT", "__BDQUERYFORMAT"])
-def test_the_column_form_needs_no_underscores(documented, switch):
+def test_column_form_needs_no_underscores(documented, switch):
     documented.upload()
     answer = documented.search("note", **{switch: "column"}).json()
     assert (list(answer), answer["data"]["filename"]) == (["rowcount", "columns", "data"], ["note.txt"])
@@ -67,7 +67,7 @@ def test_jsonp_needs_no_underscores(documented):
     assert documented.search("x", BDRETURNFORMAT="jsonp", callback="cb").text.startswith('cb({"columns":')
 
 
-def test_kind_is_other_where_the_upload_said_so(documented):
+def test_kind_is_other_where_upload_set_it(documented):
     documented.upload("a.bin")
     assert [row["kind"] for row in documented.found("a")] == ["other"]
 
@@ -81,7 +81,7 @@ def test_maxrows_counts_all_kinds_together(documented):
 
 
 @pytest.mark.parametrize(("available", "after", "found"), [(None, 0, 0), ("0", 0, 1), ("1", 9, 1), ("0", 9, 0)])
-def test_available_tells_processed_assets_from_others(make_caller, clock, available, after, found):
+def test_available_separates_processed_assets(make_caller, clock, available, after, found):
     caller = make_caller(dialect="documented", processing_delay=9, clock=clock)
     caller.upload()
     clock.seconds += after

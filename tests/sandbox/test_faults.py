@@ -13,20 +13,20 @@ def stored(caller) -> int:
 
 
 @pytest.mark.parametrize(("kept", "count"), [(False, 0), (True, 1)])
-def test_a_status_comes_before_or_after_the_upload_is_stored(caller, kept, count):
+def test_status_fault_has_two_positions(caller, kept, count):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, status=502, stored=kept))
     assert (caller.upload().status_code, stored(caller)) == (502, count)
 
 
 @pytest.mark.parametrize(("kept", "count"), [(False, 0), (True, 1)])
-def test_html_comes_with_200_instead_of_the_answer(caller, kept, count):
+def test_html_fault_replaces_answer_with_200(caller, kept, count):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.HTML, stored=kept))
     answer = caller.upload()
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html;charset=ISO-8859-1")
     assert stored(caller) == count
 
 
-def test_a_lost_answer_closes_the_connection_after_storing(caller):
+def test_lost_answer_closes_after_storage(caller):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.ANSWER_LOST))
     with pytest.raises(httpx.RemoteProtocolError, match="without sending a response"):
         caller.upload()
@@ -41,7 +41,7 @@ def test_a_cut_answer_ends_in_its_middle(caller, operation):
     assert stored(caller) == (operation == "upload")
 
 
-def test_a_long_listing_is_cut_in_its_middle_too(caller):
+def test_cut_fault_truncates_a_long_listing(caller):
     for number in range(120):
         caller.upload(f"{number}.txt", b"x")
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.ANSWER_CUT, times=1))
@@ -50,20 +50,20 @@ def test_a_long_listing_is_cut_in_its_middle_too(caller):
     assert len(caller.names("%", dbdirect="true")) == 120
 
 
-def test_too_many_says_when_to_come_again_and_stores_nothing(caller):
+def test_too_many_fault_sets_retry_after(caller):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.TOO_MANY, seconds=7))
     answer = caller.upload()
     assert (answer.status_code, answer.headers["retry-after"], stored(caller)) == (429, "7", 0)
 
 
-def test_the_right_key_is_refused_by_every_operation(caller):
+def test_key_fault_refuses_every_operation(caller):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.KEY_REFUSED))
     for answer in (caller.upload(), caller.search("x"), caller.index("all")):
         assert "Login not valid!" in answer.text
     assert stored(caller) == 0
 
 
-def test_the_search_server_is_down_for_the_index_and_not_for_the_database(caller, sample):
+def test_search_fault_spares_the_database(caller, sample):
     caller.upload()
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.SEARCH_DOWN))
     answer = caller.search("note")
@@ -72,7 +72,7 @@ def test_the_search_server_is_down_for_the_index_and_not_for_the_database(caller
     assert caller.names("note.txt", dbdirect="true") == ["note.txt"]
 
 
-def test_the_database_is_down_for_upload_and_search_while_index_says_success(caller, sample):
+def test_database_fault_spares_index_success(caller, sample):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.DATABASE_DOWN))
     assert caller.upload().content == sample("upload-database-down").body
     assert caller.search("note").content == sample("search-database-down").body
@@ -96,7 +96,7 @@ def test_a_lost_name_is_replaced_by_the_id(caller):
     assert caller.names("%", dbdirect="true") == [f"{assetid}.txt"]
 
 
-def test_an_invisible_asset_shows_after_its_seconds(make_caller, clock):
+def test_invisible_asset_appears_after_delay(make_caller, clock):
     caller = make_caller(clock=clock)
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.INVISIBLE, seconds=30))
     caller.upload()
@@ -105,7 +105,7 @@ def test_an_invisible_asset_shows_after_its_seconds(make_caller, clock):
     assert (caller.names("%", dbdirect="true"), caller.names("note")) == (["note.txt"], ["note.txt"])
 
 
-def test_a_hanging_upload_is_stored_after_the_client_has_given_up(caller, eventually):
+def test_hung_upload_is_stored_after_timeout(caller, eventually):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, seconds=0.4, times=1))
     caller.http.timeout = 0.1
     with pytest.raises(httpx.ReadTimeout):
@@ -121,7 +121,7 @@ def test_latency_delays_the_answer(caller):
     assert time.monotonic() - before >= 0.2
 
 
-def test_the_latency_of_the_settings_delays_each_answer(make_caller):
+def test_latency_setting_delays_each_answer(make_caller):
     caller = make_caller(latency=0.2)
     before = time.monotonic()
     caller.upload()
@@ -134,12 +134,12 @@ def test_a_fault_hits_only_its_operation(caller):
     assert statuses == (200, 503, 200)
 
 
-def test_a_fault_hits_so_many_requests_and_no_more(caller):
+def test_fault_hits_its_number_of_requests(caller):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, times=2))
     assert [caller.search("x").status_code for _ in range(4)] == [503, 503, 200, 200]
 
 
-def test_a_fault_is_on_until_it_is_switched_off(caller):
+def test_fault_lasts_until_switched_off(caller):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS))
     assert {caller.search("x").status_code for _ in range(5)} == {503}
     caller.sandbox.set_faults()
@@ -152,12 +152,12 @@ def hits(seed: int) -> list[bool]:
     return [bool(board.take(Operation.UPLOAD)) for _ in range(300)]
 
 
-def test_a_probability_hits_its_share_and_the_same_requests_for_the_same_seed():
+def test_seeded_fault_hits_the_same_requests():
     assert hits(1) == hits(1) != hits(2)
     assert 60 < sum(hits(1)) < 120
 
 
-def test_a_fault_that_does_not_hit_is_not_counted_down():
+def test_missed_fault_is_not_counted_down():
     board = FaultBoard(1)
     board.replace([FaultRule(kind=FaultKind.HTML, probability=0.3, times=5)])
     assert sum(bool(board.take(Operation.UPLOAD)) for _ in range(300)) == 5

@@ -18,7 +18,7 @@ def indexed_by_call(make_caller, clock):
     return make
 
 
-def test_adds_makes_the_given_assets_findable_and_keeps_the_others(indexed_by_call):
+def test_adds_indexes_only_the_named_assets(indexed_by_call):
     caller, ids = indexed_by_call("adds")
     caller.index(ids["file1.txt"])
     assert found(caller) == {"file1.txt"}
@@ -32,21 +32,21 @@ def test_all_makes_every_asset_findable(indexed_by_call):
     assert found(caller) == {"file1.txt", "file2.txt", "file3.txt"}
 
 
-def test_noop_answers_success_and_changes_nothing(indexed_by_call):
+def test_noop_returns_success_without_effect(indexed_by_call):
     caller, ids = indexed_by_call("noop")
     answer = caller.index(ids["file1.txt"])
     assert answer.content == b'{"responsecode":0,"message":"Indexing successfully triggered"}'
     assert found(caller) == set()
 
 
-def test_wipes_loses_every_asset_but_the_given_ones(indexed_by_call):
+def test_wipes_keeps_only_the_named_assets(indexed_by_call):
     caller, ids = indexed_by_call("wipes")
     caller.index(ids["file1.txt"], ids["file2.txt"])
     caller.index(ids["file3.txt"])
     assert found(caller) == {"file3.txt"}
 
 
-def test_wipes_loses_what_the_installation_indexed_by_itself(make_caller, clock):
+def test_wipes_loses_auto_indexed_assets(make_caller, clock):
     caller = make_caller(index_mode="wipes", self_index=True, index_delay=60, clock=clock)
     caller.upload("file-old.txt")
     clock.seconds += 60
@@ -58,7 +58,7 @@ def test_wipes_loses_what_the_installation_indexed_by_itself(make_caller, clock)
     assert found(caller) == {"file-new.txt"}
 
 
-def test_the_installation_indexes_by_itself_after_the_delay(make_caller, clock):
+def test_automatic_indexing_follows_the_delay(make_caller, clock):
     caller = make_caller(index_delay=60, processing_delay=5, clock=clock)
     caller.upload("file.txt")
     clock.seconds += 64.9
@@ -76,7 +76,7 @@ def test_a_call_takes_effect_after_the_delay(make_caller, clock):
 
 
 @pytest.mark.parametrize("assetids", [("0" * 32,), ("",), ("nonsense", "'; DROP TABLE assets; --")])
-def test_success_is_said_for_unknown_ids_and_none(make_caller, assetids):
+def test_unknown_or_no_ids_return_success(make_caller, assetids):
     caller = make_caller(index_mode="adds")
     assert caller.index(*assetids).json()["responsecode"] == 0
 

@@ -15,14 +15,14 @@ def stored(caller):
 
 
 @pytest.mark.parametrize("came", [1, 1000, 65_536, 250_000, len(CONTENT)])
-def test_a_client_that_closes_in_the_file_leaves_what_came(caller, eventually, came):
+def test_closed_client_leaves_received_bytes(caller, eventually, came):
     before = caller.fields() + caller.file_header()
     with caller.connect() as connection:
         connection.sendall(caller.head(len(before) + len(CONTENT) + 100) + before + CONTENT[:came])
     eventually(lambda: stored(caller) == [(CONTENT[:came], True)])
 
 
-def test_a_client_that_resets_in_the_file_leaves_what_came(caller, eventually):
+def test_reset_client_leaves_received_bytes(caller, eventually):
     before = caller.fields() + caller.file_header()
     connection = caller.connect()
     connection.sendall(caller.head(len(before) + len(CONTENT)) + before + CONTENT[:5000])
@@ -32,32 +32,32 @@ def test_a_client_that_resets_in_the_file_leaves_what_came(caller, eventually):
     eventually(lambda: stored(caller) == [(CONTENT[:5000], True)])
 
 
-def test_a_client_that_closes_its_half_in_the_file_is_told_of_success(caller):
+def test_half_closed_client_receives_success(caller):
     body = caller.fields() + caller.file_header() + CONTENT[:777]
     assert b"<message>success</message>" in caller.raw(body, len(body) + 1000)
     assert stored(caller) == [(CONTENT[:777], True)]
 
 
-def test_a_content_length_that_ends_in_the_file_is_a_success_with_what_came(caller):
+def test_short_content_length_is_a_success(caller):
     body = caller.fields() + caller.file_header() + CONTENT[:777]
     assert b"<message>success</message>" in caller.raw(body)
     assert stored(caller) == [(CONTENT[:777], True)]
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 3, 10, 30, 41, 42])
-def test_a_closing_boundary_that_is_not_whole_is_kept_as_part_of_the_file(caller, kept):
+def test_partial_closing_boundary_is_stored(caller, kept):
     body = caller.fields() + caller.file_header() + b"the file" + caller.closing[:kept]
     assert b"<message>success</message>" in caller.raw(body)
     assert stored(caller) == [(b"the file" + caller.closing[:kept], True)]
 
 
-def test_a_body_without_its_very_last_line_end_is_whole(caller):
+def test_missing_final_line_end_is_accepted(caller):
     body = caller.fields() + caller.file_header() + b"the file" + caller.closing.removesuffix(b"\r\n")
     assert b"<message>success</message>" in caller.raw(body)
     assert stored(caller) == [(b"the file", False)]
 
 
-def test_a_client_that_goes_away_after_the_whole_body_leaves_a_whole_asset(caller, eventually):
+def test_whole_body_of_gone_client_is_kept(caller, eventually):
     body = caller.fields() + caller.file_header() + CONTENT + caller.closing
     with caller.connect() as connection:
         connection.sendall(caller.head(len(body)) + body)
@@ -67,7 +67,7 @@ def test_a_client_that_goes_away_after_the_whole_body_leaves_a_whole_asset(calle
 @pytest.mark.parametrize(
     "end", ["in a field's value", "in a field's header", "in the file's header", "before the first byte of the file"]
 )
-def test_a_body_that_ends_before_the_file_stores_nothing(caller, end):
+def test_body_cut_before_file_stores_nothing(caller, end):
     body = {
         "in a field's value": caller.fields()[:-10],
         "in a field's header": caller.fields().rpartition(b"name=")[0],
@@ -78,7 +78,7 @@ def test_a_body_that_ends_before_the_file_stores_nothing(caller, end):
     assert stored(caller) == []
 
 
-def test_nothing_is_left_of_a_cut_body_with_a_wrong_key(caller, eventually):
+def test_cut_body_with_wrong_key_is_dropped(caller, eventually):
     body = caller.fields(api_key="no") + caller.file_header() + CONTENT
     assert b"Login not valid" in caller.raw(body, len(body) + 10)
     assert stored(caller) == []
@@ -86,7 +86,7 @@ def test_nothing_is_left_of_a_cut_body_with_a_wrong_key(caller, eventually):
 
 @pytest.mark.parametrize(("before", "after"), [('"', '"'), ("", "; charset=utf-8"), ("", ";")])
 @pytest.mark.parametrize("dialect", ["observed", "documented"])
-def test_a_boundary_that_makes_a_live_installation_hang_stores_nothing(make_caller, dialect, before, after):
+def test_hanging_boundary_stores_nothing(make_caller, dialect, before, after):
     caller = make_caller(dialect=dialect)
     body = caller.fields() + caller.file_header() + b"the file" + caller.closing
     head = caller.head(len(body)).replace(BOUNDARY.encode(), f"{before}{BOUNDARY}{after}".encode())

@@ -20,7 +20,7 @@ def test_the_filetype_follows_the_extension(name, filetype):
 
 
 @pytest.mark.parametrize(("sent", "name"), [("a/b\\c.txt", "c.txt"), ("c.txt", "c.txt"), ("a/", "")])
-def test_the_folder_part_of_a_name_is_dropped(sent, name):
+def test_folder_part_of_name_is_dropped(sent, name):
     assert without_folder(sent) == name
 
 
@@ -41,5 +41,5 @@ def test_a_name_is_rewritten_as_observed():
         (b"", (0, 0)),
     ],
 )
-def test_the_size_of_a_picture_is_read_from_its_first_bytes(head, size):
+def test_picture_size_comes_from_first_bytes(head, size):
     assert picture_size(head) == size

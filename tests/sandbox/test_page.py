@@ -5,7 +5,7 @@ def test_an_empty_sandbox_says_so(caller):
     assert "Nothing is stored." in caller.http.get(caller.sandbox.address).text
 
 
-def test_the_page_shows_each_asset_with_its_state(make_caller, clock, picture):
+def test_page_shows_each_asset_with_its_state(make_caller, clock, picture):
     caller = make_caller(clock=clock, index_delay=60)
     assetid = caller.uploaded("dawn.png", picture(30, 20, 1234), meta_location="Köln")
     caller.raw(caller.fields() + caller.file_header("cut.bin") + b"half")
@@ -27,7 +27,7 @@ def test_every_text_from_outside_is_escaped(caller):
     assert "&lt;script&gt;alert(2)&lt;/script&gt;" in text
 
 
-def test_the_page_works_without_scripts_and_allows_none(caller):
+def test_page_works_without_scripts(caller):
     answer = caller.http.get(caller.sandbox.address)
     assert "<script" not in answer.text
     assert "script-src" not in answer.headers["content-security-policy"]

@@ -55,11 +55,11 @@ def test_every_order_is_kept_by_the_database(kinds, sortby, names):
 @pytest.mark.parametrize(
     ("sortby", "names"), [("name", [NOTE, TABLE]), ("sizeasc", [TABLE, NOTE]), ("dateadd", [NOTE, TABLE])]
 )
-def test_every_order_is_kept_through_the_index_within_a_kind(kinds, sortby, names):
+def test_index_keeps_every_order_per_kind(kinds, sortby, names):
     assert kinds.names("a", show="doc", sortby=sortby) == names
 
 
-def test_available_is_ignored_as_observed_and_kept_as_documented(make_caller, dialect, clock):
+def test_available_is_ignored_when_observed(make_caller, dialect, clock):
     caller = make_caller(dialect=dialect, processing_delay=60, clock=clock)
     caller.upload()
     expected = {"observed": (1, 1), "documented": (0, 1)}[dialect]
@@ -96,7 +96,7 @@ def test_startrow_counts_rows_or_pages(make_caller, dialect, counts, start, name
     assert [name.removesuffix(".txt") for name in found] == names
 
 
-def test_every_asset_comes_twice_where_the_setting_says_so(make_caller, dialect):
+def test_twice_setting_doubles_index_rows(make_caller, dialect):
     caller = make_caller(dialect=dialect, twice=True)
     ids = [caller.uploaded(f"row {number}.txt") for number in range(3)]
     found = caller.found("row", show="doc")
@@ -129,7 +129,7 @@ def test_a_setting_that_is_none_is_refused(make_caller, wrong):
         (r"\*lead", True),
     ],
 )
-def test_escapes_and_quotes_take_the_meaning_from_syntax(caller, searchfor, found):
+def test_escapes_and_quotes_disable_syntax(caller, searchfor, found):
     caller.upload(
         "a.png",
         metadata="1",

@@ -28,11 +28,11 @@ def filled(caller, picture):
         ("", []),
     ],
 )
-def test_dbdirect_is_like_on_the_name_without_case(filled, pattern, names):
+def test_dbdirect_matches_name_without_case(filled, pattern, names):
     assert sorted(filled.names(pattern, dbdirect="true")) == sorted(names)
 
 
-def test_dbdirect_compares_what_is_not_ascii_without_case_too(caller):
+def test_dbdirect_ignores_case_beyond_ascii(caller):
     caller.upload("Grüße.jpg")
     assert len(caller.names("GRÜSSE.JPG", dbdirect="true")) == 0
     assert len(caller.names("GRÜßE.JPG", dbdirect="true")) == 1
@@ -42,17 +42,17 @@ def test_dbdirect_compares_what_is_not_ascii_without_case_too(caller):
     ("folderid", "count"), [("B" * 32, 1), ("{folder}", 3), ("{folder}, " + "B" * 32, 4), ("C", 0)]
 )
 @pytest.mark.parametrize("dbdirect", ["true", "false"])
-def test_folderid_narrows_to_a_comma_list_of_folders(filled, folder, folderid, count, dbdirect):
+def test_folderid_narrows_to_several_folders(filled, folder, folderid, count, dbdirect):
     term = "%" if dbdirect == "true" else "alpha* OR beta*"
     assert len(filled.names(term, folderid=folderid.format(folder=folder), dbdirect=dbdirect)) == count
 
 
-def test_dbdirect_ignores_startrow_and_maxrows(filled):
+def test_dbdirect_ignores_paging_parameters(filled):
     assert len(filled.names("%", dbdirect="true", startrow="3", maxrows="1")) == 4
 
 
 @pytest.mark.parametrize(("show", "total", "rows"), [("all", 0, 4), ("doc", 2, 2), ("img", 1, 1)])
-def test_dbdirect_counts_only_where_a_kind_is_asked_for(filled, show, total, rows):
+def test_dbdirect_counts_only_with_a_kind(filled, show, total, rows):
     found = filled.found("%", dbdirect="true", show=show)
     assert [row["totalassetscount"] for row in found] == [total] * rows
 
@@ -104,7 +104,7 @@ def test_the_index_reads_the_search_syntax(filled, searchfor, names):
     assert sorted(filled.names(searchfor)) == sorted(names)
 
 
-def test_brackets_need_no_encoding_in_the_url(filled):
+def test_brackets_in_url_need_no_encoding(filled):
     query = "method=searchassets&api_key=a-test-key&searchfor=customfieldvalue:(+77+%2Bred)"
     assert filled.http.get(f"{filled.search_url}?{query}").json()["DATA"][0][1] == "beta-3.png"
 
@@ -115,7 +115,7 @@ def test_a_batch_of_ids_is_one_query(filled, form):
     assert sorted(row["id"] for row in filled.found(form.format(*ids, "0" * 32))) == sorted(ids)
 
 
-def test_a_thousand_ids_fit_into_one_query_as_post(caller):
+def test_thousand_ids_fit_into_one_post(caller):
     assetid = caller.uploaded()
     given = " OR ".join(f"id:{number:032X}" for number in range(1000)) + f" OR id:{assetid}"
     form = {"method": "searchassets", "api_key": "a-test-key", "searchfor": given}
@@ -145,7 +145,7 @@ def test_doctype_narrows_the_documents(filled, doctype, names):
     assert sorted(filled.names("alpha", show="doc", doctype=doctype)) == sorted(names)
 
 
-def test_maxrows_counts_per_kind_and_0_is_all(caller):
+def test_maxrows_counts_per_kind(caller):
     for number in range(30):
         caller.upload(f"row {number:02}.txt")
         caller.upload(f"row {number:02}.mp4")
@@ -167,7 +167,7 @@ def test_maxrows_counts_per_kind_and_0_is_all(caller):
         ({"datecreate": "yesterday"}, False),
     ],
 )
-def test_dates_narrow_a_search_through_the_index(make_caller, clock, params, found):
+def test_dates_narrow_an_index_search(make_caller, clock, params, found):
     clock.seconds = 1795233600.0 - 60 * 60  # 2026-11-21 03:00 UTC
     caller = make_caller(clock=clock)
     caller.upload()
@@ -186,7 +186,7 @@ def test_dates_narrow_a_search_through_the_index(make_caller, clock, params, fou
         (("between", "2026-11-21 04:00:00", "2026-11-21 05:00:00"), False),
     ],
 )
-def test_the_dates_of_dbdirect_narrow_pictures_and_leave_documents_in(make_caller, clock, given, found):
+def test_dbdirect_dates_narrow_pictures_only(make_caller, clock, given, found):
     clock.seconds = 1795233600.0 - 60 * 60
     caller = make_caller(clock=clock)
     caller.upload("a.png")
@@ -196,13 +196,13 @@ def test_the_dates_of_dbdirect_narrow_pictures_and_leave_documents_in(make_calle
     assert names == (["a.png", "a.txt"] if found else ["a.txt"])
 
 
-def test_what_iso_8859_1_does_not_hold_comes_back_as_question_marks(caller):
+def test_non_latin_1_becomes_question_marks(caller):
     caller.upload("東京.txt")
     answer = caller.search("%", dbdirect="true")
     assert b'"??.txt"' in answer.content
 
 
-def test_dbdirect_sees_an_asset_before_it_is_processed_the_index_only_afterwards(make_caller, clock):
+def test_unprocessed_asset_needs_dbdirect(make_caller, clock):
     caller = make_caller(processing_delay=10, clock=clock)
     caller.upload()
     (row,) = caller.found("note.txt", dbdirect="true")
@@ -213,16 +213,16 @@ def test_dbdirect_sees_an_asset_before_it_is_processed_the_index_only_afterwards
 
 
 @pytest.mark.parametrize("callback", ["alert(1)//", "a b", ""])
-def test_an_impossible_callback_leaves_plain_json(caller, callback):
+def test_bad_callback_returns_plain_json(caller, callback):
     assert caller.search("x", __BDRETURNFORMAT="jsonp", callback=callback).content.startswith(b'{"COLUMNS"')
 
 
 @pytest.mark.parametrize("switch", [{"BDQUERYFORMAT": "column"}, {"BDRETURNFORMAT": "jsonp", "callback": "cb"}])
-def test_switches_without_two_underscores_do_nothing(caller, switch):
+def test_switch_needs_two_underscores(caller, switch):
     assert caller.search("x", **switch).content == caller.search("x").content
 
 
-def test_wddx_escapes_text_and_writes_control_characters_as_elements(caller):
+def test_wddx_encodes_control_characters(caller):
     caller.upload("a.png", metadata="1", meta_img_description="<b>\x01&")
     answer = caller.search("a", __BDRETURNFORMAT="wddx")
     assert b"<string>&lt;b&gt;<char code='01'/>&amp;</string>" in answer.content

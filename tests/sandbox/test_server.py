@@ -16,7 +16,7 @@ from assetsync.errors import UsageError
 from assetsync.sandbox import FaultKind, FaultRule, Sandbox, SandboxSettings, serve
 
 
-def test_sixteen_parallel_uploads_are_all_stored_whole(caller):
+def test_sixteen_parallel_uploads_succeed(caller):
     contents = {f"file {number}.bin": bytes([number]) * (40_000 + number) for number in range(64)}
     with ThreadPoolExecutor(16) as pool:
         ids = list(pool.map(lambda item: caller.uploaded(*item), contents.items()))
@@ -24,7 +24,7 @@ def test_sixteen_parallel_uploads_are_all_stored_whole(caller):
     assert {asset.filename: caller.sandbox.content(asset.id) for asset in caller.sandbox.assets()} == contents
 
 
-def test_uploads_and_listings_run_side_by_side(caller):
+def test_uploads_and_listings_run_in_parallel(caller):
     with ThreadPoolExecutor(16) as pool:
         uploads = [pool.submit(caller.uploaded, f"{number}.txt", b"x") for number in range(48)]
         counts = [pool.submit(lambda: len(caller.names("%", dbdirect="true"))) for _ in range(16)]
@@ -32,7 +32,7 @@ def test_uploads_and_listings_run_side_by_side(caller):
         assert len({upload.result() for upload in uploads}) == 48
 
 
-def test_a_sandbox_started_again_on_its_folder_has_everything(make_caller, tmp_path):
+def test_restarted_sandbox_keeps_its_data(make_caller, tmp_path):
     first = make_caller(data_dir=tmp_path)
     assetid = first.uploaded("kept.txt", b"kept")
     before = first.sandbox.assets()
@@ -45,7 +45,7 @@ def test_a_sandbox_started_again_on_its_folder_has_everything(make_caller, tmp_p
     assert "success" in second.upload(destfolderid=made).text
 
 
-def test_the_same_object_can_be_stopped_and_started_on_the_same_port(tmp_path):
+def test_sandbox_object_restarts_on_same_port(tmp_path):
     sandbox = Sandbox(SandboxSettings(data_dir=tmp_path))
     with sandbox:
         port = sandbox.port
@@ -53,7 +53,7 @@ def test_the_same_object_can_be_stopped_and_started_on_the_same_port(tmp_path):
         assert (sandbox.port, httpx.get(sandbox.address, trust_env=False).status_code) == (port, 200)
 
 
-def test_bodies_that_were_coming_in_at_the_end_leave_nothing_behind(make_caller, tmp_path, eventually):
+def test_uploads_open_at_stop_leave_nothing(make_caller, tmp_path, eventually):
     caller = make_caller(data_dir=tmp_path)
     body = caller.fields() + caller.file_header() + b"x" * 1000
     with caller.connect() as connection:
@@ -64,7 +64,7 @@ def test_bodies_that_were_coming_in_at_the_end_leave_nothing_behind(make_caller,
     assert list((tmp_path / "incoming").iterdir()) == []
 
 
-def test_a_folder_of_somebody_else_is_refused_and_left(tmp_path):
+def test_foreign_folder_is_refused_untouched(tmp_path):
     (tmp_path / "incoming").mkdir()
     (tmp_path / "incoming" / "mine.jpg").write_bytes(b"mine")
     with pytest.raises(UsageError, match="not a sandbox's: choose"):
@@ -80,7 +80,7 @@ def test_a_folder_of_somebody_else_is_refused_and_left(tmp_path):
     assert (tmp_path / "incoming" / "mine.jpg").read_bytes() == b"mine"
 
 
-def test_a_second_sandbox_in_one_folder_is_refused_and_takes_nothing_from_the_first(make_caller, tmp_path, eventually):
+def test_second_sandbox_in_folder_is_refused(make_caller, tmp_path, eventually):
     caller = make_caller(data_dir=tmp_path)
     body = caller.fields() + caller.file_header() + b"x" * 100_000 + caller.closing
     with caller.connect() as connection:
@@ -98,20 +98,20 @@ def test_a_second_sandbox_in_one_folder_is_refused_and_takes_nothing_from_the_fi
     [{"data_dir": Path("/proc/nowhere")}, {"data_dir": Path("/dev/null")}, {"host": "x" * 70}],
     ids=str,
 )
-def test_what_cannot_be_had_is_one_clear_sentence_and_leaves_nothing_open(settings):
+def test_unusable_setting_is_one_sentence(settings):
     sandbox = Sandbox(SandboxSettings(**settings))
     with pytest.raises(UsageError, match=r"^The (sandbox cannot listen|folder /\S+ cannot be used).*: choose another"):
         sandbox.start()
     sandbox.stop()
 
 
-def test_without_room_for_temporary_data_it_says_so(monkeypatch):
+def test_missing_temporary_space_is_reported(monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
     with pytest.raises(UsageError, match=r"no room for its data.*TMPDIR"):
         Sandbox(SandboxSettings()).start()
 
 
-def test_data_without_a_folder_is_gone_after_the_stop(make_caller):
+def test_temporary_data_is_removed_at_stop(make_caller):
     caller = make_caller()
     folder = caller.sandbox._stored.incoming.parent
     assert folder.is_dir()
@@ -119,7 +119,7 @@ def test_data_without_a_folder_is_gone_after_the_stop(make_caller):
     assert not folder.exists()
 
 
-def test_it_stops_within_a_second_while_requests_hang(caller, eventually):
+def test_stop_ignores_hanging_requests(caller, eventually):
     caller.sandbox.set_faults(FaultRule(kind=FaultKind.HANG, seconds=60))
     outcome = []
 
@@ -139,13 +139,13 @@ def test_it_stops_within_a_second_while_requests_hang(caller, eventually):
     assert len(outcome) == 1
 
 
-def test_connections_are_closed_after_each_answer(caller):
+def test_connection_closes_after_each_answer(caller):
     with caller.connect() as connection:
         connection.sendall(b"GET /_sandbox/log HTTP/1.1\r\nHost: sandbox\r\n\r\n")
         assert b"connection: close\r\n" in caller.read_all(connection)
 
 
-def test_connections_are_kept_where_the_settings_say_so(make_caller):
+def test_connections_are_kept_when_configured(make_caller):
     caller = make_caller(keep_alive=True)
     request = b"GET /_sandbox/log HTTP/1.1\r\nHost: sandbox\r\n\r\n"
     with caller.connect() as connection:
@@ -157,14 +157,14 @@ def test_connections_are_kept_where_the_settings_say_so(make_caller):
             assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_what_is_no_http_is_answered_with_400_and_no_body(caller):
+def test_non_http_request_returns_bare_400(caller):
     with caller.connect() as connection:
         connection.sendall(b"this is not HTTP\r\n\r\n")
         head, _, body = caller.read_all(connection).partition(b"\r\n\r\n")
     assert (head.split(b"\r\n")[0], body) == (b"HTTP/1.1 400 Bad Request", b"")
 
 
-def test_a_port_that_is_taken_is_one_clear_sentence(caller):
+def test_taken_port_is_one_sentence(caller):
     with pytest.raises(
         UsageError, match=f"cannot listen on 127.0.0.1:{caller.sandbox.port}: .* choose another address"
     ):
@@ -186,7 +186,7 @@ def test_a_setting_that_cannot_be_is_refused(settings, said):
         SandboxSettings(**settings)
 
 
-def test_the_key_is_not_in_the_repr_of_the_settings():
+def test_settings_repr_omits_the_key():
     assert "very-secret" not in repr(SandboxSettings(api_key="very-secret"))
 
 
@@ -198,14 +198,14 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_importing_the_package_imports_none_of_the_extras_libraries():
+def test_import_loads_no_extra_library():
     libraries = ("uvicorn", "starlette", "python_multipart", "httpx")
     code = f"import sys, assetsync.sandbox; print([each for each in {libraries} if each in sys.modules])"
     assert run(code) == "[]"
 
 
 @pytest.mark.parametrize("library", ["uvicorn", "starlette", "python_multipart"])
-def test_without_the_extra_the_start_says_what_to_install(library):
+def test_missing_extra_is_named_at_start(library):
     code = (
         f"import sys; sys.modules[{library!r}] = None\n"
         "from assetsync.sandbox import Sandbox, SandboxSettings\n"
@@ -216,7 +216,7 @@ def test_without_the_extra_the_start_says_what_to_install(library):
     assert run(code).endswith("which is not installed: in a clone of assetsync: pip install '.[sandbox]'")
 
 
-def test_serve_answers_until_sigterm_and_puts_the_handlers_back():
+def test_serve_ends_at_sigterm_cleanly():
     before = signal.getsignal(signal.SIGTERM)
     statuses = []
 

@@ -4,7 +4,7 @@ import re
 import pytest
 
 
-def test_what_is_stored_are_the_bytes_that_were_sent(caller):
+def test_stored_bytes_equal_sent_bytes(caller):
     content = bytes(range(256)) * 1000
     assetid = caller.uploaded("all bytes.bin", content)
     (asset,) = caller.sandbox.assets()
@@ -13,7 +13,7 @@ def test_what_is_stored_are_the_bytes_that_were_sent(caller):
     assert asset.md5 == hashlib.md5(content).hexdigest().upper()
 
 
-def test_metadata_is_kept_as_received_and_without_the_credential(caller):
+def test_stored_metadata_omits_the_credential(caller):
     caller.upload("t.png", metadata="1", meta_lang_id_r="1", meta_img_description="Grüße\n東京", meta_location="Köln")
     (asset,) = caller.sandbox.assets()
     assert asset.metadata == {
@@ -38,7 +38,7 @@ def test_metadata_is_kept_as_received_and_without_the_credential(caller):
         ("a.pdf", "meta_img_description", "1", ""),
     ],
 )
-def test_a_description_shows_in_the_column_of_its_kind_when_metadata_is_1(caller, name, field, metadata, shown):
+def test_description_is_in_column_of_its_kind(caller, name, field, metadata, shown):
     caller.upload(name, **{"zip_extract": "0", "metadata": metadata, field: "dawn"})
     (row,) = caller.found(name, dbdirect="true")
     assert (row["description"] or "") == shown
@@ -53,26 +53,26 @@ def test_a_description_shows_in_the_column_of_its_kind_when_metadata_is_1(caller
         ("C:/tmp/a.txt", "a.txt", "a.txt"),
     ],
 )
-def test_a_name_is_kept_as_sent_and_rewritten_beside_it(caller, sent, filename, filename_org):
+def test_name_is_kept_beside_its_rewrite(caller, sent, filename, filename_org):
     caller.raw(caller.fields() + caller.file_header(sent) + b"x" + caller.closing)
     (asset,) = caller.sandbox.assets()
     assert (asset.filename, asset.filename_org) == (filename, filename_org)
 
 
 @pytest.mark.parametrize("name", ['a\\"b.txt', "n" * 300 + ".txt"])
-def test_a_name_that_the_service_cannot_take_makes_the_upload_fail(caller, name):
+def test_unacceptable_name_fails_the_upload(caller, name):
     answer = caller.raw(caller.fields() + caller.file_header(name) + b"x" + caller.closing)
     assert b"<responsecode>1</responsecode>\n<message>Upload failed Error at line" in answer
     assert caller.sandbox.assets() == []
 
 
-def test_a_name_beyond_the_basic_plane_gets_success_and_an_id_and_is_never_stored(caller):
+def test_name_beyond_bmp_is_never_stored(caller):
     answer = caller.upload("smile 😀.txt")
     assert re.search("<responsecode>0</responsecode>.*<assetid>[0-9A-F]{32}</assetid>", answer.text, re.DOTALL)
     assert caller.sandbox.assets() == []
 
 
-def test_the_parameters_may_stand_in_the_url_with_the_key_as_sessiontoken(caller, folder):
+def test_url_parameters_and_sessiontoken_work(caller, folder):
     url = f"?fa=c.apiupload&sessiontoken=a-test-key&destfolderid={folder}&zip_extract=0"
     body = caller.file_header() + b"from the url" + caller.closing
     content_type = re.search(rb"Content-Type: (.*)\r\n", caller.head(0))[1]
@@ -85,14 +85,14 @@ def test_the_parameters_may_stand_in_the_url_with_the_key_as_sessiontoken(caller
     assert "sessiontoken" not in asset.metadata
 
 
-def test_without_fa_a_login_page_comes_with_200(caller):
+def test_missing_fa_returns_a_login_page(caller):
     answer = caller.upload(fa=None)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html;charset=ISO-8859-1")
     assert caller.sandbox.assets() == []
 
 
 @pytest.mark.parametrize("late", ["api_key", "meta_img_description"])
-def test_a_field_after_the_file_is_answered_with_an_error_and_nothing_is_stored(caller, late):
+def test_field_after_file_is_refused(caller, late):
     first = {"api_key": "no"} if late == "api_key" else {}
     after = caller.fields().partition(b'name="destfolderid"')[0].rpartition(b"--")[0]  # fa and api_key
     body = caller.fields(**first) + caller.file_header() + b"x\r\n" + after + caller.closing.lstrip(b"\r\n")
@@ -101,14 +101,14 @@ def test_a_field_after_the_file_is_answered_with_an_error_and_nothing_is_stored(
 
 
 @pytest.mark.parametrize(("length", "code"), [(10_000, "10001"), (100, "0")])
-def test_content_over_the_limit_is_error_10001(make_caller, length, code):
+def test_content_over_limit_is_error_10001(make_caller, length, code):
     caller = make_caller(max_content_length=5_000)
     answer = caller.upload(content=bytes(length))
     assert f"<responsecode>{code}</responsecode>" in answer.text
     assert len(caller.sandbox.assets()) == (code == "0")
 
 
-def test_a_redirect_carries_the_given_parameters_after_the_asset(caller):
+def test_redirect_keeps_its_own_parameters(caller):
     answer = caller.upload("t.png", redirectto="http://example.com/done", redirecttoparams="a=1&b=2")
     (asset,) = caller.sandbox.assets()
     assert re.fullmatch(
@@ -125,7 +125,7 @@ def test_a_duplicate_ignores_the_redirect(make_caller):
     assert (answer.status_code, "File already exists" in answer.text) == (200, True)
 
 
-def test_the_duplicate_check_sees_every_folder_but_only_processed_assets(make_caller, clock):
+def test_duplicate_check_covers_every_folder(make_caller, clock):
     caller = make_caller(duplicate_check=True, processing_delay=5, clock=clock)
     other = caller.sandbox.create_folder("other")
     caller.upload()
@@ -134,23 +134,23 @@ def test_the_duplicate_check_sees_every_folder_but_only_processed_assets(make_ca
     assert "File already exists" in caller.upload(destfolderid=other).text
 
 
-def test_without_the_setting_the_same_file_is_stored_twice(caller):
+def test_same_file_is_stored_twice_by_default(caller):
     assert caller.uploaded() != caller.uploaded()
     assert len(caller.sandbox.assets()) == 2
 
 
-def test_a_folder_that_does_not_exist_is_made_where_every_one_is_taken(make_caller):
+def test_unknown_folder_is_created_if_allowed(make_caller):
     caller = make_caller(auto_folders=True)
     caller.upload(destfolderid="brand-new")
     assert [asset.folder_id for asset in caller.sandbox.assets()] == ["brand-new"]
 
 
-def test_the_referrer_comes_back_as_comingfrom(caller):
+def test_referrer_returns_as_comingfrom(caller):
     answer = caller.upload(headers={"Referer": "http://example.com/a?b=1&c=]]>"})
     assert "<comingfrom><![CDATA[http://example.com/a?b=1&c=]]]]><![CDATA[>]]></comingfrom>" in answer.text
 
 
-def test_a_body_in_small_pieces_is_one_upload(caller):
+def test_body_in_small_pieces_is_one_upload(caller):
     body = caller.fields() + caller.file_header() + b"\r\n--not the boundary\r\n" * 3 + caller.closing
     with caller.connect() as connection:
         message = caller.head(len(body)) + body
@@ -163,7 +163,7 @@ def test_a_body_in_small_pieces_is_one_upload(caller):
     assert not asset.damaged
 
 
-def test_an_upload_that_cannot_be_noted_leaves_no_file(caller):
+def test_unrecorded_upload_leaves_no_file(caller):
     stored = caller.sandbox._stored
     stored._writer.execute("DROP TABLE assets")
     assert caller.upload().status_code == 500

@@ -43,7 +43,7 @@ def test_an_upload_is_answered_as_observed(caller, sample, name, sent):
     check(answer, sample(name))
 
 
-def test_a_duplicate_is_answered_as_observed_with_the_converted_name(make_caller, sample):
+def test_duplicate_answer_has_converted_name(make_caller, sample):
     caller = make_caller(duplicate_check=True)
     caller.upload("first.png")
     check(caller.upload("t1.png"), sample("upload-duplicate"))
@@ -81,7 +81,7 @@ def test_a_redirect_is_answered_as_observed(caller, sample, name, key):
         ("index-wrong-key", {"method": "searchIndex", "assetid": "all", "api_key": "no"}),
     ],
 )
-def test_a_search_or_index_call_is_answered_as_observed(caller, sample, picture, name, params):
+def test_search_and_index_answer_as_observed(caller, sample, picture, name, params):
     sub = caller.sandbox.create_folder("sub")
     for filename, content in (
         ("archive.zip", bytes(2950)),
@@ -101,25 +101,25 @@ def test_a_search_or_index_call_is_answered_as_observed(caller, sample, picture,
     check(answer, expected)
 
 
-def test_a_search_by_id_is_answered_as_observed_and_counted_twice(caller, sample):
+def test_search_by_id_is_counted_twice(caller, sample):
     assetid = caller.uploaded("note.txt", bytes(23))
     check(caller.search(assetid), sample("search-by-id"))
 
 
-def test_an_asset_that_is_not_processed_yet_shows_size_0_and_nulls_as_observed(make_caller, sample):
+def test_unprocessed_asset_has_size_0(make_caller, sample):
     caller = make_caller(processing_delay=60)
     caller.upload("unproc2.jpg")
     check(caller.search("unproc2.jpg", dbdirect="true"), sample("search-not-processed-yet"))
 
 
-def test_a_head_longer_than_8192_bytes_is_refused_with_400_and_no_body(caller, sample):
+def test_head_over_8192_bytes_gets_400(caller, sample):
     answer = caller.search("x" * 8192)
     expected = sample("index-url-too-long")
     assert (answer.status_code, answer.content) == (expected.status, expected.body)
 
 
 @pytest.mark.parametrize(("length", "status"), [(8192, 200), (8193, 400)])
-def test_the_longest_head_that_is_taken_has_8192_bytes(caller, length, status):
+def test_head_of_8192_bytes_is_accepted(caller, length, status):
     start = b"GET /razuna/global/api2/search.cfc?method=searchIndex&api_key=a-test-key&assetid="
     end = b" HTTP/1.1\r\nHost: sandbox\r\n\r\n"
     with caller.connect() as connection:

@@ -45,13 +45,13 @@ def endless(start: bytes, again, taken: list[int]):
         pytest.param(b"<wddxPacket>", lambda _n: b"<a/>" * 16384, id="a packet"),
     ],
 )
-def test_an_answer_that_never_ends_is_given_up(start, again):
+def test_endless_answer_is_abandoned(start, again):
     taken = [0]
     with pytest.raises(BadAnswer):
         list(RecordStream(JSON, endless(start, again, taken)))
 
 
-def test_names_that_nobody_asked_for_are_not_kept():
+def test_unrequested_names_are_not_kept():
     text = "x" * 100_000
     pieces = [b"{"] + [f'"n{number}":"{text}",'.encode() for number in range(50)]
     tracemalloc.start()
@@ -99,7 +99,7 @@ def test_what_is_no_id_is_no_asset(assetid):
     assert (reader.read([assetid]), reader.unreadable) == (None, 1)
 
 
-def test_numbers_that_are_no_json_are_no_numbers(hostile, make_site, tools):
+def test_non_json_numbers_are_rejected(hostile, make_site, tools):
     row = f'["A1","x","{tools.folder}",NaN,null,1e999,0]'
     names = json.dumps(["id", "filename", "folder_id", "size", "md5hash", "kind", "responsecode"])
     site = make_site(hostile(lambda _request: tools.http(f'{{"COLUMNS":{names},"DATA":[{row}]}}')))
@@ -122,7 +122,7 @@ def service(hostile):
         made.close()
 
 
-def test_a_search_that_trickles_in_is_given_up(hostile, service, tools, within):
+def test_trickling_search_is_abandoned(hostile, service, tools, within):
     server = hostile(lambda _request: None)
 
     def drip(conn):
@@ -142,7 +142,7 @@ def test_a_search_that_trickles_in_is_given_up(hostile, service, tools, within):
     assert isinstance(within(8, look), ServiceUnreachable)
 
 
-def test_closing_the_client_wakes_whoever_waits_for_a_service_that_hangs(hostile, service, within):
+def test_closing_client_wakes_its_waiters(hostile, service, within):
     server = hostile(lambda _request: None)
     made = service(server, 60)
 
@@ -159,7 +159,7 @@ def test_closing_the_client_wakes_whoever_waits_for_a_service_that_hangs(hostile
     assert isinstance(within(8, look), ServiceError)
 
 
-def test_the_same_id_for_every_upload_is_believed_once_and_sends_nothing_twice(hostile, make_site, tools):
+def test_repeated_upload_id_is_believed_once(hostile, make_site, tools):
     def answer(request):
         if request.kind == "upload":
             return tools.accepted("SAME")
@@ -174,7 +174,7 @@ def test_the_same_id_for_every_upload_is_believed_once_and_sends_nothing_twice(h
     assert sorted(site.states().values()) == ["in_doubt", "in_doubt", "in_doubt", "stored"]
 
 
-def test_an_asset_of_another_folder_does_not_end_a_doubt(hostile, make_site, tools):
+def test_asset_elsewhere_ends_no_doubt(hostile, make_site, tools):
     # The MD5 is that of the file, but it is not in the folder that was asked for.
     md5 = hashlib.md5(b"some bytes").hexdigest()
 

@@ -66,7 +66,7 @@ def site(hostile, make_site, obliging):
     return made
 
 
-def test_every_name_is_sent_once_under_a_name_that_breaks_no_form(site):
+def test_each_hostile_name_is_sent_once(site):
     for number, name in enumerate(NAMES):
         site.write(name, b"content %d" % number)
     result = site.run("reconcile", "--wait", "0s")
@@ -82,7 +82,7 @@ def test_every_name_is_sent_once_under_a_name_that_breaks_no_form(site):
 
 
 @pytest.mark.parametrize("states", ["sent", "blocked", "in doubt"])
-def test_no_output_holds_what_is_active_in_a_terminal(hostile, make_site, obliging, tools, states):
+def test_output_holds_no_terminal_control(hostile, make_site, obliging, tools, states):
     def answer(request):
         if states == "in doubt" and request.kind == "upload":
             return b""
@@ -110,7 +110,7 @@ def test_no_name_makes_a_line_of_its_own(site):
     assert len(site.run("export", "--format", "csv").out.splitlines()) == len(NAMES) + 1
 
 
-def test_a_log_line_is_one_object_whatever_the_name(site):
+def test_log_line_is_one_object_for_any_name(site):
     for number, name in enumerate(NAMES):
         site.write(name, b"content %d" % number)
     err = site.run("reconcile", "--wait", "0s").err
@@ -118,7 +118,7 @@ def test_a_log_line_is_one_object_whatever_the_name(site):
     assert sum(event["event"] == "uploaded" for event in events) == len(NAMES)
 
 
-def test_no_cell_of_the_export_is_a_formula_in_any_spreadsheet(site):
+def test_export_holds_no_active_formula(site):
     for number, name in enumerate(NAMES):
         # `photos/` stands before every path: the name by itself is what another mapping would show.
         site.write(name, b"content %d" % number)
@@ -132,12 +132,12 @@ def test_no_cell_of_the_export_is_a_formula_in_any_spreadsheet(site):
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", " =1", "\t=1", "\r=1", "\uff1d1", "\uff201"])
-def test_a_cell_that_begins_like_a_formula_is_made_a_text(text):
+def test_formula_cell_is_made_text(text):
     assert csv_cell(text).startswith("'")
 
 
 @pytest.mark.parametrize("text", ["a;=1", "a;+1", "a; -1", 'a;"=1', "a;@x"])
-def test_a_cell_within_a_cell_does_not_begin_like_a_formula(text):
+def test_nested_cell_starts_no_formula(text):
     assert ";" not in csv_cell(text)
 
 
@@ -145,7 +145,7 @@ def test_a_plain_cell_stays_as_it_is():
     assert csv_cell("photos/a;b = c + d.jpg") == "photos/a;b = c + d.jpg"
 
 
-def test_names_in_a_bad_configuration_or_argument_are_told_without_their_effect(site):
+def test_names_in_error_messages_are_inert(site):
     bad = "\x1b]0;owned\x07"
     for command, *arguments in (("explain", bad), ("retry", bad), ("files", f"-{bad}"), (bad,), ("upload", bad)):
         site.run(command, *arguments)

@@ -74,7 +74,7 @@ def files_with(folder: Path, key: str) -> list[str]:
 
 
 @pytest.mark.parametrize("quoting", UPLOADS)
-def test_an_answer_to_an_upload_that_quotes_the_key_brings_it_nowhere(hostile, make_site, tools, quoting):
+def test_key_in_upload_answer_is_never_output(hostile, make_site, tools, quoting):
     key = SOUND_KEY if quoting == "id" else tools.key
 
     def answer(request):
@@ -96,7 +96,7 @@ def test_an_answer_to_an_upload_that_quotes_the_key_brings_it_nowhere(hostile, m
     assert files_with(site.folder, key) == []
 
 
-def test_an_asset_whose_id_is_the_key_is_no_asset(hostile, make_site, tools):
+def test_asset_with_key_as_id_is_rejected(hostile, make_site, tools):
     assert is_sound_id(SOUND_KEY)
     row = (SOUND_KEY, "a.jpg", tools.folder, 10, None, "img", 0)
     server = hostile(lambda request: tools.accepted(SOUND_KEY) if request.kind == "upload" else tools.rows(row))
@@ -110,7 +110,7 @@ def test_an_asset_whose_id_is_the_key_is_no_asset(hostile, make_site, tools):
 
 
 @pytest.mark.parametrize("escaped", [False, True], ids=["plain", "escaped"])
-def test_rows_and_messages_that_quote_the_key_bring_it_nowhere(hostile, make_site, tools, escaped):
+def test_key_in_rows_and_messages_is_redacted(hostile, make_site, tools, escaped):
     said = "".join(f"\\u{ord(c):04x}" for c in tools.key) if escaped else json.dumps(tools.key)[1:-1]
 
     def answer(request):
@@ -136,7 +136,7 @@ def test_rows_and_messages_that_quote_the_key_bring_it_nowhere(hostile, make_sit
 
 
 @pytest.mark.parametrize("form", ['{{"message":"{0}","errorcode":1}}', "<html>{0}</html>", "{0}", "[{0}"])
-def test_an_error_that_quotes_the_key_is_told_without_it(hostile, make_site, tools, form):
+def test_key_in_error_is_redacted(hostile, make_site, tools, form):
     site = make_site(hostile(lambda _request: tools.http(form.format(tools.key))))
     site.write("a.jpg")
     for command, *arguments in (("reconcile", "--wait", "0s"), ("check",), ("search", "x"), ("index", "A1")):
@@ -166,7 +166,7 @@ def test_the_key_is_in_no_list_of_processes(hostile, make_site, tools):
     assert tools.key.encode() not in out + err
 
 
-def test_a_ledger_that_cannot_be_written_is_told_without_the_key(hostile, make_site, tools, obliging):
+def test_ledger_write_error_omits_the_key(hostile, make_site, tools, obliging):
     site = make_site(hostile(obliging))
     site.write("a.jpg")
     site.ledger.write_bytes(os.urandom(8192))
@@ -175,7 +175,7 @@ def test_a_ledger_that_cannot_be_written_is_told_without_the_key(hostile, make_s
 
 
 @pytest.mark.parametrize("place", ["key", "ledger"])
-def test_a_key_or_ledger_that_a_link_leads_into_the_tree_is_refused(hostile, make_site, obliging, place):
+def test_key_linked_into_the_tree_is_refused(hostile, make_site, obliging, place):
     server = hostile(obliging)
     site = make_site(server)
     site.write("a.jpg")
@@ -190,7 +190,7 @@ def test_a_key_or_ledger_that_a_link_leads_into_the_tree_is_refused(hostile, mak
     assert not server.posts
 
 
-def test_a_key_file_in_the_tree_is_a_mistake_of_the_configuration(hostile, make_site, obliging):
+def test_key_file_in_tree_is_refused(hostile, make_site, obliging):
     site = make_site(hostile(obliging))
     site.configure(key_file=site.photos / "k")
     result = site.run("check")

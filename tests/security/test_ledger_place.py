@@ -27,7 +27,7 @@ def make(path: Path) -> None:
     open_ledger(path).close()
 
 
-def test_no_file_of_the_ledger_can_be_read_by_others_whatever_the_umask(path):
+def test_ledger_files_are_always_private(path):
     before = os.umask(0)
     try:
         ledger = open_ledger(path)
@@ -39,14 +39,14 @@ def test_no_file_of_the_ledger_can_be_read_by_others_whatever_the_umask(path):
     assert modes == dict.fromkeys(("site.db", "site.db-wal", "site.db-shm", "site.db.lock", "site.db.epoch"), 0o600)
 
 
-def test_an_empty_file_that_another_program_left_does_not_open_the_ledger_to_others(path):
+def test_left_empty_file_keeps_ledger_private(path):
     path.touch()
     path.chmod(0o644)
     make(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_ledger_that_was_opened_to_a_group_on_purpose_stays_so(path):
+def test_group_access_to_ledger_is_kept(path):
     make(path)
     path.chmod(0o640)
     make(path)
@@ -55,7 +55,7 @@ def test_a_ledger_that_was_opened_to_a_group_on_purpose_stays_so(path):
 
 @pytest.mark.parametrize("name", BESIDE)
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
-def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(path, within, name, known):
+def test_pipe_in_place_of_file_blocks_nothing(path, within, name, known):
     if known:
         make(path)
     beside(path, name).unlink(missing_ok=True)
@@ -66,7 +66,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(path, within, name, known
 
 
 @pytest.mark.parametrize("name", BESIDE)
-def test_a_link_to_a_file_of_another_kind_leaves_it_as_it_was(path, name):
+def test_link_to_foreign_file_changes_nothing(path, name):
     victim = path.with_name("victim")
     victim.write_text("precious " * 1000)
     beside(path, name).symlink_to(victim)
@@ -78,7 +78,7 @@ def test_a_link_to_a_file_of_another_kind_leaves_it_as_it_was(path, name):
 
 
 @pytest.mark.parametrize("name", BESIDE)
-def test_a_folder_in_the_place_of_a_file_is_one_sentence(path, name):
+def test_folder_in_place_of_file_is_reported(path, name):
     beside(path, name).mkdir()
     with pytest.raises(LedgerError, match=r"site\.db") as caught:
         make(path)
@@ -86,14 +86,14 @@ def test_a_folder_in_the_place_of_a_file_is_one_sentence(path, name):
 
 
 @pytest.mark.parametrize("said", ["", "x", "-1", "9" * 400, "1\n2", "\u0661"])
-def test_a_counter_that_is_none_is_one_sentence(path, said):
+def test_bad_counter_is_reported(path, said):
     make(path)
     beside(path, "site.db.epoch").write_text(said)
     with pytest.raises(LedgerError, match=r"site\.db\.epoch"):
         make(path)
 
 
-def test_a_ledger_that_is_named_through_a_link_has_the_same_lock(path):
+def test_linked_ledger_has_the_same_lock(path):
     ledger = open_ledger(path)
     other = path.with_name("other.db")
     other.symlink_to(path)
@@ -127,7 +127,7 @@ def test_a_ledger_with_two_names_is_refused(path):
         ("explode", {}),
     ],
 )
-def test_a_request_that_makes_no_sense_is_answered_and_done_with(make_world, verb, argument):
+def test_senseless_request_is_closed(make_world, verb, argument):
     world = make_world()
     world.ledger.ask(verb, argument, world.clock.now())
     assert take_requests(world.site.context) == 1

@@ -78,13 +78,13 @@ def what_a_sibling_reads(*, kept: bool) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_no_other_process_of_its_user_reads_its_environment_or_memory():
+def test_other_process_cannot_read_its_memory():
     assert what_a_sibling_reads(kept=False) == "['environ', 'mem', 'maps']"
     assert what_a_sibling_reads(kept=True) == "[]"
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_it_reads_of_itself_what_the_watcher_needs():
+def test_process_can_read_its_watch_data():
     def look():
         if os.geteuid() == 0:
             os.setuid(NOBODY)
@@ -104,7 +104,7 @@ def test_it_leaves_no_core_behind():
 
 
 @pytest.mark.parametrize("command", [["run"], ["reconcile", "--wait", "0s"]], ids=["run", "reconcile"])
-def test_a_process_that_holds_the_key_has_no_core_limit_but_zero(hostile, make_site, tools, command):
+def test_key_holder_has_core_limit_zero(hostile, make_site, tools, command):
     server = hostile(lambda request: tools.rows() if request.kind == "search" else None)
     site = make_site(server)
     site.write("a.jpg")
@@ -124,7 +124,7 @@ def test_a_process_that_holds_the_key_has_no_core_limit_but_zero(hostile, make_s
 
 
 @pytest.mark.parametrize("command", [["run"], ["reconcile", "--wait", "0s"]], ids=["run", "reconcile"])
-def test_a_crash_in_any_thread_tells_everything_but_the_key(hostile, make_site, obliging, command):
+def test_thread_crash_report_omits_the_key(hostile, make_site, obliging, command):
     site = make_site(hostile(obliging))
     site.configure(key=KEY)
     site.write("a.jpg")
@@ -139,7 +139,7 @@ def test_a_crash_in_any_thread_tells_everything_but_the_key(hostile, make_site, 
     assert [name for name, data in held.items() if KEY.encode() in data] == []
 
 
-def test_a_key_that_came_by_the_environment_is_handed_to_no_program(hostile, make_site, obliging, tmp_path):
+def test_environment_key_reaches_no_program(hostile, make_site, obliging, tmp_path):
     site = make_site(hostile(obliging))
     told = tmp_path / "told"
     text = site.config.read_text().replace(f", api_key_file: {site.key_file}", "")

@@ -12,7 +12,7 @@ NAMED = sorted(set(re.findall(r"`([a-z_/]+\.py)::(test_\w+)`", THREATS)))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[2].strip()[:50])
-def test_a_threat_names_the_test_that_holds_it(row):
+def test_threat_names_its_test(row):
     assert re.search(r"`[a-z_/]+\.py::test_\w+`", row)
 
 

@@ -41,7 +41,7 @@ def swapping(tmp_path):
     thread.join()
 
 
-def test_a_folder_swapped_for_a_link_while_it_is_opened_leads_nowhere(swapping):
+def test_swapped_folder_link_is_not_followed(swapping):
     tree = Tree(os.fsencode(swapping))
     read = set()
     failed = 0
@@ -55,7 +55,7 @@ def test_a_folder_swapped_for_a_link_while_it_is_opened_leads_nowhere(swapping):
     assert failed
 
 
-def test_a_run_over_a_folder_swapped_for_a_link_sends_nothing_from_outside(hostile, make_site, obliging):
+def test_swapped_folder_uploads_nothing(hostile, make_site, obliging):
     server = hostile(obliging)
     site = make_site(server)
     outside = site.folder / "outside"
@@ -95,9 +95,7 @@ TRAPS = {
 
 @pytest.mark.parametrize("trap", TRAPS)
 @pytest.mark.parametrize("name", ["a.jpg.yaml", "_folder.yaml"])
-def test_a_trap_in_place_of_a_sidecar_blocks_its_file_until_it_is_gone(
-    hostile, make_site, obliging, within, trap, name
-):
+def test_trap_as_sidecar_blocks_its_file(hostile, make_site, obliging, within, trap, name):
     server = hostile(obliging)
     site = make_site(server)
     site.write("a.jpg")
@@ -121,7 +119,7 @@ def test_a_trap_in_place_of_a_sidecar_blocks_its_file_until_it_is_gone(
     assert len(server.posts) == 1
 
 
-def test_a_pipe_a_socket_and_a_device_are_left_alone(hostile, make_site, obliging):
+def test_pipe_socket_and_device_are_ignored(hostile, make_site, obliging):
     server = hostile(obliging)
     site = make_site(server)
     site.write("a.jpg")
@@ -136,7 +134,7 @@ def letters(count: int) -> list[str]:
     return [f"f{number}" for number in range(count)]
 
 
-def test_many_large_sidecars_above_one_another_cost_what_they_hold_and_no_more():
+def test_stacked_sidecars_cost_their_size():
     one = parse_sidecar(("meta: {" + ", ".join(f"{name}: x" for name in letters(5000)) + "}").encode(), "s")
     levels = [replace(one, meta=tuple((f"l{n}_{name}", text) for name, text in one.meta)) for n in range(100)]
     began = time.process_time()
@@ -146,7 +144,7 @@ def test_many_large_sidecars_above_one_another_cost_what_they_hold_and_no_more()
     assert len(merged.meta) == 500_000
 
 
-def test_more_than_a_form_should_hold_is_refused_by_its_name():
+def test_oversized_form_is_refused_by_name():
     fields = tuple((name, "x" * 1000) for name in letters(MAX_TOGETHER // 1000 + 1))
     with pytest.raises(SidecarError, match=r"a\.jpg"):
         check_together(fields, "a.jpg")
@@ -169,7 +167,7 @@ def test_more_than_a_form_should_hold_is_refused_by_its_name():
     ],
     ids=["unknown", "bad names", "bomb", "brackets", "braces", "keys", "lists", "doubled", "long", "long quoted"],
 )
-def test_a_sidecar_made_to_be_dear_is_refused_at_once_and_in_short(text):
+def test_costly_sidecar_is_refused_briefly(text):
     began = time.process_time()
     with pytest.raises(SidecarError) as caught:
         parse_sidecar(text.encode(), "photos/a.jpg.yaml")
@@ -177,7 +175,7 @@ def test_a_sidecar_made_to_be_dear_is_refused_at_once_and_in_short(text):
     assert len(str(caught.value)) < 500
 
 
-def test_a_folder_deep_down_is_not_asked_about_again_from_the_top():
+def test_deep_folder_is_resolved_step_by_step():
     rules = IgnoreRules(Mappings([Mapping(b"", "F")]), ["**/x/**/q"])
     began = time.process_time()
     path = b""
@@ -188,7 +186,7 @@ def test_a_folder_deep_down_is_not_asked_about_again_from_the_top():
     assert time.process_time() - began < 5
 
 
-def test_a_file_deep_below_large_sidecars_is_blocked_by_name_and_reads_few_of_them(hostile, make_site, obliging):
+def test_deep_file_reads_few_large_sidecars(hostile, make_site, obliging):
     server = hostile(obliging)
     site = make_site(server)
     text = "description: |\n" + "".join(f"  {'x' * 78}\n" for _ in range(760))

@@ -18,7 +18,7 @@ BASE = "http://dam/razuna/"
         ("wddx", "method=searchassets&__BDRETURNFORMAT=wddx"),
     ],
 )
-def test_method_and_switches_stand_in_the_address_and_the_key_in_the_form(wire, query):
+def test_method_is_in_url_and_key_in_form(wire, query):
     call = search_call(SearchRequest("a b", show="img"), wire)
     assert call.address(BASE) == f"http://dam/razuna/global/api2/search.cfc?{query}"
     assert call.form("KEY") == [("searchfor", "a b"), ("show", "img"), ("api_key", "KEY")]

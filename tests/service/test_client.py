@@ -38,9 +38,7 @@ def closed_port():
         return listener.getsockname()[1]
 
 
-def test_an_upload_that_is_answered_with_success_is_accepted(
-    serve, connect, make_body, make_request, wire_tools, success
-):
+def test_successful_upload_is_accepted(serve, connect, make_body, make_request, wire_tools, success):
     seen = []
 
     def script(conn):
@@ -60,7 +58,7 @@ def test_an_upload_that_is_answered_with_success_is_accepted(
     assert wire_tools.key.encode() not in head
 
 
-def test_a_large_body_arrives_as_it_was_framed(serve, connect, make_body, make_request, wire_tools, success):
+def test_large_body_arrives_as_framed(serve, connect, make_body, make_request, wire_tools, success):
     seen = []
 
     def script(conn):
@@ -77,7 +75,7 @@ def test_a_refused_connection_is_unsent(connect, make_body, make_request, closed
     assert (sent.outcome.answer, sent.outcome.fault, sent.left) == (Answer.UNSENT, Fault.SERVICE, SentExtent.NOTHING)
 
 
-def test_a_name_that_cannot_be_encoded_is_unsent(connect, make_body, make_request):
+def test_unencodable_name_is_unsent(connect, make_body, make_request):
     service = connect(1, upload_url=f"http://{'a' * 70}.invalid/x")
     assert service.upload(make_request(), make_body(b"hello")).outcome.answer is Answer.UNSENT
 
@@ -163,7 +161,7 @@ def proxy_error(wire_tools):
         *map(answered, (html_page, unasked_redirect, repeated_post_redirect, too_long, proxy_error)),
     ],
 )
-def test_no_trustworthy_answer_after_all_had_left_is_doubt(serve, connect, make_body, make_request, wire_tools, script):
+def test_bad_answer_after_full_body_is_doubt(serve, connect, make_body, make_request, wire_tools, script):
     server = serve(lambda conn: script(conn, wire_tools))
     sent = connect(server.port, read_timeout=0.5).upload(make_request(), make_body(b"hello"))
     assert (sent.outcome.answer, sent.left, sent.outcome.assetid) == (Answer.DOUBT, SentExtent.ALL, None)
@@ -171,9 +169,7 @@ def test_no_trustworthy_answer_after_all_had_left_is_doubt(serve, connect, make_
 
 
 @pytest.mark.parametrize("script", [reset_at_once, reset_after_the_head])
-def test_a_reset_amid_a_large_body_is_doubt_with_a_part_left_or_unsent_with_nothing(
-    serve, connect, make_body, make_request, wire_tools, script
-):
+def test_reset_amid_body_is_doubt_or_unsent(serve, connect, make_body, make_request, wire_tools, script):
     server = serve(lambda conn: script(conn, wire_tools))
     sent = connect(server.port).upload(make_request(), make_body(BIG))
     # A reset at once may come before the head is written: then nothing left, and the body knows it.
@@ -183,7 +179,7 @@ def test_a_reset_amid_a_large_body_is_doubt_with_a_part_left_or_unsent_with_noth
     assert server.connections == 1
 
 
-def test_a_service_that_stops_reading_is_doubt_with_a_part_left(serve, connect, make_body, make_request, wire_tools):
+def test_stalled_service_is_doubt(serve, connect, make_body, make_request, wire_tools):
     done = threading.Event()
 
     def script(conn):
@@ -221,7 +217,7 @@ def test_an_early_success_is_doubt(serve, connect, make_body, make_request, wire
     assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.DOUBT, "success_of_part", SentExtent.PART)
 
 
-def test_a_file_that_changed_before_it_was_sent_costs_no_connection(serve, connect, make_body, make_request):
+def test_changed_file_costs_no_connection(serve, connect, make_body, make_request):
     server = serve(lambda conn: conn.recv(1))
     sent = connect(server.port).upload(make_request(), make_body(b"hello", fail=FileChanged("it changed")))
     assert (sent.outcome.answer, sent.outcome.reason, sent.left) == (Answer.UNSENT, "changed", SentExtent.NOTHING)
@@ -232,9 +228,7 @@ def test_a_file_that_changed_before_it_was_sent_costs_no_connection(serve, conne
     ("error", "reason"),
     [(FileChanged("it changed"), "changed_while_sent"), (FileUnreadable("it went"), "unreadable_while_sent")],
 )
-def test_a_file_that_fails_while_it_is_sent_is_cut_inside_the_file_part(
-    serve, connect, make_body, make_request, wire_tools, error, reason
-):
+def test_file_failing_while_sent_is_cut(serve, connect, make_body, make_request, wire_tools, error, reason):
     seen = []
     read = threading.Event()
 
@@ -249,7 +243,7 @@ def test_a_file_that_fails_while_it_is_sent_is_cut_inside_the_file_part(
     assert seen[0][1].endswith(b"application/octet-stream\r\n\r\n" + b"abcdefgh" * 500)
 
 
-def test_a_form_that_cannot_be_sent_is_unsent_and_the_files_matter(connect, make_body, make_request, closed_port):
+def test_unsendable_form_is_unsent(connect, make_body, make_request, closed_port):
     sent = connect(closed_port).upload(make_request(boundary='b"'), make_body(b"x"))
     assert (sent.outcome.answer, sent.outcome.reason, sent.outcome.fault) == (Answer.UNSENT, "bad_form", Fault.FILE)
 
@@ -264,7 +258,7 @@ def test_a_chunked_answer_is_read(serve, connect, make_body, make_request, wire_
     assert connect(serve(script).port).upload(make_request(), make_body(b"x")).outcome.answer is Answer.ACCEPTED
 
 
-def test_an_answer_without_end_is_given_up_early(serve, connect, make_body, make_request, wire_tools):
+def test_endless_upload_answer_is_abandoned(serve, connect, make_body, make_request, wire_tools):
     sent_bytes = []
 
     def script(conn):
@@ -296,7 +290,7 @@ def test_an_answer_that_trickles_is_given_up(serve, connect, make_body, make_req
     assert time.monotonic() - began < 2
 
 
-def test_an_asked_redirect_is_read_and_not_followed(serve, connect, make_body, make_request, wire_tools):
+def test_requested_redirect_is_not_followed(serve, connect, make_body, make_request, wire_tools):
     asked = "http://127.0.0.1:1/done.html"
 
     def script(conn):
@@ -328,9 +322,7 @@ def test_retry_after_is_kept_up_to_an_hour(serve, connect, make_body, make_reque
     assert (outcome.answer, outcome.retry_after) == (Answer.DOUBT, seconds)
 
 
-def test_a_sessiontoken_upload_puts_the_parameters_into_the_url(
-    serve, connect, make_body, make_request, wire_tools, success
-):
+def test_sessiontoken_upload_fills_the_url(serve, connect, make_body, make_request, wire_tools, success):
     seen = []
 
     def script(conn):
@@ -344,7 +336,7 @@ def test_a_sessiontoken_upload_puts_the_parameters_into_the_url(
     assert b"api_key" not in seen[0][1]
 
 
-def test_a_tls_client_meeting_a_plain_server_is_unsent_and_unreachable(serve, connect, make_body, make_request):
+def test_tls_to_plain_server_is_unsent(serve, connect, make_body, make_request):
     service = connect(serve(lambda conn: conn.sendall(b"HTTP/1.1 400 Bad\r\n\r\n")).port, scheme="https")
     assert service.upload(make_request(), make_body(b"x")).outcome.answer is Answer.UNSENT
     with pytest.raises(ServiceUnreachable, match="TLS"), service.search(SearchRequest("x")):
@@ -364,9 +356,7 @@ def test_an_untrusted_certificate_is_named(serve, connect, make_body, make_reque
     assert (sent.outcome.answer, sent.left) == (Answer.UNSENT, SentExtent.NOTHING)
 
 
-def test_a_certificate_of_the_named_authority_is_trusted(
-    serve, connect, make_body, make_request, wire_tools, success, tls_server
-):
+def test_certificate_of_named_ca_is_trusted(serve, connect, make_body, make_request, wire_tools, success, tls_server):
     def script(conn):
         with tls_server.context.wrap_socket(conn, server_side=True) as tls:
             wire_tools.request(tls)
@@ -389,7 +379,7 @@ def answering(wire_tools, answer, seen=None):
     return script
 
 
-def test_a_search_is_a_form_whose_key_is_not_in_the_url(serve, connect, wire_tools):
+def test_search_form_keeps_key_out_of_url(serve, connect, wire_tools):
     seen = []
     server = serve(answering(wire_tools, wire_tools.http(ROWS, LATIN), seen))
     with connect(server.port).search(SearchRequest("id:A1 OR id:A2", folderid="F1", dbdirect=True)) as assets:
@@ -418,7 +408,7 @@ def _only_by_address(wire_tools, seen):
 REFUSED_ROW = b'{"COLUMNS":["responsecode","message"],"DATA":[["1","Login not valid! Check user API Key"]]}'
 
 
-def test_a_service_that_reads_only_the_address_is_asked_by_get_and_that_is_remembered(serve, connect, wire_tools):
+def test_get_only_service_is_remembered(serve, connect, wire_tools):
     seen = []
     service = connect(serve(_only_by_address(wire_tools, seen)).port)
     for _ in range(2):
@@ -428,7 +418,7 @@ def test_a_service_that_reads_only_the_address_is_asked_by_get_and_that_is_remem
     assert seen == [b"POST", b"GET", b"GET", b"GET"]
 
 
-def test_a_verb_that_does_not_exist_there_is_replaced_by_get(serve, connect, wire_tools):
+def test_unknown_verb_is_replaced_by_get(serve, connect, wire_tools):
     seen = []
 
     def script(conn):
@@ -442,7 +432,7 @@ def test_a_verb_that_does_not_exist_there_is_replaced_by_get(serve, connect, wir
     assert seen == [b"POST", b"GET"]
 
 
-def test_once_a_post_was_answered_a_refusal_is_a_refusal_and_the_key_stays_out_of_addresses(serve, connect, wire_tools):
+def test_refusal_after_post_keeps_url_clean(serve, connect, wire_tools):
     seen = []
 
     def script(conn):
@@ -458,7 +448,7 @@ def test_once_a_post_was_answered_a_refusal_is_a_refusal_and_the_key_stays_out_o
     assert seen == [b"POST", b"POST"]
 
 
-def test_rows_are_given_before_the_answer_ended(serve, connect, wire_tools):
+def test_rows_arrive_before_the_answer_ends(serve, connect, wire_tools):
     go_on = threading.Event()
 
     def script(conn):
@@ -485,7 +475,7 @@ def test_rows_are_given_before_the_answer_ended(serve, connect, wire_tools):
         ((b'{"message":"General SQL Error","errorcode":"x"}', LATIN), ServiceRefused),
     ],
 )
-def test_a_search_answer_that_is_none_is_this_error(serve, connect, wire_tools, answer, error):
+def test_bad_search_answer_raises_this_error(serve, connect, wire_tools, answer, error):
     server = serve(answering(wire_tools, wire_tools.http(*answer)))
     with pytest.raises(error), connect(server.port).search(SearchRequest("x")) as assets:
         list(assets)
@@ -503,7 +493,7 @@ def test_a_search_answer_that_is_none_is_this_error(serve, connect, wire_tools, 
         (cut_answer, BadAnswer),
     ],
 )
-def test_a_broken_connection_is_this_error_for_search_and_index(serve, connect, wire_tools, script, error):
+def test_broken_connection_raises_this_error(serve, connect, wire_tools, script, error):
     server = serve(lambda conn: script(conn, wire_tools))
     service = connect(server.port, read_timeout=0.5)
     with pytest.raises(error), service.search(SearchRequest("x")) as assets:
@@ -512,7 +502,7 @@ def test_a_broken_connection_is_this_error_for_search_and_index(serve, connect, 
         service.index(["A1"])
 
 
-def test_a_search_that_is_cut_by_the_connection_is_a_bad_answer(serve, connect, wire_tools):
+def test_search_cut_midway_is_a_bad_answer(serve, connect, wire_tools):
     server = serve(answering(wire_tools, wire_tools.http(ROWS, LATIN)[:-3]))
     with connect(server.port).search(SearchRequest("x")) as assets:
         assert next(assets).id == "A1"
@@ -520,7 +510,7 @@ def test_a_search_that_is_cut_by_the_connection_is_a_bad_answer(serve, connect, 
             list(assets)
 
 
-def test_a_search_that_stops_in_the_middle_is_unreachable(serve, connect, wire_tools):
+def test_search_stalled_midway_is_unreachable(serve, connect, wire_tools):
     def script(conn):
         wire_tools.request(conn)
         conn.sendall(wire_tools.http(ROWS, LATIN)[:-9])
@@ -532,13 +522,13 @@ def test_a_search_that_stops_in_the_middle_is_unreachable(serve, connect, wire_t
             list(assets)
 
 
-def test_errors_of_the_block_itself_pass_unchanged(serve, connect, wire_tools):
+def test_caller_errors_pass_unchanged(serve, connect, wire_tools):
     server = serve(answering(wire_tools, wire_tools.http(ROWS, LATIN)))
     with pytest.raises(OSError, match="disk"), connect(server.port).search(SearchRequest("x")):
         raise OSError("disk full")
 
 
-def test_wrong_parameters_are_told_without_a_request(connect, closed_port):
+def test_wrong_parameters_send_no_request(connect, closed_port):
     service = connect(closed_port)
     with pytest.raises(UsageError, match="doctype"), service.search(SearchRequest("x", doctype="pdf")):
         pass
@@ -557,7 +547,7 @@ def test_wrong_parameters_are_told_without_a_request(connect, closed_port):
         ("wddx", b"&__BDRETURNFORMAT=wddx"),
     ],
 )
-def test_a_raw_search_asks_for_its_form_and_gives_the_bytes(serve, connect, wire_tools, wire, switches):
+def test_raw_search_returns_its_form_as_bytes(serve, connect, wire_tools, wire, switches):
     seen = []
     server = serve(answering(wire_tools, wire_tools.http(b"\n raw \xff", LATIN), seen))
     raw = connect(server.port).search_raw(SearchRequest("x"), wire)
@@ -565,7 +555,7 @@ def test_a_raw_search_asks_for_its_form_and_gives_the_bytes(serve, connect, wire
     assert seen[0][0].split(b" ")[1] == b"/razuna/global/api2/search.cfc?method=searchassets" + switches
 
 
-def test_index_posts_the_ids_and_gives_the_message(serve, connect, wire_tools, recorded):
+def test_index_posts_ids_and_returns_message(serve, connect, wire_tools, recorded):
     seen = []
     server = serve(answering(wire_tools, wire_tools.http(recorded("index-one").body, LATIN), seen))
     assert connect(server.port).index(["A1", "B2"]) == "Indexing successfully triggered"
@@ -582,7 +572,7 @@ def test_index_posts_the_ids_and_gives_the_message(serve, connect, wire_tools, r
         (b"{" + b" " * 2_000_000 + b"}", BadAnswer),
     ],
 )
-def test_an_index_answer_that_is_no_success_is_this_error(serve, connect, wire_tools, body, error):
+def test_bad_index_answer_raises_this_error(serve, connect, wire_tools, body, error):
     server = serve(answering(wire_tools, wire_tools.http(body, LATIN)))
     with pytest.raises(error):
         connect(server.port).index(["A1"])
@@ -599,7 +589,7 @@ def all_texts(exc):
     return " ".join(texts)
 
 
-def test_the_key_is_in_no_error_even_where_the_service_quotes_it(serve, connect, wire_tools, closed_port):
+def test_errors_omit_a_quoted_key(serve, connect, wire_tools, closed_port):
     quoted = json.dumps({"message": f"bad key {wire_tools.key}", "errorcode": "1"}).encode()
     port = serve(answering(wire_tools, wire_tools.http(quoted, LATIN))).port
     for service in (connect(port), connect(closed_port)):
@@ -614,7 +604,7 @@ def test_the_key_is_in_no_error_even_where_the_service_quotes_it(serve, connect,
         assert wire_tools.key not in all_texts(caught.value)
 
 
-def test_the_key_is_in_no_outcome_even_where_the_service_quotes_it(serve, connect, make_body, make_request, wire_tools):
+def test_outcomes_omit_a_quoted_key(serve, connect, make_body, make_request, wire_tools):
     body = f"<Response><responsecode>1</responsecode><message>odd {wire_tools.key}</message></Response>".encode()
     port = serve(answering(wire_tools, wire_tools.http(body))).port
     sent = connect(port).upload(make_request(), make_body(b"x"))
@@ -641,7 +631,7 @@ def test_the_key_is_in_no_log_line(
     assert "K3Y" not in lines
 
 
-def test_the_key_is_not_in_what_the_settings_print():
+def test_printed_settings_omit_the_key():
     settings = ServiceSettings("http://x/a", "http://x/b", SecretStr("K3Y"))
     assert "K3Y" not in repr(settings) + str(settings)
 
@@ -667,7 +657,7 @@ def test_a_setting_that_cannot_work_is_named(changes, key):
         HttpService(ServiceSettings(**values))
 
 
-def test_the_environment_is_not_asked_for_a_proxy(
+def test_environment_proxy_is_ignored(
     serve, connect, make_body, make_request, wire_tools, success, monkeypatch, closed_port
 ):
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port}")
@@ -676,7 +666,7 @@ def test_the_environment_is_not_asked_for_a_proxy(
     assert connect(port).upload(make_request(), make_body(b"x")).outcome.answer is Answer.ACCEPTED
 
 
-def test_a_proxy_that_is_down_is_named_and_not_the_service(connect):
+def test_unreachable_proxy_is_named(connect):
     service = connect(1, proxy="http://127.0.0.1:9")
     with (
         pytest.raises(ServiceUnreachable, match=r"the proxy gave no connection to .*: check service.proxy"),
@@ -693,7 +683,7 @@ def test_a_named_proxy_is_used(serve, connect, make_body, make_request, wire_too
     assert seen[0][0].startswith(b"POST http://127.0.0.1:1/razuna/raz1/dam/index.cfm ")
 
 
-def test_cookies_of_an_answer_are_not_sent_back(serve, connect, make_body, make_request, wire_tools, success):
+def test_answer_cookies_are_not_returned(serve, connect, make_body, make_request, wire_tools, success):
     seen = []
     cookie = wire_tools.http(success, "application/xml", "200 OK", "Set-Cookie: JSESSIONID=1; Path=/")
     service = connect(serve(answering(wire_tools, cookie, seen)).port)

@@ -34,9 +34,7 @@ def dripping(wire_tools, gone):
     return script
 
 
-def test_a_head_that_drips_in_for_ever_is_doubt_after_the_read_timeout(
-    serve, connect, make_body, make_request, wire_tools
-):
+def test_dripping_upload_head_is_doubt(serve, connect, make_body, make_request, wire_tools):
     gone = threading.Event()
     client = connect(serve(dripping(wire_tools, gone)).port, read_timeout=0.4)
     sent = client.upload(make_request(), make_body(b"x"))
@@ -44,7 +42,7 @@ def test_a_head_that_drips_in_for_ever_is_doubt_after_the_read_timeout(
     assert gone.wait(10), "the connection was closed"
 
 
-def test_a_head_of_a_search_that_drips_in_for_ever_is_unreachable(serve, connect, wire_tools):
+def test_dripping_search_head_is_unreachable(serve, connect, wire_tools):
     gone = threading.Event()
     client = connect(serve(dripping(wire_tools, gone)).port, read_timeout=0.4)
     with pytest.raises(ServiceUnreachable, match="did not answer in time"), client.search(SearchRequest("x")):
@@ -92,7 +90,7 @@ def test_dripping_framing_is_given_up(serve, connect, make_body, make_request, w
     assert gone.wait(10), "the connection was closed before the service ended it"
 
 
-def test_a_body_may_take_longer_than_the_head_may(serve, connect, wire_tools):
+def test_body_may_take_longer_than_the_head(serve, connect, wire_tools):
     rows = b",".join(b'["A%d","F"]' % number for number in range(1000))
     answer = b'{"COLUMNS":["id","folder_id"],"DATA":[' + rows + b"]}"
 
@@ -123,7 +121,7 @@ def test_slow_reader_of_a_body_is_no_timeout(serve, connect, wire_tools):
     assert count == 20_000
 
 
-def test_a_small_request_leaves_whole_in_one_write(serve, connect, make_body, make_request, wire_tools):
+def test_small_request_is_one_write(serve, connect, make_body, make_request, wire_tools):
     came = []
 
     def script(conn):
@@ -136,7 +134,7 @@ def test_a_small_request_leaves_whole_in_one_write(serve, connect, make_body, ma
     assert came[0].endswith(b"--\r\n")
 
 
-def test_an_answer_that_claims_another_protocol_is_none(serve, connect, make_body, make_request, wire_tools):
+def test_answer_in_other_protocol_is_rejected(serve, connect, make_body, make_request, wire_tools):
     def script(conn):
         wire_tools.request(conn)
         conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
@@ -153,9 +151,7 @@ def kept(assetid):
     return b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
-def test_what_comes_behind_an_answer_is_the_answer_to_no_other_request(
-    serve, connect, make_body, make_request, wire_tools
-):
+def test_surplus_bytes_answer_no_request(serve, connect, make_body, make_request, wire_tools):
     def script(conn):
         wire_tools.request(conn)
         conn.sendall(kept(b"A1") + kept(b"SMUGGLED"))
@@ -166,9 +162,7 @@ def test_what_comes_behind_an_answer_is_the_answer_to_no_other_request(
     assert ids == ["A1", "A1"]
 
 
-def test_a_connection_whose_answer_ended_where_it_should_is_used_again(
-    serve, connect, make_body, make_request, wire_tools
-):
+def test_cleanly_ended_connection_is_reused(serve, connect, make_body, make_request, wire_tools):
     def script(conn):
         for assetid in (b"A1", b"A2"):
             wire_tools.request(conn)
@@ -194,7 +188,7 @@ def test_answer_with_two_lengths_is_not_followed(serve, connect, make_body, make
     assert server.connections == 2
 
 
-def test_a_body_that_the_service_does_not_take_at_once_is_waited_for_without_the_turn():
+def test_slow_body_releases_its_turn():
     sent = threading.Event()
     head = b"POST / HTTP/1.1\r\n\r\n"
 
@@ -224,9 +218,7 @@ def test_a_body_that_the_service_does_not_take_at_once_is_waited_for_without_the
         stream.close()
 
 
-def test_an_answer_without_a_length_that_the_clients_end_cuts_is_unanswered(
-    serve, connect, make_body, make_request, wire_tools
-):
+def test_lengthless_cut_answer_is_doubt(serve, connect, make_body, make_request, wire_tools):
     came, over = threading.Event(), threading.Event()
 
     def script(conn):
@@ -245,9 +237,7 @@ def test_an_answer_without_a_length_that_the_clients_end_cuts_is_unanswered(
     assert (outcome.answer, outcome.reason) == (Answer.DOUBT, "no_answer")
 
 
-def test_what_was_about_to_connect_when_the_client_was_closed_sends_nothing(
-    serve, connect, make_body, make_request, tls_server
-):
+def test_connect_during_close_sends_nothing(serve, connect, make_body, make_request, tls_server):
     connected, closed, over = threading.Event(), threading.Event(), threading.Event()
     came = []
 
@@ -286,7 +276,7 @@ def pump(one, other):
 
 
 @pytest.mark.parametrize(("scheme", "connections"), [("http", 1), ("https", 3)])
-def test_of_tls_within_the_tls_of_a_proxy_each_request_has_a_connection_of_its_own(
+def test_tls_in_tls_reuses_no_connection(
     serve, connect, make_body, make_request, wire_tools, tls_server, scheme, connections
 ):
     def inner(conn):

@@ -15,7 +15,7 @@ JSON = "application/json;charset=ISO-8859-1"
 
 
 @pytest.mark.parametrize("name", ["index-one", "index-all"])
-def test_a_recorded_success_is_code_and_message(recorded, name):
+def test_recorded_success_has_code_and_message(recorded, name):
     assert read_index_answer(JSON, recorded(name).body) == ("0", "Indexing successfully triggered")
 
 
@@ -24,7 +24,7 @@ def test_a_recorded_wrong_key_is_refused(recorded):
         read_index_answer(JSON, recorded("index-wrong-key").body)
 
 
-def test_a_recorded_empty_answer_is_a_bad_answer(recorded):
+def test_recorded_empty_answer_is_bad(recorded):
     with pytest.raises(BadAnswer):
         read_index_answer("", recorded("index-url-too-long").body)
 
@@ -46,7 +46,7 @@ def test_the_same_comes_out_of_each_spelling(body):
 
 
 @pytest.mark.parametrize("body", ["{responsecode:1,message:'Login not valid! Check'}", '{"message":"nosession"}'])
-def test_a_refused_key_is_seen_in_each_spelling(body):
+def test_refused_key_is_seen_in_each_spelling(body):
     with pytest.raises(KeyRefused):
         read_index_answer(JSON, body.encode())
 
@@ -69,7 +69,7 @@ def test_what_is_no_answer_is_a_bad_answer(body):
 
 
 @given(st.binary(max_size=200))
-def test_rubbish_is_a_clear_error_or_two_texts(body):
+def test_rubbish_index_answer_is_an_error(body):
     try:
         code, _ = read_index_answer(JSON, b"{" + body + b"}")
     except ServiceError:
@@ -78,7 +78,7 @@ def test_rubbish_is_a_clear_error_or_two_texts(body):
 
 
 @given(st.lists(st.from_regex("[A-Za-z0-9-]{1,64}", fullmatch=True).filter(lambda i: i.lower() != "all"), max_size=500))
-def test_batches_hold_every_id_once_in_order_and_fit_into_a_call(ids):
+def test_batches_hold_every_id_once_in_order(ids):
     cut = list(batches(ids))
     assert list(chain.from_iterable(cut)) == list(dict.fromkeys(ids))
     for batch in cut:
@@ -89,7 +89,7 @@ def test_batches_hold_every_id_once_in_order_and_fit_into_a_call(ids):
 @pytest.mark.parametrize(
     ("length", "count", "sizes"), [(32, 450, [200, 200, 50]), (64, 210, [104, 104, 2]), (1, 36, [36]), (32, 0, [])]
 )
-def test_a_batch_is_bounded_by_number_and_by_length(length, count, sizes):
+def test_batch_is_bounded_by_count_and_length(length, count, sizes):
     alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     ids = [alphabet[number] if length == 1 else f"{number:0{length}X}" for number in range(count)]
     assert [len(batch) for batch in batches(ids)] == sizes

@@ -48,7 +48,7 @@ def test_a_plain_upload_is_these_bytes(make_request):
         ("-rf; x=1.txt", b"-rf; x=1.txt"),
     ],
 )
-def test_a_tricky_name_is_sent_as_these_bytes(make_request, name, sent):
+def test_tricky_name_is_sent_as_these_bytes(make_request, name, sent):
     assert frame(make_request(name), "KEY", 1).head.endswith(FILE_PART + sent + FILE_TYPE)
 
 
@@ -59,18 +59,18 @@ def test_no_name_breaks_out_of_its_quotes(name):
     assert sent.isprintable() or not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in sent)
 
 
-def test_metadata_comes_with_its_switch_and_language(make_request):
+def test_metadata_adds_switch_and_language(make_request):
     request = make_request(meta=(("img_description", "Über\r\nzwei"), ("location", "Tromsø")), language="2")
     head = frame(request, "KEY", 1).head
     fields = part("metadata", "1") + part("meta_lang_id_r", "2") + part("meta_img_description", "Über\r\nzwei")
     assert fields + part("meta_location", "Tromsø") + FILE_PART in head
 
 
-def test_without_metadata_neither_switch_nor_language_is_sent(make_request):
+def test_no_metadata_sends_no_switch(make_request):
     assert b"meta" not in frame(make_request(language="2"), "KEY", 1).head
 
 
-def test_every_option_is_a_field_before_the_file(make_request):
+def test_every_option_precedes_the_file(make_request):
     options = UploadOptions(
         zip_extract=True,
         skip_event=("on_file_add", "on_file_move"),
@@ -86,7 +86,7 @@ def test_every_option_is_a_field_before_the_file(make_request):
     assert part("zip_extract", "1") + rest + FILE_PART in head
 
 
-def test_a_sessiontoken_stands_in_the_query_and_the_body_holds_the_file_alone(make_request):
+def test_sessiontoken_body_holds_file_only(make_request):
     framed = frame(make_request(), "K Y&", 1, credential="sessiontoken")
     assert framed.query == "fa=c.apiupload&sessiontoken=K+Y%26&destfolderid=F1&zip_extract=0"
     assert framed.head == FILE_PART + b"a.txt" + FILE_TYPE
@@ -106,12 +106,12 @@ def test_a_sessiontoken_stands_in_the_query_and_the_body_holds_the_file_alone(ma
         ({"filename": ""}, "name"),
     ],
 )
-def test_a_form_that_cannot_be_sent_is_an_error_that_names_it(make_request, changes, word):
+def test_unsendable_form_names_its_field(make_request, changes, word):
     with pytest.raises(UsageError, match=word):
         frame(make_request(**changes), "KEY", 1)
 
 
-def test_a_key_that_is_no_text_is_an_error_without_the_key(make_request):
+def test_non_text_key_error_omits_the_key(make_request):
     with pytest.raises(UsageError) as caught:
         frame(make_request(), "secret\udcff", 1)
     assert "secret" not in str(caught.value) + repr(caught.value)
@@ -134,12 +134,12 @@ def test_an_empty_body_is_one_piece(make_body, make_request):
     assert (list(sending), sending.left) == ([head + tail], SentExtent.ALL)
 
 
-def test_the_first_bytes_go_with_the_head_and_the_last_with_the_tail(make_body, make_request):
+def test_head_and_tail_share_file_writes(make_body, make_request):
     sending, head, tail = sending_of(make_body(b"abcdefgh", chunk=3), make_request())
     assert list(sending) == [head + b"abc", b"def", b"gh" + tail]
 
 
-def test_a_large_piece_is_handed_over_in_slices_that_join_to_it(make_body, make_request):
+def test_large_piece_is_split_into_slices(make_body, make_request):
     data = bytes(range(256)) * 8192
     sending, head, tail = sending_of(make_body(data, chunk=len(data)), make_request())
     pieces = list(sending)
@@ -162,7 +162,7 @@ def test_left_is_nothing_then_part_then_all(make_body, make_request):
     ]
 
 
-def test_the_last_piece_counts_as_a_part_until_it_was_written(make_body, make_request):
+def test_last_piece_is_partial_until_written(make_body, make_request):
     sending, _, _ = sending_of(make_body(b"abc"), make_request())
     pieces = iter(sending)
     next(pieces)
@@ -171,7 +171,7 @@ def test_the_last_piece_counts_as_a_part_until_it_was_written(make_body, make_re
 
 
 @pytest.mark.parametrize("error", [FileChanged("it changed"), FileUnreadable("it went")])
-def test_a_file_that_fails_at_its_last_chunk_is_never_completed(make_body, make_request, error):
+def test_failure_at_last_chunk_is_incomplete(make_body, make_request, error):
     sending, head, _ = sending_of(make_body(b"abcdef", chunk=3, fail=error, fail_after=3), make_request())
     handed = []
     with pytest.raises(type(error)):
@@ -179,7 +179,7 @@ def test_a_file_that_fails_at_its_last_chunk_is_never_completed(make_body, make_
     assert (handed, sending.left) == ([head + b"abc"], SentExtent.PART)
 
 
-def test_a_file_that_fails_at_once_leaves_nothing(make_body, make_request):
+def test_failure_at_first_chunk_sends_nothing(make_body, make_request):
     sending, _, _ = sending_of(make_body(b"abc", fail=FileChanged("it changed")), make_request())
     with pytest.raises(FileChanged):
         sending.prepare()
@@ -189,7 +189,7 @@ def test_a_file_that_fails_at_once_leaves_nothing(make_body, make_request):
 @pytest.mark.parametrize(
     ("said", "left"), [(2, SentExtent.NOTHING), (5, SentExtent.PART), (3, SentExtent.NOTHING), (7, SentExtent.PART)]
 )
-def test_a_file_of_another_length_than_said_is_never_completed(make_body, make_request, said, left):
+def test_wrong_length_file_is_incomplete(make_body, make_request, said, left):
     body = make_body(b"abcdef", chunk=3)
     framed = frame(make_request(), "KEY", said)
     sending = Sending(framed, body)
@@ -208,7 +208,7 @@ def test_a_body_is_sent_once(make_body, make_request):
 
 
 @given(st.binary(max_size=2000), st.integers(1, 300))
-def test_whatever_the_chunks_the_body_is_head_data_tail(data, chunk):
+def test_any_chunking_yields_the_same_body(data, chunk):
     class Chunked:
         size, handed, md5 = len(data), 0, ""
 

@@ -79,31 +79,31 @@ WAYS = (
     other=st.integers(0, 19),
     size=st.integers(2, 100),
 )
-def test_every_asset_comes_in_every_way_of_paging(way, img, doc, other, size):
+def test_every_paging_returns_every_asset(way, img, doc, other, size):
     service = Paged(way, {"img": img, "doc": doc, "other": other})
     got = [a.id for a in every(service.search, SearchRequest("x"), size=size)]
     assert set(got) == service.ids
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_result_that_fits_into_one_page_costs_one_call(way):
+def test_one_page_result_costs_one_call(way):
     service = Paged(way, {"img": 5})
     assert len(set(every(service.search, SearchRequest("x"), size=100))) == 5
     assert service.calls == 1
 
 
-def test_a_folder_that_comes_at_once_costs_one_call():
+def test_folder_in_one_answer_costs_one_call():
     service = Paged("ignored", {"img": 3000, "doc": 3000})
     assert sum(1 for _ in every(service.search, SearchRequest("%", dbdirect=True))) == 6000
     assert service.calls == 1
 
 
-def test_a_service_that_always_answers_the_same_page_ends():
+def test_repeated_page_ends_the_listing():
     service = Paged("ignored", {"img": 30})
     assert len(set(every(service.search, SearchRequest("x"), size=10))) == 30
 
 
-def test_a_service_that_has_new_assets_on_every_page_is_given_up_and_named():
+def test_endless_new_pages_are_abandoned():
     numbers = iter(range(10**9))
     calls = []
 
@@ -119,6 +119,6 @@ def test_a_service_that_has_new_assets_on_every_page_is_given_up_and_named():
         next(found)
 
 
-def test_a_request_that_pages_itself_is_refused():
+def test_request_with_own_paging_is_refused():
     with pytest.raises(UsageError, match="startrow"):
         list(every(Paged("row", {}).search, SearchRequest("x", startrow=26)))

@@ -63,7 +63,7 @@ def test_a_query_is_written_so(query, expected):
         lambda: all_of("a", " "),
     ],
 )
-def test_what_cannot_be_searched_for_is_an_error(build):
+def test_unsearchable_value_is_an_error(build):
     with pytest.raises(UsageError):
         build()
 
@@ -81,7 +81,7 @@ def test_a_term_loses_no_character(text):
 
 
 @given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=4))
-def test_labels_have_one_bracketed_group_each(names):
+def test_labels_are_one_bracketed_group_each(names):
     bare = re.sub(r"\\.", "", labels(*names), flags=re.DOTALL)
     assert bare.count("(") == bare.count(")") == len(names)
 
@@ -108,11 +108,11 @@ def as_kept(name: str) -> list[str]:
 
 
 @given(st.text(min_size=1))
-def test_a_pattern_matches_the_name_however_it_was_kept(name):
+def test_pattern_matches_every_name_form(name):
     pattern = like_pattern(name)
     assert all(like(pattern, kept) for kept in as_kept(name))
 
 
 @given(st.text(min_size=1))
-def test_a_pattern_holds_nothing_that_needs_escaping(name):
+def test_pattern_needs_no_escaping(name):
     assert re.fullmatch(r"[A-Za-z0-9.%_-]+", like_pattern(name))

@@ -37,7 +37,7 @@ FIVE = [
 
 @pytest.mark.parametrize("chunk", [1, 64, 100_000])
 @pytest.mark.parametrize("name", ["search-column", "search-jsonp", "search-wddx"])
-def test_each_recorded_form_gives_the_same_five_assets(recorded, name, chunk):
+def test_recorded_forms_have_equal_assets(recorded, name, chunk):
     answer = recorded(name)
     assets = read(answer.body, answer.headers["content-type"], chunk)
     assert [(asset.id, asset.md5) for asset in assets] == [(assetid, md5) for assetid, _, md5 in FIVE]
@@ -45,7 +45,7 @@ def test_each_recorded_form_gives_the_same_five_assets(recorded, name, chunk):
     assert [asset.filename for asset in assets][3:] == ["note.txt", "ziptext.txt"]
 
 
-def test_a_recorded_row_is_an_asset_with_all_its_columns(recorded):
+def test_recorded_row_keeps_all_columns(recorded):
     (asset,) = read(recorded("search-one").body)
     assert (asset.id, asset.folder_id, asset.filename, asset.size, asset.md5, asset.kind, asset.processed) == (
         "C05AB7F1EACF47A3AA8662B2D7A02B7C",
@@ -63,18 +63,18 @@ def test_a_recorded_row_is_an_asset_with_all_its_columns(recorded):
 @pytest.mark.parametrize(
     ("name", "count"), [("search-by-id", 1), ("search-dbdirect-like", 5), ("search-none", 0), ("search-one", 1)]
 )
-def test_a_recorded_row_answer_has_so_many_assets(recorded, name, count):
+def test_recorded_rows_are_all_counted(recorded, name, count):
     body = recorded(name).body
     assert len(read(body)) == len(json.loads(body.decode("latin-1"))["DATA"])
     assert len(read(body)) == count or name == "search-dbdirect-like"
 
 
-def test_an_asset_that_is_not_processed_yet_says_so(recorded):
+def test_unprocessed_asset_is_marked_so(recorded):
     (asset,) = read(recorded("search-not-processed-yet").body)
     assert (asset.size, asset.md5, asset.processed) == (0, None, False)
 
 
-def test_names_are_decoded_by_the_charset_of_the_answer(recorded):
+def test_names_use_the_charset_of_the_answer(recorded):
     (asset,) = read(recorded("search-latin1-names").body)
     assert asset.filename == "Grüße ??.jpg"
 
@@ -99,7 +99,7 @@ def test_a_recorded_error_is_this_error(recorded, name, error, words, chunk):
 def test_every_recorded_search_is_read_above():
     named = {"search-column", "search-jsonp", "search-wddx", "search-not-processed-yet", "search-latin1-names"}
     for test in (
-        test_a_recorded_row_answer_has_so_many_assets,
+        test_recorded_rows_are_all_counted,
         test_a_recorded_error_is_this_error,
     ):
         named |= {row[0] for mark in test.pytestmark for row in mark.args[1] if isinstance(row, tuple)}
@@ -126,12 +126,12 @@ ROW = ["A1", "a.txt", "F1", "23", "4d43ba843acd32f6e2d965968547be63", "doc"]
     ],
 )
 @pytest.mark.parametrize("chunk", [1, 50_000])
-def test_the_same_asset_comes_out_of_each_spelling(body, chunk):
+def test_every_spelling_yields_the_same_asset(body, chunk):
     (asset,) = read(body, UTF8, chunk)
     assert (asset.id, asset.size, asset.md5) == ("A1", 23, "4D43BA843ACD32F6E2D965968547BE63")
 
 
-def test_raw_control_characters_in_names_are_kept():
+def test_control_characters_in_names_are_kept():
     (asset,) = read(rows(ROW).replace("a.txt", "a\x01\n\t.txt"))
     assert asset.filename == "a\x01\n\t.txt"
 
@@ -150,7 +150,7 @@ def test_raw_control_characters_in_names_are_kept():
         [],
     ],
 )
-def test_an_unreadable_row_is_counted_and_the_rest_is_read(bad):
+def test_unreadable_row_is_skipped(bad):
     stream = RecordStream(LATIN, [rows(ROW, bad, ROW).encode()])
     assert [asset.id for asset in stream] == ["A1", "A1"]
     assert stream.unreadable == 1
@@ -158,7 +158,7 @@ def test_an_unreadable_row_is_counted_and_the_rest_is_read(bad):
 
 @pytest.mark.parametrize("bad", [r'["A1","\x","F1","1","","doc"]', '["A1",oops,1]', '"A1"', "17", "{}", "null"])
 @pytest.mark.parametrize("chunk", [1, 50_000])
-def test_a_row_that_is_no_row_is_counted_and_the_rest_is_read(bad, chunk):
+def test_non_row_is_skipped(bad, chunk):
     body = rows(ROW, ["HERE"], ROW).replace('["HERE"]', bad).encode()
     stream = RecordStream(LATIN, (body[at : at + chunk] for at in range(0, len(body), chunk)))
     assert [asset.id for asset in stream] == ["A1", "A1"]
@@ -229,7 +229,7 @@ def test_an_md5_that_is_none_is_none(md5):
         "<!DOCTYPE x [<!ENTITY a 'b'>]><wddxPacket>&a;</wddxPacket>",
     ],
 )
-def test_what_is_no_search_answer_is_a_bad_answer(body):
+def test_non_search_answer_is_a_bad_answer(body):
     with pytest.raises(BadAnswer):
         read(body, UTF8, 5000)
 
@@ -250,20 +250,20 @@ def test_what_is_no_search_answer_is_a_bad_answer(body):
         ),
     ],
 )
-def test_an_error_answer_is_an_error_in_each_form(body, error):
+def test_error_answer_raises_in_each_form(body, error):
     with pytest.raises(error):
         read(body)
 
 
 @pytest.mark.parametrize("name", ["search-by-id", "search-column", "search-jsonp", "search-wddx", "search-none"])
-def test_an_answer_cut_at_any_byte_is_never_complete(recorded, name):
+def test_cut_answer_is_never_complete(recorded, name):
     body = recorded(name).body.rstrip()
     for end in range(0, len(body), 1 if len(body) < 1500 else 7):
         with pytest.raises(ServiceError):
             read(body[:end], LATIN, 1000)
 
 
-def test_rows_before_a_cut_are_given_and_then_the_cut_is_told():
+def test_cut_is_reported_after_the_sound_rows():
     stream = RecordStream(LATIN, [rows(ROW, ROW).encode()[:-5]])
     assert next(stream).id == "A1"
     with pytest.raises(BadAnswer, match="cut"):
@@ -271,7 +271,7 @@ def test_rows_before_a_cut_are_given_and_then_the_cut_is_told():
 
 
 @given(st.text(alphabet='{}[]":,\\ \n01aeIdCOLUMNSDATA\u00e9', max_size=80), st.integers(1, 40))
-def test_rubbish_is_a_clear_error_or_no_rows_in_error(body, chunk):
+def test_rubbish_is_an_error_or_no_rows(body, chunk):
     try:
         read(body, UTF8, chunk)
     except ServiceError:
@@ -280,7 +280,7 @@ def test_rubbish_is_a_clear_error_or_no_rows_in_error(body, chunk):
 
 
 @given(st.data())
-def test_a_damaged_answer_is_a_clear_error_or_sound_assets(data):
+def test_damaged_answer_yields_no_bad_asset(data):
     body = bytearray(rows(ROW, ROW).encode())
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
@@ -304,12 +304,12 @@ def test_a_value_without_end_is_given_up():
 
 
 @pytest.mark.parametrize("charset", ["hex", "zip", "rot13", "no-such", "unicode_escape"])
-def test_a_codec_that_is_no_charset_is_not_used(charset):
+def test_non_charset_codec_is_not_used(charset):
     (asset,) = read(rows(ROW), f"application/json;charset={charset}")
     assert asset.filename == "a.txt"
 
 
-def test_100_000_rows_are_read_in_flat_memory():
+def test_100_000_rows_use_flat_memory():
     row = json.dumps(["A1", "n" * 300, "F1", "23", "4D43BA843ACD32F6E2D965968547BE63", "doc"]).encode()
 
     def chunks(count):

@@ -67,7 +67,7 @@ def serve():
         server.close()
 
 
-def test_the_message_is_posted_as_json_to_the_whole_address(serve):
+def test_message_is_posted_as_json(serve):
     server = serve()
     assert Webhook(f"http://127.0.0.1:{server.port}/a/b?token=x%20y").post(BODY) == 204
     head, _, body = server.seen[0].partition(b"\r\n\r\n")
@@ -78,7 +78,7 @@ def test_the_message_is_posted_as_json_to_the_whole_address(serve):
     assert body == BODY
 
 
-def test_a_user_and_password_in_the_address_are_sent_as_such(serve):
+def test_address_credentials_are_sent(serve):
     server = serve()
     Webhook(f"http://us%40er:pass@127.0.0.1:{server.port}/").post(BODY)
     head = server.seen[0].partition(b"\r\n\r\n")[0]
@@ -98,7 +98,7 @@ def test_any_status_but_success_is_none(serve, status):
 
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 2"])
-def test_what_is_no_answer_is_none_and_its_error_holds_nothing_of_the_address_but_host_and_port(serve, answer):
+def test_delivery_error_redacts_the_address(serve, answer):
     server = serve(answer)
     with pytest.raises(ServiceUnreachable) as caught:
         Webhook(f"http://user:pass@127.0.0.1:{server.port}/s3cret?t=s3cret").post(BODY)
@@ -111,7 +111,7 @@ def test_the_answers_body_is_not_read(serve):
     assert Webhook(f"http://127.0.0.1:{server.port}/").post(BODY) == 200
 
 
-def test_a_receiver_whose_answer_never_comes_to_its_head_is_given_up():
+def test_headless_webhook_answer_is_abandoned():
     gone = threading.Event()
 
     def answer(listener):
@@ -132,7 +132,7 @@ def test_a_receiver_whose_answer_never_comes_to_its_head_is_given_up():
         thread.join(10)
 
 
-def test_a_proxy_is_used_where_one_is_configured(serve, monkeypatch):
+def test_configured_proxy_is_used(serve, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     proxy = serve()
     Webhook("http://hook.invalid/x", proxy=f"http://127.0.0.1:{proxy.port}").post(BODY)
@@ -140,6 +140,6 @@ def test_a_proxy_is_used_where_one_is_configured(serve, monkeypatch):
 
 
 @pytest.mark.parametrize("url", ["ftp://x/", "http://", "x", "http://[v1.x]/"])
-def test_what_is_no_address_is_refused_by_its_key(url):
+def test_bad_address_is_refused_by_its_key(url):
     with pytest.raises(ConfigError, match=r"notify\.webhook"):
         Webhook(url)

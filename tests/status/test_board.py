@@ -47,7 +47,7 @@ def block_all(world, detail="why"):
         world.ledger.queue.hold(row.id, "different", detail, world.clock.now())
 
 
-def test_hostile_names_are_text_on_the_page_and_do_nothing(shown):
+def test_hostile_names_are_inert_text_on_page(shown):
     for number, name in enumerate(HOSTILE):
         shown.world.write(name, b"x" * (number + 1))
     block_all(shown.world, "<b>said by the service</b> \x1b[2J")
@@ -75,7 +75,7 @@ def test_hostile_names_are_whole_in_the_json(shown):
     assert [file["path_base64"] for file in files if "path_base64" in file] == ["Y2Fm6f8uanBn"]
 
 
-def test_the_json_is_what_status_prints_and_beside_it_what_only_the_process_knows(shown):
+def test_json_extends_the_status_command(shown):
     shown.world.write("a")
     block_all(shown.world)
     said = json.loads(shown.get("/status.json").body)
@@ -91,7 +91,7 @@ def test_the_json_is_what_status_prints_and_beside_it_what_only_the_process_know
     assert daemon["watch"]["overflows"] == 1
 
 
-def test_the_page_says_everything_that_a_person_asks(shown):
+def test_page_answers_every_usual_question(shown):
     world = shown.world
     for number in range(3):
         world.write(f"{number}", b"x" * (number + 1))
@@ -122,7 +122,7 @@ def test_the_page_says_everything_that_a_person_asks(shown):
         assert expected in said, expected
 
 
-def test_the_page_says_what_helps_where_the_ledgers_disk_is_full(shown, monkeypatch):
+def test_page_shows_full_disk_remedy(shown, monkeypatch):
     monkeypatch.setattr("assetsync.status.standing.without_room", lambda _path: "the disk of /var has 9.0 KB left")
     said = re.sub(r"\s+", " ", text_of(shown.page()))
     assert "No room the disk of /var has 9.0 KB left" in said
@@ -133,7 +133,7 @@ def test_the_page_says_what_helps_where_the_ledgers_disk_is_full(shown, monkeypa
     ("reason", "sentence"),
     [("unreachable", "sending goes on by itself"), ("key_refused", "A person must act")],
 )
-def test_the_page_says_whether_a_pause_ends_by_itself(shown, reason, sentence):
+def test_page_shows_if_a_pause_ends_by_itself(shown, reason, sentence):
     world = shown.world
     since = world.clock.now() - 60
     said = {"start": world.ledger.start_no, "since": since, "reason": reason, "detail": "why"}
@@ -153,26 +153,26 @@ def test_the_page_says_whether_a_pause_ends_by_itself(shown, reason, sentence):
     ],
     ids=["inotify", "short", "polling", "off"],
 )
-def test_the_page_says_how_far_the_watcher_can_be_trusted(shown, trust, sentence):
+def test_page_shows_the_trust_in_the_watcher(shown, trust, sentence):
     shown.live = replace(shown.live, trust=trust)
     assert sentence in shown.page()
 
 
-def test_the_loops_alone_decide_on_the_health(shown):
+def test_only_the_loops_decide_health(shown):
     assert (shown.get("/healthz").status, shown.get("/healthz").body) == (200, b"ok\n")
     shown.live = replace(shown.live, late=("scan", "send-0"))
     assert (shown.get("/healthz").status, shown.get("/healthz").body) == (503, b"late: scan, send-0\n")
     assert "the loop send-0 has missed its deadline" in shown.page()
 
 
-def test_a_page_with_a_new_site_says_that_nothing_is_known_yet(shown):
+def test_new_site_page_shows_no_result_yet(shown):
     said = re.sub(r"\s+", " ", text_of(shown.page()))
     assert "the tree was not scanned completely yet" in said
     assert "Nothing was uploaded." in said
     assert "not yet" in said
 
 
-def test_the_key_is_in_no_answer_though_the_ledger_had_it(shown, monkeypatch):
+def test_answers_omit_a_key_from_the_ledger(shown, monkeypatch):
     monkeypatch.setattr(log_module, "_SECRETS", log_module._Secrets())
     key = 'C4n4ry&<k>"3y'
     register_secret(SecretStr(key))
@@ -186,7 +186,7 @@ def test_the_key_is_in_no_answer_though_the_ledger_had_it(shown, monkeypatch):
     assert "because [key]" in shown.page()
 
 
-def test_while_the_ledger_is_being_read_for_long_the_last_reading_is_shown(shown):
+def test_slow_ledger_read_shows_last_reading(shown):
     world, board = shown.world, shown.board
     before = board.standing()
     world.write("new")
@@ -201,7 +201,7 @@ def test_while_the_ledger_is_being_read_for_long_the_last_reading_is_shown(shown
     assert board.standing().counts.of(State.QUEUED) == 1
 
 
-def test_a_ledger_that_is_being_read_for_minutes_is_not_shown_as_it_was(shown):
+def test_very_slow_ledger_read_hides_old_data(shown):
     shown.board.standing()
     shown.world.clock.advance(120)
     with shown.board._lock:
@@ -210,12 +210,12 @@ def test_a_ledger_that_is_being_read_for_minutes_is_not_shown_as_it_was(shown):
         assert 'assetsync_ledger_readable{site="test"} 0.0' in shown.metrics.exposition().decode()
 
 
-def test_without_any_reading_it_is_said_that_there_is_none(shown):
+def test_missing_reading_is_reported(shown):
     with shown.board._lock, pytest.raises(LedgerError, match="takes long"):
         shown.board.standing(0.01)
 
 
-def test_counting_is_not_repeated_for_every_reader(shown):
+def test_counts_are_shared_between_readers(shown):
     first = shown.board.standing()
     shown.world.write("new")
     shown.world.scan()

@@ -23,7 +23,7 @@ def samples(shown) -> dict[tuple[str, ...], float]:
     return found
 
 
-def test_the_end_of_each_upload_is_counted_by_what_it_meant(shown):
+def test_upload_results_are_counted(shown):
     world = shown.world
     for number in range(5):
         world.write(f"{number}", b"12345"[: number + 1] * 10)
@@ -49,7 +49,7 @@ def test_the_end_of_each_upload_is_counted_by_what_it_meant(shown):
     [("lost_after", "found"), (("cut", 3), "damaged"), ("lost_before", "absent")],
     ids=["found", "damaged", "absent"],
 )
-def test_the_end_of_a_doubt_is_counted_by_how(shown, script, how):
+def test_doubt_results_are_counted_by_kind(shown, script, how):
     world = shown.world
     world.service.script.append(script)
     world.write("a", b"content")
@@ -59,7 +59,7 @@ def test_the_end_of_a_doubt_is_counted_by_how(shown, script, how):
     assert decided == {"found": 0, "damaged": 0, "absent": 0, "undecidable": 0, "by_hand": 0} | {how: 1}
 
 
-def test_a_doubt_that_a_person_decides_is_counted_too(shown):
+def test_manual_doubt_decision_is_counted(shown):
     world = shown.world
     world.service.script.append("lost_before")
     world.write("a")
@@ -69,7 +69,7 @@ def test_a_doubt_that_a_person_decides_is_counted_too(shown):
     assert samples(shown)["doubts_decided_total", "by_hand"] == 1
 
 
-def test_the_time_until_a_file_can_be_found_is_measured_once_for_each(shown):
+def test_findable_delay_is_measured_per_file(shown):
     world = shown.world
     world.service.index_lag = 40.0
     for number in range(3):
@@ -109,14 +109,14 @@ def test_how_the_site_stands_is_measured(shown):
     assert found["job_last_success_timestamp_seconds", "rescan"] == pytest.approx(world.clock.now() - 90, abs=1)
 
 
-def test_a_pause_since_a_time_before_which_the_clock_was_set_is_no_negative_one(shown):
+def test_pause_length_is_never_negative(shown):
     world = shown.world
     said = {"start": world.ledger.start_no, "since": world.clock.now() + 3600, "reason": "unreachable", "detail": "x"}
     world.ledger.set_fact("paused", json.dumps(said))
     assert samples(shown)["paused_seconds",] == 0
 
 
-def test_no_path_and_no_text_of_the_service_is_in_the_metrics(shown):
+def test_metrics_omit_paths_and_service_texts(shown):
     world = shown.world
     world.write("photos/secret-name.jpg")
     world.service.script.append("unknown_folder")
@@ -139,7 +139,7 @@ def test_names_follow_the_conventions(shown):
         assert not re.search(r"_(ms|minutes|hours|kb|mb|percent)(_|$)", family.name)
 
 
-def test_a_ledger_that_cannot_be_read_is_measured_and_the_rest_is_still_there():
+def test_unreadable_ledger_keeps_its_metrics():
     metrics = Metrics("test")
 
     def broken():
@@ -154,7 +154,7 @@ def test_a_ledger_that_cannot_be_read_is_measured_and_the_rest_is_still_there():
     assert "assetsync_files{" not in text
 
 
-def test_what_was_in_flight_in_a_crash_is_a_doubt_that_was_opened(shown):
+def test_upload_open_at_crash_counts_as_doubt(shown):
     from assetsync.daemon.work import Work
 
     world = shown.world

@@ -47,13 +47,13 @@ def expressions() -> list[str]:
     return found + [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
 
 
-def test_every_metric_that_is_asked_for_is_exported(exported):
+def test_every_required_metric_is_exported(exported):
     asked = set().union(*map(named, expressions()))
     assert len(asked) > 20
     assert asked - exported == set()
 
 
-def test_every_alert_says_what_it_is_and_what_to_do():
+def test_every_alert_has_summary_and_remedy():
     rules = yaml.safe_load(RULES.read_text("utf-8"))["groups"][0]["rules"]
     for rule in rules:
         assert rule["alert"].startswith("Assetsync")
@@ -62,7 +62,7 @@ def test_every_alert_says_what_it_is_and_what_to_do():
     assert len({rule["alert"] for rule in rules}) == len(rules)
 
 
-def test_the_panels_lie_side_by_side_and_have_numbers_of_their_own():
+def test_panels_have_unique_ids_and_places():
     panels = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken = set()
@@ -78,7 +78,7 @@ def test_the_panels_lie_side_by_side_and_have_numbers_of_their_own():
     ("reason", "expected"),
     [("unreachable", "AssetsyncOutage"), ("key_refused", "AssetsyncKeyRefused")],
 )
-def test_a_refused_key_is_no_outage_that_ends_by_itself(tmp_path, reason, expected):
+def test_refused_key_is_no_transient_outage(tmp_path, reason, expected):
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("no promtool is installed: apt-get install prometheus")
@@ -113,7 +113,7 @@ def test_a_refused_key_is_no_outage_that_ends_by_itself(tmp_path, reason, expect
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_prometheus_accepts_the_rules_and_the_metrics(shown):
+def test_prometheus_accepts_rules_and_metrics(shown):
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("no promtool is installed: apt-get install prometheus")

@@ -38,7 +38,7 @@ OK = Reply(200, "text/plain", b"fine")
         ("0.0.0.0", ["evil.example"], "10.0.0.5", False),
     ],
 )
-def test_only_names_of_this_machine_are_answered(listen, said, local, expected):
+def test_only_local_host_names_are_answered(listen, said, local, expected):
     assert Hosts(listen).are(said, local) is expected
 
 
@@ -52,13 +52,13 @@ def test_only_names_of_this_machine_are_answered(listen, said, local, expected):
         ("127.0.0.1", "hq.example.com", False),
     ],
 )
-def test_beyond_loopback_it_answers_to_its_name_with_its_domain_and_no_other(monkeypatch, listen, said, expected):
+def test_public_address_answers_its_own_name(monkeypatch, listen, said, expected):
     monkeypatch.setattr(socket, "gethostname", lambda: "hq")
     monkeypatch.setattr(socket, "getfqdn", lambda: "hq.example.com")
     assert Hosts(listen).are([said], "10.0.0.5") is expected
 
 
-def test_a_foreign_host_is_refused_with_one_sentence_on_every_path(serve, shown, ask):
+def test_foreign_host_is_refused_everywhere(serve, shown, ask):
     port = serve(shown.board.answers()).port
     for path in ("/", "/status.json", "/metrics", "/healthz"):
         answer = ask(port, path, host="rebound.example")
@@ -77,7 +77,7 @@ def test_a_foreign_host_is_refused_with_one_sentence_on_every_path(serve, shown,
         ("/icon.svg", "image/svg+xml"),
     ],
 )
-def test_every_path_is_answered_with_its_type_and_with_headers_that_forbid_all_else(serve, shown, ask, path, kind):
+def test_every_path_has_strict_headers(serve, shown, ask, path, kind):
     answer = ask(serve(shown.board.answers()).port, path)
     assert (answer.status, answer.headers["Content-Type"]) == (200, kind)
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; ")
@@ -98,7 +98,7 @@ def test_every_path_is_answered_with_its_type_and_with_headers_that_forbid_all_e
     [("POST", "/", 405), ("PUT", "/status.json", 405), ("BREW", "/", 405), ("GET", "/favicon.ico", 404)]
     + [("GET", path, 404) for path in ("/../etc/passwd", "/status.json/", "/%00", "/metrics/../")],
 )
-def test_nothing_else_is_there_and_nothing_can_be_done(serve, ask, method, path, status):
+def test_other_paths_and_methods_are_refused(serve, ask, method, path, status):
     answer = ask(serve({"/": lambda: OK, "/status.json": lambda: OK}).port, path, method=method)
     assert (answer.status, answer.text.count("\n")) == (status, 1)
     assert answer.headers.get("Allow") == ("GET, HEAD" if status == 405 else None)
@@ -122,7 +122,7 @@ def test_head_gives_the_headers_alone(serve, ask):
     ],
     ids=["tls", "version", "many headers", "long path", "long header", "no host"],
 )
-def test_what_is_no_sound_request_is_refused_and_nothing_of_it_comes_back(serve, talk, data):
+def test_malformed_request_is_not_echoed(serve, talk, data):
     port = serve({"/": lambda: OK}).port
     answer = talk(port, data)
     assert b"fine" not in answer
@@ -137,7 +137,7 @@ def test_a_connection_carries_one_request(serve, talk):
     assert talk(port, twice).count(b"fine") == 1
 
 
-def test_clients_that_say_nothing_or_drip_are_cut_and_others_are_answered(serve, talk, monkeypatch):
+def test_idle_clients_are_cut(serve, talk, monkeypatch):
     monkeypatch.setattr("assetsync.status.server._PATIENCE", 0.8)
     port = serve({"/": lambda: OK}).port
     drips = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)]
@@ -160,7 +160,7 @@ def test_clients_that_say_nothing_or_drip_are_cut_and_others_are_answered(serve,
             drip.close()
 
 
-def test_however_many_ask_there_are_a_handful_of_threads(serve, talk):
+def test_thread_count_is_bounded(serve, talk):
     release = threading.Event()
     working = threading.Semaphore(0)
 
@@ -194,7 +194,7 @@ def test_however_many_ask_there_are_a_handful_of_threads(serve, talk):
     assert talk(port, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n").endswith(b"fine")
 
 
-def test_an_answer_that_fails_costs_that_connection_alone(serve, talk):
+def test_failed_answer_costs_one_connection(serve, talk):
     def broken():
         raise RuntimeError("nobody foresaw this")
 
@@ -204,7 +204,7 @@ def test_an_answer_that_fails_costs_that_connection_alone(serve, talk):
     assert talk(port, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n").endswith(b"fine")
 
 
-def test_an_address_that_is_taken_is_taken_over_once_it_is_free(serve, talk):
+def test_taken_address_is_bound_once_free(serve, talk):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         server = serve({"/": lambda: OK}, Listen("127.0.0.1", port), again=0.05)
@@ -216,17 +216,17 @@ def test_an_address_that_is_taken_is_taken_over_once_it_is_free(serve, talk):
 
 
 @pytest.mark.parametrize("host", ["a" * 70, "no-such-host.invalid", "203.0.113.1"], ids=["long", "unknown", "foreign"])
-def test_an_address_that_is_not_this_machines_is_no_reason_to_end(serve, host):
+def test_foreign_address_ends_no_process(serve, host):
     server = serve({"/": lambda: OK}, Listen(host, 0))
     assert server.port is None
     server.stop()
 
 
-def test_a_server_that_was_never_started_can_be_stopped():
+def test_unstarted_server_can_be_stopped():
     Server(Listen("127.0.0.1", 0), {}).stop()
 
 
-def test_an_address_is_free_as_soon_as_its_server_has_stopped(serve, talk):
+def test_address_is_free_right_after_stop(serve, talk):
     first = serve({"/": lambda: OK})
     port = first.port
     silent = socket.create_connection(("127.0.0.1", port))
@@ -238,7 +238,7 @@ def test_an_address_is_free_as_soon_as_its_server_has_stopped(serve, talk):
     silent.close()
 
 
-def test_an_answer_that_hangs_does_not_hold_up_the_stop(serve):
+def test_hanging_answer_does_not_delay_stop(serve):
     release = threading.Event()
     begun = threading.Event()
 
@@ -257,7 +257,7 @@ def test_an_answer_that_hangs_does_not_hold_up_the_stop(serve):
     release.set()
 
 
-def test_ipv6_is_listened_on_where_it_is_asked_for(serve, ask):
+def test_ipv6_is_served_when_configured(serve, ask):
     if not socket.has_ipv6:
         pytest.skip("this Python knows no IPv6")
     server = serve({"/": lambda: OK}, Listen("::1", 0))
@@ -266,7 +266,7 @@ def test_ipv6_is_listened_on_where_it_is_asked_for(serve, ask):
     assert ask(server.port, address="::1", host="[::1]").text == "fine"
 
 
-def test_a_name_that_no_server_told_at_first_is_asked_for_again(monkeypatch):
+def test_host_name_lookup_is_retried(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "hq")
     told = ["hq", "hq.example.com"]
     monkeypatch.setattr(socket, "getfqdn", lambda: told.pop(0))

@@ -102,7 +102,7 @@ def braked(world):
         "earlier process",
     ],
 )
-def test_the_verdict_is_one_sentence_and_one_level(shown, happened, level, sentence):
+def test_verdict_is_one_sentence_and_one_level(shown, happened, level, sentence):
     for step in happened:
         step(shown.world)
     standing = shown.standing()
@@ -119,7 +119,7 @@ def test_the_verdict_is_one_sentence_and_one_level(shown, happened, level, sente
     ],
     ids=["today", "days ago", "the clock was set back"],
 )
-def test_where_no_process_runs_what_is_in_sync_is_so_as_of_the_last_scan(shown, age, said):
+def test_idle_site_is_in_sync_since_last_scan(shown, age, said):
     verified(shown.world)
     scan = datetime(2026, 11, 20 if age > 86400 else 23, 23, 45, tzinfo=UTC).timestamp()
     shown.world.ledger.runs.scanned(LastScan(scan, complete=True, unreadable=0), 0.1)
@@ -129,7 +129,7 @@ def test_where_no_process_runs_what_is_in_sync_is_so_as_of_the_last_scan(shown, 
     assert (as_object(standing)["in_sync"], as_object(standing)["scan_age_seconds"]) == (True, max(0, age))
 
 
-def test_what_was_only_moved_during_the_scan_is_not_counted_as_unreadable(shown):
+def test_file_moved_in_scan_is_not_unreadable(shown):
     unreadable(shown.world)
     runs = shown.world.ledger.runs
     runs.scanned(runs.last_scan()._replace(unreadable=5, moved=4), 0.1)
@@ -141,7 +141,7 @@ def test_what_was_only_moved_during_the_scan_is_not_counted_as_unreadable(shown)
     assert as_object(standing)["last_scan"]["unreadable"] == 5
 
 
-def test_what_the_schedule_never_reads_back_is_not_on_its_way(shown):
+def test_unscheduled_readback_is_not_pending(shown):
     world = shown.world
     world.write("s")
     world.scan_and_send()
@@ -154,7 +154,7 @@ def test_what_the_schedule_never_reads_back_is_not_on_its_way(shown):
     assert verdict(replace(shown.standing(), reads_back=False)).startswith("on its way: 1 pending, 1 stored, not read")
 
 
-def test_that_the_last_run_gave_up_stands_after_what_needs_a_person(shown):
+def test_abandoned_run_ranks_below_manual(shown):
     world = shown.world
     blocked(world)
     queued(world)
@@ -166,7 +166,7 @@ def test_that_the_last_run_gave_up_stands_after_what_needs_a_person(shown):
     )
 
 
-def test_an_index_that_a_call_deleted_is_no_reason_to_sleep(shown):
+def test_deleted_index_allows_no_idle_verdict(shown):
     verified(shown.world)
     shown.world.ledger.set_fact("index_stopped", "after searchIndex 5 of 5 were gone")
     standing = shown.standing()
@@ -174,7 +174,7 @@ def test_an_index_that_a_call_deleted_is_no_reason_to_sleep(shown):
     assert verdict(standing) == "needs you: indexing has stopped"
 
 
-def test_what_stood_before_the_ledgers_disk_was_full_is_no_reason_to_sleep(shown):
+def test_full_disk_allows_no_idle_verdict(shown):
     verified(shown.world)
     standing = replace(shown.standing(), without_room="the disk of /var/lib/assetsync has 12 KB left")
     assert (standing.level, standing.in_sync) == (Level.NEEDS_YOU, False)
@@ -185,7 +185,7 @@ def test_what_stood_before_the_ledgers_disk_was_full_is_no_reason_to_sleep(shown
     ]
 
 
-def test_the_version_that_was_queued_first_waits_longest(shown):
+def test_first_queued_version_waits_longest(shown):
     world = shown.world
     world.write("first", b"1")
     world.scan()
@@ -201,7 +201,7 @@ def test_the_version_that_was_queued_first_waits_longest(shown):
     assert shown.standing().oldest.path == b"later"
 
 
-def test_what_was_uploaded_is_counted_by_the_hour_and_copies_are_not(shown):
+def test_hourly_upload_count_excludes_copies(shown):
     world = shown.world
     world.write("a", b"12345")
     world.write("b", b"1234567")
@@ -215,7 +215,7 @@ def test_what_was_uploaded_is_counted_by_the_hour_and_copies_are_not(shown):
     assert len(hours) == 24
 
 
-def test_counts_are_given_by_folder_and_those_of_a_former_folder_too(make_world):
+def test_counts_include_former_folders(make_world):
     folders = [{"path": p, "destfolderid": f} for p, f in (("a", "F1"), ("b", "F2"), ("c", "F1"))]
     world = make_world(folders=folders)
     for path in ("a/1", "b/1", "c/1", "c/2"):
@@ -229,7 +229,7 @@ def test_counts_are_given_by_folder_and_those_of_a_former_folder_too(make_world)
     ]
 
 
-def test_regular_work_says_when_it_ended_and_how_long_it_took(shown):
+def test_regular_work_shows_end_and_duration(shown):
     world = shown.world
     began = world.clock.steady()
     world.clock.advance(7.5)
@@ -263,13 +263,13 @@ def test_regular_work_says_when_it_ended_and_how_long_it_took(shown):
         ("resembles", "assetsync reconcile --adopt, or assetsync retry --send-again 'a b'\\''c'", False),
     ],
 )
-def test_what_helps_with_a_blocked_file_follows_from_the_reason(shown, reason, step, whole):
+def test_remedy_follows_from_the_block_reason(shown, reason, step, whole):
     blocked(shown.world, "a b'c", reason)
     row = shown.standing().blocked[0]
     assert (next_step(row), is_command(row)) == (step, whole)
 
 
-def test_twenty_blocked_files_are_named_and_the_others_counted(shown):
+def test_twenty_blocked_files_are_named(shown):
     world = shown.world
     for number in range(23):
         world.write(f"{number:02}/a", b"x" * (number + 1))
@@ -292,7 +292,7 @@ def test_twenty_blocked_files_are_named_and_the_others_counted(shown):
     ],
     ids=["few", "many", "each by its name", "more than are named"],
 )
-def test_many_files_of_a_folder_that_are_blocked_for_the_same_reason_are_one_line(shown, reason, most, said):
+def test_equal_blocks_in_a_folder_are_grouped(shown, reason, most, said):
     for number in range(most):
         blocked(shown.world, f"my docs/{number:02}", reason)
     lines = [line for line in leftovers(shown.standing()) if line.startswith("blocked: ")]
@@ -300,7 +300,7 @@ def test_many_files_of_a_folder_that_are_blocked_for_the_same_reason_are_one_lin
     assert len(as_object(shown.standing())["blocked_files"]) == min(most, 20)
 
 
-def test_a_doubt_is_named_with_what_is_known_of_it(shown):
+def test_doubt_is_listed_with_its_details(shown):
     world = shown.world
     world.service.script.append("lost_before")
     world.write("lost.jpg")
@@ -310,13 +310,13 @@ def test_a_doubt_is_named_with_what_is_known_of_it(shown):
     assert (found["in_doubt"], found["level"]) == (1, "under_way")
 
 
-def test_the_page_and_the_metrics_name_a_mapped_folder_that_is_not_there(shown):
+def test_absent_mapped_folder_is_named(shown):
     missing(shown.world)
     assert "the mapped folder <code>fotos</code> is not there" in shown.page()
     assert 'assetsync_last_scan_missing_folders{site="test"} 1.0' in shown.get("/metrics").body.decode()
 
 
-def test_a_doubt_of_a_version_that_was_replaced_is_counted(shown):
+def test_doubt_of_replaced_version_is_counted(shown):
     world = shown.world
     world.service.script.append("lost_before")
     world.write("a", b"1")
@@ -327,7 +327,7 @@ def test_a_doubt_of_a_version_that_was_replaced_is_counted(shown):
     assert [r.path for r in shown.standing().doubts] == [b"a"]
 
 
-def test_of_much_drift_some_is_named_and_all_is_counted(shown):
+def test_drift_is_sampled_and_counted_in_full(shown):
     world = shown.world
     for number in range(25):
         world.write(f"{number}", b"%d" % number)
@@ -355,7 +355,7 @@ def test_of_much_drift_some_is_named_and_all_is_counted(shown):
         *((kind, False) for kind in ("missing", "new_files", "twin")),
     ],
 )
-def test_of_a_brake_that_lifts_itself_nobody_is_told_to_release_it_once_it_is_put_right(shown, kind, lifts_itself):
+def test_self_lifting_brake_needs_no_release(shown, kind, lifts_itself):
     shown.world.ledger.pull_brake(kind, "what", "it looks wrong", 5, shown.world.clock.now())
     (how,) = [line for line in leftovers(shown.standing()) if "assetsync resume" in line]
     assert ("lifts itself once it is put right; only if it is meant" in how) is lifts_itself

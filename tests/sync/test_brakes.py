@@ -87,7 +87,7 @@ def check(world) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_mistake_pulls_its_brake_which_waits_for_a_person_and_then_lets_it_pass(make_world, clock, name):
+def test_each_mistake_brakes_until_resumed(make_world, clock, name):
     case = CASES[name]
     folders = [{"path": "photos", "destfolderid": "F1"}, {"path": "rest", "destfolderid": "F1"}]
     world = make_world(brake=case.brake, folders=folders)
@@ -110,7 +110,7 @@ def test_a_mistake_pulls_its_brake_which_waits_for_a_person_and_then_lets_it_pas
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_dry_run_says_which_brake_a_run_would_pull_and_pulls_none(make_world, clock, name):
+def test_dry_run_reports_the_brake_only(make_world, clock, name):
     case = CASES[name]
     folders = [{"path": "photos", "destfolderid": "F1"}, {"path": "rest", "destfolderid": "F1"}]
     world = make_world(brake=case.brake, folders=folders)
@@ -132,7 +132,7 @@ def test_a_dry_run_says_which_brake_a_run_would_pull_and_pulls_none(make_world, 
 
 
 @pytest.mark.parametrize("name", ["emptied", "vanished"])
-def test_a_resume_after_the_files_came_back_allows_nothing_the_next_time(make_world, clock, name):
+def test_resume_after_return_allows_nothing(make_world, clock, name):
     world = make_world(brake=CASES[name].brake, folders=[{"path": "photos", "destfolderid": "F1"}])
     sent(world, 10)
     aside = world.root.with_name("aside")
@@ -156,7 +156,7 @@ def test_a_resume_after_the_files_came_back_allows_nothing_the_next_time(make_wo
 
 
 @pytest.mark.parametrize("name", ["emptied", "missing", "vanished", "none_may_vanish"])
-def test_a_brake_for_what_is_missing_lifts_itself_once_all_of_it_is_there_again(make_world, name):
+def test_missing_brake_lifts_once_all_is_back(make_world, name):
     case = CASES[name]
     world = make_world(brake=case.brake, folders=[{"path": "photos", "destfolderid": "F1"}])
     sent(world, 10)
@@ -177,7 +177,7 @@ def test_a_brake_for_what_is_missing_lifts_itself_once_all_of_it_is_there_again(
     assert (_all_verified(world), len(world.service.posts)) == (True, 10)
 
 
-def test_of_a_disk_that_is_away_one_brake_tells_and_none_once_it_is_back(make_world):
+def test_absent_disk_has_one_brake(make_world):
     world = make_world(folders=[{"path": "photos", "destfolderid": "F1"}])
     sent(world, 10)
     away = world.root.with_name("away")
@@ -225,7 +225,7 @@ def _cut_short(world) -> Iterator[None]:
 
 @pytest.mark.parametrize("blinded", [_unreadable, _cut_short], ids=["unreadable", "cut short"])
 @pytest.mark.parametrize("name", ["emptied", "vanished"])
-def test_a_scan_that_cannot_see_what_a_person_agreed_to_leaves_their_word_as_it_is(make_world, clock, name, blinded):
+def test_blind_scan_keeps_the_agreement(make_world, clock, name, blinded):
     with tempfile.TemporaryDirectory(prefix="assetsync-flow-") as folder:
         os.chmod(folder, 0o755)
         case = CASES[name]
@@ -245,7 +245,7 @@ def test_a_scan_that_cannot_see_what_a_person_agreed_to_leaves_their_word_as_it_
         world.close()
 
 
-def test_what_was_allowed_is_allowed_up_to_its_amount_and_for_a_week(make_world, clock):
+def test_agreement_has_amount_and_week_limit(make_world, clock):
     world = make_world(brake={"max_vanished": "2"})
     sent(world, 10, below="d")
     for number in range(3):
@@ -275,9 +275,7 @@ def test_what_was_allowed_is_allowed_up_to_its_amount_and_for_a_week(make_world,
         pytest.param({"d": "F1"}, {".": "F1"}, None, id="a mapping to the same folder of the service"),
     ],
 )
-def test_a_mapping_that_takes_over_files_sent_elsewhere_pulls_the_brake_before_they_are_sent_again(
-    make_world, clock, before, now, braked
-):
+def test_mapping_takeover_brakes_first(make_world, clock, before, now, braked):
     world = make_world(folders=[{"path": path, "destfolderid": folder} for path, folder in before.items()])
     (world.root / "other").mkdir()
     sent(world, 4, below="d")
@@ -295,7 +293,7 @@ def test_a_mapping_that_takes_over_files_sent_elsewhere_pulls_the_brake_before_t
         assert not world.site.brakes.pulled()
 
 
-def test_a_takeover_that_is_only_reported_needs_no_brake(make_world):
+def test_reported_takeover_needs_no_brake(make_world):
     world = make_world(folders=[{"path": ".", "destfolderid": "F1"}], policy={"on_move": "report"})
     sent(world, 4, below="d")
     world.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "d", "destfolderid": "F9"}])
@@ -311,7 +309,7 @@ def hourly(make_world):
     return world
 
 
-def test_more_new_files_in_an_hour_than_allowed_pull_the_brake_without_any_scan(hourly, clock):
+def test_new_file_rush_brakes_without_scan(hourly, clock):
     for minute in range(50):
         hourly.site.brakes.check_hour(2 * minute)
         clock.advance(60)
@@ -320,7 +318,7 @@ def test_more_new_files_in_an_hour_than_allowed_pull_the_brake_without_any_scan(
     assert [(brake.kind, brake.amount) for brake in hourly.ledger.reports.brakes()] == [("new_files", 101)]
 
 
-def test_a_hundred_new_files_every_hour_are_no_reason_to_brake(hourly, clock):
+def test_hundred_new_files_hourly_are_normal(hourly, clock):
     for hour in range(1, 30):
         hourly.site.brakes.check_hour(100 * hour)
         clock.advance(3700)
@@ -328,7 +326,7 @@ def test_a_hundred_new_files_every_hour_are_no_reason_to_brake(hourly, clock):
     assert not hourly.site.brakes.pulled()
 
 
-def test_after_a_person_resumed_another_hour_is_counted(hourly, clock):
+def test_resume_starts_a_new_hour_count(hourly, clock):
     hourly.site.brakes.check_hour(101)
     hourly.ledger.resume(None, clock.now())
     hourly.site.brakes.check_hour(201)
@@ -337,7 +335,7 @@ def test_after_a_person_resumed_another_hour_is_counted(hourly, clock):
     assert hourly.site.brakes.pulled()
 
 
-def test_what_the_first_import_brings_counts_for_no_hour(make_world):
+def test_first_import_counts_for_no_hour(make_world):
     world = make_world(brake={"max_new_files": "100"})
     world.site.brakes.check_hour(50_000)
     world.ledger.set_fact("queue_was_empty", "1")
@@ -345,7 +343,7 @@ def test_what_the_first_import_brings_counts_for_no_hour(make_world):
     assert not world.site.brakes.pulled()
 
 
-def test_single_looks_count_what_they_find_new_and_not_what_was_only_touched(make_world):
+def test_single_looks_count_only_new_files(make_world):
     world = make_world()
     world.write("a", b"a")
     world.site.looking.look(b"a")
@@ -356,7 +354,7 @@ def test_single_looks_count_what_they_find_new_and_not_what_was_only_touched(mak
     assert world.site.looking.new_versions == 2
 
 
-def test_a_first_import_is_no_reason_to_brake(make_world):
+def test_first_import_pulls_no_brake(make_world):
     world = make_world(brake={"max_new_files": "3"})
     for number in range(10):
         world.write(f"{number}", f"{number}".encode())
@@ -364,7 +362,7 @@ def test_a_first_import_is_no_reason_to_brake(make_world):
     assert not world.site.brakes.pulled()
 
 
-def test_more_than_half_of_a_thousand_files_is_too_much_to_vanish_and_half_of_a_few_is_not(make_world):
+def test_vanished_brake_spares_small_trees(make_world):
     for count, braked in ((1000, True), (20, False)):
         world = make_world()
         (world.root / "d").mkdir()
@@ -378,7 +376,7 @@ def test_more_than_half_of_a_thousand_files_is_too_much_to_vanish_and_half_of_a_
         assert len(world.states()) == (count if braked else count - count * 6 // 10)
 
 
-def test_a_mapping_without_assets_may_point_elsewhere(world):
+def test_mapping_without_assets_may_change(world):
     world.write("a")
     world.site.brakes.check_mappings()
     world.scan()
@@ -387,7 +385,7 @@ def test_a_mapping_without_assets_may_point_elsewhere(world):
     assert not world.site.brakes.pulled()
 
 
-def test_a_root_that_is_not_there_raises_and_its_brake_is_pulled_once(world):
+def test_missing_root_pulls_its_brake_once(world):
     sent(world, 1)
     world.root.rename(world.base / "elsewhere")
     with pytest.raises(RootMissing):
@@ -402,7 +400,7 @@ def _states(world) -> set[State]:
     return set(world.states().values())
 
 
-def test_another_root_before_the_ledger_has_files_is_no_reason_to_brake(world):
+def test_empty_ledger_accepts_another_root(world):
     world.scan()
     world.root = world.base / "other"
     world.root.mkdir()
@@ -413,7 +411,7 @@ def test_another_root_before_the_ledger_has_files_is_no_reason_to_brake(world):
     assert world.states() == {"a": State.QUEUED}
 
 
-def test_beside_a_daemon_over_another_root_no_hint_is_looked_at_until_a_person_agreed(world):
+def test_other_root_blocks_hints_until_agreed(world):
     sent(world, 1)
     (world.base / "other").mkdir()
     (world.base / "other" / "new").write_bytes(b"new")
@@ -434,7 +432,7 @@ def test_beside_a_daemon_over_another_root_no_hint_is_looked_at_until_a_person_a
     assert "new" in world.states()
 
 
-def test_beside_a_daemon_a_mapping_that_points_elsewhere_lets_no_hint_be_looked_at_before_the_first_scan(world):
+def test_changed_mapping_blocks_early_hints(world):
     sent(world, 1)
     world.restart(folders=[{"path": ".", "destfolderid": "F9"}])
     work = Work(world.site, idle=0.05)
@@ -449,7 +447,7 @@ def test_beside_a_daemon_a_mapping_that_points_elsewhere_lets_no_hint_be_looked_
     assert world.site.brakes.pulled()
 
 
-def test_a_mapping_that_points_back_lifts_its_brake_and_agrees_to_nothing(world):
+def test_restored_mapping_lifts_its_brake(world):
     sent(world, 1)
     there, elsewhere = ([{"path": ".", "destfolderid": folder}] for folder in ("F1", "F9"))
     for folders, pulled in ((elsewhere, ["destfolderid"]), (there, []), (elsewhere, ["destfolderid"])):
@@ -459,7 +457,7 @@ def test_a_mapping_that_points_back_lifts_its_brake_and_agrees_to_nothing(world)
     assert len(world.service.posts) == 1
 
 
-def test_a_word_for_a_mapping_that_is_put_right_already_agrees_to_no_later_mistake(world):
+def test_late_agreement_covers_no_new_mistake(world):
     sent(world, 1)
     there, elsewhere = ([{"path": ".", "destfolderid": folder}] for folder in ("F1", "F9"))
     for _ in range(2):
@@ -472,7 +470,7 @@ def test_a_word_for_a_mapping_that_is_put_right_already_agrees_to_no_later_mista
     assert len(world.service.posts) == 1
 
 
-def test_what_a_person_releases_beside_a_daemon_is_scanned_for_at_once(world):
+def test_release_beside_daemon_scans_at_once(world):
     sent(world, 1)
     world.restart(folders=[{"path": ".", "destfolderid": "F9"}])
     work = Work(world.site, idle=0.05)
@@ -489,7 +487,7 @@ def test_what_a_person_releases_beside_a_daemon_is_scanned_for_at_once(world):
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_the_brake_of_a_root_that_is_there_again_stays_while_a_file_is_missing(world, lost):
+def test_returned_root_brakes_for_lost_file(world, lost):
     sent(world, 3)
     world.site.place.missing("the root is not there")
     for name in sorted(world.states())[:lost]:
@@ -502,7 +500,7 @@ def _brakes(world) -> list[tuple[str, str]]:
     return [(brake.kind, brake.subject) for brake in world.ledger.reports.brakes()]
 
 
-def test_a_folder_that_is_empty_keeps_its_brake_where_more_is_missing_before_it_than_is_named(make_world, monkeypatch):
+def test_emptied_brake_survives_a_long_list(make_world, monkeypatch):
     monkeypatch.setattr("assetsync.app._MISSING_KEPT", 5)
     folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}]
     world = make_world(folders=folders, brake={"max_vanished": 5})
@@ -520,7 +518,7 @@ def test_a_folder_that_is_empty_keeps_its_brake_where_more_is_missing_before_it_
     assert "held 8 files" in held
 
 
-def test_a_brake_for_a_folder_that_was_renamed_lifts_once_its_path_is_corrected(make_world):
+def test_corrected_path_lifts_rename_brake(make_world):
     folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}]
     world = make_world(folders=folders)
     for number in range(10):

@@ -42,7 +42,7 @@ def lose_an_answer(world) -> None:
     world.scan_and_send()
 
 
-def test_an_upload_whose_answer_was_lost_is_not_sent_again_while_the_service_shows_nothing_at_all(world):
+def test_blank_service_delays_the_resend(world):
     with blind(world):
         lose_an_answer(world)
         world.live(HOUR)
@@ -53,7 +53,7 @@ def test_an_upload_whose_answer_was_lost_is_not_sent_again_while_the_service_sho
     assert (world.row("lost").state, world.posted().count("lost")) == (State.VERIFIED, 1)
 
 
-def test_what_was_accepted_waits_for_a_service_that_shows_nothing_at_all_and_for_no_person(world):
+def test_blank_service_blocks_no_accepted_upload(world):
     with blind(world):
         world.write("new", b"new")
         world.scan()
@@ -74,11 +74,11 @@ def expect_a_lost_one_to_be_sent_again_where_all_others_lie_elsewhere(world) -> 
     assert (world.row("lost").state, world.posted().count("lost")) == (State.VERIFIED, 2)
 
 
-def test_an_upload_that_was_lost_is_sent_again_where_people_have_moved_all_others_elsewhere(world):
+def test_mass_move_does_not_delay_the_resend(world):
     expect_a_lost_one_to_be_sent_again_where_all_others_lie_elsewhere(world)
 
 
-def test_what_was_read_back_is_known_by_the_name_that_was_sent_though_its_file_has_another(world):
+def test_read_back_asset_has_its_sent_name(world):
     for number in range(5):
         (world.root / f"before{number}").rename(world.root / f"renamed{number}")
     world.scan_and_send()
@@ -86,7 +86,7 @@ def test_what_was_read_back_is_known_by_the_name_that_was_sent_though_its_file_h
     expect_a_lost_one_to_be_sent_again_where_all_others_lie_elsewhere(world)
 
 
-def test_where_all_of_it_was_deleted_an_audit_lets_look_ups_count_again(world):
+def test_audit_after_deletion_revives_lookups(world):
     world.service.assets.clear()
     world.service.script.append("lost_before")
     world.write("lost", b"lost")
@@ -101,7 +101,7 @@ def test_where_all_of_it_was_deleted_an_audit_lets_look_ups_count_again(world):
     assert (world.row("lost").state, world.posted().count("lost")) == (State.VERIFIED, 2)
 
 
-def test_a_folder_of_a_restored_ledger_is_not_taken_for_empty_while_the_service_shows_nothing_at_all(world):
+def test_blank_service_proves_no_empty_folder(world):
     world.site.contact.list_anew()
     world.service.put(b"sent since the backup", "since")
     world.write("since", b"sent since the backup")

@@ -19,17 +19,17 @@ from assetsync.sync.global_lookup import by_id, is_broad, named
         ("a", False),
     ],
 )
-def test_of_a_name_hardly_anything_can_be_asked_for_where_few_of_its_letters_are_sure(name, expected):
+def test_uncertain_name_yields_a_weak_query(name, expected):
     assert is_broad(name) is expected
 
 
-def test_where_all_is_listed_no_name_is_asked_for_beside_it(world):
+def test_full_listing_replaces_name_lookups(world):
     world.service.put(b"content", "a.jpg")
     assert len(list(named(world.service, ["写.jpg", "真.jpg", "a.jpg"]))) == 2
     assert [request.searchfor for request in world.service.searches] == ["%", "%"]
 
 
-def test_an_index_that_shows_each_asset_twice_shows_all_that_are_asked_for(world):
+def test_doubled_index_rows_show_every_asset(world):
     ids = [world.service.put(b"%d" % number, f"{number}.jpg").id for number in range(3)]
     search = world.service.search
 

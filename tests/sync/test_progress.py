@@ -24,7 +24,7 @@ def shown(world):
     return seen
 
 
-def test_a_large_file_counts_by_the_part_that_has_left(world, shown):
+def test_large_file_counts_by_bytes_sent(world, shown):
     world.write("small", b"x" * 10)
     world.scan_and_send()
     world.write("z", chunked(SMALL + 2 * MIB))
@@ -35,14 +35,14 @@ def test_a_large_file_counts_by_the_part_that_has_left(world, shown):
     assert world.site.context.progress.shown() == (2, 10 + 10 * MIB, 0)
 
 
-def test_a_large_file_that_failed_counts_as_handled_and_nothing_of_it_as_sent(world):
+def test_failed_large_file_counts_no_bytes(world):
     world.write("a", chunked(SMALL + MIB))
     world.service.script.append("lost_before")
     world.scan_and_send()
     assert world.site.context.progress.shown() == (1, 0, 0)
 
 
-def test_bytes_that_are_hashed_before_sending_are_counted(world):
+def test_bytes_hashed_before_send_are_counted(world):
     file = world.write("a", chunked(SMALL + MIB))
     world.scan_and_send()
     os.utime(file, (1e9, 1e9))
@@ -50,7 +50,7 @@ def test_bytes_that_are_hashed_before_sending_are_counted(world):
     assert world.site.context.progress.shown() == (2, SMALL + MIB, SMALL + MIB)
 
 
-def test_a_file_that_goes_back_into_the_queue_before_anything_left_is_not_counted(world):
+def test_requeued_unsent_file_is_not_counted(world):
     world.write("a")
     world.scan()
 

@@ -29,7 +29,7 @@ def hear_again(world) -> None:
         conn.commit()
 
 
-def test_a_file_is_sent_again_once_for_one_request_though_the_process_ends_before_it_is_answered(deaf):
+def test_crash_resends_once_per_request(deaf):
     deaf.write("a")
     deaf.scan_and_send()
     number = deaf.ledger.ask("retry", AGAIN, deaf.clock.now())
@@ -47,7 +47,7 @@ def test_a_file_is_sent_again_once_for_one_request_though_the_process_ends_befor
     )
 
 
-def test_a_word_that_an_upload_is_absent_is_not_taken_for_the_next_upload_of_the_file(deaf):
+def test_absent_verdict_covers_one_upload(deaf):
     deaf.write("a")
     deaf.service.script.extend(["lost_before", "lost_after"])
     deaf.scan_and_send()
@@ -64,7 +64,7 @@ def test_a_word_that_an_upload_is_absent_is_not_taken_for_the_next_upload_of_the
     assert (deaf.posted(), len(deaf.service.assets)) == (["a", "a"], 1)
 
 
-def test_a_brake_that_was_pulled_after_a_person_asked_is_not_released_unseen(world):
+def test_brake_pulled_after_request_stays(world):
     ledger, now = world.ledger, world.clock.now()
     ledger.pull_brake("emptied", "one", "it is empty", 1, now)
     ledger.ask("resume", asked_of(ledger, "resume", {"id": None}), now)
@@ -75,7 +75,7 @@ def test_a_brake_that_was_pulled_after_a_person_asked_is_not_released_unseen(wor
 
 @pytest.mark.parametrize("argument", ["[]", "null", "{", ""])
 @pytest.mark.parametrize("verb", ["retry", "resume", "doubt", "sighted"])
-def test_a_request_that_holds_no_object_is_refused_and_ends_nobody(world, verb, argument):
+def test_non_object_request_is_refused(world, verb, argument):
     world.ledger.pull_brake("emptied", "one", "it is empty", 1, world.clock.now())
     with closing(sqlite3.connect(world.ledger.store.path)) as conn:
         conn.execute("INSERT INTO requests (verb, argument, asked_at) VALUES (?, ?, 1.0)", (verb, argument))
@@ -99,7 +99,7 @@ def blocked(world):
 
 
 @pytest.mark.parametrize("found_by", ["retry", "audit"])
-def test_a_missing_asset_that_is_back_keeps_no_later_version_of_its_file_from_being_sent(world, found_by):
+def test_returned_asset_blocks_no_new_version(world, found_by):
     for name in "abcd":
         world.write(name)
     world.scan_and_send()
@@ -137,7 +137,7 @@ def test_a_missing_asset_that_is_back_keeps_no_later_version_of_its_file_from_be
         (["d-e"], {"d-e"}),
     ],
 )
-def test_a_retry_of_a_folder_is_one_of_what_is_blocked_below_it(blocked, asked, tried):
+def test_folder_retry_covers_blocked_files(blocked, asked, tried):
     paths = [path.encode().hex() for path in asked]
     told = carry_out(blocked.ledger, blocked.service, blocked.clock, "retry", {"paths": paths})
     assert told == f"{len(tried)} to be tried again"
@@ -146,7 +146,7 @@ def test_a_retry_of_a_folder_is_one_of_what_is_blocked_below_it(blocked, asked, 
     assert blocked.row("d/fine").state is State.VERIFIED
 
 
-def test_a_retry_of_a_folder_that_was_a_file_once_is_one_of_what_is_below_it(world):
+def test_former_file_retry_covers_files_below(world):
     world.write("a")
     world.scan_and_send()
     (world.root / "a").unlink()
@@ -160,7 +160,7 @@ def test_a_retry_of_a_folder_that_was_a_file_once_is_one_of_what_is_below_it(wor
     assert world.row("a/b").state is State.QUEUED
 
 
-def test_a_folder_with_nothing_blocked_is_no_mistake_and_one_that_is_not_known_is(blocked):
+def test_retry_of_unknown_folder_is_a_mistake(blocked):
     def retry(path: str, **more) -> str:
         return carry_out(
             blocked.ledger, blocked.service, blocked.clock, "retry", {"paths": [path.encode().hex()], **more}

@@ -29,7 +29,7 @@ def folders(world, *names: str) -> None:
         world.write(f"{name}/1.jpg", name.encode())
 
 
-def test_each_path_that_cannot_be_read_is_written_down_up_to_a_hundred(world, closed):
+def test_unreadable_paths_are_kept_up_to_100(world, closed):
     names = [f"d{number:03}" for number in range(102)]
     folders(world, *names)
     closed |= {name.encode() for name in names}
@@ -39,7 +39,7 @@ def test_each_path_that_cannot_be_read_is_written_down_up_to_a_hundred(world, cl
     assert scan.blind == tuple(f"{name} (Permission denied)" for name in names[:100])
 
 
-def test_what_was_only_moved_during_the_scan_is_not_counted_as_to_be_made_readable(world, closed, monkeypatch):
+def test_file_moved_in_scan_is_not_unreadable(world, closed, monkeypatch):
     real = rescan.scan
 
     def moving(tree, plan, report, **options):
@@ -60,7 +60,7 @@ def test_what_was_only_moved_during_the_scan_is_not_counted_as_to_be_made_readab
     assert (scan.unreadable, scan.unread, scan.blind) == (3, 1, ("a (Permission denied)",))
 
 
-def test_a_scan_that_was_stopped_leaves_standing_what_the_one_before_could_not_see(make_world, closed):
+def test_stopped_scan_keeps_unreadable_paths(make_world, closed):
     world = make_world(folders=[{"path": name, "destfolderid": "F1"} for name in ("b", "z")])
     folders(world, "b/c", "b/d")
     closed |= {b"c", b"d"}

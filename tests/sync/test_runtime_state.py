@@ -27,7 +27,7 @@ def noted(world) -> Unsettled:
     return world.ledger.runs.unsettled()
 
 
-def test_the_first_file_that_settles_is_noted_at_once_and_the_next_ones_together(settling, clock):
+def test_first_settling_file_is_noted_at_once(settling, clock):
     look(settling, "a")
     settling.site.runtime_state.note()
     assert noted(settling) == Unsettled(1)
@@ -50,7 +50,7 @@ def test_that_none_is_left_is_noted_at_once(settling):
     assert noted(settling) == Unsettled()
 
 
-def test_a_scan_writes_down_what_settles_and_a_dry_run_does_not(settling):
+def test_dry_run_records_no_settling_files(settling):
     settling.write("a")
     settling.site.rescan.run(dry_run=True)
     assert noted(settling) == Unsettled()
@@ -58,7 +58,7 @@ def test_a_scan_writes_down_what_settles_and_a_dry_run_does_not(settling):
     assert noted(settling) == Unsettled(1)
 
 
-def test_what_an_earlier_process_knew_stands_until_a_scan_went_to_its_end(settling, clock):
+def test_earlier_state_is_kept_until_full_scan(settling, clock):
     settling.write("a")
     settling.scan()
     settling.restart()
@@ -73,7 +73,7 @@ def test_what_an_earlier_process_knew_stands_until_a_scan_went_to_its_end(settli
     assert noted(settling) == Unsettled()
 
 
-def test_that_more_settle_than_found_room_stands_until_the_next_scan_has_ended(settling):
+def test_overflow_is_kept_until_a_full_scan(settling):
     settling.site.settling.overflowed = True
     settling.site.runtime_state.note()
     assert noted(settling) == Unsettled(0, overflowed=True)
@@ -85,7 +85,7 @@ def test_that_more_settle_than_found_room_stands_until_the_next_scan_has_ended(s
     assert noted(settling) == Unsettled()
 
 
-def test_a_file_that_a_scan_found_at_rest_is_pending_until_the_queue_has_it(settling, clock):
+def test_resting_file_is_pending_until_queued(settling, clock):
     settling.write("a")
     settling.write("b/c")
     settling.scan()
@@ -102,7 +102,7 @@ def test_a_file_that_a_scan_found_at_rest_is_pending_until_the_queue_has_it(sett
     assert (noted(settling), len(settling.states())) == (Unsettled(), 2)
 
 
-def test_what_found_no_room_is_said_while_a_scan_begins_and_after_one_that_did_not_end(settling, clock):
+def test_overflow_is_reported_during_a_scan(settling, clock):
     settling.site.settling.overflowed = True
     settling.site.runtime_state.note()
     clock.stopped = True
@@ -114,7 +114,7 @@ def test_what_found_no_room_is_said_while_a_scan_begins_and_after_one_that_did_n
 
 
 @pytest.mark.parametrize("what", ["missing", "elsewhere"])
-def test_a_site_whose_root_could_not_be_looked_at_is_not_in_sync_once_the_brake_is_released(world, what):
+def test_unscanned_root_is_not_in_sync(world, what):
     world.write("a")
     world.scan_and_send()
     world.live(200)
@@ -132,7 +132,7 @@ def test_a_site_whose_root_could_not_be_looked_at_is_not_in_sync_once_the_brake_
     assert not stand(world.config(), world.ledger, world.clock.now()).in_sync
 
 
-def test_a_pause_is_noted_once_while_it_lasts_and_when_it_ends(world):
+def test_pause_is_recorded_once_with_its_end(world):
     runtime_state, circuit_breaker = world.site.runtime_state, world.site.circuit_breaker
     runtime_state.note()
     circuit_breaker.trouble("unreachable", "nothing answers")
@@ -149,7 +149,7 @@ def test_a_pause_is_noted_once_while_it_lasts_and_when_it_ends(world):
     assert world.ledger.runs.pause() is None
 
 
-def test_a_process_that_ends_in_a_pause_says_so_and_the_next_one_forgets_it(world, clock):
+def test_pause_at_exit_is_forgotten_at_start(world, clock):
     world.site.circuit_breaker.trouble("key_refused", "the key is not valid")
     clock.advance(30)
     world.site.runtime_state.end()

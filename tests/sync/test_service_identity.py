@@ -48,7 +48,7 @@ def replace_the_service(world) -> None:
 
 
 @pytest.mark.parametrize("index_lag", [0.0, None], ids=["indexed", "index lost"])
-def test_the_same_service_at_another_address_is_known_by_what_it_shows(mirrored, index_lag):
+def test_same_service_at_new_address_is_known(mirrored, index_lag):
     for asset in mirrored.service.assets.values():
         asset.indexed_at = mirrored.clock.now() if index_lag is not None else None
     mirrored.restart(**at(THERE))
@@ -62,7 +62,7 @@ def test_the_same_service_at_another_address_is_known_by_what_it_shows(mirrored,
     assert len(mirrored.service.searches) == searched + 1
 
 
-def test_another_installation_gets_nothing_and_is_told_of(mirrored):
+def test_other_installation_receives_nothing(mirrored):
     replace_the_service(mirrored)
     mirrored.restart(**at(THERE))
     go_on(mirrored)
@@ -74,7 +74,7 @@ def test_another_installation_gets_nothing_and_is_told_of(mirrored):
     assert mirrored.site.circuit_breaker.pause is None
 
 
-def test_nothing_is_indexed_by_another_installation(mirrored):
+def test_other_installation_indexes_nothing(mirrored):
     replace_the_service(mirrored)
     mirrored.restart(**at(THERE))
     with pytest.raises(ServiceElsewhere):
@@ -82,7 +82,7 @@ def test_nothing_is_indexed_by_another_installation(mirrored):
     assert mirrored.service.indexed == []
 
 
-def test_a_daemon_asks_though_it_has_nothing_to_send(mirrored):
+def test_idle_daemon_checks_the_service_too(mirrored):
     mirrored.scan_and_send()
     mirrored.live(5)
     replace_the_service(mirrored)
@@ -98,7 +98,7 @@ def test_a_daemon_asks_though_it_has_nothing_to_send(mirrored):
     assert mirrored.site.circuit_breaker.pause is None
 
 
-def test_a_doubt_is_not_decided_by_another_installation(mirrored):
+def test_other_installation_decides_no_doubt(mirrored):
     mirrored.service.script.append("lost_after")
     mirrored.scan_and_send()
     assert mirrored.row("3").state is State.IN_DOUBT
@@ -110,7 +110,7 @@ def test_a_doubt_is_not_decided_by_another_installation(mirrored):
         mirrored.site.auditor.audit("F1")
 
 
-def test_once_a_person_has_agreed_all_goes_on(mirrored):
+def test_agreement_resumes_all_work(mirrored):
     replace_the_service(mirrored)
     mirrored.restart(**at(THERE))
     go_on(mirrored)
@@ -128,7 +128,7 @@ def test_once_a_person_has_agreed_all_goes_on(mirrored):
     assert mirrored.ledger.reports.brakes() == []
 
 
-def test_an_address_that_is_put_right_lifts_its_brake_and_agrees_to_nothing(mirrored):
+def test_corrected_address_lifts_its_brake(mirrored):
     ours = mirrored.service
     replace_the_service(mirrored)
     mirrored.restart(**at(THERE))
@@ -145,7 +145,7 @@ def test_an_address_that_is_put_right_lifts_its_brake_and_agrees_to_nothing(mirr
     assert [brake.kind for brake in mirrored.ledger.reports.brakes()] == ["service"]
 
 
-def test_a_service_that_comes_to_show_what_was_read_back_needs_no_word(mirrored):
+def test_known_assets_make_a_release_unnecessary(mirrored):
     ours = mirrored.service.assets
     replace_the_service(mirrored)
     mirrored.restart(**at(THERE))
@@ -169,7 +169,7 @@ def test_nothing_is_concluded_from_no_answer(mirrored):
     assert set(mirrored.states().values()) == {State.VERIFIED}
 
 
-def test_a_ledger_that_tells_of_nothing_takes_any_address(make_world):
+def test_empty_ledger_accepts_any_address(make_world):
     world = make_world()
     world.write("0")
     world.scan()
@@ -179,7 +179,7 @@ def test_a_ledger_that_tells_of_nothing_takes_any_address(make_world):
     assert set(world.states().values()) == {State.VERIFIED}
 
 
-def test_while_one_asks_the_others_are_not_kept_waiting(mirrored):
+def test_identity_check_blocks_no_thread(mirrored):
     mirrored.restart(**at(THERE))
     site = mirrored.site
     heard = []
@@ -211,7 +211,7 @@ def test_many_that_ask_are_one_look(mirrored):
 
 
 @pytest.mark.parametrize("state", ["in doubt", "stored"])
-def test_what_was_never_read_back_is_reason_enough_to_ask(world, state):
+def test_unverified_uploads_brake_new_service(world, state):
     world.write("0", b"content")
     if state == "in doubt":
         world.service.script.append("lost_after")
@@ -236,7 +236,7 @@ def test_history_tells_of_a_service_too(mirrored):
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_an_index_that_cannot_be_asked_keeps_nobody_from_being_asked(mirrored, ours):
+def test_broken_index_prevents_no_check(mirrored, ours):
     def broken(request) -> None:
         if not request.dbdirect:
             raise BadAnswer("the index is not there")
@@ -253,7 +253,7 @@ def test_an_index_that_cannot_be_asked_keeps_nobody_from_being_asked(mirrored, o
     assert mirrored.site.brakes.pulled() is not ours
 
 
-def test_a_word_holds_until_the_address_is_another(mirrored):
+def test_agreement_is_kept_for_the_address(mirrored):
     ours = mirrored.service
     for _ in range(2):
         replace_the_service(mirrored)
@@ -268,7 +268,7 @@ def test_a_word_holds_until_the_address_is_another(mirrored):
         mirrored.site.service_identity.make_sure()
 
 
-def test_what_was_found_out_of_the_index_is_found_out_anew(mirrored):
+def test_new_service_resets_index_findings(mirrored):
     for fact in ("index_stopped", "index_suspect"):
         mirrored.ledger.set_fact(fact, "said of the other")
     mirrored.restart(**at(THERE))
@@ -276,7 +276,7 @@ def test_what_was_found_out_of_the_index_is_found_out_anew(mirrored):
     assert [mirrored.ledger.reports.fact(fact) for fact in ("index_stopped", "index_suspect")] == [None, None]
 
 
-def test_the_folders_are_listed_again_so_that_what_lies_there_is_not_sent(mirrored):
+def test_new_service_lists_folders_again(mirrored):
     mirrored.restart(**at(THERE))
     mirrored.service.put(b"new", "somebody has uploaded it there already")
     go_on(mirrored)
@@ -284,7 +284,7 @@ def test_the_folders_are_listed_again_so_that_what_lies_there_is_not_sent(mirror
     assert mirrored.row("3").state is State.VERIFIED
 
 
-def test_only_its_own_brake_is_lifted_by_a_service_that_is_known(mirrored):
+def test_known_service_lifts_own_brake_only(mirrored):
     mirrored.ledger.pull_brake("vanished", "site", "half is gone", 7, mirrored.clock.now())
     # What is known already is asked no more.
     mirrored.restart()
@@ -292,7 +292,7 @@ def test_only_its_own_brake_is_lifted_by_a_service_that_is_known(mirrored):
     assert [brake.kind for brake in mirrored.ledger.reports.brakes()] == ["vanished"]
 
 
-def test_nothing_is_written_before_the_service_is_asked(mirrored):
+def test_identity_check_precedes_all_writes(mirrored):
     mirrored.restart(**at(THERE))
     ledger = mirrored.ledger
     commits = ledger.store.commits
@@ -300,7 +300,7 @@ def test_nothing_is_written_before_the_service_is_asked(mirrored):
     assert ledger.store.commits == commits
 
 
-def test_a_service_whose_assets_were_all_renamed_is_known_by_its_index(mirrored):
+def test_renamed_assets_are_known_by_index(mirrored):
     for asset in mirrored.service.assets.values():
         asset.name = "renamed by somebody"
     mirrored.restart(**at(THERE))
@@ -308,7 +308,7 @@ def test_a_service_whose_assets_were_all_renamed_is_known_by_its_index(mirrored)
     assert not mirrored.site.brakes.pulled()
 
 
-def test_names_that_cannot_be_asked_for_keep_no_service_unknown_whose_index_shows_what_is_there(mirrored):
+def test_index_replaces_unqueryable_names(mirrored):
     def too_much(request) -> None:
         if request.dbdirect:
             raise BadAnswer("it shows more than could ever have been ours")
@@ -321,7 +321,7 @@ def test_names_that_cannot_be_asked_for_keep_no_service_unknown_whose_index_show
 
 
 @pytest.mark.parametrize(("by_name", "asked"), [(True, 1), (False, 4)])
-def test_a_key_that_is_refused_says_nothing_of_which_service_it_is(mirrored, by_name, asked):
+def test_refused_key_decides_no_identity(mirrored, by_name, asked):
     def refuse(request) -> None:
         if request.dbdirect is by_name:
             raise KeyRefused("the service refuses the API key")
@@ -335,7 +335,7 @@ def test_a_key_that_is_refused_says_nothing_of_which_service_it_is(mirrored, by_
     assert not mirrored.site.brakes.pulled()
 
 
-def test_a_ledger_in_which_no_address_was_noted_takes_the_one_it_is_used_with(mirrored):
+def test_ledger_without_address_takes_any(mirrored):
     # Older releases noted none.
     mirrored.ledger.set_fact("service", None)
     replace_the_service(mirrored)
@@ -346,7 +346,7 @@ def test_a_ledger_in_which_no_address_was_noted_takes_the_one_it_is_used_with(mi
     assert mirrored.ledger.reports.fact("audit_asked") is None
 
 
-def test_a_name_of_which_all_is_sure_is_asked_for_before_others(world):
+def test_certain_name_is_queried_first(world):
     for name in ("grün 1", "plain", "grün 2"):
         world.write(name, name.encode())
     world.scan()
@@ -358,7 +358,7 @@ def test_a_name_of_which_all_is_sure_is_asked_for_before_others(world):
 
 
 @pytest.mark.parametrize("kept", ["a/same", "b/same", "c/same"])
-def test_of_many_files_of_one_name_any_shows_the_service(world, kept):
+def test_any_of_many_namesakes_proves_service(world, kept):
     for name in ("a/same", "b/same", "c/same"):
         world.write(name, name.encode())
     world.scan()
@@ -371,7 +371,7 @@ def test_of_many_files_of_one_name_any_shows_the_service(world, kept):
     assert not world.site.brakes.pulled()
 
 
-def test_beside_a_daemon_nothing_is_prepared_or_audited_before_the_service_is_known(mirrored):
+def test_unknown_service_blocks_preparation(mirrored):
     mirrored.scan()
     mirrored.restart(**at(THERE))
     mirrored.service.searches.clear()
@@ -382,7 +382,7 @@ def test_beside_a_daemon_nothing_is_prepared_or_audited_before_the_service_is_kn
     assert (mirrored.posted(), mirrored.service.searches) == (["0", "1", "2"], [])
 
 
-def test_a_pause_ends_where_another_installation_answers(mirrored):
+def test_pause_ends_at_another_installation(mirrored):
     replace_the_service(mirrored)
     mirrored.restart(**at(THERE))
     mirrored.site.circuit_breaker.trouble("unreachable", "nothing answers at the service", None)

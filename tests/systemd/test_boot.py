@@ -18,7 +18,7 @@ from .conftest import KEY, OTHER, UNIT
 pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning"), pytest.mark.xdist_group("server")]
 
 
-def test_the_readmes_five_commands_lead_to_a_running_site(server):
+def test_readme_commands_start_a_running_site(server):
     server.until_mirrored(60)
     assert server.show("ActiveState", "SubState", "UnitFileState") == {
         "ActiveState": "active",
@@ -27,13 +27,13 @@ def test_the_readmes_five_commands_lead_to_a_running_site(server):
     }
 
 
-def test_systemctl_status_shows_how_the_site_stands(server):
+def test_systemctl_status_shows_the_verdict(server):
     server.until_mirrored()
     line = f"in sync: {len(server.expected())} files verified"
     server.machine.until(lambda: server.show("StatusText") == {"StatusText": line}, 20, line)
 
 
-def test_the_page_and_the_metrics_are_served_behind_the_walls(server):
+def test_page_and_metrics_work_when_confined(server):
     server.until_mirrored()
     port = re.findall(r'"port": ([0-9]+), "event": "status page"', server.journal(0))[-1]
 
@@ -50,13 +50,13 @@ def test_the_page_and_the_metrics_are_served_behind_the_walls(server):
     assert KEY not in get("/status.json") + metrics + get("/")
 
 
-def test_a_new_file_is_mirrored_without_waiting_for_the_scan(server):
+def test_new_file_is_mirrored_before_the_scan(server):
     server.until_mirrored()
     server.add("photos/new/watched.jpg", os.urandom(1000))
     assert server.until_mirrored() < 30
 
 
-def test_a_file_that_only_a_group_may_read_is_mirrored_once_the_user_is_in_it(server):
+def test_group_readable_file_is_mirrored(server):
     server.machine.out("groupadd --gid 4711 media && usermod -aG media assetsync")
     server.machine.out(f"systemctl restart {UNIT}")
     folder = server.tree / "photos" / "group"
@@ -67,7 +67,7 @@ def test_a_file_that_only_a_group_may_read_is_mirrored_once_the_user_is_in_it(se
     server.until_mirrored()
 
 
-def test_the_ledger_belongs_to_the_daemon_alone(server):
+def test_ledger_belongs_to_the_daemon_alone(server):
     files = server.machine.out("cd /var/lib/assetsync && stat -c '%U:%G %a %n' . *").splitlines()
     assert "assetsync:assetsync 700 ." in files
     assert "assetsync:assetsync 600 hq.db" in files
@@ -75,7 +75,7 @@ def test_the_ledger_belongs_to_the_daemon_alone(server):
     assert [line for line in files if line not in folders and not line.startswith("assetsync:assetsync 600 ")] == []
 
 
-def test_the_key_reaches_the_daemon_and_nobody_else(server):
+def test_key_reaches_only_the_daemon(server):
     since = time.time()
     machine = server.machine
     machine.out(f"systemctl restart {UNIT}")
@@ -106,13 +106,13 @@ def test_the_process_is_confined(server):
 @pytest.mark.parametrize(
     "place", ["/etc", "/home", "/opt/assetsync", "/root", "/run", "/srv/media", "/usr", "/var/lib"]
 )
-def test_not_even_root_could_write_where_the_process_lives(server, place):
+def test_process_files_are_read_only_for_root(server, place):
     inside = f"nsenter --target {server.main_pid()} --mount"
     server.machine.out(f"{inside} touch /var/lib/assetsync/may /tmp/may && {inside} rm /var/lib/assetsync/may /tmp/may")
     assert "Read-only file system" in server.machine.run(f"{inside} touch {place}/may-not").stderr
 
 
-def test_killed_it_is_started_again_and_goes_on(server):
+def test_killed_daemon_is_restarted(server):
     server.until_mirrored()
     before = server.main_pid()
     restarts = int(server.show("NRestarts")["NRestarts"])
@@ -123,7 +123,7 @@ def test_killed_it_is_started_again_and_goes_on(server):
     assert int(server.show("NRestarts")["NRestarts"]) == restarts + 1
 
 
-def test_hung_it_is_ended_by_the_watchdog_and_started_again(server):
+def test_hung_daemon_is_restarted_by_watchdog(server):
     server.shorten(WatchdogSec="4s")
     server.machine.out(f"systemctl restart {UNIT}")
     server.until_mirrored()
@@ -140,7 +140,7 @@ def test_hung_it_is_ended_by_the_watchdog_and_started_again(server):
     assert "Failed with result 'watchdog'" in server.journal(since)
 
 
-def test_it_ends_what_is_on_its_way_before_it_stops(server):
+def test_open_uploads_finish_before_the_stop(server):
     server.until_mirrored()
     server.sandbox.set_faults(FaultRule(kind=FaultKind.LATENCY, operation=Operation.UPLOAD, seconds=3.0))
     server.add("photos/on-its-way.jpg", os.urandom(1000))
@@ -149,7 +149,7 @@ def test_it_ends_what_is_on_its_way_before_it_stops(server):
     assert server.state("photos/on-its-way.jpg") == "stored"
 
 
-def test_it_stops_in_time_while_the_service_hangs(server):
+def test_stop_is_timely_despite_hung_service(server):
     server.until_mirrored()
     # So long that only the stop can cut a call short.
     server.machine.write("/etc/assetsync/hq.yaml", server.config.replace("read_timeout: 8s", "read_timeout: 10m"))
@@ -164,7 +164,7 @@ def test_it_stops_in_time_while_the_service_hangs(server):
     assert server.stop() < 60
 
 
-def test_a_mistake_in_the_configuration_is_said_and_not_tried_again(server):
+def test_configuration_mistake_is_not_retried(server):
     server.shorten(RestartSec="200ms")
     server.machine.write("/etc/assetsync/hq.yaml", server.config.replace("settle: 300ms", "settle: soon"))
     since = time.time()
@@ -179,7 +179,7 @@ def test_a_mistake_in_the_configuration_is_said_and_not_tried_again(server):
     assert re.search(r"hq\.yaml.*line \d+.*settle", server.journal(since))
 
 
-def test_reloaded_it_takes_the_new_configuration_and_stays_the_same_process(server):
+def test_reload_keeps_the_same_process(server):
     server.until_mirrored()
     before = server.main_pid()
     mapping = f'folders:\n  - {{path: docs, destfolderid: "{OTHER}"}}\n'
@@ -193,7 +193,7 @@ def test_reloaded_it_takes_the_new_configuration_and_stays_the_same_process(serv
     (server.tree / "docs" / "minutes.txt").unlink()
 
 
-def test_a_reload_with_a_mistake_is_refused_and_the_old_configuration_stays(server):
+def test_bad_reload_keeps_old_configuration(server):
     server.until_mirrored()
     before = server.main_pid()
     since = time.time()
@@ -206,7 +206,7 @@ def test_a_reload_with_a_mistake_is_refused_and_the_old_configuration_stays(serv
     assert server.main_pid() == before
 
 
-def test_a_command_is_given_its_message_behind_the_daemons_walls(server):
+def test_confined_command_receives_message(server):
     server.until_mirrored()
     told = "cat > /var/lib/assetsync/told; env >> /var/lib/assetsync/told; touch /etc/x 2>> /var/lib/assetsync/told"
     notify = f"notify:\n  command: [sh, -c, '{told}; true']\n"
@@ -228,7 +228,7 @@ def test_a_command_is_given_its_message_behind_the_daemons_walls(server):
     assert KEY not in shown
 
 
-def test_one_pass_beside_the_daemon_leaves_it_the_work(server):
+def test_pass_beside_the_daemon_ends_at_once(server):
     since = time.time()
     server.machine.out("systemctl start assetsync-reconcile@hq")
     # A unit that has ended well is forgotten by systemd: only the journal knows how.
@@ -258,10 +258,10 @@ def test_the_timer_starts_the_pass(server):
     server.machine.out("systemctl stop assetsync-reconcile@hq.timer")
 
 
-def test_the_machines_own_judgement_of_the_running_unit_is_that_of_the_file(server):
+def test_running_unit_is_rated_like_its_file(server):
     shown = server.machine.out(f"systemd-analyze security --no-pager {UNIT}.service")
     assert float(re.findall(r"exposure level .*: (\d+\.\d)", shown)[0]) <= 2.0
 
 
-def test_the_server_reboots_into_a_running_site(server):
+def test_reboot_starts_the_site(server):
     assert server.machine.out("systemctl list-dependencies --plain multi-user.target").count(f"{UNIT}.service") == 1

@@ -42,7 +42,7 @@ def settings(unit: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_systemd_finds_nothing_to_say_about_a_unit(unit, tmp_path):
+def test_systemd_reports_no_unit_problem(unit, tmp_path):
     for name in UNITS:
         text = (SYSTEMD / name).read_text("utf-8")
         # The program is not installed on the machine that tests it.
@@ -50,7 +50,7 @@ def test_systemd_finds_nothing_to_say_about_a_unit(unit, tmp_path):
     assert analyze("verify", "--man=no", str(tmp_path / unit)) == ""
 
 
-def test_systemd_would_say_so_if_a_setting_were_misspelt(tmp_path):
+def test_systemd_reports_a_misspelt_setting(tmp_path):
     (tmp_path / "a.service").write_text("[Service]\nExecStart=/bin/true\nWatchdogSecs=1\n")
     assert "'WatchdogSecs'" in analyze("verify", "--man=no", str(tmp_path / "a.service"))
 
@@ -61,7 +61,7 @@ def test_the_exposure_is_at_most_two(unit):
 
 
 @pytest.mark.parametrize("unit", SERVICES)
-def test_the_readme_gives_the_reason_of_each_relaxation(unit):
+def test_readme_explains_each_relaxation(unit):
     reasons = (SYSTEMD / "README.md").read_text("utf-8").partition("## What is relaxed")[2]
     given = set(re.findall(r"^\| `(\w+)=", reasons, re.MULTILINE))
     assert judged(unit)[1] == given
@@ -103,7 +103,7 @@ def test_the_unit_of_one_pass_says(name, value):
     assert settings("assetsync-reconcile@.service")[name] == [value]
 
 
-def test_the_timer_makes_up_for_a_pass_that_was_missed():
+def test_timer_catches_up_a_missed_pass():
     assert settings("assetsync-reconcile@.timer")["Persistent"] == ["yes"]
 
 
@@ -119,14 +119,14 @@ def test_the_readme_has_five_commands():
     assert len(commands()) == 5
 
 
-def test_every_file_of_the_clone_that_the_commands_name_is_there():
+def test_files_named_in_commands_exist():
     named = [word for line in commands() for word in line.split() if re.match(r"[\w.]+[/.]", word) or word == "."]
     assert {"systemd/*.service", "systemd/*.timer", "config.example.yaml", "."} <= set(named)
     assert [word for word in named if word != "." and not list(ROOT.glob(word))] == []
 
 
 @pytest.mark.parametrize("unit", SERVICES)
-def test_the_unit_reads_what_the_commands_write(unit):
+def test_unit_reads_the_written_paths(unit):
     said = " ".join(commands())
     found = settings(unit)
     program, *_, config = found["ExecStart"][0].replace(" --json --quiet", "").split()

@@ -39,14 +39,14 @@ def told_by_stat(fd: int, names: list[bytes]) -> bytes:
     return columns([look_facts(os.stat(name, dir_fd=fd, follow_symlinks=False)) for name in names])
 
 
-def test_many_looks_at_once_tell_what_single_ones_do(folder):
+def test_batch_stat_equals_single_stats(folder):
     fd, names = folder
     assert Looks().at(fd, names) == told_by_stat(fd, names)
     for name in names:
         assert Looks().at(fd, [name]) == told_by_stat(fd, [name]), name
 
 
-def test_what_an_earlier_piece_left_behind_is_not_told_again(folder):
+def test_earlier_batch_leaves_nothing_behind(folder):
     fd, names = folder
     looks = Looks()
     looks.at(fd, names)
@@ -60,7 +60,7 @@ def test_a_whole_piece_has_room(make_tree):
     os.close(fd)
 
 
-def test_more_names_than_there_is_room_for_are_refused_and_none_left_out(folder):
+def test_too_many_names_are_refused(folder):
     with pytest.raises(ValueError, match="room for 500 names, not for 501"):
         Looks().at(folder[0], [b"plain"] * (PIECE + 1))
 
@@ -72,7 +72,7 @@ def test_more_names_than_there_is_room_for_are_refused_and_none_left_out(folder)
         pytest.param(SimpleNamespace(statx=lambda *_: -1), id="a kernel or a filter that refuses it"),
     ],
 )
-def test_without_statx_the_bytes_are_the_same(folder, monkeypatch: pytest.MonkeyPatch, library: SimpleNamespace):
+def test_fallback_without_statx_is_identical(folder, monkeypatch: pytest.MonkeyPatch, library: SimpleNamespace):
     fd, names = folder
     expected = Looks().at(fd, names)
     monkeypatch.setattr(module.ctypes, "CDLL", lambda _: library)
@@ -89,11 +89,11 @@ def test_each_fact_counts(at: int, by: int):
     assert len(set(told)) == 4
 
 
-def test_an_inode_with_the_highest_bit_set_has_room():
+def test_inode_with_highest_bit_is_supported():
     assert columns([(*FACTS[:4], (1 << 64) - 1)]) != columns([(*FACTS[:4], 1)])
 
 
-def test_a_size_beyond_what_os_stat_can_tell_has_room():
+def test_size_beyond_os_stat_is_supported():
     assert columns([(*FACTS[:1], -1, *FACTS[2:])]) != columns([FACTS])
 
 

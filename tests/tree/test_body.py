@@ -72,14 +72,14 @@ CHANGES = [rewrite, grow, shrink, empty, grow_with_its_mtime_kept]
         (FileStat(5, 10, 10, 8), "another file"),
     ],
 )
-def test_a_version_is_told_by_size_mtime_and_inode(found: FileStat, said: str):
+def test_version_is_size_mtime_and_inode(found: FileStat, said: str):
     answer = difference(FileStat(5, 10, 10, 7), found)
     assert bool(answer) == bool(said)
     assert said in answer
 
 
 @pytest.mark.parametrize("size", [0, 1, SMALL, SMALL + 1, SMALL + CHUNK, BIG, BIG + 1])
-def test_the_body_is_the_file_and_knows_its_md5(written, tree: Tree, size: int):
+def test_body_has_file_bytes_and_md5(written, tree: Tree, size: int):
     content = os.urandom(size)
     written(content)
     with tree.open(b"a.jpg") as file:
@@ -101,7 +101,7 @@ def test_handed_and_md5_follow_the_chunks(written, tree: Tree):
             assert (body.handed, body.md5) == (handed, md5(content[:handed]))
 
 
-def test_a_small_file_is_known_whole_before_anything_is_handed_over(written, tree: Tree):
+def test_small_file_is_loaded_before_sending(written, tree: Tree):
     written(b"small")
     with tree.open(b"a.jpg") as file:
         body = FileBody(file, file.stat)
@@ -118,7 +118,7 @@ def test_a_large_file_is_not_held_in_memory(written, tree: Tree):
         assert body.small_bytes() is None
 
 
-def test_what_was_loaded_is_sent_even_if_the_file_changes_then(written, tree: Tree):
+def test_loaded_bytes_are_sent_unchanged(written, tree: Tree):
     path = written(b"before")
     with tree.open(b"a.jpg") as file:
         body = FileBody(file, file.stat)
@@ -129,7 +129,7 @@ def test_what_was_loaded_is_sent_even_if_the_file_changes_then(written, tree: Tr
 
 @pytest.mark.parametrize("size", [100, BIG])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_file_that_changed_before_is_not_begun(written, tree: Tree, size: int, change: Callable[[bytes], None]):
+def test_file_changed_early_is_not_begun(written, tree: Tree, size: int, change: Callable[[bytes], None]):
     path = written(bytes(size))
     with tree.open(b"a.jpg") as file:
         body = FileBody(file, file.stat)
@@ -142,7 +142,7 @@ def test_a_file_that_changed_before_is_not_begun(written, tree: Tree, size: int,
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_file_that_changes_on_the_way_is_never_completed(written, tree: Tree, change: Callable[[bytes], None]):
+def test_file_changed_midway_is_not_completed(written, tree: Tree, change: Callable[[bytes], None]):
     path = written(bytes(BIG))
     with tree.open(b"a.jpg") as file:
         body = FileBody(file, file.stat)
@@ -156,7 +156,7 @@ def test_a_file_that_changes_on_the_way_is_never_completed(written, tree: Tree, 
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_digest_is_not_given_of_a_file_that_changes_on_the_way(written, tree: Tree, change: Callable[[bytes], None]):
+def test_file_changed_midway_has_no_digest(written, tree: Tree, change: Callable[[bytes], None]):
     path = written(bytes(BIG))
     asked = []
 
@@ -171,7 +171,7 @@ def test_a_digest_is_not_given_of_a_file_that_changes_on_the_way(written, tree: 
     assert asked
 
 
-def test_an_empty_file_that_got_content_is_not_taken_for_empty(written, tree: Tree):
+def test_empty_file_that_grew_is_changed(written, tree: Tree):
     path = written(b"")
     with tree.open(b"a.jpg") as file:
         grow(path)
@@ -181,7 +181,7 @@ def test_an_empty_file_that_got_content_is_not_taken_for_empty(written, tree: Tr
             digest(file, file.stat)
 
 
-def test_a_file_that_was_replaced_before_it_was_opened_is_another_version(written, tree: Tree):
+def test_early_replacement_is_other_version(written, tree: Tree):
     path = written(b"old")
     expected = tree.lstat(b"a.jpg")
     assert expected is not None
@@ -193,7 +193,7 @@ def test_a_file_that_was_replaced_before_it_was_opened_is_another_version(writte
 
 
 @pytest.mark.parametrize("take_away", [os.unlink, lambda path: os.rename(path, path + b".old")])
-def test_a_file_that_is_replaced_on_the_way_is_sent_as_the_version_it_was(written, tree: Tree, take_away):
+def test_file_replaced_midway_is_sent_whole(written, tree: Tree, take_away):
     content = os.urandom(BIG)
     path = written(content)
     with tree.open(b"a.jpg") as file:
@@ -214,7 +214,7 @@ def link_again(path: bytes) -> None:
 
 
 @pytest.mark.parametrize("touch", [change_mode, link_again])
-def test_what_changes_no_byte_does_not_cut_a_body(written, tree: Tree, touch: Callable[[bytes], None]):
+def test_metadata_change_does_not_cut_body(written, tree: Tree, touch: Callable[[bytes], None]):
     path = written(bytes(BIG))
     with tree.open(b"a.jpg") as file:
         chunks = FileBody(file, file.stat).chunks()
@@ -223,7 +223,7 @@ def test_what_changes_no_byte_does_not_cut_a_body(written, tree: Tree, touch: Ca
         assert sum(map(len, chunks)) == BIG - CHUNK
 
 
-def test_no_thread_is_left_when_the_consumer_stops_early(written, tree: Tree):
+def test_early_stop_leaves_no_thread(written, tree: Tree):
     written(bytes(BIG))
     with tree.open(b"a.jpg") as file:
         chunks = FileBody(file, file.stat).chunks()
@@ -233,7 +233,7 @@ def test_no_thread_is_left_when_the_consumer_stops_early(written, tree: Tree):
         assert not any(thread.name == "read-ahead" for thread in threading.enumerate())
 
 
-def test_no_thread_is_left_when_the_file_changes(written, tree: Tree):
+def test_changed_file_leaves_no_thread(written, tree: Tree):
     path = written(bytes(BIG))
     with tree.open(b"a.jpg") as file:
         chunks = FileBody(file, file.stat).chunks()
@@ -257,7 +257,7 @@ def test_memory_does_not_grow_with_the_file(written, tree: Tree):
             tracemalloc.stop()
 
 
-def test_a_file_that_can_no_longer_be_read_is_unreadable(written, tree: Tree):
+def test_file_failing_midway_is_unreadable(written, tree: Tree):
     written(b"x")
     file = tree.open(b"a.jpg")
     body = FileBody(file, file.stat)
@@ -284,9 +284,7 @@ def test_a_digest_can_be_stopped(written, tree: Tree):
         (bytes(CHUNK) + b"12345", b"-end", [CHUNK - 1, CHUNK, CHUNK + 1, CHUNK + 9]),
     ],
 )
-def test_prefixes_of_the_file_and_what_follows_it_are_digested(
-    written, tree: Tree, content: bytes, tail: bytes, lengths: list[int]
-):
+def test_prefix_digests_include_the_tail(written, tree: Tree, content: bytes, tail: bytes, lengths: list[int]):
     written(content)
     with tree.open(b"a.jpg") as file:
         assert prefix_digests(file, lengths, tail=tail) == {n: md5((content + tail)[:n]) for n in lengths}
@@ -299,7 +297,7 @@ def test_a_length_beyond_the_end_is_left_out(written, tree: Tree, tail: bytes, k
         assert sorted(prefix_digests(file, [5, 7, 8, 10**12], tail=tail)) == known
 
 
-def test_a_file_cut_since_it_was_opened_gives_the_prefixes_it_still_has(written, tree: Tree):
+def test_truncated_file_has_shorter_prefixes(written, tree: Tree):
     path = written(b"12345")
     with tree.open(b"a.jpg") as file:
         os.truncate(path, 3)

@@ -32,7 +32,7 @@ garbage
         (b"/mnt/auto/x", "tmpfs"),
     ],
 )
-def test_a_path_lies_on_the_longest_mount_that_holds_it_and_of_equals_on_the_last(path: bytes, kind: str):
+def test_path_is_on_longest_and_latest_mount(path: bytes, kind: str):
     found = mount_of(path, mounts(TABLE))
     assert found is not None
     assert found.kind == kind
@@ -47,7 +47,7 @@ def test_no_table_means_no_mount():
     [(k, True) for k in ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "fuse", "9p", "ceph", "glusterfs", "virtiofs")]
     + [(k, False) for k in ("ext4", "xfs", "btrfs", "zfs", "tmpfs", "fuseblk", "overlay", "")],
 )
-def test_a_file_system_that_others_write_to_is_told_by_its_type(kind: str, network: bool):
+def test_shared_file_system_is_known_by_type(kind: str, network: bool):
     assert Mount(b"/", kind).is_network is network
 
 
@@ -82,7 +82,7 @@ def test_a_link_is_judged_by_where_it_leads(mounted: Path):
     ("root", "found"),
     [("net", [b"", b"disk/share"]), ("net/disk", [b"share"]), ("plain", []), ("", [b"net", b"net/disk/share"])],
 )
-def test_network_mounts_below_a_root_are_found(mounted: Path, root: str, found: list[bytes]):
+def test_network_mounts_below_root_are_found(mounted: Path, root: str, found: list[bytes]):
     assert network_mounts(os.fsencode(mounted / root)) == found
 
 

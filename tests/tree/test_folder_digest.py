@@ -16,7 +16,7 @@ def signed(fd: int, names: list[bytes]) -> Quiet:
 
 
 @pytest.mark.parametrize("count", [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 1])
-def test_a_folder_is_known_again_whatever_its_size(make_tree, count: int):
+def test_folder_of_any_size_is_recognised(make_tree, count: int):
     names = [b"%05d" % number for number in range(count)]
     fd = os.open(make_tree(*names), os.O_RDONLY)
     assert is_same(fd, names, signed(fd, names), Looks())
@@ -58,7 +58,7 @@ def test_one_change_among_many_files_is_seen(make_tree, what: str, at: int):
     os.close(fd)
 
 
-def test_a_file_that_vanishes_between_listing_and_look_is_a_change(make_tree):
+def test_file_vanishing_midway_is_a_change(make_tree):
     fd = os.open(make_tree(b"a", b"b"), os.O_RDONLY)
     known = signed(fd, [b"a", b"b"])
     os.unlink(b"b", dir_fd=fd)
@@ -66,7 +66,7 @@ def test_a_file_that_vanishes_between_listing_and_look_is_a_change(make_tree):
     os.close(fd)
 
 
-def test_names_that_run_together_alike_are_not_taken_for_one_another(make_tree):
+def test_names_of_equal_concatenation_differ(make_tree):
     fd = os.open(make_tree(b"ab", b"c", b"a", b"bc"), os.O_RDONLY)
     assert not is_same(fd, [b"a", b"bc"], signed(fd, [b"ab", b"c"]), Looks())
     os.close(fd)

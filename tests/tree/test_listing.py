@@ -25,7 +25,7 @@ NAMES = [b"%c%d" % (97 + (n * 7) % 26, n) for n in range(100)]
 
 
 @pytest.mark.parametrize("room", [1, 7, 99, 100, 1000])
-def test_names_come_in_byte_order_whether_sorted_in_memory_or_on_disk(make_tree, spool: Spool, room: int):
+def test_names_are_in_byte_order_on_disk_too(make_tree, spool: Spool, room: int):
     root = make_tree(*NAMES)
     listing = listed(Lister(spool, lambda: False, room), root)
     assert list(listing.names) == sorted(NAMES)
@@ -42,7 +42,7 @@ def test_many_names_are_held_within_the_room(make_tree, spool: Spool, room: int)
     assert (listing.whole == names) is (room == 2500)
 
 
-def test_a_whole_listing_parts_into_files_and_folders(make_tree, spool: Spool):
+def test_listing_splits_files_and_folders(make_tree, spool: Spool):
     root = make_tree(b"a.jpg", b"a/", b"a0", b"a-/")
     os.symlink(b"a", root + b"/z")
     kinds = {b"z": Kind.FOLDER}
@@ -51,18 +51,18 @@ def test_a_whole_listing_parts_into_files_and_folders(make_tree, spool: Spool):
     assert listed(Lister(spool, lambda: False, 99), make_tree(b"only/f") + b"/only").split() == ([b"f"], ())
 
 
-def test_a_folder_sorts_as_what_lies_below_it(make_tree, spool: Spool):
+def test_folder_sorts_with_trailing_slash(make_tree, spool: Spool):
     root = make_tree(b"a.jpg", b"a/", b"a0", b"a-")
     assert list(listed(Lister(spool, lambda: False, 99), root).names) == [b"a-", b"a.jpg", b"a/", b"a0"]
 
 
-def test_files_that_are_not_wanted_are_counted(make_tree, spool: Spool):
+def test_unwanted_files_are_counted(make_tree, spool: Spool):
     root = make_tree(b"a.jpg", b"b.jpg", b"c/")
     listing = listed(Lister(spool, lambda: False, 99), root, want_files=False)
     assert (list(listing.names), listing.files) == ([b"c/"], 2)
 
 
-def test_links_are_what_they_are_said_to_lead_to(make_tree, spool: Spool):
+def test_link_has_the_kind_of_its_target(make_tree, spool: Spool):
     root = make_tree()
     for name in (b"file", b"folder", b"odd"):
         os.symlink(b"x", root + b"/" + name)
@@ -75,7 +75,7 @@ def test_links_are_what_they_are_said_to_lead_to(make_tree, spool: Spool):
     assert listed(lister, root).special == 3
 
 
-def test_folders_listed_inside_one_another_share_the_memory(make_tree, spool: Spool):
+def test_nested_listings_share_the_memory(make_tree, spool: Spool):
     root = make_tree(*NAMES)
     lister = Lister(spool, lambda: False, 150)
     outer = listed(lister, root)
@@ -90,7 +90,7 @@ def test_folders_listed_inside_one_another_share_the_memory(make_tree, spool: Sp
     assert listed(lister, root).held == 100
 
 
-def test_a_full_disk_is_an_error_that_names_the_sorting(make_tree, spool: Spool, monkeypatch: pytest.MonkeyPatch):
+def test_full_disk_error_names_the_sorting(make_tree, spool: Spool, monkeypatch: pytest.MonkeyPatch):
     def no_space(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -101,7 +101,7 @@ def test_a_full_disk_is_an_error_that_names_the_sorting(make_tree, spool: Spool,
     assert "cannot be sorted on disk: No space left" in str(listing.error)
 
 
-def test_a_missing_folder_for_sorting_is_an_error_of_the_listing(make_tree):
+def test_missing_sort_folder_is_an_error(make_tree):
     root = make_tree(*NAMES)
     with Spool("/nonexistent/place") as spool:
         listing = listed(Lister(spool, lambda: False, 10), root)

@@ -16,7 +16,7 @@ def test_items_come_in_order():
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_no_more_than_depth_items_are_drawn_ahead(depth: int):
+def test_read_ahead_stops_at_depth(depth: int):
     drawn = []
 
     def source() -> Iterator[int]:
@@ -34,7 +34,7 @@ def test_no_more_than_depth_items_are_drawn_ahead(depth: int):
     items.close()
 
 
-def test_an_error_comes_after_the_items_before_it():
+def test_error_follows_the_items_before_it():
     def source() -> Iterator[int]:
         yield 1
         raise OSError("torn")
@@ -56,13 +56,13 @@ def test_closing_early_ends_the_thread(taken: int):
     assert threads() == 0
 
 
-def test_an_iterator_that_is_dropped_ends_its_thread():
+def test_dropped_iterator_ends_its_thread():
     items = ahead(iter(range(1000)), depth=2)
     next(items)
     del items
     assert threads() == 0
 
 
-def test_an_iterator_that_is_never_begun_starts_no_thread():
+def test_unused_iterator_starts_no_thread():
     ahead(iter(range(10)), depth=2)
     assert threads() == 0

@@ -34,7 +34,7 @@ def deep_root(tmp_path: Path) -> Iterator[bytes]:
     subprocess.run([shutil.which("rm") or "rm", "-rf", root], check=True)
 
 
-def test_the_bytes_and_facts_of_a_file_are_given(make_tree: Callable[..., bytes]):
+def test_open_file_returns_bytes_and_stat(make_tree: Callable[..., bytes]):
     root = make_tree(b"a/b.jpg", content=b"hello")
     with Tree(root).open(b"a/b.jpg") as file:
         status = os.stat(root + b"/a/b.jpg")
@@ -44,7 +44,7 @@ def test_the_bytes_and_facts_of_a_file_are_given(make_tree: Callable[..., bytes]
         assert file.stat == (5, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
-def test_a_file_is_alone_where_it_was_asked_for_another_and_none_is_there(make_tree: Callable[..., bytes]):
+def test_file_without_neighbour_is_alone(make_tree: Callable[..., bytes]):
     root = make_tree(b"a/alone.jpg", b"a/b.jpg", b"a/b.jpg.yaml", b"a/c.jpg", b"a/" + LONG)
     os.symlink(b"nowhere", root + b"/a/c.jpg.yaml")
     paths = (b"a/alone.jpg", b"a/b.jpg", b"a/c.jpg", b"a/" + LONG)
@@ -105,7 +105,7 @@ def make_device(path: bytes) -> None:
         (os.mkdir, "folder"),
     ],
 )
-def test_what_is_no_file_is_refused_by_its_kind(
+def test_non_file_is_refused_by_kind(
     make_tree: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, make: Callable[[bytes], None], said: str
 ):
     root = make_tree(b"a.jpg")
@@ -116,7 +116,7 @@ def test_what_is_no_file_is_refused_by_its_kind(
     assert Tree(root).lstat(b"odd") is None
 
 
-def test_opening_does_not_wake_the_writer_of_a_pipe(make_tree: Callable[..., bytes]):
+def test_opening_does_not_wake_pipe_writer(make_tree: Callable[..., bytes]):
     root = make_tree()
     os.mkfifo(root + b"/pipe")
     with pytest.raises(NotRegular):
@@ -126,7 +126,7 @@ def test_opening_does_not_wake_the_writer_of_a_pipe(make_tree: Callable[..., byt
     assert caught.value.errno == errno.ENXIO
 
 
-def test_a_folder_that_became_a_link_is_not_walked_through(make_tree: Callable[..., bytes], tmp_path: Path):
+def test_folder_turned_link_is_not_entered(make_tree: Callable[..., bytes], tmp_path: Path):
     root = make_tree(b"inside/secret.jpg")
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -141,19 +141,19 @@ def test_a_folder_that_became_a_link_is_not_walked_through(make_tree: Callable[.
 
 
 @pytest.mark.parametrize("path", [b"", b"..", b"../x", b"a/../../x", b"/etc/passwd", b"a//b", b"a/", b"./a", b"a\0b"])
-def test_a_path_that_is_none_below_the_root_is_refused(make_tree: Callable[..., bytes], path: bytes):
+def test_path_outside_root_is_refused(make_tree: Callable[..., bytes], path: bytes):
     with pytest.raises(FileUnreadable, match="no path below the root"):
         Tree(make_tree(b"a/b")).open(path)
 
 
-def test_every_byte_that_a_name_may_hold_can_be_opened(make_tree: Callable[..., bytes]):
+def test_every_byte_of_a_name_can_be_opened(make_tree: Callable[..., bytes]):
     name = bytes(set(range(1, 256)) - {ord("/")})
     root = make_tree(name, content=b"all")
     with Tree(root).open(name) as file:
         assert file.read(9, 0) == b"all"
 
 
-def test_a_path_longer_than_the_kernel_takes_is_walked(deep_root: bytes):
+def test_path_beyond_kernel_limit_is_opened(deep_root: bytes):
     path = (LONG + b"/") * DEEP + b"end.jpg"
     with Tree(deep_root).open(path) as file:
         assert file.read(9, 0) == b"end"
@@ -174,7 +174,7 @@ def test_a_root_that_is_no_folder_is_missing(tmp_path: Path, make: Callable[[str
         tree.open_folder(b"")
 
 
-def test_a_root_that_was_made_anew_is_the_one_that_is_read(make_tree: Callable[..., bytes]):
+def test_recreated_root_is_read(make_tree: Callable[..., bytes]):
     root = make_tree(b"a.jpg")
     tree = Tree(root)
     assert tree.lstat(b"a.jpg")
@@ -184,7 +184,7 @@ def test_a_root_that_was_made_anew_is_the_one_that_is_read(make_tree: Callable[.
     assert tree.lstat(b"b.jpg")
 
 
-def test_a_file_without_permission_is_unreadable_and_not_vanished(make_tree: Callable[..., bytes], unprivileged):
+def test_file_without_permission_is_reported(make_tree: Callable[..., bytes], unprivileged):
     root = make_tree(b"closed.jpg", b"dark/a.jpg")
     os.chmod(root + b"/closed.jpg", 0)
     os.chmod(root + b"/dark", 0)
@@ -198,15 +198,13 @@ def test_a_file_without_permission_is_unreadable_and_not_vanished(make_tree: Cal
     os.chmod(root + b"/dark", 0o700)
 
 
-def test_a_file_of_another_owner_is_read_although_its_access_time_cannot_be_spared(
-    make_tree: Callable[..., bytes], unprivileged
-):
+def test_file_of_other_owner_is_read(make_tree: Callable[..., bytes], unprivileged):
     root = make_tree(b"a.jpg", content=b"mine")
     with unprivileged(), Tree(root).open(b"a.jpg") as file:
         assert file.read(9, 0) == b"mine"
 
 
-def test_reading_leaves_no_access_time_behind(make_tree: Callable[..., bytes]):
+def test_reading_keeps_the_access_time(make_tree: Callable[..., bytes]):
     root = make_tree(b"a.jpg")
     os.utime(root + b"/a.jpg", ns=(1, 10**18))
     with Tree(root).open(b"a.jpg") as file:
@@ -215,7 +213,7 @@ def test_reading_leaves_no_access_time_behind(make_tree: Callable[..., bytes]):
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(5, True), (4, False)])
-def test_a_small_file_is_read_up_to_its_limit(make_tree: Callable[..., bytes], limit: int, fits: bool):
+def test_small_file_is_read_up_to_its_limit(make_tree: Callable[..., bytes], limit: int, fits: bool):
     tree = Tree(make_tree(b"a.yaml", content=b"12345"))
     if fits:
         assert tree.read_small(b"a.yaml", limit) == b"12345"
@@ -239,7 +237,7 @@ def test_no_descriptor_is_left_open(make_tree: Callable[..., bytes]):
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-def test_reading_a_closed_file_is_an_error_of_the_tree(make_tree: Callable[..., bytes]):
+def test_reading_closed_file_is_a_tree_error(make_tree: Callable[..., bytes]):
     file = Tree(make_tree(b"a")).open(b"a")
     file.close()
     file.close()
@@ -249,7 +247,7 @@ def test_reading_a_closed_file_is_an_error_of_the_tree(make_tree: Callable[..., 
         file.restat()
 
 
-def test_a_refusal_that_is_not_about_access_times_is_passed_on(make_tree: Callable[..., bytes]):
+def test_error_beyond_access_time_is_raised(make_tree: Callable[..., bytes]):
     with pytest.raises(FileNotFoundError):
         open_unmarked(make_tree() + b"/none", os.O_RDONLY)
 

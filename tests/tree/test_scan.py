@@ -56,7 +56,7 @@ paths = st.lists(names, min_size=1, max_size=4).map(b"/".join)
 
 @settings(max_examples=150, deadline=None)
 @given(wanted=st.sets(paths, max_size=25), spill=st.sampled_from([1, 3, 50_000]), most_open=st.sampled_from([1, 2, 64]))
-def test_the_scan_gives_every_file_in_byte_order_of_whole_paths(wanted: set[bytes], spill: int, most_open: int):
+def test_scan_is_in_byte_order_of_paths(wanted: set[bytes], spill: int, most_open: int):
     class Everything:
         def folders(self):
             return [b""]
@@ -94,7 +94,7 @@ def test_every_byte_of_a_name_is_kept(make_tree, scanned):
     assert scanned(make_tree(*wanted))[0] == sorted(wanted)
 
 
-def test_a_large_folder_is_sorted_on_disk_with_little_memory(make_tree, make_plan, tmp_path: Path):
+def test_large_folder_is_sorted_on_disk(make_tree, make_plan, tmp_path: Path):
     root = make_tree(b"in/x")
     for number in range(20_000):
         os.close(os.open(root + b"/in/%040d" % number, os.O_CREAT | os.O_WRONLY))
@@ -138,7 +138,7 @@ def deep_root(tmp_path: Path) -> Iterator[bytes]:
     subprocess.run([shutil.which("rm") or "rm", "-rf", root], check=True)
 
 
-def test_depth_is_bounded_by_neither_path_length_nor_descriptors(deep_root: bytes, make_plan):
+def test_depth_has_no_limit(deep_root: bytes, make_plan):
     before = open_descriptors()
     most = count = 0
     last = b""
@@ -157,7 +157,7 @@ def test_depth_is_bounded_by_neither_path_length_nor_descriptors(deep_root: byte
 # What is no file. -----------------------------------------------------------------------------------------------------
 
 
-def test_pipes_sockets_devices_and_links_are_counted_and_skipped(make_tree, scanned, tmp_path: Path):
+def test_special_files_and_links_are_skipped(make_tree, scanned, tmp_path: Path):
     root = make_tree(b"a.jpg", b"d/b.jpg")
     os.mkfifo(root + b"/pipe")
     with socket.socket(socket.AF_UNIX) as server:
@@ -172,7 +172,7 @@ def test_pipes_sockets_devices_and_links_are_counted_and_skipped(make_tree, scan
     assert report.complete
 
 
-def test_links_inside_the_root_are_followed_if_asked_and_others_not(make_tree, scanned, tmp_path: Path):
+def test_only_links_inside_root_are_followed(make_tree, scanned, tmp_path: Path):
     root = make_tree(b"a.jpg", b"d/b.jpg")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/secret.jpg").write_bytes(b"")
@@ -187,7 +187,7 @@ def test_links_inside_the_root_are_followed_if_asked_and_others_not(make_tree, s
     assert report.complete
 
 
-def test_a_followed_link_comes_with_the_facts_of_its_target(make_tree, make_plan):
+def test_followed_link_has_target_facts(make_tree, make_plan):
     root = make_tree(b"a.jpg", content=b"12345")
     os.symlink(b"a.jpg", root + b"/link")
     first, second = scan(Tree(root, follow_symlinks=True), make_plan(), ScanReport())
@@ -214,7 +214,7 @@ def test_circles_of_links_end(make_tree, scanned, links: dict[bytes, bytes], fou
     assert report.special
 
 
-def test_a_linked_folder_is_left_and_its_parent_opened_again(make_tree, scanned, monkeypatch: pytest.MonkeyPatch):
+def test_parent_of_linked_folder_is_reopened(make_tree, scanned, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(scan_module, "MOST_OPEN", 1)
     root = make_tree(b"d/b.jpg", b"x/y/z.jpg", b"x/z.jpg")
     os.symlink(b"../d", root + b"/x/l")
@@ -226,7 +226,7 @@ def test_a_linked_folder_is_left_and_its_parent_opened_again(make_tree, scanned,
 # Mappings and rules. --------------------------------------------------------------------------------------------------
 
 
-def test_only_mapped_folders_are_entered_and_the_longest_mapping_wins(make_tree, make_plan):
+def test_longest_mapping_wins(make_tree, make_plan):
     root = make_tree(b"top.jpg", b"p/a.jpg", b"p/raw/b.jpg", b"q/c.jpg", b"r/s/t/d.jpg", b"r/s/e.jpg", b"r/f.jpg")
     report = ScanReport()
     plan = make_plan({b"p": True, b"p/raw": True, b"r/s/t": True})
@@ -239,14 +239,14 @@ def test_only_mapped_folders_are_entered_and_the_longest_mapping_wins(make_tree,
     assert report.complete
 
 
-def test_folders_that_hold_no_mapping_are_named_once_and_not_entered(make_tree, make_plan):
+def test_unmapped_folders_are_named_once(make_tree, make_plan):
     root = make_tree(b"p/a.jpg", b"p/raw/b.jpg", b"q/c/d.jpg", b"r/s/t/d.jpg", b"r/u/e.jpg")
     report = ScanReport()
     assert len(list(scan(Tree(root), make_plan({b"p": True, b"r/s/t": True}), report))) == 3
     assert (report.unmapped, report.unmapped_count) == ([b"q", b"r/u"], 2)
 
 
-def test_a_mapped_folder_that_is_not_there_is_missing(make_tree, make_plan, scanned):
+def test_absent_mapped_folder_is_missing(make_tree, make_plan, scanned):
     root = make_tree(b"p/a.jpg", b"file", b"empty/")
     os.symlink(b"p", root + b"/link")
     plan = make_plan({b"p": True, b"gone": True, b"file": True, b"link": True, b"empty": True, b"p/x/y": True})
@@ -257,7 +257,7 @@ def test_a_mapped_folder_that_is_not_there_is_missing(make_tree, make_plan, scan
     assert (report.finished, report.complete) == (True, False)
 
 
-def test_sidecars_are_told_from_files_where_the_mapping_has_them(make_tree, make_plan):
+def test_sidecars_depend_on_the_mapping(make_tree, make_plan):
     root = make_tree(b"p/a.jpg", b"p/a.jpg.yaml", b"p/_folder.yaml", b"q/a.yaml", b"p/a.YAML", b"p/d.yaml/x")
     report = ScanReport()
     found = {seen.path: seen.is_sidecar for seen in scan(Tree(root), make_plan({b"p": True, b"q": False}), report)}
@@ -272,7 +272,7 @@ def test_sidecars_are_told_from_files_where_the_mapping_has_them(make_tree, make
     assert (report.files, report.sidecars) == (4, 2)
 
 
-def test_what_rules_leave_out_is_counted_and_a_folder_once(make_tree, make_plan, scanned):
+def test_ignored_folder_is_counted_once(make_tree, make_plan, scanned):
     root = make_tree(b"a.jpg", b"b.tmp", b"cache/x.jpg", b"cache/y/z.jpg", b"d/e.jpg")
     found, report = scanned(root, make_plan(ignore=(b"b.tmp", b"cache/")))
     assert found == [b"a.jpg", b"d/e.jpg"]
@@ -280,7 +280,7 @@ def test_what_rules_leave_out_is_counted_and_a_folder_once(make_tree, make_plan,
     assert report.complete
 
 
-def test_a_mapping_inside_an_ignored_folder_is_entered_and_the_rest_is_not(make_tree, make_plan, scanned):
+def test_mapping_in_ignored_folder_is_scanned(make_tree, make_plan, scanned):
     root = make_tree(b"hid/a.jpg", b"hid/x/b.jpg", b"hid/in/c.jpg", b"hid/in/d/e.jpg")
     plan = make_plan({b"": True, b"hid/in": True}, ignore=(b"hid/", b"hid/in/"))
     found, report = scanned(root, plan)
@@ -292,7 +292,7 @@ def test_a_mapping_inside_an_ignored_folder_is_entered_and_the_rest_is_not(make_
 # What cannot be read. -------------------------------------------------------------------------------------------------
 
 
-def test_an_unreadable_folder_is_named_and_decides_nothing_below(make_tree, make_plan, scanned, unprivileged):
+def test_unreadable_folder_is_not_covered(make_tree, make_plan, scanned, unprivileged):
     root = make_tree(b"a.jpg", b"dark/b.jpg", b"z.jpg", b"dark/in/c.jpg")
     os.chmod(root + b"/dark", 0)
     with unprivileged():
@@ -311,7 +311,7 @@ def test_an_unreadable_folder_is_named_and_decides_nothing_below(make_tree, make
     assert report.missing_mappings == []
 
 
-def test_a_folder_that_may_be_listed_but_not_searched_is_one_finding(make_tree, scanned, unprivileged):
+def test_unsearchable_folder_is_one_finding(make_tree, scanned, unprivileged):
     root = make_tree(b"dark/a.jpg", b"dark/b.jpg", b"dark/c/d.jpg", b"z.jpg")
     os.chmod(root + b"/dark", 0o744)
     with unprivileged():
@@ -321,7 +321,7 @@ def test_a_folder_that_may_be_listed_but_not_searched_is_one_finding(make_tree, 
     assert (report.unreadable, report.unreadable_count) == ([(b"dark", "Permission denied")], 1)
 
 
-def test_an_unreadable_root_is_an_incomplete_scan(make_tree, scanned, unprivileged):
+def test_unreadable_root_is_incomplete(make_tree, scanned, unprivileged):
     root = make_tree(b"a.jpg")
     os.chmod(root, 0o711)
     with unprivileged():
@@ -349,9 +349,7 @@ class TornListing:
         raise OSError(errno.EIO, "Input/output error")
 
 
-def test_an_error_in_the_middle_of_a_folder_keeps_what_was_seen_and_covers_nothing_of_it(
-    make_tree, scanned, monkeypatch: pytest.MonkeyPatch
-):
+def test_folder_failing_midway_is_uncovered(make_tree, scanned, monkeypatch: pytest.MonkeyPatch):
     root = make_tree(b"a.jpg", b"bad/1", b"bad/2", b"bad/3", b"z.jpg")
     bad = os.stat(root + b"/bad").st_ino
     real = os.scandir
@@ -362,7 +360,7 @@ def test_an_error_in_the_middle_of_a_folder_keeps_what_was_seen_and_covers_nothi
     assert not report.covers(b"bad/3")
 
 
-def test_a_file_that_cannot_be_looked_at_is_named(make_tree, scanned, monkeypatch: pytest.MonkeyPatch):
+def test_file_failing_stat_is_named(make_tree, scanned, monkeypatch: pytest.MonkeyPatch):
     root = make_tree(b"a.jpg", b"bad.jpg", b"c.jpg")
     real = os.stat
 
@@ -378,7 +376,7 @@ def test_a_file_that_cannot_be_looked_at_is_named(make_tree, scanned, monkeypatc
     assert [report.covers(path) for path in (b"a.jpg", b"bad.jpg", b"bad.jpg2")] == [True, False, True]
 
 
-def test_a_full_disk_while_sorting_is_an_incomplete_scan(make_tree, scanned, tmp_path: Path):
+def test_full_disk_in_sorting_is_incomplete(make_tree, scanned, tmp_path: Path):
     root = make_tree(b"a/1", b"a/2", b"a/3", b"b/1")
     found, report = scanned(root, spill_above=2, spill_folder=str(tmp_path / "none"))
     assert b"b/1" in found
@@ -394,7 +392,7 @@ def test_a_missing_root_is_an_error(scanned, tmp_path: Path):
 # What changes during the scan. ----------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_becomes_a_link_during_the_scan_does_not_lead_out(make_tree, make_plan, tmp_path: Path):
+def test_folder_turned_link_is_not_followed(make_tree, make_plan, tmp_path: Path):
     root = make_tree(b"a/1.jpg", b"b/inside.jpg")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/secret.jpg").write_bytes(b"")
@@ -409,7 +407,7 @@ def test_a_folder_that_becomes_a_link_during_the_scan_does_not_lead_out(make_tre
         assert report.complete
 
 
-def test_a_folder_that_is_moved_away_while_it_is_walked_leads_nowhere_else(make_tree, make_plan, tmp_path: Path):
+def test_moved_folder_does_not_mislead_walk(make_tree, make_plan, tmp_path: Path):
     root = make_tree(b"a/1.jpg", b"a/b/2.jpg", b"z.jpg")
     (tmp_path / "outside/b").mkdir(parents=True)
     (tmp_path / "outside/b/secret.jpg").write_bytes(b"")
@@ -420,9 +418,7 @@ def test_a_folder_that_is_moved_away_while_it_is_walked_leads_nowhere_else(make_
     assert [seen.path for seen in files] == [b"a/b/2.jpg", b"z.jpg"]
 
 
-def test_a_closed_folder_that_is_another_when_it_is_opened_again_is_not_covered(
-    make_tree, make_plan, monkeypatch: pytest.MonkeyPatch
-):
+def test_replaced_folder_is_not_covered(make_tree, make_plan, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(scan_module, "MOST_OPEN", 1)
     root = make_tree(b"a/b/c.jpg", b"a/z.jpg", b"z.jpg")
     report = ScanReport()
@@ -436,9 +432,7 @@ def test_a_closed_folder_that_is_another_when_it_is_opened_again_is_not_covered(
     assert not report.covers(b"a/z.jpg")
 
 
-def test_a_closed_folder_whose_child_was_moved_is_opened_by_its_path(
-    make_tree, make_plan, monkeypatch: pytest.MonkeyPatch
-):
+def test_folder_of_moved_child_is_reopened(make_tree, make_plan, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(scan_module, "MOST_OPEN", 1)
     root = make_tree(b"a/b/c.jpg", b"a/z.jpg")
     report = ScanReport()
@@ -450,7 +444,7 @@ def test_a_closed_folder_whose_child_was_moved_is_opened_by_its_path(
 
 
 @pytest.mark.parametrize("vanish", [b"b/", b"b/2.jpg"])
-def test_what_vanishes_during_the_scan_is_just_gone(make_tree, make_plan, vanish: bytes):
+def test_vanished_path_is_no_error(make_tree, make_plan, vanish: bytes):
     root = make_tree(b"a.jpg", b"b/2.jpg", b"c.jpg")
     report = ScanReport()
     files = scan(Tree(root), make_plan(), report)
@@ -463,7 +457,7 @@ def test_what_vanishes_during_the_scan_is_just_gone(make_tree, make_plan, vanish
     assert report.covers(b"b/2.jpg")
 
 
-def test_a_file_that_vanishes_or_becomes_a_pipe_after_the_listing_is_left_out(make_tree, make_plan):
+def test_file_turned_pipe_is_skipped(make_tree, make_plan):
     root = make_tree(b"a.jpg", b"b.jpg", b"c.jpg")
     report = ScanReport()
     files = scan(Tree(root), make_plan(), report)
@@ -478,7 +472,7 @@ def test_a_file_that_vanishes_or_becomes_a_pipe_after_the_listing_is_left_out(ma
 # Ending early. --------------------------------------------------------------------------------------------------------
 
 
-def test_a_scan_that_is_told_to_stop_is_not_complete(make_tree, make_plan):
+def test_stopped_scan_is_not_complete(make_tree, make_plan):
     root = make_tree(b"a.jpg", b"b/1.jpg", b"c/1.jpg")
     report = ScanReport()
     told = []
@@ -493,7 +487,7 @@ def test_a_scan_that_is_told_to_stop_is_not_complete(make_tree, make_plan):
     assert report.files == 2
 
 
-def test_a_scan_that_is_closed_early_keeps_its_counts_and_no_descriptor(make_tree, make_plan):
+def test_closed_scan_leaves_no_descriptor(make_tree, make_plan):
     root = make_tree(b"a/b/1.jpg", b"a/b/2.jpg", b"c.jpg")
     before = open_descriptors()
     report = ScanReport()
@@ -504,7 +498,7 @@ def test_a_scan_that_is_closed_early_keeps_its_counts_and_no_descriptor(make_tre
     assert (report.files, report.finished, report.complete) == (1, False, False)
 
 
-def test_the_file_systems_that_were_met_are_noted(make_tree, scanned):
+def test_visited_file_systems_are_recorded(make_tree, scanned):
     root = make_tree(b"a/b.jpg")
     assert scanned(root)[1].devices == {os.stat(root).st_dev}
 
@@ -516,9 +510,7 @@ def test_a_scan_leaves_no_access_time_behind(make_tree, scanned):
     assert os.stat(root + b"/a").st_atime_ns == 1
 
 
-def test_a_sorted_run_that_cannot_be_read_back_is_an_incomplete_scan(
-    make_tree, scanned, monkeypatch: pytest.MonkeyPatch
-):
+def test_unreadable_sort_run_is_incomplete(make_tree, scanned, monkeypatch: pytest.MonkeyPatch):
     def torn(*_: object) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -539,7 +531,7 @@ class DoubledListing(TornListing):
             yield entry
 
 
-def test_a_name_that_is_listed_twice_is_one_file(make_tree, scanned, monkeypatch: pytest.MonkeyPatch):
+def test_name_listed_twice_is_one_file(make_tree, scanned, monkeypatch: pytest.MonkeyPatch):
     root = make_tree(b"a", b"b/c", b"d")
     real = os.scandir
     monkeypatch.setattr(os, "scandir", lambda fd: DoubledListing(real(fd), 0))

@@ -14,7 +14,7 @@ from assetsync.tree.scan_report import NAMED, ScanReport
         (b"b/dark", True),
     ],
 )
-def test_nothing_is_known_at_and_below_what_could_not_be_read(path: bytes, covered: bool):
+def test_unreadable_path_covers_nothing(path: bytes, covered: bool):
     report = ScanReport(finished=True)
     report.mark_unreadable(b"a/dark", "Permission denied")
     assert report.covers(path) is covered
@@ -30,18 +30,18 @@ def test_an_unreadable_root_covers_nothing():
 @pytest.mark.parametrize(
     ("path", "covered"), [(b"a/z.jpg", True), (b"b", True), (b"b/", False), (b"b/a", False), (b"c", False)]
 )
-def test_an_unfinished_scan_covers_what_lies_before_the_folder_it_reached(path: bytes, covered: bool):
+def test_unfinished_scan_covers_its_past(path: bytes, covered: bool):
     report = ScanReport(reached=b"b/")
     assert report.covers(path) is covered
     assert not report.complete
 
 
-def test_a_finished_scan_that_read_everything_is_complete():
+def test_finished_scan_is_complete():
     assert ScanReport(finished=True).complete
     assert ScanReport(finished=True).covers(b"a")
 
 
-def test_unreadable_paths_are_named_up_to_a_bound_and_counted_beyond():
+def test_named_unreadable_paths_are_limited():
     report = ScanReport(finished=True)
     for number in range(NAMED + 10):
         report.mark_unreadable(b"dark%06d" % number, "Permission denied")

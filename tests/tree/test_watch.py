@@ -57,7 +57,7 @@ def watch(tmp_path, heard):
         watcher.stop()
 
 
-def test_a_written_file_is_hinted_at_relative_to_the_root(watch, heard):
+def test_written_file_is_hinted_at(watch, heard):
     _, root = watch(b"photos")
     (root / "photos").mkdir()
     # The folder came after the watcher: it is watched from the next `tend` on.
@@ -67,7 +67,7 @@ def test_a_written_file_is_hinted_at_relative_to_the_root(watch, heard):
     heard.until(b"photos/a.jpg")
 
 
-def test_a_folder_that_comes_later_is_told_once_and_watched(watch, heard):
+def test_new_folder_is_reported_once(watch, heard):
     watcher, root = watch(b"photos")
     assert watcher.tend() == []
     (root / "photos").mkdir()
@@ -77,7 +77,7 @@ def test_a_folder_that_comes_later_is_told_once_and_watched(watch, heard):
     heard.until(b"photos/a")
 
 
-def test_a_folder_that_leaves_the_tree_and_comes_back_is_watched_without_a_word(watch, heard, tmp_path, recwarn):
+def test_folder_moved_back_is_watched(watch, heard, tmp_path, recwarn):
     _, root = watch()
     (root / "a").mkdir()
     (root / "a" / "1").write_bytes(b"1")
@@ -102,7 +102,7 @@ def test_a_folder_that_goes_is_told_once(watch):
     assert watcher.tend() == []
 
 
-def test_a_folder_that_was_removed_and_made_again_is_watched_again(watch, heard):
+def test_recreated_folder_is_watched_again(watch, heard):
     watcher, root = watch(b"photos")
     (root / "photos").mkdir()
     watcher.tend()
@@ -114,7 +114,7 @@ def test_a_folder_that_was_removed_and_made_again_is_watched_again(watch, heard)
     heard.until(b"photos/again")
 
 
-def test_a_folder_that_cannot_be_watched_is_told_once_and_tried_each_minute(watch, heard, monkeypatch):
+def test_unwatchable_folder_is_retried(watch, heard, monkeypatch):
     watcher, root = watch(b"photos", b"docs")
     tried = []
 
@@ -173,7 +173,7 @@ def test_a_sidecar_that_goes_is_hinted_at(watch, heard, tmp_path, leave):
     heard.until(b"a.jpg.yaml", times=3)
 
 
-def test_a_file_that_goes_is_left_to_the_scan(watch, heard):
+def test_deleted_file_is_left_to_the_scan(watch, heard):
     _, root = watch()
     (root / "a.jpg").write_bytes(b"a")
     heard.until(b"a.jpg", times=2)
@@ -191,14 +191,14 @@ def test_a_name_of_any_bytes_is_hinted_at(watch, heard):
     heard.until(name)
 
 
-def test_the_canary_sings_while_the_watcher_works_and_not_after(watch):
+def test_canary_sings_only_while_watching(watch):
     watcher, _ = watch()
     assert watcher.sings(5)
     watcher.stop()
     assert not watcher.sings(0.2)
 
 
-def test_the_canary_sings_again_although_its_folder_was_removed(watch, tmp_path):
+def test_canary_sings_after_folder_removal(watch, tmp_path):
     watcher, _ = watch()
     assert watcher.sings(5)
     for _ in range(3):
@@ -207,7 +207,7 @@ def test_the_canary_sings_again_although_its_folder_was_removed(watch, tmp_path)
     assert watcher.sings(5)
 
 
-def test_a_canary_that_has_no_place_does_not_sing_until_it_has_one(watch, tmp_path, heard):
+def test_canary_sings_once_its_folder_exists(watch, tmp_path, heard):
     (tmp_path / "canary").write_bytes(b"no folder")
     watcher, root = watch()
     assert not watcher.sings(0.2)
@@ -218,13 +218,13 @@ def test_a_canary_that_has_no_place_does_not_sing_until_it_has_one(watch, tmp_pa
     assert watcher.sings(5)
 
 
-def test_an_overflow_that_is_only_logged_is_heard(watch, heard):
+def test_logged_overflow_is_noticed(watch, heard):
     watch()
     logging.getLogger("watchdog.observers.inotify_c").warning("Inotify queue overflowed; filesystem events were lost")
     assert len(heard.lost) == 1
 
 
-def test_the_kernels_own_list_of_watches_is_counted(watch):
+def test_kernel_watches_are_counted(watch):
     before = coverage().watched
     watcher, root = watch()
     for number in range(20):
@@ -246,5 +246,5 @@ def test_the_kernels_own_list_of_watches_is_counted(watch):
         ([b"a", b"a/b", b"ab", b"c/d"], [b"a", b"ab", b"c/d"]),
     ],
 )
-def test_a_folder_inside_another_is_not_watched_twice(folders, expected):
+def test_nested_folder_is_watched_once(folders, expected):
     assert outermost(folders) == expected

@@ -39,44 +39,44 @@ def wider(world, asset) -> str:
     return "here" if here else "elsewhere" if elsewhere else "left"
 
 
-def test_what_another_upload_into_a_folder_may_have_left_there_was_not_moved_there(beside):
+def test_leftover_of_rival_was_not_moved(beside):
     world = beside()
     assert wider(world, shown(world)) == "left"
     assert wider(world, shown(world, "F9")) == "elsewhere"
 
 
-def test_what_was_seen_before_another_upload_began_is_not_what_that_one_left(beside):
+def test_asset_seen_earlier_is_no_leftover(beside):
     world = beside()
     asset = shown(world)
     world.ledger.doubts.sight([asset], 1, world.clock.now())
     assert wider(world, asset) == "elsewhere"
 
 
-def test_what_was_seen_while_the_other_upload_was_the_newest_may_be_what_that_one_left(beside):
+def test_asset_seen_meanwhile_may_be_leftover(beside):
     world = beside()
     asset = shown(world)
     world.ledger.doubts.sight([asset], 2, world.clock.now())
     assert wider(world, asset) == "left"
 
 
-def test_another_content_left_nothing_equal_unless_the_service_gives_no_digest(beside):
+def test_other_content_leaves_no_equal_asset(beside):
     world = beside(content=b"other things")
     assert wider(world, shown(world)) == "elsewhere"
     assert wider(world, shown(world, gives_md5=False)) == "left"
 
 
 @pytest.mark.parametrize(("name", "where"), [("y.jpg", "elsewhere"), ("写.jpg", "left")])
-def test_another_upload_may_have_left_what_its_name_may_come_back_as(beside, name, where):
+def test_leftover_may_have_a_rewritten_name(beside, name, where):
     world = beside(name)
     assert wider(world, shown(world)) == where
 
 
-def test_where_the_service_does_not_say_which_folder_an_asset_is_not_taken_for_moved(beside):
+def test_asset_without_folder_is_not_moved(beside):
     world = beside()
     assert wider(world, replace(shown(world), folder_id="")) == "here"
 
 
-def test_what_several_look_ups_show_is_kept_and_counted_once(beside, monkeypatch):
+def test_repeated_candidate_is_counted_once(beside, monkeypatch):
     monkeypatch.setattr("assetsync.sync.doubts.candidates._MOST_KEPT", 3)
     world = beside()
     candidates = Candidates(world.site.context)
@@ -89,7 +89,7 @@ def test_what_several_look_ups_show_is_kept_and_counted_once(beside, monkeypatch
         candidates.keep([one], [shown(world, one.doubt.attempt.destfolderid)], one.doubt.attempt.destfolderid)
 
 
-def test_a_person_is_asked_about_what_others_may_have_made_only_where_each_of_them_is_a_persons(make_world):
+def test_question_waits_until_rivals_are_manual(make_world):
     world = make_world()
     lose(world, "lost_before", path="a.jpg")
     for path in ("x/b.jpg", "y/b.jpg"):

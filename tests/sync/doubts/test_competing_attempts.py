@@ -44,18 +44,18 @@ WHOLE = Asset("X", "F", "?.txt", 200, M2, "doc")
         ("one that is over made nothing whole", replace(ABSENT, sent_name="report.pdf"), WHOLE, 5, False),
     ],
 )
-def test_what_another_upload_may_have_left_or_made_is_claimed(why, rival, asset, seen_to, claimed):
+def test_possible_result_of_rival_is_claimed(why, rival, asset, seen_to, claimed):
     assert claims(rival, asset, seen_to, attempt(), {}) is claimed, why
 
 
 @pytest.mark.parametrize(("beginning", "claimed"), [(PART, True), (M2, False)])
-def test_a_beginning_that_is_known_tells_whose_it_may_be(beginning, claimed):
+def test_known_beginning_identifies_attempt(beginning, claimed):
     assert claims(OPEN, CUT, 5, attempt(), {30: beginning}) is claimed
     assert claims(OPEN, CUT, 5, attempt(), {31: M2})
 
 
 @pytest.mark.parametrize("early", range(12, 18))
-def test_what_one_that_is_taken_for_absent_has_left_stays_no_proof_however_often_it_is_looked_at(world, clock, early):
+def test_leftover_of_absent_rival_is_no_proof(world, clock, early):
     lose(world, ("cut", 3), content=b"bytes", path="月.txt")
     (cut,) = world.service.assets.values()
     cut.name = "?.txt"
@@ -77,7 +77,7 @@ def test_what_one_that_is_taken_for_absent_has_left_stays_no_proof_however_often
 
 
 @pytest.mark.parametrize("word", ["is_absent", "send_again"])
-def test_what_one_has_left_that_a_person_ended_is_no_proof_for_another_path(world, clock, word):
+def test_leftover_of_ended_rival_is_no_proof(world, clock, word):
     left = two_in_doubt(world, ("cut", 3), b"bytes and more", "lost_after")
     (other,) = set(world.service.assets) - {left}
     hidden = world.service.assets.pop(other)
@@ -90,7 +90,7 @@ def test_what_one_has_left_that_a_person_ended_is_no_proof_for_another_path(worl
     assert whys(world) == [("byt", "suspected")]
 
 
-def test_where_the_service_gives_no_sizes_two_of_alike_names_are_found_by_their_digests(world, monkeypatch):
+def test_digests_separate_alike_names(world, monkeypatch):
     shown = world.service._shown
     monkeypatch.setattr(world.service, "_shown", lambda asset: replace(shown(asset), size=None))
     lose(world, "lost_after", content=b"one", path="月.txt")
@@ -103,7 +103,7 @@ def test_where_the_service_gives_no_sizes_two_of_alike_names_are_found_by_their_
     assert len(world.service.posts) == 2
 
 
-def test_a_doubt_of_yesterday_waits_for_what_is_not_processed_today(world, clock):
+def test_old_doubt_waits_for_new_processing(world, clock):
     lose(world, ("cut", 3), content=b"bytes", path="日.txt")
     world.close()
     clock.advance(25 * 3600)
@@ -116,7 +116,7 @@ def test_a_doubt_of_yesterday_waits_for_what_is_not_processed_today(world, clock
     assert (world.states(), whys(world)) == ({"日.txt": VERIFIED}, [("byt", "damaged")])
 
 
-def test_a_cut_that_lies_beside_what_is_never_processed_is_sent_again_after_a_day(world, clock):
+def test_cut_beside_stuck_asset_is_resent(world, clock):
     lose(world, ("cut", 3), content=b"bytes", path="日.txt")
     world.service.processing = 1e9
     world.service.put(b"zzz", "report of somebody.txt")
@@ -128,7 +128,7 @@ def test_a_cut_that_lies_beside_what_is_never_processed_is_sent_again_after_a_da
     assert (world.states(), whys(world)) == ({"日.txt": VERIFIED}, [("byt", "damaged")])
 
 
-def test_a_file_that_was_rewritten_with_its_time_set_back_says_nothing_of_what_was_sent(world):
+def test_backdated_rewrite_is_no_proof(world):
     left = two_in_doubt(world, ("cut", 3), b"bytes and more", "lost_after")
     (other,) = set(world.service.assets) - {left}
     hidden = world.service.assets.pop(other)

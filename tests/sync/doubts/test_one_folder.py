@@ -61,7 +61,7 @@ def held(world) -> list[str]:
 
 @pytest.mark.parametrize("probes", [False, True], ids=["probes_are_answered", "nothing_is"])
 @pytest.mark.parametrize("failing", [("F0",), ("F1",), ("F0", "F1")], ids="-".join)
-def test_one_that_cannot_be_listed_is_held_back_and_the_others_are_sent(world, failing, probes):
+def test_unlistable_folder_is_held_alone(world, failing, probes):
     asked = world.fail_for(*failing, probes=probes)
     world.scan()
     world.live(120)
@@ -77,7 +77,7 @@ def test_one_that_cannot_be_listed_is_held_back_and_the_others_are_sent(world, f
     assert sent(world) == dict.fromkeys(FOLDERS, EACH)
 
 
-def test_one_that_cannot_be_listed_says_why_also_while_it_is_tried_again(world, clock):
+def test_unlistable_folder_keeps_its_reason(world, clock):
     world.fail_for("F0")
     world.scan_and_send()
     why = {"F0": "it is listed before anything is sent there, and that fails: the service did not answer in time"}
@@ -85,7 +85,7 @@ def test_one_that_cannot_be_listed_says_why_also_while_it_is_tried_again(world, 
     assert world.ledger.reports.holds(clock.now() + 1000) == why
 
 
-def test_one_that_cannot_be_listed_is_left_alone_for_as_long_as_the_service_asks(world):
+def test_unlistable_folder_obeys_retry_after(world):
     asked = world.fail_for("F0", retry_after=200.0)
     world.scan()
     world.live(190)
@@ -94,7 +94,7 @@ def test_one_that_cannot_be_listed_is_left_alone_for_as_long_as_the_service_asks
     assert len(asked) == 2
 
 
-def test_a_service_that_answers_for_no_folder_pauses_the_site_and_holds_none(world):
+def test_failure_of_all_folders_pauses_site(world):
     world.fail_for(*FOLDERS, probes=True)
     world.scan()
     world.live(60)
@@ -104,7 +104,7 @@ def test_a_service_that_answers_for_no_folder_pauses_the_site_and_holds_none(wor
     assert set(world.states().values()) == {State.VERIFIED}
 
 
-def test_a_release_by_a_person_lets_a_folder_be_listed_at_once(world, clock):
+def test_release_lists_a_folder_at_once(world, clock):
     world.fail_for("F0")
     world.scan()
     world.live(600)
@@ -114,7 +114,7 @@ def test_a_release_by_a_person_lets_a_folder_be_listed_at_once(world, clock):
     assert sent(world)["F0"] == EACH
 
 
-def test_while_one_thread_waits_for_a_listing_the_others_send_into_other_folders(world):
+def test_slow_listing_delays_no_other_folder(world):
     listing, go_on = hang_for(world, "F0")
     world.scan()
     hanging = threading.Thread(target=world.site.sender.step)
@@ -130,7 +130,7 @@ def test_while_one_thread_waits_for_a_listing_the_others_send_into_other_folders
     assert sent(world) == dict.fromkeys(FOLDERS, EACH)
 
 
-def test_a_second_listing_that_fails_holds_the_folder_too_and_one_at_a_time_is_made(world):
+def test_failed_second_listing_holds_folder(world):
     keep_back(world)
     asked = world.fail_for("F0")
     world.live(60)
@@ -141,7 +141,7 @@ def test_a_second_listing_that_fails_holds_the_folder_too_and_one_at_a_time_is_m
     assert sent(world) == {"F0": 0, "F1": EACH, "F2": EACH}
 
 
-def test_files_that_wait_for_a_second_listing_by_another_thread_are_put_off_and_not_turned_over_and_over(world):
+def test_files_awaiting_a_listing_are_postponed(world):
     keep_back(world)
     listing, go_on = hang_for(world, "F0")
     world.clock.advance(60)
@@ -156,7 +156,7 @@ def test_files_that_wait_for_a_second_listing_by_another_thread_are_put_off_and_
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_one_that_cannot_be_read_back_keeps_no_other_from_being_verified(make_world, indexed):
+def test_unreadable_folder_delays_no_other(make_world, indexed):
     policy = {"verified_when": "findable" if indexed else "stored"}
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in FOLDERS], policy=policy)
     world.service.index_lag = None
@@ -176,7 +176,7 @@ def test_one_that_cannot_be_read_back_keeps_no_other_from_being_verified(make_wo
     assert (set(world.states().values()), len(world.service.posts)) == ({State.VERIFIED}, 3)
 
 
-def test_what_the_index_shows_of_a_folder_that_cannot_be_read_back_is_verified(world):
+def test_index_verifies_without_a_listing(world):
     world.scan_and_send()
     world.fail_for("F0")
     first = world.row("F0/0").assetid
@@ -188,7 +188,7 @@ def test_what_the_index_shows_of_a_folder_that_cannot_be_read_back_is_verified(w
     assert states == [State.VERIFIED] + [State.STORED] * (EACH - 1)
 
 
-def test_a_service_that_answers_for_no_folder_decides_nothing_of_what_is_read_back(world):
+def test_outage_decides_nothing_in_readback(world):
     world.scan_and_send()
     world.service.index_lag = None
     for asset in world.service.assets.values():
@@ -200,7 +200,7 @@ def test_a_service_that_answers_for_no_folder_decides_nothing_of_what_is_read_ba
     assert [world.row(f"F0/{number}") for number in range(EACH)] == before
 
 
-def test_a_folder_that_is_never_answered_for_does_not_keep_a_pause_from_ending(world):
+def test_silent_folder_prolongs_no_pause(world):
     def fail(request) -> None:
         if request.folderid == "F0":
             raise BadAnswer("an answer that nothing can be made of", hint="look there")
@@ -218,7 +218,7 @@ def test_a_folder_that_is_never_answered_for_does_not_keep_a_pause_from_ending(w
 TIMEOUT = 300.0
 
 
-def test_folders_whose_listing_times_out_leave_most_of_the_time_to_others(world, clock):
+def test_slow_listings_leave_time_to_others(world, clock):
     world.fail_for("F0", "F1", takes=TIMEOUT)
     world.scan()
     for _ in range(4):
@@ -233,7 +233,7 @@ def test_folders_whose_listing_times_out_leave_most_of_the_time_to_others(world,
     assert spent < 0.4 * (clock.steady() - began)
 
 
-def test_reading_back_comes_to_its_end_where_folders_time_out(world):
+def test_readback_finishes_despite_timeouts(world):
     world.service.index_lag = None
     world.scan_and_send()
     asked = world.fail_for("F0", "F1", takes=TIMEOUT)
@@ -246,7 +246,7 @@ def test_reading_back_comes_to_its_end_where_folders_time_out(world):
     assert len(asked) == 2
 
 
-def test_what_names_show_is_verified_also_where_the_listing_for_the_rest_fails(make_world):
+def test_names_verify_without_a_listing(make_world):
     world = make_world(policy={"verified_when": "stored"})
     for name in "abcdefgh":
         world.write(name, name.encode())
@@ -258,7 +258,7 @@ def test_what_names_show_is_verified_also_where_the_listing_for_the_rest_fails(m
     assert states == [State.VERIFIED] * 7 + [State.STORED]
 
 
-def test_a_clock_that_is_set_back_does_not_hold_a_folder_for_as_long(world, clock):
+def test_clock_setback_prolongs_no_hold(world, clock):
     world.fail_for("F0")
     world.scan_and_send()
     answer(world)
@@ -267,7 +267,7 @@ def test_a_clock_that_is_set_back_does_not_hold_a_folder_for_as_long(world, cloc
     assert sent(world)["F0"] == EACH
 
 
-def test_what_an_unknown_folder_blocked_is_let_go_also_where_it_could_not_be_listed_meanwhile(world, clock):
+def test_unknown_folder_block_ends_later(world, clock):
     world.write("F0/late", b"late")
     world.service.processing = 1e9
     world.service.put(b"x", "late", "F0")
@@ -284,7 +284,7 @@ def test_what_an_unknown_folder_blocked_is_let_go_also_where_it_could_not_be_lis
     assert set(world.states().values()) == {State.VERIFIED}
 
 
-def test_a_folder_for_which_no_file_waits_any_more_is_not_said_to_be_held(world):
+def test_folder_without_files_is_not_held(world):
     world.write("F0/empty", b"")
     world.fail_for("F0")
     world.scan_and_send()
@@ -295,7 +295,7 @@ def test_a_folder_for_which_no_file_waits_any_more_is_not_said_to_be_held(world)
     assert (held(world), world.ledger.reports.unlisted()) == ([], {})
 
 
-def test_a_file_that_is_taken_over_in_a_folder_that_was_held_ends_the_hold(world, clock):
+def test_takeover_ends_the_folder_hold(world, clock):
     world.fail_for("F0")
     world.scan_and_send()
     answer(world)
@@ -307,7 +307,7 @@ def test_a_file_that_is_taken_over_in_a_folder_that_was_held_ends_the_hold(world
     assert [row[0] for row in rows] == [None]
 
 
-def test_an_upload_that_ends_leaves_a_folder_held_that_cannot_be_listed(world, clock):
+def test_ended_upload_keeps_its_folder_held(world, clock):
     world.scan_and_send()
     row = world.row("F0/0")
     world.ledger.queue.hold_folder("F0", "unlisted", "why", clock.now() + 200)
@@ -322,7 +322,7 @@ def test_an_upload_that_ends_leaves_a_folder_held_that_cannot_be_listed(world, c
     assert [found[0] for found in rows] == [clock.now() + 200]
 
 
-def test_many_files_of_a_folder_that_is_being_listed_do_not_stand_before_those_of_others(make_world):
+def test_folder_being_listed_delays_no_other(make_world):
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F0", "F1")])
     for number in range(200):
         world.write(f"F0/{number}", f"F0 {number}".encode())
@@ -339,7 +339,7 @@ def test_many_files_of_a_folder_that_is_being_listed_do_not_stand_before_those_o
     hanging.join()
 
 
-def test_one_step_of_reading_back_asks_for_few_names_where_a_listing_failed(make_world, clock):
+def test_failed_listing_limits_names_per_step(make_world, clock):
     world = make_world(policy={"verified_when": "stored"})
     for number in range(90):
         world.write(f"{number:02}", str(number).encode())
@@ -361,7 +361,7 @@ def test_one_step_of_reading_back_asks_for_few_names_where_a_listing_failed(make
 
 
 @pytest.mark.parametrize("failing", [True, False])
-def test_reading_back_comes_to_its_end_also_where_it_is_done_once_an_hour(make_world, failing):
+def test_hourly_readback_finishes_as_well(make_world, failing):
     world = make_world(schedule={"verify": "1h", "index": "60s"})
     world.service.index_lag, world.service.index_call = None, "noop"
     world.write("a")
@@ -372,7 +372,7 @@ def test_reading_back_comes_to_its_end_also_where_it_is_done_once_an_hour(make_w
     assert [world.site.verifier.step().looked for _ in range(3)] == [1, 0, 0]
 
 
-def test_a_folder_that_takes_uploads_again_is_not_said_to_be_held(world):
+def test_accepting_folder_is_not_held(world):
     world.service.processing = 1e9
     world.service.put(b"x", "0", "F0")
     world.service.processing = 0.0
@@ -403,7 +403,7 @@ def lose_in(world, folder: str) -> None:
 
 
 @pytest.mark.parametrize("looked_up", [True, False], ids=["its_doubts_are_looked_up", "and_not_even_looked_up"])
-def test_one_whose_uploads_are_all_lost_holds_up_no_other(make_world, looked_up):
+def test_folder_losing_uploads_delays_no_other(make_world, looked_up):
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F0", "F1")])
     for number in range(50):
         world.write(f"F0/{number}", f"F0 {number}".encode())

@@ -24,7 +24,7 @@ def whys(world) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("gives_md5", [True, False])
 @pytest.mark.parametrize("processing", [0.0, 90.0])
-def test_an_upload_whose_answer_was_lost_after_it_was_stored_is_found_and_not_sent_again(world, gives_md5, processing):
+def test_lost_answer_is_found_and_not_resent(world, gives_md5, processing):
     world.service.gives_md5 = gives_md5
     world.service.processing = processing
     lose(world, "lost_after")
@@ -34,7 +34,7 @@ def test_an_upload_whose_answer_was_lost_after_it_was_stored_is_found_and_not_se
     assert (len(world.service.posts), len(world.service.assets), world.orphans()) == (1, 1, [])
 
 
-def test_an_upload_that_never_arrived_is_sent_exactly_once_more_and_not_before_the_grace(world, clock):
+def test_lost_upload_is_resent_after_grace(world, clock):
     lose(world, "lost_before")
     began = clock.steady()
     while len(world.service.posts) == 1:
@@ -46,7 +46,7 @@ def test_an_upload_that_never_arrived_is_sent_exactly_once_more_and_not_before_t
     assert (len(world.service.posts), len(world.service.assets)) == (2, 1)
 
 
-def test_an_upload_that_arrives_late_is_found_while_the_grace_runs(world):
+def test_late_arrival_is_found_within_grace(world):
     lose(world, "lost_before")
     world.live(GRACE / 2)
     world.service.put(b"some content", "a.jpg")
@@ -54,7 +54,7 @@ def test_an_upload_that_arrives_late_is_found_while_the_grace_runs(world):
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
 
 
-def test_an_upload_that_hangs_beyond_look_ups_without_an_answer_is_not_sent_again_by_time_alone(world):
+def test_time_alone_resends_no_hung_upload(world):
     lose(world, "lost_before")
     world.live(3)
     world.service.down = True
@@ -69,7 +69,7 @@ def test_an_upload_that_hangs_beyond_look_ups_without_an_answer_is_not_sent_agai
 
 
 @pytest.mark.parametrize("seconds", [1, 4, 15, 100])
-def test_where_each_look_up_takes_long_what_is_absent_is_decided_later_and_decided(world, clock, seconds):
+def test_slow_lookups_delay_the_verdict(world, clock, seconds):
     lose(world, "lost_before")
     world.service.during_search = lambda _request: clock.advance(seconds)
     began = clock.steady()
@@ -82,7 +82,7 @@ def test_where_each_look_up_takes_long_what_is_absent_is_decided_later_and_decid
     assert (world.row("a.jpg").state, len(world.service.posts), len(world.service.assets)) == (VERIFIED, 2, 1)
 
 
-def test_one_look_up_that_hangs_before_it_is_answered_begins_the_grace_anew_and_makes_it_no_longer(world, clock):
+def test_hung_lookup_restarts_the_grace(world, clock):
     lose(world, "lost_before")
     world.live(GRACE * 0.8)
     world.service.during_search = _once(world, lambda _request: clock.advance(10 * GRACE))
@@ -128,7 +128,7 @@ def sent_to(world, folder: str) -> int:
     return sum(post.destfolderid == folder for post in world.service.posts)
 
 
-def test_look_ups_of_many_folders_between_two_of_one_do_not_hold_it_up_for_ever(of_folders, clock):
+def test_many_folders_do_not_starve_one_doubt(of_folders, clock):
     world = of_folders(8)
     # A round takes longer than the gap that there may be, each of its look-ups a tenth of that.
     world.service.during_search = lambda _request: clock.advance(GRACE / 2 / 10)
@@ -155,7 +155,7 @@ def fail_for(world, folders: Collection[str], *, after: float = 0.0) -> None:
     world.service.during_search = fail
 
 
-def test_a_folder_whose_look_ups_always_fail_does_not_hold_up_the_doubts_of_others(of_folders, clock):
+def test_failing_folder_delays_no_other_doubt(of_folders, clock):
     world = of_folders(3)
     fail_for(world, ["F0"])
     began = clock.steady()
@@ -180,9 +180,7 @@ def test_a_folder_whose_look_ups_always_fail_does_not_hold_up_the_doubts_of_othe
     [(20, 7, 0, 60 * 20), (120, 4, 310, 4 * 3600), (300, 1, 310, 4 * 3600)],
     ids=["many_at_once", "four_that_time_out", "one_and_a_long_grace"],
 )
-def test_look_ups_that_fail_or_time_out_leave_a_whole_grace_to_the_others(
-    of_folders, clock, grace, failing, after, within
-):
+def test_failed_lookups_keep_the_others_grace(of_folders, clock, grace, failing, after, within):
     world = of_folders(failing + 1, grace=grace)
     fail_for(world, [f"F{number}" for number in range(failing)], after=after)
     last = f"F{failing}"
@@ -193,7 +191,7 @@ def test_look_ups_that_fail_or_time_out_leave_a_whole_grace_to_the_others(
     assert clock.steady() - began >= grace
 
 
-def test_failing_folders_that_are_out_of_step_are_put_off_together(of_folders, clock):
+def test_failing_folders_wait_together(of_folders, clock):
     world = of_folders(3, grace=120)
     fail_for(world, ["F0", "F1"], after=310)
     for folder in ["F0", "F1"] * 9:
@@ -208,7 +206,7 @@ def test_failing_folders_that_are_out_of_step_are_put_off_together(of_folders, c
         world.live(1)
 
 
-def test_a_folder_that_fails_every_other_time_neither_pauses_sending_nor_holds_up_the_others(of_folders, clock):
+def test_flapping_folder_pauses_nothing(of_folders, clock):
     world = of_folders(2)
     stays_unprocessed(world, "F0")
     rounds = []
@@ -227,7 +225,7 @@ def test_a_folder_that_fails_every_other_time_neither_pauses_sending_nor_holds_u
         world.live(1)
 
 
-def test_a_service_that_asks_to_be_left_alone_is_left_alone_also_for_one_folder(of_folders, clock):
+def test_retry_after_is_obeyed_for_one_folder(of_folders, clock):
     world = of_folders(1)
     asked = []
 
@@ -241,7 +239,7 @@ def test_a_service_that_asks_to_be_left_alone_is_left_alone_also_for_one_folder(
     assert [round(later - earlier, -1) for earlier, later in pairwise(asked)] == [200, 200, 200]
 
 
-def test_a_service_that_goes_down_after_a_folder_has_failed_is_said_to_be_down(of_folders):
+def test_outage_after_folder_failure_is_seen(of_folders):
     world = of_folders(1)
     fail_for(world, ["F0"])
     world.live(60)
@@ -251,7 +249,7 @@ def test_a_service_that_goes_down_after_a_folder_has_failed_is_said_to_be_down(o
     assert world.site.circuit_breaker.pause.reason == "unreachable"
 
 
-def test_a_folder_whose_look_ups_failed_before_is_looked_at_last_and_soon_again_once_it_was_answered(of_folders):
+def test_failed_folder_is_last_until_answered(of_folders):
     world = of_folders(2)
     fail_for(world, ["F0"])
     world.live(200)
@@ -268,7 +266,7 @@ def test_a_folder_whose_look_ups_failed_before_is_looked_at_last_and_soon_again_
     assert "F0" in [request.folderid for request in world.service.searches if request.searchfor == "%"]
 
 
-def test_a_key_that_is_refused_is_the_trouble_of_all_also_where_a_folder_failed_before(of_folders):
+def test_refused_key_outranks_folder_failure(of_folders):
     world = of_folders(1)
     fail_for(world, ["F0"])
     world.live(60)
@@ -279,7 +277,7 @@ def test_a_key_that_is_refused_is_the_trouble_of_all_also_where_a_folder_failed_
     assert world.site.circuit_breaker.pause.reason == "key_refused"
 
 
-def test_of_folders_that_have_failed_one_is_tried_a_round(of_folders):
+def test_one_failed_folder_is_tried_per_round(of_folders):
     world = of_folders(3)
     for folder in ("F0", "F1", "F2"):
         stays_unprocessed(world, folder)
@@ -293,7 +291,7 @@ def test_of_folders_that_have_failed_one_is_tried_a_round(of_folders):
     assert "F2" in asked
 
 
-def test_a_round_in_which_a_folder_fails_for_the_first_time_looks_at_those_behind_it_too(of_folders):
+def test_first_failure_does_not_end_the_round(of_folders):
     world = of_folders(2)
     fail_for(world, ["F0"])
     world.service.put(b"1F", "F1.jpg", "F1")
@@ -301,7 +299,7 @@ def test_a_round_in_which_a_folder_fails_for_the_first_time_looks_at_those_behin
     assert (world.row("F0/F0.jpg").state, world.row("F1/F1.jpg").state) == (IN_DOUBT, State.STORED)
 
 
-def test_what_failed_before_does_not_put_off_what_is_answered_in_the_same_round(of_folders):
+def test_old_failure_delays_no_new_answer(of_folders):
     world = of_folders(2)
     for folder in ("F0", "F1"):
         stays_unprocessed(world, folder)
@@ -315,7 +313,7 @@ def test_what_failed_before_does_not_put_off_what_is_answered_in_the_same_round(
     assert folders[-1] == "F0"
 
 
-def test_a_slow_folder_whose_doubt_stays_does_not_hold_up_that_of_a_quick_one(of_folders, clock):
+def test_slow_folder_delays_no_quick_one(of_folders, clock):
     world = of_folders(2)
     stays_unprocessed(world, "F0")
     world.service.during_search = lambda request: clock.advance(GRACE / 4 if request.folderid == "F0" else 0)
@@ -326,7 +324,7 @@ def test_a_slow_folder_whose_doubt_stays_does_not_hold_up_that_of_a_quick_one(of
 
 
 @pytest.mark.parametrize("later", [1, 10, 25, 40])
-def test_doubts_of_one_folder_that_come_at_different_times_do_not_hold_each_other_up(world, clock, later):
+def test_doubts_of_one_folder_delay_no_other(world, clock, later):
     world.service.during_search = lambda _request: clock.advance(7)
     for name in ("a", "b", "c"):
         lose(world, "lost_before", path=name, content=name.encode())
@@ -343,7 +341,7 @@ def test_doubts_of_one_folder_that_come_at_different_times_do_not_hold_each_othe
 
 
 @pytest.mark.parametrize("seconds", [3, 8])
-def test_a_doubt_that_is_looked_up_by_name_alone_does_not_hold_up_one_that_is_listed_for(world, clock, seconds):
+def test_name_lookup_does_not_delay_a_listing(world, clock, seconds):
     # Equal content, and the asset has the name of what a person is asked about: the second waits for that.
     for name, content in (("x.jpg", b"some content"), ("日.jpg", b"some content"), ("c.jpg", b"other")):
         lose(world, "lost_before", path=name, content=content)
@@ -368,7 +366,7 @@ def test_a_doubt_that_is_looked_up_by_name_alone_does_not_hold_up_one_that_is_li
 
 
 @pytest.mark.parametrize("hangs", [GRACE * 0.8, GRACE * 3, GRACE * 30])
-def test_a_folder_that_is_not_answered_for_waits_its_whole_grace_though_others_are(of_folders, clock, hangs):
+def test_silent_folder_waits_its_whole_grace(of_folders, clock, hangs):
     world = of_folders(2)
     stays_unprocessed(world, "F0")
     world.live(GRACE / 2)
@@ -389,7 +387,7 @@ def test_a_folder_that_is_not_answered_for_waits_its_whole_grace_though_others_a
     assert clock.steady() - began >= GRACE
 
 
-def test_a_restart_between_slow_look_ups_keeps_for_how_long_they_are_waited_for(world, clock):
+def test_restart_keeps_the_slow_allowance(world, clock):
     lose(world, "lost_before")
     world.service.during_search = lambda _request: clock.advance(GRACE / 4)
     began = clock.steady()
@@ -404,7 +402,7 @@ def test_a_restart_between_slow_look_ups_keeps_for_how_long_they_are_waited_for(
 
 
 @pytest.mark.parametrize("later", [0, GRACE / 2])
-def test_an_equal_doubt_that_took_an_asset_lets_the_other_wait_anew_in_the_same_round(world, clock, later):
+def test_equal_doubt_waits_after_takeover(world, clock, later):
     # Both come back under one name, so that either may take what there is.
     world.write("日.jpg", b"same")
     world.write("月.jpg", b"same")
@@ -447,7 +445,7 @@ def hashed(monkeypatch) -> list[list[int]]:
     return read
 
 
-def test_a_file_of_which_a_cut_may_lie_there_is_read_once_and_not_for_each_look_up(world, hashed):
+def test_possible_cut_is_hashed_once(world, hashed):
     lose(world, "lost_before", content=b"some content")
     world.service.put(b"other", "a.jpg")
     world.live(GRACE * 0.8)
@@ -458,7 +456,7 @@ def test_a_file_of_which_a_cut_may_lie_there_is_read_once_and_not_for_each_look_
     assert ("some con", "damaged") in whys(world)
 
 
-def test_the_beginnings_of_two_files_are_told_apart(of_folders, hashed):
+def test_beginnings_of_two_files_are_separate(of_folders, hashed):
     world = of_folders(2)
     for folder in ("F0", "F1"):
         world.service.put(b"0", f"{folder}.jpg", folder)
@@ -467,7 +465,7 @@ def test_the_beginnings_of_two_files_are_told_apart(of_folders, hashed):
     assert whys(world) == [("0", "damaged"), ("0", "suspected")]
 
 
-def test_what_was_hashed_for_a_doubt_that_a_person_ended_is_forgotten(of_folders, clock, hashed):
+def test_hash_of_ended_doubt_is_dropped(of_folders, clock, hashed):
     world = of_folders(2)
     for folder in ("F0", "F1"):
         world.service.put(b"x", f"{folder}.jpg", folder)
@@ -479,7 +477,7 @@ def test_what_was_hashed_for_a_doubt_that_a_person_ended_is_forgotten(of_folders
     assert world.site.resolver._paces.keys() == {("F0", True)}
 
 
-def test_a_reboot_and_a_wall_clock_that_jumps_do_not_shorten_the_grace(world, clock):
+def test_reboot_and_clock_jump_keep_the_grace(world, clock):
     lose(world, "lost_before")
     world.live(GRACE * 0.8)
     world.close()
@@ -506,7 +504,7 @@ SMALL = b"0123456789" * 10
     ],
     ids=["one_byte", "almost_all", "into_the_boundary", "almost_all_of_the_boundary", "large"],
 )
-def test_an_upload_that_was_cut_is_found_by_its_bytes_listed_and_sent_again(world, content, stored):
+def test_cut_upload_is_found_and_resent(world, content, stored):
     lose(world, ("cut", stored), content=content)
     damaged = next(iter(world.service.assets))
     world.live(60)
@@ -516,7 +514,7 @@ def test_an_upload_that_was_cut_is_found_by_its_bytes_listed_and_sent_again(worl
     assert [(o.assetid, o.why, o.path) for o in world.orphans()] == [(damaged, "damaged", b"a.jpg")]
 
 
-def test_the_whole_asset_of_another_upload_in_doubt_is_no_cut_of_one_that_begins_alike(world, clock):
+def test_whole_asset_of_rival_is_no_own_cut(world, clock):
     lose(world, "lost_after", content=b"bytes", path="月.txt")
     (stored,) = world.service.assets.values()
     # It comes back under a name that may be either's.
@@ -545,7 +543,7 @@ def two_in_doubt(world, first: object, of_second: bytes, second: object) -> str:
     return left.id
 
 
-def test_what_a_cut_of_another_upload_in_doubt_left_is_no_cut_of_one_that_begins_alike(world, clock):
+def test_cut_of_rival_is_no_own_cut(world, clock):
     left = two_in_doubt(world, ("cut", 3), b"bytes and more", "lost_after")
     (other,) = set(world.service.assets) - {left}
     hidden = world.service.assets.pop(other)
@@ -560,7 +558,7 @@ def test_what_a_cut_of_another_upload_in_doubt_left_is_no_cut_of_one_that_begins
 
 
 @pytest.mark.parametrize(("content", "sent_early"), [(b"other bytes", ["月.txt"]), (b"bytes and more", [])])
-def test_of_two_in_doubt_a_beginning_proves_the_cut_of_the_one_that_begins_so(world, content, sent_early):
+def test_beginning_proves_its_own_cut(world, content, sent_early):
     two_in_doubt(world, ("cut", 3), content, "lost_before")
     world.live(GRACE / 2)
     assert world.posted()[2:] == sent_early
@@ -570,7 +568,7 @@ def test_of_two_in_doubt_a_beginning_proves_the_cut_of_the_one_that_begins_so(wo
     assert whys(world) == [("byt", "damaged" if sent_early else "suspected")]
 
 
-def test_a_beginning_that_is_shown_without_its_folder_may_be_anothers_too(world, monkeypatch):
+def test_beginning_without_folder_is_no_cut(world, monkeypatch):
     two_in_doubt(world, ("cut", 3), b"bytes and more", "lost_before")
     shown = world.service._shown
     monkeypatch.setattr(world.service, "_shown", lambda asset: replace(shown(asset), folder_id=""))
@@ -578,7 +576,7 @@ def test_a_beginning_that_is_shown_without_its_folder_may_be_anothers_too(world,
     assert len(world.service.posts) == 2
 
 
-def test_of_a_file_whose_beginning_lies_there_an_asset_that_is_not_processed_yet_may_be_the_whole(world, clock):
+def test_unprocessed_asset_may_be_whole(world, clock):
     world.service.processing = 90
     lose(world, "lost_after", content=SMALL)
     world.service.put(SMALL[:7], "a.jpg")
@@ -589,7 +587,7 @@ def test_of_a_file_whose_beginning_lies_there_an_asset_that_is_not_processed_yet
 
 
 @pytest.mark.parametrize("word", ["is_absent", "send_again"])
-def test_what_an_upload_left_that_a_person_ended_is_no_proof_of_a_cut_of_the_next(world, clock, word):
+def test_leftover_of_ended_attempt_is_no_cut(world, clock, word):
     lose(world, ("cut", 4))
     getattr(world.ledger.repair, word)(world.row("a.jpg"), clock.now())
     world.service.script.append("lost_before")
@@ -618,7 +616,7 @@ def sent_again(world, clock, *answers: str):
     return first
 
 
-def test_what_a_person_has_sent_again_is_not_taken_for_there_because_of_what_it_is_to_replace(world, clock):
+def test_replaced_asset_ends_no_resend(world, clock):
     first = sent_again(world, clock, "lost_before")
     world.live(2 * GRACE)
     row = world.row("a.jpg")
@@ -626,19 +624,19 @@ def test_what_a_person_has_sent_again_is_not_taken_for_there_because_of_what_it_
     assert whys(world) == [("some content", "replaced")]
 
 
-def test_what_a_person_has_sent_again_and_the_service_refuses_as_a_copy_is_what_it_was(world, clock):
+def test_resend_refused_as_copy_keeps_asset(world, clock):
     sent_again(world, clock, "duplicate")
     world.live(2 * GRACE)
     assert (world.row("a.jpg").state, len(world.service.posts), world.orphans()) == (VERIFIED, 2, [])
 
 
-def test_a_cut_that_left_the_whole_file_is_no_damage(world):
+def test_cut_with_the_whole_file_is_no_damage(world):
     lose(world, ("cut", len(SMALL)), content=SMALL)
     world.live(60)
     assert (world.row("a.jpg").state, len(world.service.posts), world.orphans()) == (VERIFIED, 1, [])
 
 
-def test_an_asset_of_the_name_that_no_cut_explains_is_suspected_and_the_file_is_sent_after_the_grace(world):
+def test_unexplained_namesake_is_suspected(world):
     lose(world, "lost_before")
     world.service.put(b"somebody else's", "A.JPG")
     world.live(60)
@@ -646,7 +644,7 @@ def test_an_asset_of_the_name_that_no_cut_explains_is_suspected_and_the_file_is_
     assert whys(world) == [("somebody else's", "suspected")]
 
 
-def test_a_late_asset_beside_the_one_that_was_adopted_is_listed_as_doubled(world):
+def test_late_twin_is_listed_as_doubled(world):
     lose(world, "lost_before")
     for _ in range(2):
         world.service.put(b"some content", "a.jpg")
@@ -655,7 +653,7 @@ def test_a_late_asset_beside_the_one_that_was_adopted_is_listed_as_doubled(world
     assert whys(world) == [("some content", "doubled")]
 
 
-def test_an_asset_that_is_not_processed_for_a_day_is_a_persons_matter(world, clock):
+def test_day_long_processing_needs_a_person(world, clock):
     world.service.processing = 10**9
     lose(world, "lost_after")
     world.live(3600, tick=30)
@@ -667,7 +665,7 @@ def test_an_asset_that_is_not_processed_for_a_day_is_a_persons_matter(world, clo
     assert "24 hours" in row.detail
 
 
-def test_a_file_that_does_not_arrive_five_times_is_blocked(world):
+def test_file_lost_five_times_is_blocked(world):
     lose(world, *["lost_before"] * 20)
     world.live(1200)
     row = world.row("a.jpg")
@@ -675,7 +673,7 @@ def test_a_file_that_does_not_arrive_five_times_is_blocked(world):
     assert "5th time" in row.detail
 
 
-def test_a_doubt_of_a_file_that_was_renamed_meanwhile_goes_with_the_file(world):
+def test_doubt_follows_the_renamed_file(world):
     lose(world, "lost_before")
     (world.root / "a.jpg").rename(world.root / "b.jpg")
     world.scan()
@@ -688,7 +686,7 @@ def test_a_doubt_of_a_file_that_was_renamed_meanwhile_goes_with_the_file(world):
     assert (world.row("b.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
 
 
-def test_a_blocked_doubt_of_a_file_that_was_renamed_is_not_sent_under_its_new_name(world, clock):
+def test_renamed_blocked_doubt_is_not_sent(world, clock):
     world.service.processing = 10**9
     lose(world, "lost_after")
     world.live(5)
@@ -701,7 +699,7 @@ def test_a_blocked_doubt_of_a_file_that_was_renamed_is_not_sent_under_its_new_na
     assert (world.states(), len(world.service.posts)) == ({"b.jpg": BLOCKED}, 1)
 
 
-def test_the_old_version_of_a_changed_file_is_resolved_before_the_new_one_is_sent(world):
+def test_old_version_is_resolved_first(world):
     lose(world, "lost_before")
     world.write("a.jpg", b"new content")
     world.scan()
@@ -711,14 +709,14 @@ def test_the_old_version_of_a_changed_file_is_resolved_before_the_new_one_is_sen
     assert (world.history("a.jpg"), world.service.contents) == ([VERIFIED, State.SUPERSEDED], [b"new content"])
 
 
-def test_a_crash_while_a_file_was_sent_costs_a_look_and_no_copy(world):
+def test_crash_while_sending_makes_no_copy(world):
     die_sending(world, b"content", arrived=True)
     assert world.row("a.jpg").state is IN_DOUBT
     world.live(60)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
 
 
-def test_a_crash_while_a_large_file_was_sent_is_resolved_by_hashing_the_file_again(world):
+def test_crash_amid_large_file_rehashes_it(world):
     content = chunked(9 * 2**20)
     lose(world, "lost_before", content=content, path="big")
     world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET md5 = NULL, handed_md5 = NULL"))
@@ -739,9 +737,7 @@ def lose_and_move(world, *, to: str = "F9", **said) -> str:
 @pytest.mark.parametrize("gives_md5", [True, False])
 @pytest.mark.parametrize("processing", [0.0, 90.0])
 @pytest.mark.parametrize("looked_first", [0.0, GRACE / 2])
-def test_what_somebody_moved_while_it_was_in_doubt_is_asked_about_and_not_sent_again(
-    world, clock, gives_md5, processing, looked_first
-):
+def test_asset_moved_in_doubt_is_asked_about(world, clock, gives_md5, processing, looked_first):
     world.service.gives_md5 = gives_md5
     world.service.processing = processing
     lose(world, "lost_after")
@@ -761,7 +757,7 @@ def test_what_somebody_moved_while_it_was_in_doubt_is_asked_about_and_not_sent_a
     assert len(world.service.posts) == 1
 
 
-def test_what_a_person_says_was_not_moved_is_sent_once_more_and_never_asked_about_again(world, clock):
+def test_file_declared_unmoved_is_sent_once(world, clock):
     lose_and_move(world)
     world.live(120)
     world.service.script.append("lost_before")
@@ -773,14 +769,14 @@ def test_what_a_person_says_was_not_moved_is_sent_once_more_and_never_asked_abou
 @pytest.mark.parametrize(
     ("content", "name"), [(b"same name", "a.jpg"), (b"some content", "b.jpg")], ids=["another's bytes", "another name"]
 )
-def test_what_is_no_equal_of_its_name_elsewhere_holds_up_no_upload_that_never_arrived(world, content, name):
+def test_unequal_namesake_delays_no_resend(world, content, name):
     lose(world, "lost_before")
     world.service.put(content, name, "F9")
     world.live(120)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 2)
 
 
-def test_the_asset_of_another_file_of_the_name_is_not_what_was_moved(make_world):
+def test_asset_of_other_file_is_no_moved_one(make_world):
     folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}]
     world = make_world(folders=folders)
     world.write("a/x.jpg", b"some content")
@@ -791,7 +787,7 @@ def test_the_asset_of_another_file_of_the_name_is_not_what_was_moved(make_world)
     assert (world.states()["b/x.jpg"], len(world.service.posts)) == (VERIFIED, 3)
 
 
-def test_nothing_is_sent_again_while_the_look_into_all_folders_is_not_answered(world):
+def test_failed_global_lookup_sends_nothing(world):
     lose_and_move(world)
     search = world.service.search
     world.service.search = lambda request: search(request) if request.folderid else _fails()
@@ -802,7 +798,7 @@ def test_nothing_is_sent_again_while_the_look_into_all_folders_is_not_answered(w
     assert (world.row("a.jpg").state, len(world.service.posts)) == (BLOCKED, 1)
 
 
-def test_what_somebody_moved_before_it_was_processed_is_asked_about_where_that_is_shown_only_if_asked_for(world):
+def test_unprocessed_moved_asset_is_asked_about(world):
     world.service.processing = 90.0
     matches = world.service._matches
     world.service._matches = lambda asset, request: (
@@ -814,7 +810,7 @@ def test_what_somebody_moved_before_it_was_processed_is_asked_about_where_that_i
 
 
 @pytest.mark.parametrize("fails", ["a.jpg", "%", "%.jpg"], ids=["by its name", "all", "by its ending"])
-def test_a_look_into_all_folders_that_fails_holds_up_its_own_doubts_alone(world, fails):
+def test_failed_global_lookup_delays_own_doubt(world, fails):
     others = {"a.jpg": ["a.jpg"], "%": ["写.jpg", "真.jpg"], "%.jpg": ["写.jpg"]}[fails]
     for name in (*others, "b.jpg"):
         lose(world, "lost_before", path=name, content=name.encode())
@@ -835,7 +831,7 @@ def test_a_look_into_all_folders_that_fails_holds_up_its_own_doubts_alone(world,
 
 
 @pytest.mark.parametrize("name", ["фото.jpg", "写真"])
-def test_where_a_name_is_hardly_any_ascii_all_is_listed_once_a_round_for_all_of_them(world, name):
+def test_non_ascii_names_share_one_listing(world, name):
     for number in range(3):
         lose(world, "lost_before", path=f"{number}{name}", content=b"%d" % number)
         world.site.circuit_breaker.answered()
@@ -847,7 +843,7 @@ def test_where_a_name_is_hardly_any_ascii_all_is_listed_once_a_round_for_all_of_
     assert set(world.states().values()) == {VERIFIED}
 
 
-def test_what_is_moved_back_between_two_look_ups_of_a_round_is_not_sent_again(world):
+def test_asset_moved_back_is_not_resent(world):
     identity = lose_and_move(world)
 
     def back(request) -> None:
@@ -860,7 +856,7 @@ def test_what_is_moved_back_between_two_look_ups_of_a_round_is_not_sent_again(wo
 
 
 @pytest.mark.parametrize("gives_md5", [True, False])
-def test_what_a_waived_upload_into_another_folder_may_have_left_is_not_what_was_moved_there(make_world, gives_md5):
+def test_leftover_of_waived_upload_is_not_moved(make_world, gives_md5):
     world = make_world(folders=[{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
     world.service.gives_md5 = gives_md5
     lose(world, "lost_before", path="b/x.jpg")
@@ -873,7 +869,7 @@ def test_what_a_waived_upload_into_another_folder_may_have_left_is_not_what_was_
 
 
 @pytest.mark.parametrize("processing", [0.0, 2 * GRACE])
-def test_what_was_moved_to_where_another_of_its_name_is_in_doubt_is_not_sent_again(make_world, processing):
+def test_move_onto_namesake_is_not_resent(make_world, processing):
     world = make_world(folders=[{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
     world.write("b/other.jpg")
     world.scan_and_send()
@@ -900,7 +896,7 @@ def _fails():
 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
-def test_a_refused_copy_is_adopted_where_it_lies(world, where):
+def test_refused_copy_is_adopted_in_place(world, where):
     theirs = world.service.put(b"some content", "theirs", "F1" if where == "here" else "F9")
     world.ledger.contacts.made("F1")
     lose(world, "duplicate")
@@ -915,7 +911,7 @@ def test_a_refused_copy_is_adopted_where_it_lies(world, where):
     assert world.row("a.jpg").drift == (None if where == "here" else "it lies in another folder of the service: F9")
 
 
-def test_a_refused_copy_of_another_files_content_is_blocked_with_where_it_lies(world):
+def test_refused_copy_of_other_content_blocks(world):
     world.write("first", b"some content")
     world.scan_and_send()
     world.live(3)
@@ -928,7 +924,7 @@ def test_a_refused_copy_of_another_files_content_is_blocked_with_where_it_lies(w
     assert len(world.service.posts) == 2
 
 
-def test_a_refused_copy_is_not_taken_for_what_its_path_was_before_though_name_and_size_are_the_same(world):
+def test_refused_copy_is_no_former_version(world):
     world.service.gives_md5 = False
     world.write("a.jpg", b"some CONTENT")
     world.scan_and_send()
@@ -939,7 +935,7 @@ def test_a_refused_copy_is_not_taken_for_what_its_path_was_before_though_name_an
     assert (row.state, row.reason, row.assetid) == (BLOCKED, "refused_as_duplicate", None)
 
 
-def test_a_copy_is_taken_over_though_another_refused_one_has_the_assets_name(world):
+def test_copy_is_adopted_despite_a_namesake(world):
     theirs = world.service.put(b"some content", "b.jpg", "F1")
     world.ledger.contacts.made("F1")
     lose(world, "duplicate", content=b"of which no look-up shows a copy", path="b.jpg")
@@ -948,7 +944,7 @@ def test_a_copy_is_taken_over_though_another_refused_one_has_the_assets_name(wor
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (VERIFIED, theirs.id)
 
 
-def test_a_refused_copy_is_not_taken_for_what_an_upload_in_doubt_left_in_another_folder(make_world):
+def test_refused_copy_is_no_doubts_leftover(make_world):
     folders = [{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F1"}]
     world = make_world(folders=[*folders, {"path": "c", "destfolderid": "F2"}])
     world.service.gives_md5 = False
@@ -961,13 +957,13 @@ def test_a_refused_copy_is_not_taken_for_what_an_upload_in_doubt_left_in_another
     assert len(world.service.posts) == 2
 
 
-def test_a_refused_copy_that_no_look_up_shows_is_blocked_and_never_queued(world):
+def test_unseen_refused_copy_is_blocked(world):
     lose(world, "duplicate")
     world.live(120)
     assert (world.row("a.jpg").state, len(world.service.posts)) == (BLOCKED, 1)
 
 
-def test_two_equal_files_in_doubt_share_no_asset(world):
+def test_equal_files_in_doubt_share_no_asset(world):
     for path in ("a.jpg", "b.jpg"):
         world.write(path, b"same")
     world.service.script.extend(["lost_after", "lost_before"])
@@ -980,7 +976,7 @@ def test_two_equal_files_in_doubt_share_no_asset(world):
     assert (len(world.service.posts), world.service.contents, world.orphans()) == (3, [b"same"] * 2, [])
 
 
-def test_an_adopted_asset_goes_to_the_upload_whose_answer_names_it(world):
+def test_adopted_asset_goes_to_its_named_upload(world):
     lose(world, "lost_before", path="x/a.jpg")
     theirs = world.service.put(b"some content", "a.jpg", assetid="NAMED")
     world.live(3)
@@ -995,7 +991,7 @@ def test_an_adopted_asset_goes_to_the_upload_whose_answer_names_it(world):
     assert world.row("x/a.jpg").assetid != world.row("y/b.jpg").assetid
 
 
-def test_look_ups_of_many_doubts_in_one_folder_are_one_listing_a_round(world):
+def test_doubts_of_a_folder_share_one_listing(world):
     world.restart(upload={"workers": "16", "doubt_grace": "20s"})
     for number in range(40):
         world.write(f"{number}", f"{number}".encode())
@@ -1011,7 +1007,7 @@ def test_look_ups_of_many_doubts_in_one_folder_are_one_listing_a_round(world):
     assert world.ledger.doubts.count() == 0
 
 
-def test_trouble_in_one_round_decides_nothing_and_is_raised(world):
+def test_trouble_in_a_round_decides_nothing(world):
     lose(world, "lost_after")
     world.service.down = True
     with pytest.raises(ServiceUnreachable):
@@ -1020,7 +1016,7 @@ def test_trouble_in_one_round_decides_nothing_and_is_raised(world):
     assert world.site.resolver.step() == 0
 
 
-def test_a_doubt_resolved_by_hand_while_a_look_up_was_on_its_way_stays_as_it_was_resolved(world, clock):
+def test_manual_resolution_outlasts_a_lookup(world, clock):
     lose(world, "lost_after")
     world.service.during_search = lambda _request: world.ledger.repair.is_absent(world.row("a.jpg"), clock.now())
     world.service.during_search = _once(world, world.service.during_search)
@@ -1036,7 +1032,7 @@ def _once(world, act):
     return run
 
 
-def test_an_accepted_upload_that_is_not_shown_is_not_sent_again_for_a_beginning_of_it(world):
+def test_beginning_is_no_cut_after_acceptance(world):
     # Moved before it was ever read back, while somebody uploads what the file was before.
     world.service.index_lag = None
     world.write("log.csv", b"line 1\nline 2\n")
@@ -1048,7 +1044,7 @@ def test_an_accepted_upload_that_is_not_shown_is_not_sent_again_for_a_beginning_
     assert (world.row("log.csv").state, len(world.service.posts)) == (BLOCKED, 1)
 
 
-def test_what_was_accepted_and_moved_before_it_was_read_back_can_be_named_by_its_id(world, clock):
+def test_unverified_moved_asset_is_named_by_id(world, clock):
     world.service.index_lag = None
     world.write("a.jpg", b"content A")
     world.scan_and_send()
@@ -1060,7 +1056,7 @@ def test_what_was_accepted_and_moved_before_it_was_read_back_can_be_named_by_its
     assert (world.row("a.jpg").state, world.row("a.jpg").asset_folder) == (State.STORED, "ARCHIVE")
 
 
-def test_a_copy_of_what_a_person_is_asked_about_is_a_persons_too_and_waits_for_ever_for_nobody(world):
+def test_copy_of_a_manual_doubt_is_manual_too(world):
     world.service.processing = 1e9
     lose(world, "lost_after", path="b.jpg")
     world.live(25 * 3600, tick=30)
@@ -1089,7 +1085,7 @@ def _fail_everywhere(world, names: Collection[str]) -> list[str]:
     return asked
 
 
-def test_after_a_look_into_all_folders_that_fails_no_more_are_tried_in_the_round(world):
+def test_failed_global_lookup_ends_the_round(world):
     for name in ("a.jpg", "b.jpg", "c.jpg"):
         lose(world, "lost_before", path=name, content=name.encode())
         world.site.circuit_breaker.answered()
@@ -1102,7 +1098,7 @@ def test_after_a_look_into_all_folders_that_fails_no_more_are_tried_in_the_round
     assert len(asked) == 1
 
 
-def test_what_its_folder_shows_after_the_grace_is_looked_for_nowhere_else(world):
+def test_asset_in_own_folder_ends_the_lookup(world):
     lose(world, "lost_before")
     world.live(GRACE)
     assert world.row("a.jpg").state is IN_DOUBT
@@ -1117,7 +1113,7 @@ def test_what_its_folder_shows_after_the_grace_is_looked_for_nowhere_else(world)
     [("b.jpg", "F9", 0.0), ("b.jpg", "F1", None), ("a.jpg", "F9", None)],
     ids=["by its id", "in its folder", "by its name"],
 )
-def test_an_asset_that_a_person_names_is_found_in_each_way_by_itself(world, clock, name, folder, index_lag):
+def test_named_asset_is_found_in_each_way(world, clock, name, folder, index_lag):
     lose(world, "lost_before")
     world.service.index_lag = index_lag
     asset = world.service.put(b"some content", name, folder)
@@ -1125,7 +1121,7 @@ def test_an_asset_that_a_person_names_is_found_in_each_way_by_itself(world, cloc
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (State.STORED, asset.id)
 
 
-def test_a_look_into_all_folders_that_goes_on_failing_holds_up_no_other_that_failed_once(world):
+def test_repeated_failure_delays_no_other(world):
     for name in ("a.jpg", "b.jpg"):
         lose(world, "lost_before", path=name, content=name.encode())
         world.site.circuit_breaker.answered()
@@ -1139,9 +1135,7 @@ def test_a_look_into_all_folders_that_goes_on_failing_holds_up_no_other_that_fai
 @pytest.mark.parametrize(
     ("gives_md5", "content"), [(False, b"a longer one"), (True, b"some content"), (False, b"some content")]
 )
-def test_what_was_moved_to_where_an_upload_of_its_name_was_absent_last_year_is_not_sent_again(
-    make_world, gives_md5, content
-):
+def test_move_onto_old_absence_is_not_resent(make_world, gives_md5, content):
     world = make_world(folders=[{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
     world.service.gives_md5 = gives_md5
     lose(world, "lost_before", path="b/x.jpg", content=content)
@@ -1154,7 +1148,7 @@ def test_what_was_moved_to_where_an_upload_of_its_name_was_absent_last_year_is_n
     assert (sent_to(world, "F1"), world.row("a/x.jpg").reason) == (1, "undecidable")
 
 
-def test_what_was_moved_to_where_one_of_its_name_and_another_size_was_just_absent_is_not_sent_again(make_world):
+def test_move_onto_new_absence_is_not_resent(make_world):
     world = make_world(folders=[{"path": "a", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
     world.service.gives_md5 = False
     lose(world, "lost_before", path="b/x.jpg", content=b"quite another and longer content")

@@ -69,7 +69,7 @@ def set_claim(world, **changes) -> None:
     world.ledger.set_fact(CLAIM, replace(claim_of(world), **changes).text())
 
 
-def test_the_second_looks_at_nothing_and_says_whose_the_files_are(first, make_second):
+def test_second_site_scans_nothing(first, make_second):
     second = make_second()
     with pytest.raises(RootElsewhere, match=r"the site `hq` \(ledger .*ledger.db\) sends .*/root to folder F1, too"):
         second.scan()
@@ -78,7 +78,7 @@ def test_the_second_looks_at_nothing_and_says_whose_the_files_are(first, make_se
     assert second.site.place.elsewhere
 
 
-def test_the_first_goes_on_whatever_the_second_does(first, make_second):
+def test_first_site_runs_beside_the_second(first, make_second):
     second = make_second()
     for name in "bc":
         assert not go_on(second)
@@ -89,7 +89,7 @@ def test_the_first_goes_on_whatever_the_second_does(first, make_second):
     assert first.posted() == ["a.jpg", "b.jpg", "c.jpg"]
 
 
-def test_a_configuration_that_is_put_right_goes_on_by_itself(first, make_second, tmp_path):
+def test_corrected_configuration_resumes(first, make_second, tmp_path):
     second = make_second()
     go_on(second)
     (tmp_path / "oslo").mkdir()
@@ -129,7 +129,7 @@ def map_something_else(first) -> None:
 @pytest.mark.parametrize(
     "happens", [be_stopped, be_away, be_linked, be_damaged, be_at_another_address, map_something_else]
 )
-def test_what_the_first_does_meanwhile_is_no_reason_for_the_second_to_begin(first, make_second, happens):
+def test_first_site_progress_frees_no_second(first, make_second, happens):
     second = make_second()
     go_on(second)
     happens(first)
@@ -139,7 +139,7 @@ def test_what_the_first_does_meanwhile_is_no_reason_for_the_second_to_begin(firs
     assert brakes(second) == ["twin"]
 
 
-def test_once_the_other_configuration_was_put_right_a_person_says_so(first, make_second):
+def test_removed_conflict_needs_a_release(first, make_second):
     second = make_second()
     go_on(second)
     set_claim(first, folders={b"": "F9"})
@@ -154,7 +154,7 @@ def test_once_the_other_configuration_was_put_right_a_person_says_so(first, make
     assert not go_on(second)
 
 
-def test_what_a_person_has_agreed_to_is_not_asked_again(first, make_second):
+def test_agreed_duplicate_is_not_asked_again(first, make_second):
     second = make_second()
     go_on(second)
     resume(second)
@@ -168,7 +168,7 @@ def test_what_a_person_has_agreed_to_is_not_asked_again(first, make_second):
     assert second.states() == {"a.jpg": State.VERIFIED}
 
 
-def test_each_of_several_is_agreed_to_by_itself(first, make_second):
+def test_each_duplicate_needs_agreement(first, make_second):
     make_second("bergen").ledger.set_fact(CLAIM, replace(claim_of(first), ledger="bergen").text())
     second = make_second()
     assert not go_on(second)
@@ -180,7 +180,7 @@ def test_each_of_several_is_agreed_to_by_itself(first, make_second):
     assert go_on(second)
 
 
-def test_a_site_that_maps_a_folder_later_is_the_second_however_old_its_ledger_is(first, make_second):
+def test_later_mapping_makes_the_second_site(first, make_second):
     second = make_second(folders=[{"path": "photos", "destfolderid": "F2"}])
     second.write("photos/p.jpg", b"a picture")
     go_on(second)
@@ -190,7 +190,7 @@ def test_a_site_that_maps_a_folder_later_is_the_second_however_old_its_ledger_is
     assert go_on(second)
 
 
-def test_of_two_that_begin_at_the_same_moment_one_at_least_waits(first, make_second):
+def test_simultaneous_sites_do_not_both_start(first, make_second):
     second = make_second()
     set_claim(first, state=ClaimState.ASKING)
     assert not go_on(second)
@@ -198,7 +198,7 @@ def test_of_two_that_begin_at_the_same_moment_one_at_least_waits(first, make_sec
     assert not go_on(first)
 
 
-def test_who_passed_while_a_ledger_beside_could_not_be_read_counts_for_others_also_when_it_does_not_run(make_world):
+def test_early_claim_counts_when_site_is_down(make_world):
     first = make_world(site="hq")
     (first.base / "old.db").write_bytes(b"x" * 9000)
     (first.base / "old.db.epoch").write_text("3")
@@ -212,7 +212,7 @@ def test_who_passed_while_a_ledger_beside_could_not_be_read_counts_for_others_al
     assert go_on(first)
 
 
-def test_it_claims_before_it_looks_at_the_others(first, make_second, monkeypatch):
+def test_claim_precedes_the_neighbour_check(first, make_second, monkeypatch):
     second = make_second()
     claimed = []
 
@@ -226,7 +226,7 @@ def test_it_claims_before_it_looks_at_the_others(first, make_second, monkeypatch
     assert claim_of(second).state is ClaimState.WAITING
 
 
-def test_a_process_that_ends_between_its_claim_and_its_look_looks_again(first, make_second):
+def test_crash_after_claim_repeats_the_check(first, make_second):
     second = make_second()
     go_on(second)
     resume(second)
@@ -237,7 +237,7 @@ def test_a_process_that_ends_between_its_claim_and_its_look_looks_again(first, m
     assert not go_on(second)
 
 
-def test_a_ledger_that_is_made_anew_is_not_stopped_by_a_site_that_waits(first, make_second):
+def test_waiting_site_stops_no_new_ledger(first, make_second):
     go_on(make_second())
     first.close()
     for path in first.base.glob("ledger.db*"):
@@ -246,7 +246,7 @@ def test_a_ledger_that_is_made_anew_is_not_stopped_by_a_site_that_waits(first, m
     assert first.states() == {"a.jpg": State.VERIFIED}
 
 
-def test_a_root_that_is_not_there_for_a_while_changes_nothing(first, make_second):
+def test_absent_root_keeps_the_order_of_sites(first, make_second):
     second = make_second()
     go_on(second)
     away = first.root.rename(first.base / "away")
@@ -256,7 +256,7 @@ def test_a_root_that_is_not_there_for_a_while_changes_nothing(first, make_second
     assert not go_on(second)
 
 
-def test_a_mistaken_root_of_one_site_does_not_stop_the_other(first, make_second, tmp_path):
+def test_mistaken_root_stops_no_other_site(first, make_second, tmp_path):
     (tmp_path / "oslo").mkdir()
     (tmp_path / "oslo" / "c.jpg").write_bytes(b"of oslo")
     second = make_second(root=str(tmp_path / "oslo"))
@@ -291,7 +291,7 @@ def test_a_look_alone_writes_nothing(first, make_second):
         ({b"a": "F", b"b": "F"}, {b"a": "F", b"b": "F"}, [b"a", b"b"]),
     ],
 )
-def test_what_both_send_to_one_folder_is_found(first, make_second, ours, theirs, shared):
+def test_shared_target_folder_is_found(first, make_second, ours, theirs, shared):
     set_claim(first, root=b"/srv/media", service=ADDRESS, folders=theirs, places={})
     claim = make_claim(b"/srv/media", ADDRESS, ours, OURS)
     found = [place for twin in twins_of(claim, neighbours(make_second().ledger_path)) for place in twin.shared]
@@ -308,7 +308,7 @@ def test_what_both_send_to_one_folder_is_found(first, make_second, ours, theirs,
         (b"/srv/other", {b"photos": "F"}, False),
     ],
 )
-def test_the_same_files_are_known_below_another_root(first, make_second, root, folders, is_twin):
+def test_same_files_match_below_another_root(first, make_second, root, folders, is_twin):
     set_claim(first, root=root, service=ADDRESS, folders=folders, places={})
     claim = make_claim(b"/srv/media", ADDRESS, {b"photos": "F"}, OURS)
     assert bool(list(twins_of(claim, neighbours(make_second().ledger_path)))) is is_twin
@@ -325,21 +325,21 @@ def test_the_same_files_are_known_below_another_root(first, make_second, root, f
         ("https://dam:nine/", "https://dam:nine/", True),
     ],
 )
-def test_an_address_is_the_same_however_it_is_written(one, other, same):
+def test_equal_addresses_match_however_written(one, other, same):
     assert is_same_service(one, other) is same
 
 
-def test_another_service_has_folders_of_its_own(first, make_second):
+def test_other_service_has_its_own_folders(first, make_second):
     second = make_second(service={"base_url": "http://127.0.0.1:2/dam"})
     assert go_on(second)
 
 
-def test_a_root_that_is_named_through_a_link_is_the_same(first, make_second, tmp_path):
+def test_root_named_by_link_is_the_same(first, make_second, tmp_path):
     (tmp_path / "link").symlink_to(first.root)
     assert not go_on(make_second(root=str(tmp_path / "link")))
 
 
-def test_a_mapped_folder_that_is_a_link_to_another_sites_is_the_same(first, make_second, tmp_path):
+def test_linked_mapped_folder_is_the_same(first, make_second, tmp_path):
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "linked").symlink_to(first.root)
     second = make_second(
@@ -350,7 +350,7 @@ def test_a_mapped_folder_that_is_a_link_to_another_sites_is_the_same(first, make
     assert not go_on(second)
 
 
-def test_a_folder_that_is_mounted_twice_is_the_same(first, make_second, tmp_path):
+def test_folder_mounted_twice_is_the_same(first, make_second, tmp_path):
     other = tmp_path / "mounted"
     other.mkdir()
     if subprocess.run(["mount", "--bind", first.root, other], capture_output=True, check=False).returncode:
@@ -361,20 +361,20 @@ def test_a_folder_that_is_mounted_twice_is_the_same(first, make_second, tmp_path
         subprocess.run(["umount", other], check=True)
 
 
-def test_a_ledger_that_is_a_link_has_neighbours_in_both_folders(first, make_second, tmp_path):
+def test_linked_ledger_checks_both_folders(first, make_second, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     (first.base / "oslo.db").symlink_to(disk / "oslo.db")
     assert not go_on(make_second())
 
 
-def test_a_ledger_of_an_earlier_release_is_known_by_what_it_wrote_down(first, make_second):
+def test_old_release_ledger_is_recognised(first, make_second):
     first.ledger.set_fact(CLAIM, None)
     assert not go_on(make_second())
 
 
 @pytest.mark.parametrize("claim", ["", "[]", "no json", '{"root": "zz"}', '{"root": "", "folders": {}}'])
-def test_a_ledger_without_a_sound_claim_is_nobodys_twin(first, make_second, claim):
+def test_ledger_without_claim_is_ignored(first, make_second, claim):
     first.ledger.set_fact(CLAIM, claim)
     first.ledger.set_fact("root", None)
     assert go_on(make_second())
@@ -386,7 +386,7 @@ def copy_ledger(first) -> None:
         shutil.copyfile(f"{first.ledger_path}{suffix}", f"{first.base / 'copy.db'}{suffix}")
 
 
-def test_a_copy_of_a_ledger_is_another_site_only_while_a_process_sends_for_it(first):
+def test_ledger_copy_counts_only_when_running(first):
     copy_ledger(first)
     first.restart(folders=[{"path": ".", "destfolderid": "F1"}, {"path": "b", "destfolderid": "F2"}])
     assert go_on(first)
@@ -395,7 +395,7 @@ def test_a_copy_of_a_ledger_is_another_site_only_while_a_process_sends_for_it(fi
         assert not go_on(first)
 
 
-def test_who_runs_on_a_copy_of_a_ledger_looks_around(first, make_second):
+def test_site_on_ledger_copy_checks_neighbours(first, make_second):
     copy_ledger(first)
     go_on(first)
     second = make_second("copy", site="hq")
@@ -403,19 +403,19 @@ def test_who_runs_on_a_copy_of_a_ledger_looks_around(first, make_second):
     assert brakes(second) == ["twin"]
 
 
-def test_a_ledger_of_an_earlier_release_that_nobody_uses_stops_nobody(first, make_second):
+def test_unused_old_ledger_stops_no_site(first, make_second):
     first.ledger.set_fact(CLAIM, None)
     first.close()
     assert go_on(make_second())
 
 
-def test_a_site_that_died_before_it_had_looked_stops_nobody(first, make_second):
+def test_site_dead_before_check_is_ignored(first, make_second):
     set_claim(first, state=ClaimState.ASKING)
     first.close()
     assert go_on(make_second())
 
 
-def test_what_was_agreed_to_on_one_side_holds_on_both(first, make_second):
+def test_agreement_counts_on_both_sides(first, make_second):
     second = make_second()
     go_on(second)
     resume(second)
@@ -424,7 +424,7 @@ def test_what_was_agreed_to_on_one_side_holds_on_both(first, make_second):
     assert go_on(first)
 
 
-def test_while_a_neighbour_cannot_be_read_it_is_looked_at_again_by_each_scan(first, make_second):
+def test_unreadable_neighbour_is_rechecked(first, make_second):
     first.close()
     whole = first.ledger_path.read_bytes()
     first.ledger_path.write_bytes(b"no database for a moment" * 400)
@@ -447,7 +447,7 @@ def test_what_is_no_ledger_has_no_claim(first, make_second):
     assert sorted(path.name for path in first.base.glob("*.db-*")) == ["ledger.db-shm", "ledger.db-wal"]
 
 
-def test_many_shared_folders_are_named_in_a_short_sentence(first, make_second):
+def test_shared_folder_list_is_short(first, make_second):
     many = {b"%d" % number: f"{number}" for number in range(2000)}
     set_claim(first, folders=many)
     claim = make_claim(bytes(first.root), ADDRESS, many, OURS)

@@ -45,7 +45,7 @@ def known(world) -> dict[bytes, int]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_scan_merges_any_tree_into_the_ledger_and_a_second_one_finds_it_unchanged(make_world, seed):
+def test_second_scan_of_any_tree_is_unchanged(make_world, seed):
     world = make_world(brake={"max_vanished": "100000"})
     chance = random.Random(seed)
     paths = grow(world.root, chance, 150)
@@ -102,7 +102,7 @@ def _replace(path: Path) -> None:
     ],
     ids=["nothing", "appended", "touched", "chmod", "rewritten_with_times_set_back", "replaced_by_a_copy"],
 )
-def test_what_a_change_on_disk_means_for_the_next_scan(world, change, to_send, new):
+def test_disk_change_decides_the_next_scan(world, change, to_send, new):
     path = world.write("a", b"content")
     world.scan()
     change(path)
@@ -112,7 +112,7 @@ def test_what_a_change_on_disk_means_for_the_next_scan(world, change, to_send, n
     assert world.history("a") == [State.QUEUED]
 
 
-def test_a_mapping_with_another_folder_points_a_row_that_was_never_sent_there(world):
+def test_unsent_row_follows_its_mapping(world):
     world.write("a")
     world.scan()
     world.restart(folders=[{"path": ".", "destfolderid": "F2"}])
@@ -121,7 +121,7 @@ def test_a_mapping_with_another_folder_points_a_row_that_was_never_sent_there(wo
 
 
 @pytest.mark.parametrize(("policy", "to_send"), [("upload", 1), ("report", 0)])
-def test_a_sent_file_under_a_mapping_with_another_folder_is_sent_again_or_reported(make_world, policy, to_send):
+def test_sent_file_obeys_the_on_move_policy(make_world, policy, to_send):
     world = make_world(policy={"on_move": policy})
     world.write("a")
     world.scan_and_send()
@@ -133,7 +133,7 @@ def test_a_sent_file_under_a_mapping_with_another_folder_is_sent_again_or_report
     assert world.row("a").destfolderid == ("F2" if to_send else "F1")
 
 
-def test_a_file_that_is_still_being_written_waits_for_two_looks_that_agree(make_world, clock):
+def test_growing_file_waits_for_equal_looks(make_world, clock):
     world = make_world(watch={"settle": "5s"})
     path = world.write("a", b"1")
     clock.set_now(path.stat().st_ctime)
@@ -151,7 +151,7 @@ def test_a_file_that_is_still_being_written_waits_for_two_looks_that_agree(make_
 
 
 @pytest.mark.parametrize("mtime", [-1_000_000, 32_503_680_000], ids=["before_1970", "year_3000"])
-def test_a_time_that_tells_nothing_costs_a_second_look_and_no_more(make_world, clock, mtime):
+def test_useless_time_costs_one_more_look(make_world, clock, mtime):
     world = make_world(watch={"settle": "5s"})
     world.write("a", mtime=mtime)
     assert (world.scan().unsettled, world.states()) == (1, {})
@@ -162,7 +162,7 @@ def test_a_time_that_tells_nothing_costs_a_second_look_and_no_more(make_world, c
 @pytest.mark.parametrize(
     ("inode", "mtime_ns"), [(2**64 - 1, 1), (2**63, 1), (1, 2**63), (1, -(2**63) - 1), (2**63 - 1, 2**63 - 1)]
 )
-def test_an_inode_or_a_time_of_any_size_can_be_kept_and_is_found_unchanged(world, inode, mtime_ns):
+def test_extreme_inode_or_time_is_kept(world, inode, mtime_ns):
     status = SimpleNamespace(st_size=1, st_mtime_ns=mtime_ns, st_ctime_ns=1, st_ino=inode)
     stat = facts(status)
     world.ledger.intake.enqueue([NewVersion(b"a", stat, "F1", "a", None)], 1.0)
@@ -171,7 +171,7 @@ def test_an_inode_or_a_time_of_any_size_can_be_kept_and_is_found_unchanged(world
 
 
 @pytest.mark.parametrize("how", ["looked at", "scanned"])
-def test_a_new_file_whose_predecessor_is_just_being_taken_over_for_its_backup_is_not_forgotten(world, monkeypatch, how):
+def test_new_file_survives_backup_takeover(world, monkeypatch, how):
     """`a.jpg` becomes `a.jpg~`, and is written anew: a worker takes the backup over between the look and its commit."""
     world.write("a.jpg", b"old")
     world.scan_and_send()
@@ -197,7 +197,7 @@ def test_a_new_file_whose_predecessor_is_just_being_taken_over_for_its_backup_is
     assert len(world.service.posts) == 2
 
 
-def test_a_file_that_goes_while_it_settles_is_forgotten(make_world, clock):
+def test_file_gone_in_settling_is_forgotten(make_world, clock):
     world = make_world(watch={"settle": "5s"})
     path = world.write("a")
     clock.set_now(path.stat().st_ctime)
@@ -207,7 +207,7 @@ def test_a_file_that_goes_while_it_settles_is_forgotten(make_world, clock):
     assert (world.site.intake.look_again(), len(world.site.settling)) == (0, 0)
 
 
-def test_what_a_look_found_is_counted_although_the_ledger_failed_at_the_next(world, monkeypatch):
+def test_found_files_count_despite_failure(world, monkeypatch):
     paths = [f"{number:03}".encode() for number in range(120)]
     for path in paths:
         world.write(path)
@@ -228,7 +228,7 @@ def test_what_a_look_found_is_counted_although_the_ledger_failed_at_the_next(wor
     assert world.site.looking.look(*paths) == 20
 
 
-def test_a_file_that_changed_after_it_was_queued_is_looked_at_once_more():
+def test_file_changed_in_queue_is_rechecked():
     settling = Settling(5.0)
     old, new = FileStat(1, 1, 1, 1), FileStat(2, 2, 2, 1)
     settling.see(b"a", old, 1.0)
@@ -240,14 +240,14 @@ def test_a_file_that_changed_after_it_was_queued_is_looked_at_once_more():
     assert (len(settling), settling.due(13.0)) == (0, [])
 
 
-def test_of_what_is_due_as_much_is_given_as_is_asked_for():
+def test_due_files_are_limited_to_the_request():
     settling = Settling(5.0)
     for number in range(4):
         settling.see(b"%d" % number, FileStat(1, 1, 1, 1), float(number))
     assert [settling.due(7.5, most) for most in (1, 2, None)] == [[b"0"], [b"0", b"1"], [b"0", b"1", b"2"]]
 
 
-def test_many_looks_are_few_commits_and_no_file_waits_for_more_than_a_hundred(world):
+def test_many_looks_share_few_commits(world):
     paths = [f"{number:03}".encode() for number in range(250)]
     for path in paths:
         world.write(path)
@@ -257,7 +257,7 @@ def test_many_looks_are_few_commits_and_no_file_waits_for_more_than_a_hundred(wo
     assert len(world.states()) == 250
 
 
-def test_more_unsettled_files_than_are_kept_in_mind_are_said_to_be_too_many():
+def test_excess_settling_files_are_reported():
     settling = Settling(5.0, most=2)
     stat = FileStat(1, 1, 1, 1)
     assert [settling.see(path, stat, 1.0) for path in (b"a", b"b", b"c")] == [False] * 3
@@ -266,13 +266,13 @@ def test_more_unsettled_files_than_are_kept_in_mind_are_said_to_be_too_many():
     assert settling.next_due() == 6.0
 
 
-def test_a_hint_looks_at_one_path_and_the_next_scan_agrees(world):
+def test_hint_checks_one_path(world):
     world.write("a")
     assert [world.site.intake.look(b"a"), world.site.intake.look(b"a"), world.site.intake.look(b"nothing")] == [1, 0, 0]
     assert world.scan().unchanged == 1
 
 
-def test_a_hint_of_an_ignored_or_unmapped_path_queues_nothing(make_world):
+def test_hint_of_unmapped_path_queues_nothing(make_world):
     world = make_world(folders=[{"path": "photos", "destfolderid": "F1", "ignore": ["*.psd"]}])
     for path in ("photos/a.psd", "other/a", "photos/a.part"):
         world.write(path)
@@ -287,7 +287,7 @@ def test_a_hint_of_a_sidecar_is_no_file(world):
     assert list(world.states()) == ["a"]
 
 
-def test_a_hint_of_a_sidecar_retries_the_file_that_it_blocked(world):
+def test_sidecar_hint_retries_blocked_file(world):
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"nonsense: 1\n")
     world.scan_and_send()
@@ -296,7 +296,7 @@ def test_a_hint_of_a_sidecar_retries_the_file_that_it_blocked(world):
     assert (world.hint("a.yaml"), world.row("a").state) == (1, State.QUEUED)
 
 
-def test_a_hint_of_a_sidecar_that_is_gone_frees_the_file_that_it_blocked(world):
+def test_removed_sidecar_hint_frees_its_file(world):
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"nonsense: 1\n")
     world.scan_and_send()
@@ -304,7 +304,7 @@ def test_a_hint_of_a_sidecar_that_is_gone_frees_the_file_that_it_blocked(world):
     assert (world.hint("a.yaml"), world.row("a").state) == (1, State.QUEUED)
 
 
-def test_a_hint_of_a_sidecar_that_is_as_it_was_changes_nothing(world):
+def test_unchanged_sidecar_hint_does_nothing(world):
     world.write("a", b"1")
     world.write("a.yaml", b"description: x\n")
     world.scan_and_send()
@@ -315,7 +315,7 @@ def test_a_hint_of_a_sidecar_that_is_as_it_was_changes_nothing(world):
 
 
 @pytest.mark.parametrize("age", [0.5, 1.9])
-def test_a_hint_of_a_sidecar_younger_than_a_tick_of_the_clock_is_never_taken_for_the_one_before(world, age):
+def test_very_young_sidecar_counts_as_changed(world, age):
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan_and_send()
@@ -328,7 +328,7 @@ def test_a_hint_of_a_sidecar_younger_than_a_tick_of_the_clock_is_never_taken_for
 # What is done to a.yaml and _folder.yaml between two scans, after the file was blocked by a bad sidecar or sent.
 @pytest.mark.parametrize("name", ["d/a.yaml", "d/_folder.yaml", "_folder.yaml"])
 @pytest.mark.parametrize("change", ["mended", "removed", "removed_before_another", "untouched"])
-def test_a_sidecar_that_changes_retries_the_files_it_blocked(world, name, change):
+def test_changed_sidecar_retries_blocked_files(world, name, change):
     world.write("d/a")
     world.write("d/z.yaml", b"description: for a file that sorts later\n")
     sidecar = world.write(name, b"nonsense: 1\n")
@@ -346,7 +346,7 @@ def test_a_sidecar_that_changes_retries_the_files_it_blocked(world, name, change
 
 @pytest.mark.parametrize("name", ["d/a.yaml", "d/_folder.yaml", "_folder.yaml"])
 @pytest.mark.parametrize("change", ["added", "changed", "removed"])
-def test_a_sidecar_that_changes_after_the_upload_marks_its_files_and_no_others(world, name, change):
+def test_sidecar_change_marks_only_its_files(world, name, change):
     sidecar = world.root / name
     for path in ("d/a", "e"):
         world.write(path, path.encode())
@@ -367,7 +367,7 @@ def test_a_sidecar_that_changes_after_the_upload_marks_its_files_and_no_others(w
 
 @pytest.mark.parametrize("outcome", ["accept", "lost_after"])
 @pytest.mark.parametrize("noticed", ["hint", "scan"])
-def test_a_sidecar_that_changes_while_its_file_is_sent_or_in_doubt_is_told_of(world, noticed, outcome):
+def test_sidecar_change_during_upload_is_drift(world, noticed, outcome):
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan()
@@ -392,7 +392,7 @@ def test_a_sidecar_that_changes_while_its_file_is_sent_or_in_doubt_is_told_of(wo
 
 
 @pytest.mark.parametrize("full", [0, 1, 40], ids=["as_it_is", "a_full_disk_for_a_moment", "a_full_disk_for_long"])
-def test_a_sidecar_that_changes_after_it_was_read_and_before_the_upload_begins_is_told_of(world, full):
+def test_sidecar_change_before_upload_is_drift(world, full):
     world.write("a", b"1")
     sidecar = world.write("a.yaml", b"description: x\n")
     world.scan()
@@ -431,7 +431,7 @@ def test_a_sidecar_that_changes_after_it_was_read_and_before_the_upload_begins_i
         assert (told, world.row("a").drift) == (["x"], drift)
 
 
-def test_a_file_that_is_sent_right_after_a_scan_has_what_the_scan_saw_of_its_folder(world):
+def test_upload_after_scan_uses_new_sidecar(world):
     world.write("d/_folder.yaml", b"description: x\n")
     world.write("d/a", b"1")
     world.scan_and_send()
@@ -441,7 +441,7 @@ def test_a_file_that_is_sent_right_after_a_scan_has_what_the_scan_saw_of_its_fol
     assert [dict(request.meta)["file_desc"] for request in world.service.posts] == ["x", "something else"]
 
 
-def test_what_a_scan_misses_is_gone_only_after_a_second_look(world):
+def test_missing_file_needs_a_second_look(world):
     for path in ("a", "b"):
         world.write(path)
     world.scan()
@@ -454,7 +454,7 @@ def test_what_a_scan_misses_is_gone_only_after_a_second_look(world):
     assert (world.states(), world.history("a")) == ({"b": State.QUEUED}, [State.GONE])
 
 
-def test_nothing_is_decided_below_a_folder_that_cannot_be_read(world):
+def test_unreadable_folder_decides_nothing(world):
     for path in ("a/1", "b/1"):
         world.write(path)
     world.scan()
@@ -466,7 +466,7 @@ def test_nothing_is_decided_below_a_folder_that_cannot_be_read(world):
     assert world.states() == {"b/1": State.QUEUED}
 
 
-def test_what_cannot_be_seen_is_not_counted_as_missing_and_takes_no_place_from_what_is(world):
+def test_invisible_files_are_not_missing(world):
     for path in ("a/1", "a/2", "b/1"):
         world.write(path)
     world.scan()
@@ -485,7 +485,7 @@ def test_what_cannot_be_seen_is_not_counted_as_missing_and_takes_no_place_from_w
     assert world.states() == {"a/1": State.QUEUED, "a/2": State.QUEUED}
 
 
-def test_a_row_that_was_moved_to_another_path_since_the_scan_is_not_gone(world):
+def test_row_moved_since_the_scan_is_not_gone(world):
     old = world.write("a")
     world.scan_and_send()
     old.rename(world.root / "b")
@@ -497,7 +497,7 @@ def test_a_row_that_was_moved_to_another_path_since_the_scan_is_not_gone(world):
     assert world.states() == {"b": State.STORED}
 
 
-def test_a_look_that_is_out_of_date_replaces_nothing(world):
+def test_outdated_look_replaces_nothing(world):
     path = world.write("a", b"1")
     world.scan()
     (row,) = world.ledger.queue.due(world.clock.now(), 1)
@@ -509,7 +509,7 @@ def test_a_look_that_is_out_of_date_replaces_nothing(world):
 
 
 @pytest.mark.parametrize("why", ["mapping", "ignore"])
-def test_a_path_that_is_no_longer_mapped_is_put_aside_and_revived_without_an_upload(world, why):
+def test_unmapped_path_revives_without_upload(world, why):
     world.write("photos/a")
     world.write("b", b"2")
     world.scan_and_send()
@@ -542,14 +542,14 @@ def test_a_dry_run_counts_and_writes_nothing(world):
     assert list(world.ledger.intake.sidecars()) == []
 
 
-def test_the_order_of_chance_is_the_edges_own(world):
+def test_upload_token_is_random_alphanumeric(world):
     assert isinstance(world.site.context, Context)
     tokens = {world.site.context.token() for _ in range(100)}
     assert len(tokens) == 100
     assert all(token.isalnum() and len(token) <= 70 for token in tokens)
 
 
-def test_empty_files_are_held_when_they_are_first_seen_and_go_on_with_content(world):
+def test_empty_file_is_held_until_filled(world):
     for number in range(3):
         world.write(f"empty-{number}", b"")
     world.write("full")
@@ -561,7 +561,7 @@ def test_empty_files_are_held_when_they_are_first_seen_and_go_on_with_content(wo
     assert world.history("empty-0") == [State.QUEUED]
 
 
-def test_empty_files_are_held_with_the_commit_that_queues_them(world):
+def test_empty_file_is_held_when_queued(world):
     for number in range(50):
         world.write(f"empty-{number}", b"")
     before = world.ledger.store.commits
@@ -570,7 +570,7 @@ def test_empty_files_are_held_with_the_commit_that_queues_them(world):
     assert world.ledger.store.commits - before < 15
 
 
-def test_the_sidecars_of_a_scan_are_written_down_in_parts(world, monkeypatch):
+def test_scanned_sidecars_commit_in_parts(world, monkeypatch):
     for number in range(2500):
         world.write(f"{number}.jpg.yaml", b"language: 1")
     parts = []
@@ -585,7 +585,7 @@ def test_the_sidecars_of_a_scan_are_written_down_in_parts(world, monkeypatch):
     assert (sum(parts), max(parts)) == (2500, 1000)
 
 
-def test_a_path_that_a_look_in_between_cannot_read_is_named_until_the_next_scan(world, monkeypatch):
+def test_unreadable_path_is_kept_until_scan(world, monkeypatch):
     world.write("a")
     world.scan_and_send()
 

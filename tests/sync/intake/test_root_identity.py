@@ -44,7 +44,7 @@ def live(world) -> None:
         world.live(5)
 
 
-def test_strangers_are_neither_sent_nor_are_our_files_taken_for_gone(mounted):
+def test_foreign_disk_changes_nothing(mounted):
     world, mount, ours, theirs = mounted
     (theirs / "photos" / "stranger").write_bytes(b"theirs")
     # A camera counts the names of its pictures from one, as the other did.
@@ -63,7 +63,7 @@ def test_strangers_are_neither_sent_nor_are_our_files_taken_for_gone(mounted):
     assert len(world.posted()) == 5
 
 
-def test_a_copy_of_the_files_on_another_disk_goes_on(mounted):
+def test_copied_files_on_new_disk_are_known(mounted):
     world, mount, ours, theirs = mounted
     shutil.copytree(ours, theirs, dirs_exist_ok=True)
     (theirs / "photos" / "4").unlink()
@@ -74,7 +74,7 @@ def test_a_copy_of_the_files_on_another_disk_goes_on(mounted):
     assert len(world.posted()) == 5
 
 
-def test_what_a_person_has_agreed_to_takes_its_place(mounted):
+def test_agreed_disk_replaces_the_known_one(mounted):
     world, mount, _ours, theirs = mounted
     for number in range(3):
         (theirs / "photos" / f"new {number}").write_bytes(b"theirs %d" % number)
@@ -89,7 +89,7 @@ def test_what_a_person_has_agreed_to_takes_its_place(mounted):
     assert not world.site.brakes.pulled()
 
 
-def test_a_word_for_a_disk_that_is_the_right_one_again_agrees_to_no_later_mistake(mounted):
+def test_stale_agreement_covers_no_later_disk(mounted):
     world, mount, ours, theirs = mounted
     (theirs / "photos" / "stranger").write_bytes(b"theirs")
     for _ in range(2):
@@ -109,7 +109,7 @@ def test_an_empty_place_is_told_as_such(mounted):
     assert [brake.kind for brake in world.ledger.reports.brakes()] == ["emptied"]
 
 
-def test_all_files_replaced_on_the_same_disk_are_a_day_like_others(mounted):
+def test_replaced_files_pull_no_disk_brake(mounted):
     world, _mount, ours, _theirs = mounted
     for number in range(5):
         (ours / "photos" / f"{number}").unlink()
@@ -135,7 +135,7 @@ def test_of_two_files_nothing_is_concluded(mounted, left):
             world.scan()
 
 
-def test_from_what_cannot_be_read_nothing_is_concluded(mounted, monkeypatch):
+def test_unreadable_tree_yields_no_verdict(mounted, monkeypatch):
     world, mount, _ours, theirs = mounted
     (theirs / "photos" / "stranger").write_bytes(b"theirs")
     mount(theirs)
@@ -159,7 +159,7 @@ def test_a_dry_run_says_so_and_pulls_nothing(mounted):
     assert not world.site.brakes.pulled()
 
 
-def test_files_of_the_same_names_and_sizes_are_strangers_by_their_times(mounted):
+def test_equal_names_and_sizes_differ_by_time(mounted):
     world, mount, _ours, theirs = mounted
     for number in range(5):
         path = theirs / "photos" / f"{number}"
@@ -170,7 +170,7 @@ def test_files_of_the_same_names_and_sizes_are_strangers_by_their_times(mounted)
         world.scan()
 
 
-def test_a_copy_on_a_disk_that_keeps_times_to_two_seconds_goes_on(mounted):
+def test_copy_with_coarse_times_is_known(mounted):
     world, mount, ours, theirs = mounted
     shutil.copytree(ours, theirs, dirs_exist_ok=True)
     for path in (theirs / "photos").iterdir():
@@ -182,7 +182,7 @@ def test_a_copy_on_a_disk_that_keeps_times_to_two_seconds_goes_on(mounted):
     assert len(world.posted()) == 5
 
 
-def test_what_lies_on_the_disk_of_a_mapping_below_is_no_witness_for_the_disk_above(mounted):
+def test_nested_disk_is_no_witness_above(mounted):
     world, mount, ours, theirs = mounted
     world.restart(folders=[{"path": "photos", "destfolderid": "F1"}, {"path": "photos/own", "destfolderid": "F2"}])
     for number in range(5):
@@ -195,7 +195,7 @@ def test_what_lies_on_the_disk_of_a_mapping_below_is_no_witness_for_the_disk_abo
         world.scan()
 
 
-def test_a_word_on_the_disk_of_one_mapping_does_not_hold_for_that_of_another(mounted):
+def test_agreement_covers_only_its_own_disk(mounted):
     world, mount, ours, theirs = mounted
     world.restart(folders=[{"path": "photos", "destfolderid": "F1"}, {"path": "videos", "destfolderid": "F2"}])
     for number in range(5):
@@ -214,7 +214,7 @@ def test_a_word_on_the_disk_of_one_mapping_does_not_hold_for_that_of_another(mou
     assert len(world.posted()) == 10
 
 
-def test_another_disk_is_known_though_nearly_all_files_lie_below_a_mapping_of_their_own(mounted):
+def test_changed_disk_is_seen_by_few_files(mounted):
     world, mount, _ours, theirs = mounted
     world.restart(folders=[{"path": "photos", "destfolderid": "F1"}, {"path": "photos/raw", "destfolderid": "F2"}])
     for number in range(300):

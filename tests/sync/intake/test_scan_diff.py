@@ -117,7 +117,7 @@ def change_something(world, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", [*range(8), 116])
-def test_a_scan_that_leaves_out_what_is_quiet_finds_what_one_finds_that_looks_at_all(make_world, monkeypatch, seed):
+def test_quiet_scan_equals_a_full_one(make_world, monkeypatch, seed):
     world = make_world(brake={"max_vanished": "100000"})
     chance = random.Random(seed)
     left_out = 0
@@ -133,7 +133,7 @@ def test_a_scan_that_leaves_out_what_is_quiet_finds_what_one_finds_that_looks_at
     assert left_out, "nothing was ever quiet"
 
 
-def test_a_folder_is_left_out_once_a_scan_found_all_of_it_known(world, monkeypatch):
+def test_folder_is_skipped_once_all_is_known(world, monkeypatch):
     for name in ("a/x", "a/y", "b/z"):
         world.write(name)
     assert looked_at(world, monkeypatch) == [b"a/x", b"a/y", b"b/z"], "new"
@@ -168,12 +168,12 @@ def quiet_world(world):
     ],
     ids=["row_gone", "row_changed", "rows_unwanted", "sidecar_row_gone", "sidecar_changed", "sidecar_gone"],
 )
-def test_whatever_changes_in_a_folder_or_its_rows_lets_it_be_compared_again(world, monkeypatch, change, compared):
+def test_any_change_requires_a_new_comparison(world, monkeypatch, change, compared):
     change(quiet_world(world))
     assert any(path.startswith(compared) for path in looked_at(world, monkeypatch))
 
 
-def test_a_change_of_state_alone_does_not_stir_a_folder(world, monkeypatch):
+def test_state_change_keeps_folder_quiet(world, monkeypatch):
     quiet_world(world)
     world.live(200)
     assert set(world.states().values()) == {State.VERIFIED}
@@ -184,7 +184,7 @@ def test_a_change_of_state_alone_does_not_stir_a_folder(world, monkeypatch):
     "said",
     [{"ignore": ["y"]}, {"folders": [{"path": ".", "destfolderid": "F2"}]}, {"watch": {"follow_symlinks": "yes"}}],
 )
-def test_other_rules_let_all_be_compared_again(world, monkeypatch, said):
+def test_new_rules_compare_everything_again(world, monkeypatch, said):
     quiet_world(world).restart(**said)
     assert {b"a/x", b"b/z"} <= set(looked_at(world, monkeypatch))
 
@@ -196,7 +196,7 @@ def test_after_a_week_all_is_compared_again(world, monkeypatch):
     assert looked_at(world, monkeypatch) == []
 
 
-def test_a_row_that_another_tool_removed_is_noticed_by_the_count_and_found_by_the_scan_after(world, monkeypatch):
+def test_row_removed_elsewhere_is_noticed(world, monkeypatch):
     quiet_world(world)
     world.ledger.store._writer.execute("DROP TRIGGER stirred_files_gone")
     world.ledger.store.write(lambda conn: conn.execute("DELETE FROM files WHERE path = x'612F78'"))
@@ -204,7 +204,7 @@ def test_a_row_that_another_tool_removed_is_noticed_by_the_count_and_found_by_th
     assert b"a/x" in looked_at(world, monkeypatch)
 
 
-def test_a_folder_that_is_stirred_while_it_is_scanned_is_not_remembered(world, monkeypatch):
+def test_folder_changed_in_scan_is_not_cached(world, monkeypatch):
     quiet_world(world)
     row = world.row("a/x")
     quiet = world.ledger.quiet
@@ -217,7 +217,7 @@ def test_a_folder_that_is_stirred_while_it_is_scanned_is_not_remembered(world, m
     assert [each.folder for each in quiet.recorded()] == [b"", b"b/"]
 
 
-def test_a_scan_begins_when_what_was_stirred_before_can_be_read(world):
+def test_scan_sees_all_earlier_changes(world):
     ledger = quiet_world(world).ledger
     stirred, begun = threading.Event(), threading.Event()
 
@@ -238,7 +238,7 @@ def test_a_scan_begins_when_what_was_stirred_before_can_be_read(world):
     assert sizes[b"a/x"] == 9 or ledger.quiet.was_stirred(b"a/"), "else it would be remembered by rows of before"
 
 
-def test_a_folder_stirred_in_the_very_commit_that_remembers_it_is_struck_out(world):
+def test_change_in_caching_commit_counts(world):
     quiet_world(world)
     quiet = world.ledger.quiet
     assert quiet.begin(world.site.intake._mark(), world.clock.now())
@@ -252,7 +252,7 @@ def test_a_folder_stirred_in_the_very_commit_that_remembers_it_is_struck_out(wor
     assert [each.folder for each in quiet.recorded()] == [b"", b"b/"]
 
 
-def test_what_a_transaction_stirred_that_was_undone_is_still_quiet(world):
+def test_rolled_back_change_stays_quiet(world):
     quiet_world(world)
 
     def fails(conn) -> None:
@@ -265,7 +265,7 @@ def test_what_a_transaction_stirred_that_was_undone_is_still_quiet(world):
     assert isinstance(world.ledger.intake, Intake)
 
 
-def test_a_vanished_folder_is_found_by_the_count_of_its_rows(make_world):
+def test_vanished_folder_is_found_by_count(make_world):
     world = quiet_world(make_world(brake={"max_vanished": "100000"}))
     shutil.rmtree(world.root / "a")
     result = world.scan()

@@ -23,7 +23,7 @@ def settling(make_world, clock):
 
 
 @pytest.mark.parametrize("half", [b"description: The old har", b'description: "The old'])
-def test_a_sidecar_that_is_half_written_is_waited_for(settling, clock, half):
+def test_half_written_sidecar_is_waited_for(settling, clock, half):
     settling.write("a.jpg.yaml", half)
     assert settling.send() == 1
     assert settling.posted() == []
@@ -37,7 +37,7 @@ def test_a_sidecar_that_is_half_written_is_waited_for(settling, clock, half):
 
 @pytest.mark.parametrize("name", ["_folder.yaml", "sub/_folder.yaml"])
 @pytest.mark.parametrize("half", [b"description: The old har", b'description: "The old'])
-def test_a_folders_sidecar_that_is_half_written_is_waited_for(make_world, clock, name, half):
+def test_half_written_folder_sidecar_is_awaited(make_world, clock, name, half):
     world = make_world(watch={"settle": "60s"})
     clock.set_now(time.time())
     for path in ("sub/a.jpg", "sub/b.jpg"):
@@ -56,7 +56,7 @@ def test_a_folders_sidecar_that_is_half_written_is_waited_for(make_world, clock,
     assert [post.meta for post in world.service.posts] == [(("img_description", "The old harbour"),)] * 2
 
 
-def test_a_folders_sidecar_that_never_rests_keeps_its_files_two_minutes_together(settling, clock):
+def test_restless_folder_sidecar_delays_once(settling, clock):
     def write():
         settling.write("_folder.yaml", b"description: by a tool that never ends")
         os.utime(settling.root / "_folder.yaml", (clock.now(), clock.now()))
@@ -78,7 +78,7 @@ def test_a_folders_sidecar_that_never_rests_keeps_its_files_two_minutes_together
     assert settling.posted() == ["a.jpg", "b.jpg"]
 
 
-def test_a_folders_sidecar_is_waited_for_each_time_that_it_is_written(settling, clock):
+def test_each_folder_sidecar_write_is_awaited(settling, clock):
     def write(said: bytes) -> None:
         os.utime(settling.write("_folder.yaml", said), (clock.now(), clock.now()))
 
@@ -96,7 +96,7 @@ def test_a_folders_sidecar_is_waited_for_each_time_that_it_is_written(settling, 
     assert "has settled" in settling.row("b.jpg").detail
 
 
-def test_a_folders_sidecar_that_is_dated_tomorrow_is_not_waited_for(settling, clock):
+def test_future_folder_sidecar_delays_nothing(settling, clock):
     dated = clock.now() + 1e6
     os.utime(settling.write("_folder.yaml", b"description: of another day"), (dated, dated))
     settling.send()
@@ -104,7 +104,7 @@ def test_a_folders_sidecar_that_is_dated_tomorrow_is_not_waited_for(settling, cl
 
 
 @pytest.mark.parametrize("when", [1e6, -1e10], ids=["tomorrow", "before 1970"])
-def test_a_sidecar_that_never_rests_is_waited_for_two_minutes(settling, clock, when):
+def test_restless_sidecar_delays_two_minutes(settling, clock, when):
     dated = clock.now() + when
     os.utime(settling.write("a.jpg.yaml", b"description: of another day"), (dated, dated))
     for _ in range(3):
@@ -116,7 +116,7 @@ def test_a_sidecar_that_never_rests_is_waited_for_two_minutes(settling, clock, w
     assert settling.posted() == ["a.jpg"]
 
 
-def test_with_no_time_to_settle_nothing_is_waited_for(world):
+def test_zero_settle_time_waits_for_nothing(world):
     world.write("a.jpg")
     future = world.clock.now() + 1e6
     os.utime(world.write("a.jpg.yaml", b"description: from tomorrow"), (future, future))
@@ -136,7 +136,7 @@ def test_an_empty_sidecar_has_not_come(make_world):
     assert world.service.posts[0].meta == (("img_description", "now it has"),)
 
 
-def test_an_empty_sidecar_that_was_just_opened_is_waited_for(settling, clock):
+def test_fresh_empty_sidecar_is_waited_for(settling, clock):
     settling.write("a.jpg.yaml", b"")
     settling.send()
     assert settling.posted() == []
@@ -145,7 +145,7 @@ def test_an_empty_sidecar_that_was_just_opened_is_waited_for(settling, clock):
     assert settling.service.posts[0].meta == ()
 
 
-def test_a_sidecar_that_is_begun_long_after_its_file_was_queued_is_waited_for_as_well(settling, clock):
+def test_late_begun_sidecar_is_waited_for(settling, clock):
     # As after an outage, or within sidecar_wait.
     book = settling.ledger.store
     book.write(lambda conn: conn.execute("UPDATE files SET queued_at = queued_at - 3600"))
@@ -154,7 +154,7 @@ def test_a_sidecar_that_is_begun_long_after_its_file_was_queued_is_waited_for_as
     assert settling.posted() == []
 
 
-def test_a_file_is_released_once_the_link_in_the_place_of_its_sidecar_is_gone(world):
+def test_removed_sidecar_link_frees_its_file(world):
     world.write("a.jpg")
     (world.root / "a.jpg.yaml").symlink_to("somewhere")
     world.scan_and_send()
@@ -165,7 +165,7 @@ def test_a_file_is_released_once_the_link_in_the_place_of_its_sidecar_is_gone(wo
     assert world.posted() == ["a.jpg"]
 
 
-def test_a_link_that_comes_into_the_place_of_a_sidecar_is_drift(world):
+def test_sidecar_replaced_by_link_is_drift(world):
     world.write("a.jpg")
     world.scan_and_send()
     world.live(5)
@@ -179,7 +179,7 @@ def strays(world) -> tuple[int, str]:
     return scan.stray, scan.first_stray
 
 
-def test_sidecars_that_speak_of_no_file_are_told_until_they_do(world):
+def test_stray_sidecars_are_reported(world):
     for name in ("d.JPG", "e.jpg", "sub/f.jpg"):
         world.write(name)
     for name in ("d.jpg.yaml", "e.jpg.yaml", "sub/g.yaml", "_folder.yaml", "sub/_folder.yaml"):
@@ -201,7 +201,7 @@ def test_sidecars_that_speak_of_no_file_are_told_until_they_do(world):
     assert strays(world) == (1, "e.jpg.yaml")
 
 
-def test_what_hints_found_is_told_by_the_next_scan(world):
+def test_stray_found_by_hint_is_in_next_scan(world):
     world.scan()
     for name in ("d.JPG", "d.jpg.yaml"):
         world.write(name)
@@ -210,7 +210,7 @@ def test_what_hints_found_is_told_by_the_next_scan(world):
     assert strays(world) == (1, "d.jpg.yaml")
 
 
-def test_a_sidecar_whose_file_is_not_at_rest_yet_is_no_stray(make_world, clock):
+def test_sidecar_of_settling_file_is_no_stray(make_world, clock):
     world = make_world(watch={"settle": "60s"})
     clock.set_now(time.time())
     world.write("a.jpg")
@@ -219,7 +219,7 @@ def test_a_sidecar_whose_file_is_not_at_rest_yet_is_no_stray(make_world, clock):
     assert strays(world) == (0, "")
 
 
-def test_a_root_that_goes_between_a_file_and_its_sidecar_is_no_end_of_sending(world, monkeypatch):
+def test_root_lost_before_sidecar_keeps_queue(world, monkeypatch):
     world.write("a.jpg")
     world.scan()
     away = world.root.with_name("away")
@@ -239,7 +239,7 @@ def test_a_root_that_goes_between_a_file_and_its_sidecar_is_no_end_of_sending(wo
     assert world.posted() == ["a.jpg"]
 
 
-def test_a_sidecar_that_comes_while_its_file_is_prepared_is_sent_with_it(world, monkeypatch):
+def test_sidecar_during_preparation_is_sent(world, monkeypatch):
     world.write("a.jpg")
     world.scan()
 
@@ -257,7 +257,7 @@ def test_a_sidecar_that_comes_while_its_file_is_prepared_is_sent_with_it(world, 
     assert b"a.jpg" not in drift(world)
 
 
-def test_what_was_read_of_a_folders_sidecar_before_its_change_is_told_to_nobody_after_it(world, monkeypatch):
+def test_old_folder_sidecar_is_not_cached(world, monkeypatch):
     world.write("_folder.yaml", b"description: old")
     sidecars, (mapping,) = world.site.sidecars, world.site.plan.mappings.all
     read = sidecars.read

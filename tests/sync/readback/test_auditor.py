@@ -41,13 +41,13 @@ def why(world):
     return {(orphan.why, orphan.path) for orphan in world.orphans()}
 
 
-def test_a_folder_that_holds_what_was_sent_is_fine(mirrored):
+def test_folder_holding_sent_assets_is_fine(mirrored):
     world = mirrored()
     assert audit(world) == {"assets": 3, "fine": 3}
     assert why(world) == set()
 
 
-def test_an_asset_that_is_gone_blocks_its_file_with_the_next_step(mirrored):
+def test_deleted_asset_blocks_with_remedy(mirrored):
     world = mirrored()
     del world.service.assets[world.row("1").assetid]
     assert audit(world) == {"assets": 2, "fine": 2, "missing": 1}
@@ -56,7 +56,7 @@ def test_an_asset_that_is_gone_blocks_its_file_with_the_next_step(mirrored):
     assert detail.index("`assetsync retry PATH`") < detail.index("`assetsync retry --send-again PATH`")
 
 
-def test_what_is_said_to_help_with_an_asset_that_is_gone_takes_over_the_copy_that_was_kept(mirrored):
+def test_suggested_retry_adopts_the_kept_copy(mirrored):
     world = mirrored()
     kept = world.service.put(b"content 1", "1")
     del world.service.assets[world.row("1").assetid]
@@ -68,7 +68,7 @@ def test_what_is_said_to_help_with_an_asset_that_is_gone_takes_over_the_copy_tha
     assert world.posted() == ["0", "1", "2"]
 
 
-def test_an_asset_that_is_gone_is_sent_again_where_the_policy_says_so(mirrored):
+def test_deleted_asset_is_resent_by_policy(mirrored):
     world = mirrored(policy={"on_remote_missing": "upload"})
     del world.service.assets[world.row("1").assetid]
     audit(world)
@@ -78,7 +78,7 @@ def test_an_asset_that_is_gone_is_sent_again_where_the_policy_says_so(mirrored):
     assert world.service.contents == [b"content 0", b"content 1", b"content 2"]
 
 
-def test_an_asset_that_was_moved_in_the_service_is_drift_and_not_missing(mirrored):
+def test_asset_moved_in_service_is_drift(mirrored):
     world = mirrored()
     world.service.assets[world.row("1").assetid].folder = "ELSEWHERE"
     assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
@@ -89,7 +89,7 @@ def test_an_asset_that_was_moved_in_the_service_is_drift_and_not_missing(mirrore
     assert drift(world).keys() == {b"1"}
 
 
-def test_an_asset_that_was_moved_back_in_the_service_is_fine_again(mirrored):
+def test_asset_moved_back_is_fine_again(mirrored):
     world = mirrored()
     asset = world.service.assets[world.row("1").assetid]
     asset.folder = "ELSEWHERE"
@@ -102,7 +102,7 @@ def test_an_asset_that_was_moved_back_in_the_service_is_fine_again(mirrored):
 
 
 @pytest.mark.parametrize("first", [FOLDER, "F2"])
-def test_an_asset_that_was_moved_to_another_mapped_folder_is_drift_in_whatever_order_they_are_audited(mirrored, first):
+def test_move_to_mapped_folder_is_drift(mirrored, first):
     world = mirrored()
     world.service.assets[world.row("1").assetid].folder = "F2"
     for folder in (first, {FOLDER: "F2", "F2": FOLDER}[first]):
@@ -112,7 +112,7 @@ def test_an_asset_that_was_moved_to_another_mapped_folder_is_drift_in_whatever_o
     assert [(found.why, found.path) for found in world.ledger.reports.findings()] == [("elsewhere", b"1")]
 
 
-def test_an_asset_that_somebody_moved_and_agreed_to_is_told_no_more_until_it_is_moved_again(mirrored):
+def test_settled_move_is_silent_until_next(mirrored):
     world = mirrored()
     asset = world.service.assets[world.row("1").assetid]
     asset.folder = "F2"
@@ -127,7 +127,7 @@ def test_an_asset_that_somebody_moved_and_agreed_to_is_told_no_more_until_it_is_
     assert drift(world).keys() == {b"1"}
 
 
-def test_a_mapping_that_is_pointed_to_where_its_assets_were_moved_sends_nothing_again(mirrored):
+def test_mapping_following_assets_sends_none(mirrored):
     world = mirrored()
     for name in "012":
         world.service.assets[world.row(name).assetid].folder = "F2"
@@ -144,14 +144,14 @@ def test_a_mapping_that_is_pointed_to_where_its_assets_were_moved_sends_nothing_
     assert drift(world) == {}
 
 
-def test_an_asset_whose_bytes_are_others_now_blocks_its_file(mirrored):
+def test_asset_with_other_bytes_blocks_file(mirrored):
     world = mirrored()
     world.service.assets[world.row("1").assetid].content = b"something else"
     assert audit(world) == {"assets": 3, "fine": 2, "different": 1}
     assert (world.row("1").state, world.row("1").reason) == (State.BLOCKED, "different")
 
 
-def test_a_second_copy_a_late_cut_and_a_strangers_file_are_told_apart(mirrored):
+def test_copy_cut_and_stranger_are_separated(mirrored):
     world = mirrored()
     world.write("cut.jpg", b"the whole of the picture")
     world.service.script.append("lost_before")
@@ -169,7 +169,7 @@ def test_a_second_copy_a_late_cut_and_a_strangers_file_are_told_apart(mirrored):
 @pytest.mark.parametrize(
     ("file_type", "found"), [("rendition", {}), ("original", {"unknown": 1}), ("", {"unknown": 1})]
 )
-def test_the_renditions_of_a_picture_are_nobodys_assets(mirrored, file_type, found):
+def test_renditions_are_no_unknown_assets(mirrored, file_type, found):
     world = mirrored()
     world.service.put(b"a smaller one", "0_rendition.jpg", file_type=file_type)
     assert audit(world) == {"assets": 3 + len(found), "fine": 3, **found}
@@ -194,9 +194,7 @@ def zipped(*members: tuple[str, bytes]) -> bytes:
         (False, "top.txt", b"top", 1),
     ],
 )
-def test_the_members_of_an_archive_that_the_service_takes_apart_are_not_unknown(
-    mirrored, extracts, name, content, unknown
-):
+def test_archive_members_are_not_unknown(mirrored, extracts, name, content, unknown):
     folders = [{"path": ".", "destfolderid": FOLDER, "upload": {"zip_extract": str(extracts).lower()}}]
     world = mirrored(1, folders=folders)
     world.write("all.zip", zipped(("top.txt", b"top"), ("grün.txt", b"green"), ("sub/inner.txt", b"inner")))
@@ -209,7 +207,7 @@ def test_the_members_of_an_archive_that_the_service_takes_apart_are_not_unknown(
     assert len(why(world)) == unknown
 
 
-def test_archives_of_a_root_that_is_not_there_end_no_audit(mirrored):
+def test_archive_on_absent_root_ends_no_audit(mirrored):
     # As of a disk that is not mounted in the night of the audit.
     folders = [{"path": ".", "destfolderid": FOLDER, "upload": {"zip_extract": "true"}}]
     world = mirrored(1, folders=folders)
@@ -222,7 +220,7 @@ def test_archives_of_a_root_that_is_not_there_end_no_audit(mirrored):
     assert audit(world)["unknown"] == 1
 
 
-def test_what_somebody_has_taken_away_is_listed_no_longer(mirrored):
+def test_removed_orphan_is_no_longer_listed(mirrored):
     world = mirrored()
     world.write("0", b"changed")
     world.scan_and_send()
@@ -254,7 +252,7 @@ def test_history_is_not_called_unknown(mirrored):
     assert why(world) == {("replaced", b"0")}
 
 
-def test_what_a_person_had_replaced_is_listed_for_removal_and_is_no_copy_that_nobody_wanted(mirrored):
+def test_replaced_asset_is_listed_as_replaced(mirrored):
     world = mirrored()
     world.ledger.repair.send_again(world.row("0"), world.clock.now())
     world.send()
@@ -265,7 +263,7 @@ def test_what_a_person_had_replaced_is_listed_for_removal_and_is_no_copy_that_no
         assert why(world) == {("replaced", b"0")}
 
 
-def test_more_than_a_hundredth_missing_pulls_the_brake_and_is_believed_after_it_was_released(mirrored):
+def test_many_missing_assets_pull_the_brake(mirrored):
     world = mirrored(30)
     for number in range(12):
         del world.service.assets[world.row(f"{number}").assetid]
@@ -276,7 +274,7 @@ def test_more_than_a_hundredth_missing_pulls_the_brake_and_is_believed_after_it_
     assert audit(world)["missing"] == 12
 
 
-def test_an_audit_that_was_not_answered_to_its_end_concludes_nothing(mirrored):
+def test_unfinished_audit_concludes_nothing(mirrored):
     world = mirrored()
     del world.service.assets[world.row("1").assetid]
     world.service.down = True
@@ -287,7 +285,7 @@ def test_an_audit_that_was_not_answered_to_its_end_concludes_nothing(mirrored):
 
 @pytest.mark.parametrize("gives_md5", [True, False])
 @pytest.mark.parametrize("first", [FOLDER, "F2"])
-def test_an_asset_that_was_moved_before_it_was_read_back_is_known_by_its_digest_alone(make_world, first, gives_md5):
+def test_unverified_moved_asset_is_known_by_md5(make_world, first, gives_md5):
     world = make_world()
     world.service.processing, world.service.gives_md5 = 600.0, gives_md5
     world.write("0")
@@ -302,7 +300,7 @@ def test_an_asset_that_was_moved_before_it_was_read_back_is_known_by_its_digest_
     assert world.row("0").state is (State.VERIFIED if gives_md5 else State.BLOCKED)
 
 
-def test_an_asset_in_the_folder_that_a_person_agreed_to_is_fine_there_and_not_elsewhere(mirrored):
+def test_agreed_folder_is_fine_only_there(mirrored):
     world = mirrored()
     asset = world.service.assets[world.row("1").assetid]
     asset.folder = "F2"
@@ -319,7 +317,7 @@ def test_an_asset_in_the_folder_that_a_person_agreed_to_is_fine_there_and_not_el
     assert (result.fine, result.elsewhere) == (1, 0)
 
 
-def test_an_asset_that_waits_for_a_person_and_is_moved_on_is_known_where_it_lies_now(make_world):
+def test_blocked_asset_is_known_when_moved_on(make_world):
     world = make_world()
     world.service.gives_md5 = False
     world.write("0")
@@ -334,7 +332,7 @@ def test_an_asset_that_waits_for_a_person_and_is_moved_on_is_known_where_it_lies
     assert (world.row("0").state, world.row("0").asset_folder) == (State.BLOCKED, "F3")
 
 
-def test_an_asset_of_which_neither_side_has_a_digest_is_not_known_where_it_was_moved(make_world):
+def test_moved_asset_without_md5_is_unknown(make_world):
     world = make_world()
     world.service.gives_md5 = False
     lose(world, "lost_before")

@@ -41,7 +41,7 @@ def after_reading(world, monkeypatch, path: bytes, act) -> None:
     monkeypatch.setattr(sidecars, "told", read)
 
 
-def test_a_sidecar_that_changed_after_the_upload_is_drift_and_mending_it_ends_it(make_world):
+def test_fixed_sidecar_ends_its_drift(make_world):
     world = make_world()
     world.write("a.jpg", b"a")
     world.write("a.jpg.yaml", b"description: first")
@@ -59,7 +59,7 @@ def test_a_sidecar_that_changed_after_the_upload_is_drift_and_mending_it_ends_it
     assert drift(world) == {}
 
 
-def test_a_folders_sidecar_concerns_the_files_below_it_only(make_world):
+def test_folder_sidecar_affects_files_below(make_world):
     world = make_world()
     for path in ("a/1", "a/b/2", "c/3"):
         world.write(path, path.encode())
@@ -79,7 +79,7 @@ def test_a_folders_sidecar_concerns_the_files_below_it_only(make_world):
         (["*.yaml"], "clients/a/i.jpg.yaml"),
     ],
 )
-def test_a_sidecar_above_the_mapped_folders_or_under_a_rule_is_heard_of_when_it_changes(make_world, ignore, sidecar):
+def test_sidecar_above_mapping_is_watched(make_world, ignore, sidecar):
     world = make_world(folders=[{"path": "clients/a", "destfolderid": "F1", "ignore": ignore}])
     world.write("clients/a/i.jpg")
     world.write("clients/Z.jpg", b"mapped nowhere")
@@ -100,7 +100,7 @@ def test_a_sidecar_above_the_mapped_folders_or_under_a_rule_is_heard_of_when_it_
 
 
 @pytest.mark.parametrize("ignore", [[], ["*.psd"], ["*.yaml"], ["d*"], ["/sub/"], ["_*"]])
-def test_a_hint_takes_the_same_for_a_sidecar_as_a_scan(make_world, ignore):
+def test_hint_and_scan_agree_on_sidecars(make_world, ignore):
     world = make_world(ignore=ignore)
     names = ("d.psd", "d.psd.yaml", "e.jpg.yaml", "_folder.yaml", "sub/d.psd.yaml", "sub/_folder.yaml", "x._a.yaml")
     for name in names:
@@ -113,7 +113,7 @@ def test_a_hint_takes_the_same_for_a_sidecar_as_a_scan(make_world, ignore):
     assert {path for path, _stat in world.ledger.intake.sidecars()} == known
 
 
-def test_what_a_rule_leaves_out_has_no_sidecar_either(make_world):
+def test_ignored_path_has_no_sidecar(make_world):
     world = make_world()
     world.write("._a.jpg", b"what a Mac leaves")
     world.write("._a.jpg.yaml", b"\x00\x05\x16\x07 no text")
@@ -122,12 +122,12 @@ def test_what_a_rule_leaves_out_has_no_sidecar_either(make_world):
     assert not world.site.plan.is_sidecar(b"._a.jpg.yaml")
 
 
-def test_a_sidecar_that_cannot_be_read_any_more_is_named(make_world):
+def test_unreadable_sidecar_is_named(make_world):
     world = told_later(make_world(), b"descripion: wrong key")
     assert "descripion" in drift(world)[b"a.jpg"] or "key" in drift(world)[b"a.jpg"]
 
 
-def test_many_files_are_told_of_their_folders_sidecar_in_few_commits(make_world):
+def test_folder_sidecar_needs_few_commits(make_world):
     world = make_world()
     for number in range(1200):
         world.write(f"{number}.jpg", b"%d" % number)
@@ -141,7 +141,7 @@ def test_many_files_are_told_of_their_folders_sidecar_in_few_commits(make_world)
     assert world.ledger.store.commits - before == 3
 
 
-def test_a_sidecar_that_changes_back_while_others_are_read_is_read_once_more(make_world, monkeypatch):
+def test_reverted_sidecar_is_read_once_more(make_world, monkeypatch):
     world = make_world()
     for name in ("a", "b"):
         world.write(f"{name}.jpg", name.encode())
@@ -160,7 +160,7 @@ def test_a_sidecar_that_changes_back_while_others_are_read_is_read_once_more(mak
     assert list(drift(world)) == [b"b.jpg"]
 
 
-def test_a_file_that_moves_while_others_are_read_is_read_at_its_new_place(make_world, monkeypatch):
+def test_moved_file_is_read_at_its_new_path(make_world, monkeypatch):
     world = make_world()
     world.write("b/_folder.yaml", b"location: elsewhere")
     for name in ("x", "y"):
@@ -180,7 +180,7 @@ def test_a_file_that_moves_while_others_are_read_is_read_at_its_new_place(make_w
     assert list(drift(world)) == [b"b/x"]
 
 
-def test_what_somebody_notes_while_a_file_is_read_stands(make_world, monkeypatch):
+def test_note_made_during_reading_is_kept(make_world, monkeypatch):
     world = told_later(make_world(), b"description: another")
     world.site.drift.step()
     told = world.row("a.jpg")
@@ -195,7 +195,7 @@ def test_what_somebody_notes_while_a_file_is_read_stands(make_world, monkeypatch
     assert not world.ledger.drifts.settle([told])
 
 
-def test_what_an_audit_notes_while_a_file_is_read_is_read_too(make_world, monkeypatch):
+def test_audit_note_during_reading_is_read(make_world, monkeypatch):
     world = told_later(make_world(), b"{}")
     world.clock.advance(60)
     world.service.assets[world.row("a.jpg").assetid].folder = "F9"
@@ -203,7 +203,7 @@ def test_what_an_audit_notes_while_a_file_is_read_is_read_too(make_world, monkey
     assert drift(world) == {b"a.jpg": "it lies in another folder of the service: F9"}
 
 
-def test_who_sends_a_file_again_has_agreed_to_no_folder_of_the_new_asset(make_world):
+def test_resend_agrees_to_no_new_asset_folder(make_world):
     world = make_world()
     world.write("a.jpg", b"a")
     world.scan_and_send()
@@ -220,7 +220,7 @@ def test_who_sends_a_file_again_has_agreed_to_no_folder_of_the_new_asset(make_wo
         world.live(5)
 
 
-def test_without_a_root_what_drifted_waits_for_it(make_world):
+def test_drift_without_a_root_is_postponed(make_world):
     world = told_later(make_world(), b"description: another")
     away = world.root.rename(world.base / "away")
     assert (world.site.drift.step(), world.row("a.jpg").drift) == (0, "unread")
@@ -228,7 +228,7 @@ def test_without_a_root_what_drifted_waits_for_it(make_world):
     assert list(drift(world)) == [b"a.jpg"]
 
 
-def test_of_a_folder_that_is_away_with_its_sidecars_nothing_is_told_and_what_was_is_told_again(make_world):
+def test_absent_folder_postpones_its_drift(make_world):
     world = make_world(brake={"max_vanished": "0"}, folders=[{"path": "p", "destfolderid": "F1"}])
     for name in ("same", "changed"):
         world.write(f"p/d/{name}", name.encode())
@@ -251,7 +251,7 @@ def test_of_a_folder_that_is_away_with_its_sidecars_nothing_is_told_and_what_was
 
 
 @pytest.mark.parametrize("said_of", ["its asset", "its folder"])
-def test_what_drifts_while_a_file_is_away_is_told_once_it_is_back(make_world, said_of):
+def test_drift_of_absent_file_is_reported_later(make_world, said_of):
     world = make_world(brake={"max_vanished": "0"})
     world.write("_folder.yaml", b"description: first")
     world.write("d/a")
@@ -274,7 +274,7 @@ def test_what_drifts_while_a_file_is_away_is_told_once_it_is_back(make_world, sa
     assert b"d/a" in drift(world)
 
 
-def test_how_many_have_drifted_is_counted_and_history_is_not(make_world):
+def test_drift_count_excludes_history(make_world):
     world = make_world()
     for name in ("a.jpg", "b.jpg", "c.jpg"):
         world.write(name, name.encode())
@@ -288,7 +288,7 @@ def test_how_many_have_drifted_is_counted_and_history_is_not(make_world):
     assert len(drift(world)) == world.ledger.reports.count_drifted() == 2
 
 
-def test_what_a_person_has_set_in_the_service_is_told_no_more_until_it_changes_again(make_world):
+def test_settled_drift_is_silent_until_change(make_world):
     world = told_later(make_world(), b"description: another")
     assert list(drift(world)) == [b"a.jpg"]
     assert world.ledger.drifts.settle([world.row("a.jpg")])
@@ -301,7 +301,7 @@ def test_what_a_person_has_set_in_the_service_is_told_no_more_until_it_changes_a
     assert drift(world) == {}
 
 
-def test_a_change_that_nobody_has_seen_yet_is_not_settled_with_the_one_before(make_world):
+def test_unseen_change_is_not_settled(make_world):
     world = told_later(make_world(), b"description: another")
     drift(world)
     world.write("a.jpg.yaml", b"description: one more")
@@ -310,7 +310,7 @@ def test_a_change_that_nobody_has_seen_yet_is_not_settled_with_the_one_before(ma
     assert list(drift(world)) == [b"a.jpg"]
 
 
-def test_a_sidecar_with_a_mistake_is_told_again_whatever_a_person_says(make_world):
+def test_broken_sidecar_cannot_be_settled(make_world):
     world = told_later(make_world(), b"descripion: wrong key")
     said = drift(world)
     world.ledger.drifts.settle([world.row("a.jpg")])
@@ -318,7 +318,7 @@ def test_a_sidecar_with_a_mistake_is_told_again_whatever_a_person_says(make_worl
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_metadata_that_went_into_fields_of_another_kind_is_drift(make_world, lost):
+def test_metadata_of_another_kind_is_drift(make_world, lost):
     world = make_world()
     world.service.kinds = {"a.ai": "doc", "b.ai": "doc", "c.ai": "doc"}
     world.write("a.ai", b"a")
@@ -341,7 +341,7 @@ def test_metadata_that_went_into_fields_of_another_kind_is_drift(make_world, los
     assert drift(world) == {}
 
 
-def test_several_things_that_are_to_be_told_of_a_file_are_told_together(make_world):
+def test_drifts_of_one_file_share_one_report(make_world):
     world = make_world(policy={"on_move": "report"})
     world.write("a.jpg", b"a")
     world.scan_and_send()
@@ -376,7 +376,7 @@ def remap(world, folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["F10", "F"])
-def test_a_mapping_that_is_put_back_is_told_no_more_and_one_of_a_similar_name_is(make_world, folder):
+def test_restored_mapping_ends_its_drift(make_world, folder):
     world = make_world(policy={"on_move": "report"})
     world.write("a.jpg", b"a")
     world.scan_and_send()
@@ -390,7 +390,7 @@ def test_a_mapping_that_is_put_back_is_told_no_more_and_one_of_a_similar_name_is
     assert drift(world) == {}
 
 
-def test_a_mapping_that_waits_for_a_person_is_no_drift_where_its_files_would_be_sent(make_world):
+def test_mapping_awaiting_release_is_no_drift(make_world):
     world = make_world()
     world.write("a.jpg", b"a")
     world.scan_and_send()
@@ -402,7 +402,7 @@ def test_a_mapping_that_waits_for_a_person_is_no_drift_where_its_files_would_be_
 
 
 @pytest.mark.parametrize("meanwhile", ["said", "moved", "nothing"])
-def test_a_persons_word_holds_for_what_was_told_and_for_nothing_that_came_after(make_world, meanwhile):
+def test_settling_covers_only_reported_drift(make_world, meanwhile):
     world = told_later(make_world(), b"description: second")
     world.clock.advance(60)
     world.service.assets[world.row("a.jpg").assetid].folder = "F8"
@@ -454,7 +454,7 @@ def taken_over(make_world):
     return world
 
 
-def test_of_what_was_taken_over_a_later_change_is_told_and_a_sidecar_that_cannot_be_read(taken_over):
+def test_drift_of_adopted_file_is_reported(taken_over):
     (told,) = drift(taken_over).items()
     assert told[0] == b"b.jpg"
     assert "cannot be read" in told[1]
@@ -471,7 +471,7 @@ def test_of_what_was_taken_over_a_later_change_is_told_and_a_sidecar_that_cannot
     assert set(drift(taken_over)) == {b"b.jpg", b"c.jpg"}
 
 
-def test_what_an_earlier_release_took_over_is_read_once_and_told_of_from_then_on(taken_over):
+def test_old_release_adoption_is_read_once(taken_over):
     book = taken_over.ledger.store
     book.write(lambda conn: conn.execute("UPDATE files SET meta_digest = NULL, drift = 'unread'"))
     assert set(drift(taken_over)) == {b"b.jpg"}
@@ -480,7 +480,7 @@ def test_what_an_earlier_release_took_over_is_read_once_and_told_of_from_then_on
     assert set(drift(taken_over)) == {b"a.jpg", b"b.jpg"}
 
 
-def test_what_an_earlier_release_took_over_and_is_ignored_by_now_is_read_when_it_is_covered_again(taken_over):
+def test_ignored_adoption_is_read_when_back(taken_over):
     taken_over.restart(ignore=["a.jpg"])
     book = taken_over.ledger.store
     book.write(lambda conn: conn.execute("UPDATE files SET meta_digest = NULL, drift = 'unread'"))
@@ -491,7 +491,7 @@ def test_what_an_earlier_release_took_over_and_is_ignored_by_now_is_read_when_it
     assert set(drift(taken_over)) == {b"b.jpg"}
 
 
-def test_a_sidecar_that_comes_while_an_asset_is_taken_over_is_told(make_world, monkeypatch):
+def test_sidecar_during_adoption_is_drift(make_world, monkeypatch):
     world = make_world()
     world.write("a.jpg", b"a")
     world.service.put(b"a", "a.jpg")
@@ -506,7 +506,7 @@ def test_a_sidecar_that_comes_while_an_asset_is_taken_over_is_told(make_world, m
     assert (world.posted(), set(drift(world))) == ([], {b"a.jpg"})
 
 
-def test_a_kind_that_the_service_sees_otherwise_is_no_drift_of_what_was_taken_over(taken_over):
+def test_kind_of_adopted_asset_is_no_drift(taken_over):
     book = taken_over.ledger.store
     book.write(
         lambda conn: conn.execute("UPDATE files SET filetype = 'vid', drift = 'unread' WHERE path = ?", (b"a.jpg",))
@@ -515,7 +515,7 @@ def test_a_kind_that_the_service_sees_otherwise_is_no_drift_of_what_was_taken_ov
 
 
 @pytest.mark.parametrize("name", ["a.jpg.yaml", "_folder.yaml"])
-def test_a_sidecar_that_came_after_the_scan_and_went_before_the_next_is_told(make_world, name):
+def test_sidecar_gone_between_scans_is_drift(make_world, name):
     world = make_world()
     world.write("a.jpg", b"a")
     world.scan()
@@ -529,7 +529,7 @@ def test_a_sidecar_that_came_after_the_scan_and_went_before_the_next_is_told(mak
     assert drift(world) == {}
 
 
-def test_a_sidecar_that_goes_while_it_is_read_is_told(make_world, monkeypatch):
+def test_sidecar_gone_while_read_is_drift(make_world, monkeypatch):
     world = make_world()
     world.write("a.jpg", b"a")
     world.scan()
@@ -566,7 +566,7 @@ def test_a_sidecar_that_goes_while_it_is_read_is_told(make_world, monkeypatch):
         ),
     ],
 )
-def test_a_sidecar_that_is_a_file_of_a_mapping_above_is_not_found_anew_by_each_scan(make_world, folders, sidecar, path):
+def test_sidecar_as_upper_file_is_found_once(make_world, folders, sidecar, path):
     world = make_world(folders=folders)
     world.write(path, b"a")
     world.write(sidecar, b"description: x")
@@ -598,7 +598,7 @@ def failing(monkeypatch):
     return paths
 
 
-def test_a_sidecar_that_a_disk_did_not_give_for_a_moment_is_read_at_the_next_scan(make_world, failing):
+def test_sidecar_hidden_by_disk_is_read_later(make_world, failing):
     world = make_world()
     for path in ("a/1", "a/2"):
         world.write(path, path.encode())
@@ -618,7 +618,7 @@ def test_a_sidecar_that_a_disk_did_not_give_for_a_moment_is_read_at_the_next_sca
     )
 
 
-def test_a_sidecar_that_never_was_leaves_no_drift_when_the_disk_gives_again(make_world, failing):
+def test_phantom_sidecar_leaves_no_drift(make_world, failing):
     world = told_later(make_world(), b"description: later")
     world.write("a.jpg.yaml", b"")
     os.unlink(world.root / "a.jpg.yaml")

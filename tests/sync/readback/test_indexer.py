@@ -29,7 +29,7 @@ def waiting(make_world):
     return make
 
 
-def test_what_is_not_findable_is_indexed_after_an_interval_by_its_ids_alone(waiting):
+def test_unfindable_assets_are_indexed_by_id(waiting):
     world = waiting()
     world.live(50)
     assert world.service.indexed == []
@@ -39,7 +39,7 @@ def test_what_is_not_findable_is_indexed_after_an_interval_by_its_ids_alone(wait
     assert not world.site.indexer.stopped
 
 
-def test_a_service_that_indexes_by_itself_is_never_called(waiting):
+def test_self_indexing_service_is_not_called(waiting):
     world = waiting()
     for asset in world.service.assets.values():
         asset.indexed_at = 0.0
@@ -47,7 +47,7 @@ def test_a_service_that_indexes_by_itself_is_never_called(waiting):
     assert world.service.indexed == []
 
 
-def test_a_call_without_effect_is_repeated_after_a_while_and_not_at_once(waiting):
+def test_ineffective_call_is_retried_later(waiting):
     world = waiting(call="noop")
     world.live(500)
     assert len(world.service.indexed) == 1
@@ -56,7 +56,7 @@ def test_a_call_without_effect_is_repeated_after_a_while_and_not_at_once(waiting
     assert set(world.states().values()) == {State.STORED}
 
 
-def test_while_nothing_is_to_be_indexed_the_guard_asks_for_nothing(waiting):
+def test_idle_indexing_sends_no_request(waiting):
     world = waiting()
     world.live(300)
     before = len(world.service.searches)
@@ -64,7 +64,7 @@ def test_while_nothing_is_to_be_indexed_the_guard_asks_for_nothing(waiting):
     assert len(world.service.searches) == before
 
 
-def test_after_a_call_that_wiped_the_index_there_is_no_other_and_verifying_goes_on(waiting):
+def test_index_wipe_stops_calls_not_verifying(waiting):
     world = waiting(call="wipes")
     world.live(120)
     assert len(world.service.indexed) == 1
@@ -82,7 +82,7 @@ def test_after_a_call_that_wiped_the_index_there_is_no_other_and_verifying_goes_
     assert len(world.service.indexed) == 1
 
 
-def test_a_wipe_in_which_the_process_died_is_seen_by_the_next_before_it_calls(waiting):
+def test_wipe_before_crash_stops_the_next_call(waiting):
     world = waiting(call="wipes")
 
     class Killed(BaseException):
@@ -103,7 +103,7 @@ def test_a_wipe_in_which_the_process_died_is_seen_by_the_next_before_it_calls(wa
     assert (len(world.service.indexed), world.site.indexer.stopped) == (1, True)
 
 
-def test_a_failed_look_at_the_sample_is_no_verdict(waiting, clock):
+def test_failed_sample_lookup_is_no_verdict(waiting, clock):
     world = waiting(call="adds")
     clock.advance(61)
     index = world.service.index
@@ -123,7 +123,7 @@ def test_a_failed_look_at_the_sample_is_no_verdict(waiting, clock):
 
 
 @pytest.mark.parametrize("unfindable", [0, 2, 3, 5])
-def test_one_of_five_that_went_is_chance_and_most_of_them_is_a_wipe(waiting, unfindable):
+def test_single_sample_loss_is_no_wipe(waiting, unfindable):
     world = waiting()
     index = world.service.index
 
@@ -143,7 +143,7 @@ def test_the_index_off_is_never_called(waiting):
     assert world.service.indexed == []
 
 
-def test_indexing_that_was_switched_off_by_hand_is_tried_again_when_it_is_switched_on(waiting):
+def test_reenabled_indexing_is_tried_again(waiting):
     world = waiting(call="wipes")
     world.live(120)
     world.restart()

@@ -27,7 +27,7 @@ def audit_again(world):
 
 
 @pytest.mark.parametrize("policy", ["upload", "report"])
-def test_a_service_that_shows_nothing_at_all_has_few_assets_missing_in_no_folder(make_world, policy):
+def test_empty_service_has_no_missing_assets(make_world, policy):
     # As of a key that has lost a right: each folder alone holds too few for a brake.
     folders = [{"path": f"d{number}", "destfolderid": f"F{number}"} for number in range(3)]
     world = make_world(folders=folders, policy={"on_remote_missing": policy})
@@ -50,7 +50,7 @@ def test_a_service_that_shows_nothing_at_all_has_few_assets_missing_in_no_folder
     assert world.site.auditor.audit("F0").missing == 5
 
 
-def test_where_nothing_else_can_be_asked_for_a_person_says_so_before_all_is_sent_again(mirrored):
+def test_full_resend_waits_for_a_person(mirrored):
     world = mirrored(policy={"on_remote_missing": "upload"})
     world.service.assets.clear()
     assert audit(world) == {"braked": True}
@@ -61,7 +61,7 @@ def test_where_nothing_else_can_be_asked_for_a_person_says_so_before_all_is_sent
 
 @pytest.mark.parametrize("how", ["never indexed", "indexed anew"])
 @pytest.mark.parametrize("policy", ["upload", "report"])
-def test_what_was_moved_and_the_index_does_not_show_is_not_missing(make_world, how, policy):
+def test_moved_unindexed_asset_is_not_missing(make_world, how, policy):
     world = make_world(policy={"on_remote_missing": policy, "verified_when": "stored"})
     if how == "never indexed":
         world.service.index_lag = None
@@ -78,7 +78,7 @@ def test_what_was_moved_and_the_index_does_not_show_is_not_missing(make_world, h
     assert len(world.service.posts) == 1
 
 
-def test_a_renamed_file_is_looked_for_by_the_name_that_was_sent(mirrored):
+def test_renamed_file_is_searched_by_sent_name(mirrored):
     world = mirrored()
     world.service.index_lag = None
     (world.root / "1").rename(world.root / "another name")
@@ -91,7 +91,7 @@ def test_a_renamed_file_is_looked_for_by_the_name_that_was_sent(mirrored):
 
 
 @pytest.mark.parametrize("policy", ["upload", "report"])
-def test_what_is_processed_anew_and_shown_only_when_that_is_asked_for_is_not_missing(mirrored, policy):
+def test_reprocessed_asset_is_not_missing(mirrored, policy):
     world = mirrored(policy={"on_remote_missing": policy})
     matches = world.service._matches
     world.service._matches = lambda asset, request: (
@@ -105,7 +105,7 @@ def test_what_is_processed_anew_and_shown_only_when_that_is_asked_for_is_not_mis
 
 @pytest.mark.parametrize("is_settled", [True, False])
 @pytest.mark.parametrize("then", ["deleted", "replaced", "moved on"])
-def test_what_was_moved_out_of_all_mapped_folders_is_still_looked_after(mirrored, then, is_settled):
+def test_asset_outside_mappings_is_audited(mirrored, then, is_settled):
     world = mirrored()
     asset = asset_of(world, "1")
     asset.folder = "ARCHIVE"
@@ -128,7 +128,7 @@ def test_what_was_moved_out_of_all_mapped_folders_is_still_looked_after(mirrored
         assert drift(world) == {b"1": "it lies in another folder of the service: ARCHIVE2"}
 
 
-def test_what_was_moved_into_another_mapped_folder_is_judged_by_that_ones_audit(make_world):
+def test_asset_in_other_folder_is_audited_there(make_world):
     world = make_world(folders=[{"path": "p", "destfolderid": "F1"}, {"path": "q", "destfolderid": "F2"}])
     world.write("p/a", b"content A")
     world.write("q/b", b"content B")
@@ -144,7 +144,7 @@ def test_what_was_moved_into_another_mapped_folder_is_judged_by_that_ones_audit(
 
 
 @pytest.mark.parametrize("at_most", [200, 3])
-def test_many_are_looked_for_by_one_listing_of_the_service(mirrored, monkeypatch, at_most):
+def test_many_lookups_become_one_listing(mirrored, monkeypatch, at_most):
     monkeypatch.setattr(missing, "_BY_NAME_AT_MOST", at_most)
     world = mirrored(9)
     world.service.index_lag = None
@@ -161,7 +161,7 @@ def test_many_are_looked_for_by_one_listing_of_the_service(mirrored, monkeypatch
     assert len(everywhere) == 2 * len(set(everywhere))
 
 
-def test_what_was_moved_and_renamed_and_the_index_does_not_show_is_not_sent_again(mirrored):
+def test_renamed_moved_asset_is_not_resent(mirrored):
     world = mirrored(policy={"on_remote_missing": "upload"})
     asset = asset_of(world, "1")
     asset.folder, asset.name, asset.indexed_at = "ARCHIVE", "Harbour at dawn.jpg", world.clock.now() + 1e6
@@ -169,7 +169,7 @@ def test_what_was_moved_and_renamed_and_the_index_does_not_show_is_not_sent_agai
 
 
 @pytest.mark.parametrize("policy", ["upload", "report"])
-def test_what_was_moved_out_and_is_processed_anew_is_not_missing(mirrored, policy):
+def test_moved_reprocessed_asset_is_not_lost(mirrored, policy):
     world = mirrored(policy={"on_remote_missing": policy})
     matches = world.service._matches
     world.service._matches = lambda asset, request: (
@@ -184,7 +184,7 @@ def test_what_was_moved_out_and_is_processed_anew_is_not_missing(mirrored, polic
     assert world.row("1").state is VERIFIED
 
 
-def test_a_word_on_few_is_none_on_more_that_are_missing_where_they_were_moved(mirrored):
+def test_release_for_few_covers_no_more(mirrored):
     world = mirrored(60)
     for number in range(40):
         asset_of(world, f"{number}").folder = "ARCHIVE"
@@ -203,14 +203,14 @@ def test_a_word_on_few_is_none_on_more_that_are_missing_where_they_were_moved(mi
     assert "52 of 60 assets are missing in folder F1 of the service, or where they were moved from it" in brake.detail
 
 
-def test_what_was_moved_and_renamed_in_the_service_is_found_by_its_id(mirrored):
+def test_moved_renamed_asset_is_found_by_id(mirrored):
     world = mirrored()
     asset = asset_of(world, "1")
     asset.folder, asset.name = "ARCHIVE", "Harbour at dawn.jpg"
     assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
 
 
-def test_what_is_asked_for_while_it_is_processed_counts_in_its_own_folder_alone(mirrored):
+def test_unprocessed_counts_in_own_folder_only(mirrored):
     world = mirrored()
     matches = world.service._matches
     # A release that does not know the parameter.
@@ -219,7 +219,7 @@ def test_what_is_asked_for_while_it_is_processed_counts_in_its_own_folder_alone(
     assert audit(world) == {"assets": 2, "fine": 2, "elsewhere": 1}
 
 
-def test_where_too_many_are_missing_in_a_folder_that_no_mapping_knows_a_person_is_asked(mirrored):
+def test_mass_loss_in_unmapped_folder_brakes(mirrored):
     world = mirrored(20)
     for number in range(15):
         asset_of(world, f"{number}").folder = "ARCHIVE"
@@ -239,7 +239,7 @@ def gone_and_back(world, count: int) -> dict:
     return {assetid: world.service.assets.pop(assetid) for assetid in assets}
 
 
-def test_a_word_on_what_was_put_right_holds_for_no_later_loss(mirrored):
+def test_release_after_return_covers_no_later(mirrored):
     world = mirrored(31, policy={"on_remote_missing": "upload"})
     kept = gone_and_back(world, 30)
     assert audit(world)["braked"]
@@ -263,7 +263,7 @@ def test_a_word_that_was_used_is_used_up(mirrored):
     assert audit_again(world)["braked"]
 
 
-def test_who_releases_the_brake_of_an_audit_has_the_folders_audited_while_the_word_holds(mirrored):
+def test_audit_brake_release_requests_audit(mirrored):
     world = mirrored(31)
     gone_and_back(world, 30)
     audit(world)
@@ -277,7 +277,7 @@ def test_who_releases_the_brake_of_an_audit_has_the_folders_audited_while_the_wo
     assert world.site.owed.asked_at() == world.clock.now()
 
 
-def test_who_releases_another_brake_has_nothing_audited(mirrored):
+def test_other_brake_release_audits_nothing(mirrored):
     world = mirrored()
     world.ledger.pull_brake("vanished", "site", "so many are gone", 3, world.clock.now())
     assert carry_out(world.ledger, world.service, world.clock, "resume", {"id": None}) == "1 brake released: 1"
@@ -285,7 +285,7 @@ def test_who_releases_another_brake_has_nothing_audited(mirrored):
 
 
 @pytest.mark.parametrize("what", ["missing", "different"])
-def test_what_was_put_back_in_the_service_is_read_back_and_blocked_no_more(mirrored, what):
+def test_restored_asset_unblocks_its_file(mirrored, what):
     world = mirrored()
     asset = asset_of(world, "1")
     if what == "missing":
@@ -302,7 +302,7 @@ def test_what_was_put_back_in_the_service_is_read_back_and_blocked_no_more(mirro
     assert (world.row("1").state, len(world.service.posts)) == (VERIFIED, 3)
 
 
-def test_what_is_still_another_version_stays_blocked(mirrored):
+def test_still_different_asset_stays_blocked(mirrored):
     world = mirrored()
     asset_of(world, "1").content = b"their new version"
     audit(world)
@@ -310,7 +310,7 @@ def test_what_is_still_another_version_stays_blocked(mirrored):
     assert (world.row("1").state, world.row("1").reason) == (BLOCKED, "different")
 
 
-def test_of_what_was_never_read_back_a_person_is_asked_though_an_audit_meets_its_like(make_world):
+def test_unproven_asset_blocks_despite_audit(make_world):
     world = make_world()
     world.service.gives_md5 = False
     world.write("a.jpg", b"content A")
@@ -325,7 +325,7 @@ def test_of_what_was_never_read_back_a_person_is_asked_though_an_audit_meets_its
         assert world.row("a.jpg").state is BLOCKED
 
 
-def test_what_was_put_back_into_another_mapped_folder_is_read_back_there(make_world):
+def test_asset_restored_elsewhere_is_verified(make_world):
     world = make_world(folders=[{"path": "p", "destfolderid": "F1"}, {"path": "q", "destfolderid": "F2"}])
     world.write("p/a", b"content A")
     world.scan_and_send()
@@ -342,7 +342,7 @@ def test_what_was_put_back_into_another_mapped_folder_is_read_back_there(make_wo
     assert (world.row("p/a").state, drift(world).keys()) == (VERIFIED, {b"p/a"})
 
 
-def test_what_was_accepted_and_never_shown_is_a_persons_though_an_audit_meets_it(make_world):
+def test_late_shown_asset_stays_undecidable(make_world):
     world = make_world()
     world.write("a.jpg", b"content A")
     world.scan_and_send()
@@ -354,7 +354,7 @@ def test_what_was_accepted_and_never_shown_is_a_persons_though_an_audit_meets_it
     assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "undecidable")
 
 
-def test_what_was_moved_before_it_was_read_back_and_is_put_back_is_read_back(make_world):
+def test_unverified_asset_put_back_is_verified(make_world):
     world = make_world()
     world.service.index_lag = None
     world.write("a.jpg", b"content A")
@@ -371,7 +371,7 @@ def test_what_was_moved_before_it_was_read_back_and_is_put_back_is_read_back(mak
 
 
 @pytest.mark.parametrize("policy", ["upload", "report"])
-def test_what_was_adopted_and_never_sent_is_looked_for_by_the_name_of_its_file(make_world, policy):
+def test_adopted_asset_is_searched_by_file_name(make_world, policy):
     world = make_world(policy={"on_remote_missing": policy})
     asset = world.service.put(b"content A", "a.jpg")
     world.write("keep.jpg", b"other")
@@ -384,7 +384,7 @@ def test_what_was_adopted_and_never_sent_is_looked_for_by_the_name_of_its_file(m
     assert audit(world) == {"assets": 1, "fine": 1, "elsewhere": 1}
 
 
-def test_what_stands_for_a_copy_whose_upload_failed_is_looked_for_by_the_name_that_was_sent_before(mirrored):
+def test_copy_is_searched_by_earlier_sent_name(mirrored):
     world = mirrored()
     world.write("copy", b"content 1")
     world.service.script.append("unreachable")
@@ -407,7 +407,7 @@ def shown_only_if_asked_for(world) -> None:
 
 
 @pytest.mark.parametrize("batch", [500, 2])
-def test_many_that_are_processed_anew_are_no_reason_to_ask(mirrored, monkeypatch, batch):
+def test_mass_reprocessing_pulls_no_brake(mirrored, monkeypatch, batch):
     monkeypatch.setattr(missing, "_BATCH", batch)
     world = mirrored(20)
     shown_only_if_asked_for(world)
@@ -421,7 +421,7 @@ def test_many_that_are_processed_anew_are_no_reason_to_ask(mirrored, monkeypatch
 
 
 @pytest.mark.parametrize(("count", "braked"), [(10, False), (11, True)])
-def test_where_more_than_a_few_were_moved_at_once_a_person_is_asked_before_they_are_looked_for(mirrored, count, braked):
+def test_mass_move_pulls_the_brake_first(mirrored, count, braked):
     world = mirrored(31)
     for number in range(count):
         asset_of(world, f"{number}").folder = "ARCHIVE"
@@ -441,7 +441,7 @@ def test_each_id_is_asked_for_once(mirrored, monkeypatch):
     assert len([request for request in world.service.searches if not request.dbdirect]) == 3
 
 
-def test_what_was_moved_and_replaced_is_known_by_the_folder_where_it_lies_now(mirrored):
+def test_replaced_asset_is_known_by_folder(mirrored):
     world = mirrored()
     asset = asset_of(world, "1")
     asset.folder, asset.content = "ARCHIVE", b"their new version"
@@ -449,7 +449,7 @@ def test_what_was_moved_and_replaced_is_known_by_the_folder_where_it_lies_now(mi
     assert (world.row("1").reason, world.row("1").asset_folder) == ("different", "ARCHIVE")
 
 
-def test_where_the_service_does_not_say_which_folder_nothing_is_taken_for_moved(mirrored):
+def test_asset_without_folder_is_not_moved(mirrored):
     world = mirrored()
     shown = world.service._shown
     world.service._shown = lambda asset: replace(shown(asset), folder_id="")
@@ -457,7 +457,7 @@ def test_where_the_service_does_not_say_which_folder_nothing_is_taken_for_moved(
     assert (world.row("1").state, world.row("1").asset_folder) == (VERIFIED, FOLDER)
 
 
-def test_what_was_moved_out_of_all_mapped_folders_is_looked_after_by_the_audit_of_where_it_was_sent(make_world):
+def test_moved_out_asset_is_audited_at_origin(make_world):
     world = make_world(folders=[{"path": "p", "destfolderid": "F1"}, {"path": "q", "destfolderid": "F2"}])
     world.write("p/a", b"content A")
     world.write("q/b", b"content B")
@@ -473,7 +473,7 @@ def test_what_was_moved_out_of_all_mapped_folders_is_looked_after_by_the_audit_o
     assert world.site.auditor.audit("F2").missing == 1
 
 
-def test_what_was_verified_since_an_audit_began_is_none_of_those_that_it_should_meet(mirrored):
+def test_asset_verified_during_audit_is_met(mirrored):
     world = mirrored()
     since = world.clock.steady() - 120, world.clock.steady()
     began = [RunningAudit(world.clock, world.clock.now() - world.clock.steady() + steady, steady) for steady in since]
@@ -483,9 +483,7 @@ def test_what_was_verified_since_an_audit_began_is_none_of_those_that_it_should_
 
 @pytest.mark.parametrize("when", ["before", "after"], ids=["verified_before_it", "verified_after_it"])
 @pytest.mark.parametrize("back", [10.0, 86_400.0])
-def test_what_is_verified_while_the_clock_is_set_back_during_an_audit_is_none_of_those_it_did_not_meet(
-    mirrored, when, back
-):
+def test_clock_setback_in_audit_is_harmless(mirrored, when, back):
     world = mirrored()
     world.clock.advance(3600)
     audit_begun = begin(world.clock)
@@ -502,7 +500,7 @@ def test_what_is_verified_while_the_clock_is_set_back_during_an_audit_is_none_of
     assert b"meanwhile" not in {row.path for row in unmet}
 
 
-def test_what_was_verified_and_met_by_a_clock_that_has_since_been_set_back_is_missed(mirrored):
+def test_clock_setback_hides_no_later_loss(mirrored):
     world = mirrored()
     audit(world)
     world.clock.advance(60)

@@ -43,7 +43,7 @@ def delete(world, path):
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_copy_is_listed_no_longer_when_it_is_the_last(mirrored, is_known):
+def test_last_copy_is_no_longer_listed(mirrored, is_known):
     world = mirrored()
     copy = world.service.put(b"content A", "a.jpg")
     if is_known:
@@ -54,7 +54,7 @@ def test_a_copy_is_listed_no_longer_when_it_is_the_last(mirrored, is_known):
     assert (listed(world), found(world)) == (set(), {"missing"})
 
 
-def test_a_copy_is_not_listed_while_a_person_is_asked_about_what_is_missing(mirrored):
+def test_copy_is_unlisted_during_the_brake(mirrored):
     world = mirrored()
     for number in range(30):
         world.write(f"{number}", f"content {number}".encode())
@@ -71,7 +71,7 @@ def test_a_copy_is_not_listed_while_a_person_is_asked_about_what_is_missing(mirr
     assert listed(world) == set()
 
 
-def test_a_copy_is_not_listed_while_the_asset_that_is_gone_is_looked_for_again(mirrored):
+def test_copy_is_unlisted_during_a_retry(mirrored):
     world = mirrored()
     world.service.put(b"content A", "a.jpg")
     audit(world)
@@ -81,7 +81,7 @@ def test_a_copy_is_not_listed_while_the_asset_that_is_gone_is_looked_for_again(m
     assert (world.row("a.jpg").state, listed(world)) == (State.STORED, set())
 
 
-def test_a_copy_is_not_listed_while_one_of_two_equal_files_lacks_its_asset(mirrored):
+def test_copy_is_unlisted_while_a_twin_is_lost(mirrored):
     world = mirrored()
     world.write("b.jpg", b"content A")
     world.scan_and_send()
@@ -95,7 +95,7 @@ def test_a_copy_is_not_listed_while_one_of_two_equal_files_lacks_its_asset(mirro
     assert listed(world) == set()
 
 
-def test_a_copy_is_listed_again_when_the_asset_is_back_from_the_trash(mirrored):
+def test_copy_is_listed_again_after_restore(mirrored):
     world = mirrored()
     copy = world.service.put(b"content A", "a.jpg")
     asset = world.service.assets.pop(world.row("a.jpg").assetid)
@@ -108,7 +108,7 @@ def test_a_copy_is_listed_again_when_the_asset_is_back_from_the_trash(mirrored):
     assert listed(world) == {("doubled", copy.id)}
 
 
-def test_a_copy_is_not_listed_when_its_file_is_gone_and_its_asset_too(mirrored):
+def test_copy_of_gone_file_is_unlisted(mirrored):
     world = mirrored()
     copy = world.service.put(b"content A", "a.jpg")
     audit(world)
@@ -132,7 +132,7 @@ def theirs(mirrored):
 
 
 @pytest.mark.parametrize("how", ["changed", "gone"])
-def test_what_somebody_has_put_in_the_place_of_an_asset_is_not_listed_when_its_file_is_history(theirs, how):
+def test_substitute_in_history_is_unlisted(theirs, how):
     if how == "changed":
         theirs.write("a.jpg", b"content B, of the tree")
     else:
@@ -143,7 +143,7 @@ def test_what_somebody_has_put_in_the_place_of_an_asset_is_not_listed_when_its_f
     assert listed(theirs) == set()
 
 
-def test_what_somebody_has_put_in_the_place_of_an_asset_is_nobodys_once_its_file_was_sent_again(theirs):
+def test_substitute_is_unknown_after_resend(theirs):
     assetid = theirs.row("a.jpg").assetid
     theirs.ledger.repair.send_again(theirs.row("a.jpg"), theirs.clock.now())
     theirs.live(5)
@@ -152,7 +152,7 @@ def test_what_somebody_has_put_in_the_place_of_an_asset_is_nobodys_once_its_file
     assert [(o.why, o.assetid, o.size) for o in theirs.orphans()] == [("unknown", assetid, len(b"their version"))]
 
 
-def test_an_upload_that_was_never_read_back_equal_is_listed_when_it_was_replaced(make_world):
+def test_replaced_unverified_upload_is_listed(make_world):
     world = make_world()
     world.write("a.jpg", b"content A")
     world.scan_and_send()

@@ -37,7 +37,7 @@ def expect_no_word_for_what_is_not_there(world, path: str) -> None:
 
 
 @pytest.mark.parametrize("audited", [True, False])
-def test_a_version_that_was_replaced_cleaned_up_and_put_back(one, audited):
+def test_old_version_without_asset_is_blocked(one, audited):
     one.write("a.jpg", b"content B!")
     one.scan_and_send()
     one.live(5)
@@ -51,7 +51,7 @@ def test_a_version_that_was_replaced_cleaned_up_and_put_back(one, audited):
 
 
 @pytest.mark.parametrize("audited", [True, False])
-def test_a_file_that_was_removed_cleaned_up_and_restored(one, audited):
+def test_restored_file_without_asset_is_blocked(one, audited):
     (one.root / "a.jpg").unlink()
     one.scan_and_send()
     one.clock.advance(8 * 86400)
@@ -63,7 +63,7 @@ def test_a_file_that_was_removed_cleaned_up_and_restored(one, audited):
     expect_no_word_for_what_is_not_there(one, "a.jpg")
 
 
-def test_a_file_that_was_ignored_for_a_while_in_which_its_asset_was_deleted(one):
+def test_unignored_file_without_asset_is_blocked(one):
     one.restart(ignore=["a.jpg"])
     one.scan_and_send()
     (asset,) = (asset for asset in one.service.assets.values() if asset.content == CONTENT)
@@ -99,7 +99,7 @@ def put_back(world) -> str:
 
 @pytest.mark.parametrize("act", [touched, renamed, restored, put_back])
 @pytest.mark.parametrize("what", ["missing", "different"])
-def test_a_file_that_the_audit_has_blocked_is_not_verified_by_what_is_done_to_it_on_disk(one, act, what):
+def test_disk_change_verifies_no_blocked_file(one, act, what):
     asset = one.service.assets[one.row("a.jpg").assetid]
     if what == "missing":
         del one.service.assets[asset.id]
@@ -110,7 +110,7 @@ def test_a_file_that_the_audit_has_blocked_is_not_verified_by_what_is_done_to_it
     expect_no_word_for_what_is_not_there(one, act(one))
 
 
-def test_a_version_that_is_the_file_again_and_whose_asset_is_there_is_verified_and_not_sent_again(one):
+def test_returned_version_is_verified_unsent(one):
     (one.root / "a.jpg").rename(one.root / "b.jpg")
     one.scan_and_send()
     assert one.row("b.jpg").state is State.STORED
@@ -119,7 +119,7 @@ def test_a_version_that_is_the_file_again_and_whose_asset_is_there_is_verified_a
 
 
 @pytest.mark.parametrize("indexes", [True, False])
-def test_a_version_that_is_the_file_again_is_verified_where_its_asset_was_moved_meanwhile(make_world, indexes):
+def test_returned_version_is_verified_moved(make_world, indexes):
     world = make_world(policy={"verified_when": "findable" if indexes else "stored"})
     world.service.index_lag = 0.0 if indexes else None
     world.write("a.jpg", CONTENT)
@@ -138,7 +138,7 @@ def test_a_version_that_is_the_file_again_is_verified_where_its_asset_was_moved_
     assert len(world.service.posts) == 2
 
 
-def test_a_version_that_is_the_file_again_and_that_the_index_has_dropped_is_indexed_anew(one):
+def test_unindexed_old_version_is_reindexed(one):
     one.write("a.jpg", b"content B!")
     one.scan_and_send()
     one.live(5)
@@ -150,7 +150,7 @@ def test_a_version_that_is_the_file_again_and_that_the_index_has_dropped_is_inde
     assert (one.row("a.jpg").state, one.row("a.jpg").assetid) == (State.VERIFIED, old.id)
 
 
-def test_a_renamed_file_that_is_verified_is_findable_as_before(one):
+def test_renamed_verified_file_stays_findable(one):
     findable = one.row("a.jpg").findable_at
     (one.root / "a.jpg").rename(one.root / "b.jpg")
     # Seen where it is before it is missed where it was: it was never at rest.

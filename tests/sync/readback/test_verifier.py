@@ -25,7 +25,7 @@ def sent(make_world):
     return make
 
 
-def test_an_asset_that_is_stored_and_not_findable_is_not_verified_until_it_is(sent):
+def test_unfindable_asset_is_not_verified(sent):
     world = sent(service={"index_lag": 30.0})
     world.live(25)
     assert (world.row("0").state, world.row("0").detail) == (STORED, "stored, and not findable through the index yet")
@@ -36,14 +36,14 @@ def test_an_asset_that_is_stored_and_not_findable_is_not_verified_until_it_is(se
 
 
 @pytest.mark.parametrize("said", [{"schedule": {"index": "off"}}, {"policy": {"verified_when": "stored"}}])
-def test_where_the_index_does_not_count_an_asset_is_verified_when_it_is_stored(sent, said):
+def test_without_index_stored_is_verified(sent, said):
     world = sent(service={"index_lag": None}, **said)
     world.live(5)
     assert (world.row("0").state, world.row("0").findable_at) == (VERIFIED, None)
     assert world.service.indexed == []
 
 
-def test_an_asset_that_is_not_processed_yet_waits(sent):
+def test_unprocessed_asset_waits(sent):
     world = sent(service={"processing": 40.0})
     world.live(35)
     assert (world.row("0").state, world.row("0").detail) == (STORED, "the service has not processed it yet")
@@ -58,7 +58,7 @@ def test_an_asset_that_is_not_processed_yet_waits(sent):
         (lambda asset: setattr(asset, "content", b"short"), "its MD5 in the service is"),
     ],
 )
-def test_an_asset_that_is_not_the_file_blocks_it_with_what_differs(sent, change, says):
+def test_wrong_asset_blocks_its_file(sent, change, says):
     world = sent()
     change(next(iter(world.service.assets.values())))
     world.live(3)
@@ -69,14 +69,14 @@ def test_an_asset_that_is_not_the_file_blocks_it_with_what_differs(sent, change,
     assert len(world.service.posts) == 1
 
 
-def test_an_asset_in_another_folder_is_different_through_the_index(sent):
+def test_index_shows_asset_in_other_folder(sent):
     world = sent()
     next(iter(world.service.assets.values())).folder = "F9"
     world.live(3)
     assert "folder F9" in world.row("0").detail
 
 
-def test_an_id_that_is_never_shown_is_doubted_after_ten_minutes_and_then_blocked(sent):
+def test_never_shown_id_is_blocked_at_last(sent):
     world = sent()
     hidden = world.service.assets.popitem()[1]
     world.live(590)
@@ -89,7 +89,7 @@ def test_an_id_that_is_never_shown_is_doubted_after_ten_minutes_and_then_blocked
     assert hidden.id in row.detail
 
 
-def test_an_id_that_shows_after_it_was_doubted_is_verified(sent):
+def test_id_shown_after_doubt_is_verified(sent):
     world = sent()
     assetid, hidden = world.service.assets.popitem()
     world.live(640)
@@ -99,7 +99,7 @@ def test_an_id_that_shows_after_it_was_doubted_is_verified(sent):
     assert (world.row("0").state, world.row("0").assetid, len(world.service.posts)) == (VERIFIED, assetid, 1)
 
 
-def test_an_outage_counts_for_nothing_in_the_ten_minutes(sent):
+def test_outage_does_not_count_to_ten_minutes(sent):
     world = sent()
     assetid, hidden = world.service.assets.popitem()
     world.live(100)
@@ -113,7 +113,7 @@ def test_an_outage_counts_for_nothing_in_the_ten_minutes(sent):
     assert world.row("0").state is VERIFIED
 
 
-def test_an_adopted_asset_that_is_gone_is_blocked_and_not_sent_by_itself(make_world):
+def test_lost_adopted_asset_is_not_resent(make_world):
     world = make_world()
     theirs = world.service.put(b"content", "theirs")
     world.write("a", b"content")
@@ -139,7 +139,7 @@ def test_a_failed_answer_decides_nothing(sent):
     assert world.row("0").state is STORED
 
 
-def test_a_file_that_was_renamed_in_the_service_is_found_by_its_id(sent):
+def test_renamed_asset_is_found_by_id(sent):
     world = sent(service={"index_lag": None}, schedule={"index": "off"})
     next(iter(world.service.assets.values())).name = "renamed by a workflow"
     world.live(3)
@@ -147,7 +147,7 @@ def test_a_file_that_was_renamed_in_the_service_is_found_by_its_id(sent):
 
 
 @pytest.mark.parametrize("is_moved_back", [True, False])
-def test_an_asset_that_lies_elsewhere_from_the_first_is_asked_about(sent, is_moved_back):
+def test_misplaced_asset_is_asked_about(sent, is_moved_back):
     world = sent()
     asset = next(iter(world.service.assets.values()))
     asset.folder = "F2"
@@ -164,7 +164,7 @@ def test_an_asset_that_lies_elsewhere_from_the_first_is_asked_about(sent, is_mov
     assert (row.state, row.asset_folder, row.drift is None) == (VERIFIED, asset.folder, is_moved_back)
 
 
-def test_an_asset_that_was_moved_after_it_had_been_read_back_is_still_the_file(sent):
+def test_asset_moved_after_readback_is_kept(sent):
     world = sent()
     world.live(3)
     next(iter(world.service.assets.values())).folder = "F2"
@@ -176,7 +176,7 @@ def test_an_asset_that_was_moved_after_it_had_been_read_back_is_still_the_file(s
     assert (row.state, row.asset_folder, row.drift) == (VERIFIED, "F2", "it lies in another folder of the service: F2")
 
 
-def test_a_file_that_changed_while_it_was_read_back_stays_what_it_has_become(sent):
+def test_file_changed_in_readback_keeps_state(sent):
     world = sent()
 
     def change(_request) -> None:
@@ -189,7 +189,7 @@ def test_a_file_that_changed_while_it_was_read_back_stays_what_it_has_become(sen
     assert world.history("0") == [State.QUEUED, State.SUPERSEDED]
 
 
-def test_assets_are_verified_whose_files_are_gone_from_the_mapping(sent):
+def test_asset_of_unmapped_file_is_verified(sent):
     world = sent(service={"index_lag": 60.0})
     world.restart(folders=[{"path": "elsewhere", "destfolderid": "F1"}])
     world.scan()
@@ -225,7 +225,7 @@ def unseen(world):
     return gone
 
 
-def test_what_is_said_of_an_adopted_asset_that_is_not_shown_is_that_it_was_found(adopted):
+def test_unseen_adopted_asset_is_called_found(adopted):
     world, (first, _) = adopted()
     unseen(world)
     assert world.row("a.jpg").detail == (
@@ -233,7 +233,7 @@ def test_what_is_said_of_an_adopted_asset_that_is_not_shown_is_that_it_was_found
     )
 
 
-def test_a_retry_takes_over_an_equal_asset_that_was_kept_where_the_adopted_one_is_gone(adopted):
+def test_retry_adopts_a_kept_equal_asset(adopted):
     world, (_, kept) = adopted()
     unseen(world)
     assert retry(world) == "1 to be read back again"
@@ -242,7 +242,7 @@ def test_a_retry_takes_over_an_equal_asset_that_was_kept_where_the_adopted_one_i
     assert (row.state, row.assetid, world.posted()) == (VERIFIED, kept.id, ["keep.jpg"])
 
 
-def test_of_two_equal_files_one_takes_over_what_was_kept_and_nothing_is_sent_for_the_other(adopted):
+def test_kept_asset_serves_one_equal_file(adopted):
     world, (first, second) = adopted()
     world.write("b.jpg", b"content A")
     world.scan_and_send()
@@ -258,7 +258,7 @@ def test_of_two_equal_files_one_takes_over_what_was_kept_and_nothing_is_sent_for
     assert world.posted() == ["keep.jpg"]
 
 
-def test_a_retry_takes_over_an_equal_asset_that_an_audit_has_met_since(adopted):
+def test_retry_adopts_an_asset_met_by_audit(adopted):
     world, _ = adopted(1)
     unseen(world)
     came = world.service.put(b"content A", "another.jpg")
@@ -268,7 +268,7 @@ def test_a_retry_takes_over_an_equal_asset_that_an_audit_has_met_since(adopted):
     assert (world.row("a.jpg").assetid, world.posted()) == (came.id, ["keep.jpg"])
 
 
-def test_where_no_equal_asset_is_left_only_a_retry_that_says_so_sends_over_the_known_id(adopted):
+def test_only_explicit_retry_resends_known_id(adopted):
     world, _ = adopted(1)
     unseen(world)
     assert retry(world) == "1 to be read back again"
@@ -280,7 +280,7 @@ def test_where_no_equal_asset_is_left_only_a_retry_that_says_so_sends_over_the_k
     assert (world.row("a.jpg").state, world.posted()) == (VERIFIED, ["keep.jpg", "a.jpg"])
 
 
-def test_a_retry_takes_the_adopted_asset_over_again_that_is_back(adopted):
+def test_retry_adopts_the_returned_asset(adopted):
     world, _ = adopted(1)
     gone = unseen(world)
     world.service.assets[gone.id] = gone
@@ -289,7 +289,7 @@ def test_a_retry_takes_the_adopted_asset_over_again_that_is_back(adopted):
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid, world.posted()) == (VERIFIED, gone.id, ["keep.jpg"])
 
 
-def test_a_retry_sends_nothing_while_the_adopted_asset_is_shown_in_another_folder(adopted):
+def test_retry_sends_nothing_for_moved_asset(adopted):
     world, _ = adopted(1)
     gone = unseen(world)
     world.service.assets[gone.id] = gone
@@ -299,7 +299,7 @@ def test_a_retry_sends_nothing_while_the_adopted_asset_is_shown_in_another_folde
     assert (world.row("a.jpg").assetid, world.posted()) == (gone.id, ["keep.jpg"])
 
 
-def test_a_retry_sends_nothing_while_the_service_cannot_be_asked_where_the_adopted_asset_is(adopted):
+def test_retry_sends_nothing_without_an_answer(adopted):
     world, _ = adopted(1)
     unseen(world)
     world.service.down = True
@@ -309,7 +309,7 @@ def test_a_retry_sends_nothing_while_the_service_cannot_be_asked_where_the_adopt
     assert (world.row("a.jpg").state, world.posted()) == (STORED, ["keep.jpg"])
 
 
-def test_a_retry_sends_nothing_while_the_folder_cannot_be_listed(adopted):
+def test_retry_sends_nothing_without_a_listing(adopted):
     world, (_, kept) = adopted()
     unseen(world)
     world.fail_for("F1", listings_only=True)
@@ -321,7 +321,7 @@ def test_a_retry_sends_nothing_while_the_folder_cannot_be_listed(adopted):
     assert (world.row("a.jpg").assetid, world.posted()) == (kept.id, ["keep.jpg"])
 
 
-def test_a_retry_that_ends_before_the_folder_was_listed_is_gone_on_with_by_the_next_process(adopted):
+def test_unfinished_retry_resumes_at_start(adopted):
     world, (_, kept) = adopted()
     unseen(world)
     retry(world)
@@ -330,7 +330,7 @@ def test_a_retry_that_ends_before_the_folder_was_listed_is_gone_on_with_by_the_n
     assert (world.row("a.jpg").assetid, world.posted()) == (kept.id, ["keep.jpg"])
 
 
-def test_a_retry_of_what_an_audit_has_missed_takes_over_the_equal_asset_that_it_met(adopted):
+def test_retry_of_missed_asset_adopts_equal(adopted):
     world, (first, kept) = adopted()
     world.live(5)
     world.clock.advance(60)
@@ -343,7 +343,7 @@ def test_a_retry_of_what_an_audit_has_missed_takes_over_the_equal_asset_that_it_
     assert world.posted() == ["keep.jpg"]
 
 
-def test_a_retry_of_what_an_audit_has_missed_looks_for_it_where_nothing_equal_is_known(adopted):
+def test_retry_of_missed_asset_looks_it_up(adopted):
     world, (first,) = adopted(1)
     world.live(5)
     world.clock.advance(60)
@@ -357,7 +357,7 @@ def test_a_retry_of_what_an_audit_has_missed_looks_for_it_where_nothing_equal_is
 
 
 @pytest.mark.parametrize("was_sent", [True, False])
-def test_what_is_missing_is_called_so_while_it_is_looked_for_again_and_where_it_is_not_found(adopted, was_sent):
+def test_missing_asset_stays_so_during_lookup(adopted, was_sent):
     world, _ = adopted(1)
     path = "a.jpg"
     if was_sent:
@@ -393,7 +393,7 @@ def moved_before_it_was_read_back(make_world):
     return world
 
 
-def test_an_id_is_not_doubted_and_seldom_asked_for_while_all_folders_cannot_be_looked_into(make_world):
+def test_failed_global_lookup_doubts_no_id(make_world):
     world = moved_before_it_was_read_back(make_world)
     asked = []
 
@@ -413,7 +413,7 @@ def test_an_id_is_not_doubted_and_seldom_asked_for_while_all_folders_cannot_be_l
     assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "different")
 
 
-def test_what_was_verified_and_moved_is_not_verified_again_before_the_index_shows_it(make_world):
+def test_moved_asset_waits_for_the_index(make_world):
     world = make_world()
     world.write("a.jpg", b"content A")
     world.scan_and_send()
@@ -433,7 +433,7 @@ def test_what_was_verified_and_moved_is_not_verified_again_before_the_index_show
     assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 1)
 
 
-def test_a_retry_does_not_take_over_a_kept_copy_that_the_audit_missed_as_well(adopted):
+def test_retry_skips_a_copy_missed_by_audit(adopted):
     world, (first, kept) = adopted()
     world.live(5)
     world.clock.advance(60)
@@ -444,7 +444,7 @@ def test_a_retry_does_not_take_over_a_kept_copy_that_the_audit_missed_as_well(ad
     assert world.row("a.jpg").assetid == first.id
 
 
-def test_an_adopted_asset_that_was_not_shown_and_is_met_by_an_audit_is_read_back(adopted):
+def test_adopted_asset_met_by_audit_is_read_back(adopted):
     world, _ = adopted(1)
     gone = unseen(world)
     world.service.assets[gone.id] = gone
@@ -454,7 +454,7 @@ def test_an_adopted_asset_that_was_not_shown_and_is_met_by_an_audit_is_read_back
     assert (world.row("a.jpg").state, world.row("a.jpg").assetid, world.posted()) == (VERIFIED, gone.id, ["keep.jpg"])
 
 
-def test_what_was_moved_and_whose_file_was_renamed_is_looked_for_by_the_name_that_was_sent(make_world):
+def test_moved_asset_is_searched_by_sent_name(make_world):
     world = moved_before_it_was_read_back(make_world)
     (world.root / "a.jpg").rename(world.root / "b.jpg")
     world.scan_and_send()
@@ -464,7 +464,7 @@ def test_what_was_moved_and_whose_file_was_renamed_is_looked_for_by_the_name_tha
     assert len(world.service.posts) == 1
 
 
-def test_what_is_found_again_was_uploaded_when_it_was_and_counts_once(world):
+def test_asset_found_again_counts_once(world):
     for name in "abcd":
         world.write(name, name.encode())
     world.scan_and_send()

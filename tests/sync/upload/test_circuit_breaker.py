@@ -16,16 +16,14 @@ def test_an_open_gate_lets_everyone_in(circuit_breaker):
     assert [circuit_breaker.enter() for _ in range(3)] == [True] * 3
 
 
-def test_of_many_troubles_at_once_only_the_first_is_reported_and_none_counts_as_a_probe(circuit_breaker):
+def test_first_of_many_troubles_is_reported(circuit_breaker):
     assert [circuit_breaker.trouble("unreachable", f"{n}") for n in range(8)] == [True] + [False] * 7
     assert circuit_breaker.pause.probes == 0
     assert circuit_breaker.probe_due()
     assert circuit_breaker.enter() is False
 
 
-def test_probes_that_fail_come_less_and_less_often_and_never_further_apart_than_the_longest_wait(
-    circuit_breaker, clock
-):
+def test_probe_interval_doubles_to_a_limit(circuit_breaker, clock):
     circuit_breaker.trouble("unreachable", "down")
     waits = []
     for _ in range(9):
@@ -38,7 +36,7 @@ def test_probes_that_fail_come_less_and_less_often_and_never_further_apart_than_
     assert circuit_breaker.pause.since == clock.steady() - sum(waits)
 
 
-def test_the_service_is_left_alone_for_as_long_as_it_asked(circuit_breaker, clock):
+def test_retry_after_delays_the_next_probe(circuit_breaker, clock):
     circuit_breaker.trouble("unreachable", "busy", retry_after=40.0)
     clock.advance(39.9)
     assert not circuit_breaker.probe_due()
@@ -46,13 +44,13 @@ def test_the_service_is_left_alone_for_as_long_as_it_asked(circuit_breaker, cloc
     assert circuit_breaker.probe_due()
 
 
-def test_trouble_of_those_on_their_way_does_not_put_the_probe_off(circuit_breaker, clock):
+def test_trouble_in_flight_delays_no_probe(circuit_breaker, clock):
     circuit_breaker.trouble("unreachable", "down")
     circuit_breaker.trouble("unreachable", "down too")
     assert circuit_breaker.probe_due()
 
 
-def test_after_an_answered_probe_one_goes_through_until_it_was_answered(circuit_breaker):
+def test_answered_probe_admits_one_upload(circuit_breaker):
     circuit_breaker.trouble("unreachable", "down")
     assert circuit_breaker.answered().reason == "unreachable"
     assert circuit_breaker.pause is None
@@ -63,7 +61,7 @@ def test_after_an_answered_probe_one_goes_through_until_it_was_answered(circuit_
     assert circuit_breaker.enter() is True
 
 
-def test_a_gate_that_is_half_open_lets_one_of_many_threads_through(circuit_breaker):
+def test_half_open_breaker_admits_one_thread(circuit_breaker):
     circuit_breaker.trouble("unreachable", "down")
     circuit_breaker.answered()
     entered: list[bool] = []
@@ -81,7 +79,7 @@ def test_a_gate_that_is_half_open_lets_one_of_many_threads_through(circuit_break
     assert sorted(entered) == [False] * 7 + [True]
 
 
-def test_a_service_that_answers_look_ups_and_no_post_is_asked_less_and_less_often(circuit_breaker, clock):
+def test_unanswered_posts_extend_the_interval(circuit_breaker, clock):
     waits = []
     since = clock.steady()
     for _ in range(6):
@@ -99,7 +97,7 @@ def test_a_service_that_answers_look_ups_and_no_post_is_asked_less_and_less_ofte
     assert circuit_breaker.pause.since == clock.steady()
 
 
-def test_trouble_long_after_the_last_is_another_one(circuit_breaker, clock):
+def test_trouble_after_long_rest_is_new(circuit_breaker, clock):
     circuit_breaker.trouble("unreachable", "down")
     circuit_breaker.answered()
     clock.advance(121)
@@ -107,7 +105,7 @@ def test_trouble_long_after_the_last_is_another_one(circuit_breaker, clock):
     assert (circuit_breaker.pause.since, circuit_breaker.pause.probes) == (clock.steady(), 0)
 
 
-def test_a_post_that_was_on_its_way_and_worked_does_not_open_a_gate_that_is_shut(circuit_breaker):
+def test_post_in_flight_closes_no_breaker(circuit_breaker):
     circuit_breaker.trouble("unreachable", "down")
     circuit_breaker.worked()
     assert circuit_breaker.enter() is False
@@ -116,7 +114,7 @@ def test_a_post_that_was_on_its_way_and_worked_does_not_open_a_gate_that_is_shut
 
 
 @pytest.mark.parametrize("hangs", [1.0, 100.0, 300.0])
-def test_however_long_the_post_on_trial_hangs_it_is_the_same_trouble_that_goes_on(circuit_breaker, clock, hangs):
+def test_hung_trial_post_is_the_same_trouble(circuit_breaker, clock, hangs):
     since = clock.steady()
     circuit_breaker.trouble("unreachable", "no answer")
     waits = []
@@ -134,7 +132,7 @@ def test_however_long_the_post_on_trial_hangs_it_is_the_same_trouble_that_goes_o
     assert waits == [0, 0.5, 1, 2, 4, 8]
 
 
-def test_once_the_post_on_trial_worked_no_trouble_stands(circuit_breaker):
+def test_successful_trial_post_clears_trouble(circuit_breaker):
     circuit_breaker.trouble("unreachable", "down")
     circuit_breaker.answered()
     circuit_breaker.enter()

@@ -35,7 +35,7 @@ def moved(make_world, monkeypatch):
     return world
 
 
-def test_a_moved_file_is_neither_sent_nor_taken_over_while_its_old_path_cannot_be_looked_at(moved):
+def test_moved_file_waits_for_its_old_path(moved):
     moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
     moved.send()
     row = moved.row("new/a.jpg")
@@ -49,7 +49,7 @@ def test_a_moved_file_is_neither_sent_nor_taken_over_while_its_old_path_cannot_b
     assert len(moved.posted()) == 2
 
 
-def test_it_waits_for_a_root_that_went_at_that_moment(moved):
+def test_moved_file_waits_for_an_absent_root(moved):
     moved.break_old(RootMissing("the root is not there"))
     moved.send()
     assert moved.row("new/a.jpg").state is State.QUEUED
@@ -61,7 +61,7 @@ def test_it_waits_for_a_root_that_went_at_that_moment(moved):
     assert len(moved.posted()) == 2
 
 
-def test_a_person_may_have_it_sent_in_any_case(moved):
+def test_person_can_force_the_upload(moved):
     moved.break_old(FileUnreadable("old/a.jpg cannot be read: Stale file handle"))
     moved.send()
     moved.ledger.ask("retry", {"paths": [b"new/a.jpg".hex()], "send_again": True}, moved.clock.now())
@@ -70,7 +70,7 @@ def test_a_person_may_have_it_sent_in_any_case(moved):
     assert len(moved.posted()) == 3
 
 
-def test_a_copy_of_what_cannot_be_looked_at_is_sent(moved):
+def test_copy_of_unreadable_file_is_sent(moved):
     moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
     moved.write("elsewhere/logo.jpg", b"the only one of its kind")
     moved.hint("elsewhere/logo.jpg")
@@ -79,7 +79,7 @@ def test_a_copy_of_what_cannot_be_looked_at_is_sent(moved):
     assert (moved.row("new/a.jpg").state, len(moved.posted())) == (State.BLOCKED, 3)
 
 
-def test_an_asset_that_nobody_owns_is_taken_over_though_another_path_cannot_be_looked_at(moved):
+def test_unowned_asset_is_adopted_regardless(moved):
     moved.service.put(b"the only one of its kind", "a.jpg")
     moved.site.contact.list_anew()
     moved.break_old(FileUnreadable("old/a.jpg cannot be read: Permission denied"))
@@ -87,7 +87,7 @@ def test_an_asset_that_nobody_owns_is_taken_over_though_another_path_cannot_be_l
     assert (moved.row("new/a.jpg").state, len(moved.posted())) == (State.STORED, 2)
 
 
-def test_what_was_sent_since_a_copy_of_the_ledger_is_found_beside_an_upload_that_was_on_its_way_then(make_world):
+def test_restored_ledger_finds_newer_uploads(make_world):
     world = make_world()
     sent, undecided = b"a" * 100, b"b" * 100
     world.write("sent.jpg", sent)

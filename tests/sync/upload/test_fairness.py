@@ -39,7 +39,7 @@ def choke_on(world, ending: str) -> None:
     world.service.before_upload = lose
 
 
-def test_a_photo_saved_during_a_first_import_is_the_second_to_be_sent(world, clock):
+def test_new_photo_is_sent_second_in_import(world, clock):
     for number in range(MANY):
         world.write(f"import/{number}", b"old %d" % number)
     world.scan()
@@ -48,7 +48,7 @@ def test_a_photo_saved_during_a_first_import_is_the_second_to_be_sent(world, clo
     assert handled_until_sent(world, "new", 3) == 2
 
 
-def test_a_photo_saved_while_a_whole_tree_is_hashed_anew_does_not_wait_for_that(world, clock):
+def test_new_photo_overtakes_rehashing(world, clock):
     paths = [world.write(f"old/{number}", b"old %d" % number) for number in range(MANY)]
     world.scan_and_send()
     clock.advance(3600)
@@ -62,7 +62,7 @@ def test_a_photo_saved_while_a_whole_tree_is_hashed_anew_does_not_wait_for_that(
     assert len(world.service.assets) == MANY + 1
 
 
-def test_a_photo_saved_among_files_that_one_mistake_in_a_sidecar_blocks_does_not_wait_for_them(world, clock):
+def test_new_photo_overtakes_sidecar_blocks(world, clock):
     world.write("old/_folder.yaml", b"nonsense: [")
     for number in range(MANY):
         world.write(f"old/{number}", b"old %d" % number)
@@ -73,7 +73,7 @@ def test_a_photo_saved_among_files_that_one_mistake_in_a_sidecar_blocks_does_not
     assert handled_until_sent(world, "new", 3) == 2
 
 
-def test_photos_arrive_beside_many_files_that_the_service_chokes_on_whatever_their_size(world):
+def test_new_photos_overtake_failing_files(world):
     choke_on(world, ".psd")
     for number in range(MANY):
         world.write(f"a/{number}.psd", b"p" * (number * 37 % 3000) + b"%d" % number)
@@ -85,7 +85,7 @@ def test_photos_arrive_beside_many_files_that_the_service_chokes_on_whatever_the
         assert world.row(f"b/{number}.jpg").state is State.VERIFIED
 
 
-def test_small_files_arrive_within_a_minute_beside_many_that_a_limit_on_the_way_does_not_let_through(world):
+def test_small_files_overtake_oversized_ones(world):
     world.service.loses = lambda size: size > 1000
     for number in range(40):
         world.write(f"a-video-{number}", b"v" * (1001 + number * 7919 % 1000) + b"%d" % number)
@@ -100,7 +100,7 @@ def test_small_files_arrive_within_a_minute_beside_many_that_a_limit_on_the_way_
     assert len(world.service.assets) == 60
 
 
-def test_what_has_waited_makes_no_more_than_its_part_of_the_doubts(world):
+def test_waiting_files_have_limited_doubts(world):
     choke_on(world, ".psd")
     for number in range(MANY):
         world.write(f"{number}.psd", b"%d" % number)
@@ -116,7 +116,7 @@ def test_what_has_waited_makes_no_more_than_its_part_of_the_doubts(world):
     assert most <= 12
 
 
-def test_the_newest_has_its_turn_after_one_that_has_waited_and_after_a_loss(world, clock):
+def test_newest_file_alternates_with_waiting(world, clock):
     order, old, new = Fairness(clock), Choice(("F",)), Choice(("F",), newest=True)
     world.write("a", b"a")
     world.scan()
@@ -142,14 +142,14 @@ def test_every_second_file_is_the_oldest(world, clock):
     assert world.posted() == ["0", "9", "1", "8", "2", "7", "3", "6", "4", "5"]
 
 
-def test_files_that_have_not_waited_go_as_they_are_due(world):
+def test_fresh_files_keep_their_order(world):
     for number in range(10):
         world.write(f"{number}", b"%d" % number)
     world.scan_and_send()
     assert world.posted() == [f"{number}" for number in range(10)]
 
 
-def test_one_worker_is_left_to_files_that_are_done_with_in_a_moment(world, clock):
+def test_one_worker_is_kept_for_short_files(world, clock):
     for number in range(3):
         (world.root / f"long{number}").touch()
         with (world.root / f"long{number}").open("r+b") as file:
@@ -164,7 +164,7 @@ def test_one_worker_is_left_to_files_that_are_done_with_in_a_moment(world, clock
     assert upload_queue.take(Choice()).path in (b"long0", b"long2")
 
 
-def test_the_same_file_is_given_once_whether_as_the_oldest_or_as_the_newest(world):
+def test_file_is_taken_once_from_either_end(world):
     world.write("one", b"one")
     world.write("two", b"two")
     world.scan()

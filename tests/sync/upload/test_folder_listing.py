@@ -28,7 +28,7 @@ def working_on(world, content: bytes, name: str, seconds: float = 600.0):
     return asset
 
 
-def test_a_folder_is_listed_once_before_the_first_post_and_not_again(world):
+def test_folder_is_listed_once_before_posts(world):
     for number in range(3):
         world.write(f"{number}", f"{number}".encode())
     world.scan_and_send()
@@ -39,7 +39,7 @@ def test_a_folder_is_listed_once_before_the_first_post_and_not_again(world):
     assert [search for search in world.service.searches if search.searchfor == "%"] == listings
 
 
-def test_a_file_waits_for_an_asset_of_its_name_that_the_service_still_works_on_and_then_takes_it(world):
+def test_file_waits_for_processing_namesake(world):
     asset = working_on(world, b"film", "film.mp4")
     world.write("film.mp4", b"film")
     world.write("other.mp4", b"another")
@@ -50,7 +50,7 @@ def test_a_file_waits_for_an_asset_of_its_name_that_the_service_still_works_on_a
     assert (world.row("film.mp4").assetid, world.posted()) == (asset.id, ["other.mp4"])
 
 
-def test_a_file_is_sent_when_the_asset_that_it_waited_for_turns_out_to_be_another(world):
+def test_file_is_sent_after_unequal_namesake(world):
     working_on(world, b"a stranger", "film.mp4")
     world.write("film.mp4", b"film")
     world.scan()
@@ -60,14 +60,14 @@ def test_a_file_is_sent_when_the_asset_that_it_waited_for_turns_out_to_be_anothe
 
 
 @pytest.mark.parametrize(("shown", "waits"), [("FILM.MP4", True), ("film?.mp4", False), ("my film.mp4", False)])
-def test_only_a_name_that_the_service_may_show_for_the_file_is_waited_for(world, shown, waits):
+def test_only_a_possible_name_is_waited_for(world, shown, waits):
     working_on(world, b"film", shown)
     world.write("film.mp4", b"film")
     world.scan_and_send()
     assert world.posted() == ([] if waits else ["film.mp4"])
 
 
-def test_a_name_that_is_not_ascii_is_waited_for_by_what_the_service_makes_of_it(world):
+def test_non_ascii_name_waits_in_service_form(world):
     working_on(world, b"film", "f?lm.mp4")
     world.write("f\u0131lm.mp4", b"film")
     world.scan_and_send()
@@ -87,7 +87,7 @@ def test_a_restart_goes_on_waiting(world):
     assert world.states() == {"film.mp4": State.VERIFIED}
 
 
-def test_an_asset_that_is_taken_away_is_no_longer_waited_for(world):
+def test_removed_asset_is_not_waited_for(world):
     asset = working_on(world, b"film", "film.mp4")
     world.write("film.mp4", b"film")
     world.scan_and_send()
@@ -96,7 +96,7 @@ def test_an_asset_that_is_taken_away_is_no_longer_waited_for(world):
     assert world.posted() == ["film.mp4"]
 
 
-def test_what_is_not_processed_for_a_day_is_a_persons_matter_who_may_send_it_all_the_same(world):
+def test_stuck_namesake_is_a_manual_decision(world):
     asset = working_on(world, b"film", "film.mp4", 1000 * DAY)
     world.write("film.mp4", b"film")
     world.scan_and_send()
@@ -110,7 +110,7 @@ def test_what_is_not_processed_for_a_day_is_a_persons_matter_who_may_send_it_all
     assert world.posted() == ["film.mp4"]
 
 
-def test_what_was_not_processed_for_a_day_is_tried_again_by_each_run_until_it_can_be_told(world):
+def test_stuck_namesake_is_retried_each_run(world):
     asset = working_on(world, b"film", "film.mp4", 3 * DAY)
     world.write("film.mp4", b"film")
     world.scan_and_send()
@@ -123,7 +123,7 @@ def test_what_was_not_processed_for_a_day_is_tried_again_by_each_run_until_it_ca
     assert (world.row("film.mp4").assetid, world.posted()) == (asset.id, [])
 
 
-def test_a_file_of_which_no_byte_left_yet_is_waited_for_as_one_that_was_never_tried(world):
+def test_unsent_retry_waits_like_a_first_try(world):
     world.write("film.mp4", b"film")
     world.service.script.append("unreachable")
     world.scan_and_send()
@@ -135,7 +135,7 @@ def test_a_file_of_which_no_byte_left_yet_is_waited_for_as_one_that_was_never_tr
     assert len(world.service.assets) == 1
 
 
-def test_a_persons_word_that_nothing_arrived_is_not_doubted_for_an_unprocessed_asset(world):
+def test_manual_absence_outranks_processing(world):
     world.write("film.mp4", b"film")
     world.service.script.append("lost_before")
     world.scan_and_send()
@@ -183,7 +183,7 @@ def listings(world):
     return len([search for search in world.service.searches if search.searchfor == "%" and search.available is None])
 
 
-def test_an_asset_that_an_audit_no_longer_met_is_not_taken_over(audited):
+def test_asset_missed_by_audit_is_not_adopted(audited):
     world = audited()
     del world.service.assets[by_hand(world).id]
     audit(world)
@@ -191,7 +191,7 @@ def test_an_asset_that_an_audit_no_longer_met_is_not_taken_over(audited):
     assert (world.posted(), world.row("0.jpg").state) == (["keep.jpg", "0.jpg"], State.VERIFIED)
 
 
-def test_an_asset_of_the_same_name_and_size_that_an_audit_no_longer_met_is_nothing_to_ask_about(audited):
+def test_missed_namesake_requires_no_question(audited):
     world = audited()
     world.ledger.store.write(lambda conn: conn.execute("UPDATE sightings SET md5 = NULL"))
     del world.service.assets[by_hand(world).id]
@@ -200,7 +200,7 @@ def test_an_asset_of_the_same_name_and_size_that_an_audit_no_longer_met_is_nothi
     assert (world.posted(), world.row("0.jpg").state) == (["keep.jpg", "0.jpg"], State.VERIFIED)
 
 
-def test_an_asset_that_was_worked_on_while_the_folder_was_audited_is_taken_over_all_the_same(audited):
+def test_asset_processed_in_audit_is_adopted(audited):
     world = audited()
     asset = by_hand(world)
     asset.processed_at = world.clock.now() + 90
@@ -209,7 +209,7 @@ def test_an_asset_that_was_worked_on_while_the_folder_was_audited_is_taken_over_
     assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
 
 
-def test_an_asset_that_the_service_works_on_again_is_waited_for_although_the_audit_did_not_show_it(audited):
+def test_reprocessed_asset_is_waited_for(audited):
     world = audited()
     asset = by_hand(world)
     asset.processed_at = world.clock.now() + 600
@@ -220,7 +220,7 @@ def test_an_asset_that_the_service_works_on_again_is_waited_for_although_the_aud
     assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
 
 
-def test_an_asset_that_was_met_after_the_clock_was_set_back_is_taken_over(audited):
+def test_clock_setback_hides_no_met_asset(audited):
     world = audited()
     asset = by_hand(world)
     asset.processed_at = asset.indexed_at = 0.0
@@ -230,7 +230,7 @@ def test_an_asset_that_was_met_after_the_clock_was_set_back_is_taken_over(audite
     assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
 
 
-def test_of_equal_assets_the_one_that_the_audit_met_is_taken_over_without_another_listing(audited):
+def test_equal_asset_met_by_audit_is_adopted(audited):
     world = audited()
     kept = world.service.put(b"by hand 0", "copy.jpg")
     audit(world)
@@ -241,7 +241,7 @@ def test_of_equal_assets_the_one_that_the_audit_met_is_taken_over_without_anothe
     assert (world.row("0.jpg").assetid, world.posted(), listings(world)) == (kept.id, ["keep.jpg"], before)
 
 
-def test_a_folder_is_listed_once_for_all_that_an_audit_no_longer_met(audited):
+def test_missed_assets_share_one_new_listing(audited):
     world = audited(8)
     for number in range(8):
         del world.service.assets[by_hand(world, number).id]
@@ -252,7 +252,7 @@ def test_a_folder_is_listed_once_for_all_that_an_audit_no_longer_met(audited):
     assert (len(world.posted()), listings(world)) == (9, before + 1)
 
 
-def test_a_file_waits_while_the_folder_cannot_be_listed_again(audited):
+def test_file_waits_for_the_repeated_listing(audited):
     world = audited()
     del world.service.assets[by_hand(world).id]
     audit(world)
@@ -266,7 +266,7 @@ def test_a_file_waits_while_the_folder_cannot_be_listed_again(audited):
     assert world.posted() == ["keep.jpg", "0.jpg"]
 
 
-def test_an_asset_that_is_met_while_a_listing_that_does_not_show_it_ends_is_taken_over(audited):
+def test_asset_met_during_listing_is_adopted(audited):
     world = audited()
     asset = by_hand(world)
     asset.processed_at = world.clock.now() + 90
@@ -281,7 +281,7 @@ def test_an_asset_that_is_met_while_a_listing_that_does_not_show_it_ends_is_take
     assert (world.row("0.jpg").assetid, world.posted()) == (asset.id, ["keep.jpg"])
 
 
-def test_a_folder_that_is_asked_for_again_while_it_is_listed_is_listed_again_though_another_worker_came_by(make_world):
+def test_relisting_request_outlasts_a_worker(make_world):
     world = make_world()
     contact = world.site.contact
 
@@ -302,7 +302,7 @@ def test_a_folder_that_is_asked_for_again_while_it_is_listed_is_listed_again_tho
     assert len(world.service.searches) == before
 
 
-def test_a_folder_that_is_asked_for_again_while_it_is_listed_is_listed_again_also_by_the_next_start(make_world):
+def test_relisting_request_outlasts_a_restart(make_world):
     world = make_world()
     world.service.during_search = lambda _request: world.ledger.contacts.again("F1")
     world.write("a.jpg", b"content A")
@@ -310,7 +310,7 @@ def test_a_folder_that_is_asked_for_again_while_it_is_listed_is_listed_again_als
     assert world.ledger.contacts.needed("F1")
 
 
-def test_what_an_audit_met_of_a_version_at_rest_is_not_missed_though_it_was_seen_before(make_world):
+def test_settled_version_is_not_missed(make_world):
     world = make_world()
     world.write("a.jpg", b"content A")
     world.write("b.jpg", b"content B")

@@ -68,7 +68,7 @@ def test_a_mapping_that_follows_its_assets(moved, touched, audited):
     expect_nothing_sent_again(world)
 
 
-def test_a_mapping_that_follows_its_assets_with_the_first_start_of_this_release(moved):
+def test_first_release_start_follows_assets(moved):
     world = moved(audited=False)
     # Older releases did not keep it.
     world.ledger.set_fact("mappings_listed", None)
@@ -77,7 +77,7 @@ def test_a_mapping_that_follows_its_assets_with_the_first_start_of_this_release(
     expect_nothing_sent_again(world)
 
 
-def test_a_folder_that_is_to_be_listed_again_is_though_it_was_listed(moved):
+def test_requested_listing_is_made_again(moved):
     world = moved()
     contact = world.site.contact
 
@@ -95,7 +95,7 @@ def test_a_folder_that_is_to_be_listed_again_is_though_it_was_listed(moved):
 
 @pytest.mark.parametrize("audited", [True, False], ids=["audited", "unknown"])
 @pytest.mark.parametrize("touched", [True, False], ids=["touched", "as it was"])
-def test_a_mapping_that_was_taken_away_for_a_while_and_follows_its_assets(moved, touched, audited):
+def test_restored_mapping_follows_its_assets(moved, touched, audited):
     world = moved(audited=audited)
     world.restart(folders=[Q])
     live(world)
@@ -106,7 +106,7 @@ def test_a_mapping_that_was_taken_away_for_a_while_and_follows_its_assets(moved,
     expect_nothing_sent_again(world)
 
 
-def test_a_mapping_that_was_taken_away_for_a_while_in_which_its_assets_were_audited(moved):
+def test_restored_mapping_follows_after_audit(moved):
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
@@ -117,7 +117,7 @@ def test_a_mapping_that_was_taken_away_for_a_while_in_which_its_assets_were_audi
     expect_nothing_sent_again(world)
 
 
-def test_files_that_follow_their_assets_from_one_mapped_folder_into_another(moved):
+def test_files_follow_assets_to_other_folder(moved):
     world = moved()
     for name in "01":
         (world.root / "p" / name).rename(world.root / "q" / name)
@@ -125,7 +125,7 @@ def test_files_that_follow_their_assets_from_one_mapped_folder_into_another(move
     expect_nothing_sent_again(world)
 
 
-def test_files_whose_bytes_are_read_only_where_their_equal_may_be_there(moved):
+def test_only_possible_equals_are_read(moved):
     world = moved()
     sizes = {row.size for row in world.ledger.reports.files()}
     alike = EqualContent(world.ledger.store)
@@ -135,14 +135,14 @@ def test_files_whose_bytes_are_read_only_where_their_equal_may_be_there(moved):
     assert not alike.has_size(0, "F2", 15)
 
 
-def test_a_copy_of_what_was_moved_is_a_file_of_its_own(moved):
+def test_copy_of_moved_file_is_its_own_file(moved):
     world = moved()
     world.write("q/copy", b"content of p/0")
     live(world)
     assert sorted(world.posted()) == ["0", "1", "2", "copy"]
 
 
-def test_a_mapping_that_was_taken_away_for_a_while_and_points_elsewhere_pulls_the_brake(moved):
+def test_redirected_mapping_pulls_the_brake(moved):
     world = moved(audited=False)
     world.write("p/gone", b"gone by then")
     live(world)
@@ -159,7 +159,7 @@ def test_a_mapping_that_was_taken_away_for_a_while_and_points_elsewhere_pulls_th
     assert sorted(world.posted()) == ["0", "0", "1", "1", "2", "gone"]
 
 
-def test_a_mapping_pointed_to_where_all_its_assets_are_known_to_lie_needs_no_word(moved):
+def test_mapping_to_known_assets_pulls_no_brake(moved):
     world = moved()
     world.restart(folders=[P_TO_F2, Q])
     live(world)
@@ -167,7 +167,7 @@ def test_a_mapping_pointed_to_where_all_its_assets_are_known_to_lie_needs_no_wor
     expect_nothing_sent_again(world)
 
 
-def test_a_file_that_was_ignored_for_a_while_is_told_what_was_said_of_it_meanwhile(make_world):
+def test_unignored_file_reports_missed_drift(make_world):
     world = make_world(folders=[P, Q])
     world.write("p/0")
     live(world)
@@ -262,7 +262,7 @@ class Wandering:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_nothing_is_sent_to_where_its_asset_was_moved(make_world, seed, request):
+def test_moved_asset_causes_no_upload(make_world, seed, request):
     for run in range(40 if request.config.getoption("--long") else 1):
         world = make_world(folders=[P, Q])
         (world.root / "q").mkdir()
@@ -324,7 +324,7 @@ class Sorting(Wandering):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_nothing_is_sent_of_what_people_sort_while_it_is_on_its_way(make_world, seed, request):
+def test_sorting_during_upload_resends_nothing(make_world, seed, request):
     for run in range(40 if request.config.getoption("--long") else 1):
         world = make_world(folders=[P, Q])
         (world.root / "q").mkdir()
@@ -342,7 +342,7 @@ def test_nothing_is_sent_of_what_people_sort_while_it_is_on_its_way(make_world, 
         world.close()
 
 
-def test_an_asset_that_was_nobodys_for_a_moment_is_not_adopted_where_it_lies_no_more(moved):
+def test_displaced_asset_is_not_adopted(moved):
     world = moved(audited=False)
     # When F2 is listed, the rows are history already, and new versions are queued in their place.
     world.restart(folders=[P_TO_F2, Q])
@@ -368,7 +368,7 @@ def expect_a_brake_for_files_that_come_back(world) -> None:
 
 
 @pytest.mark.parametrize("away", [".", "p"])
-def test_a_disk_that_is_mounted_late_hides_no_takeover(moved, away):
+def test_late_mounted_disk_hides_no_takeover(moved, away):
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
@@ -382,7 +382,7 @@ def test_a_disk_that_is_mounted_late_hides_no_takeover(moved, away):
     expect_a_brake_for_files_that_come_back(world)
 
 
-def test_files_that_were_ignored_when_their_mapping_changed_are_asked_about_once_they_are_not(moved):
+def test_unignored_files_pull_takeover_brake(moved):
     world = moved(audited=False)
     world.restart(ignore=["0", "1"])
     live(world)
@@ -395,7 +395,7 @@ def test_files_that_were_ignored_when_their_mapping_changed_are_asked_about_once
     expect_a_brake_for_files_that_come_back(world)
 
 
-def test_a_file_that_comes_back_at_a_hint_waits_for_the_scan_that_asks(moved):
+def test_hinted_returning_file_waits_for_scan(moved):
     world = moved(audited=False)
     world.restart(ignore=["0", "1"])
     live(world)
@@ -408,7 +408,7 @@ def test_a_file_that_comes_back_at_a_hint_waits_for_the_scan_that_asks(moved):
 
 
 @pytest.mark.parametrize("kept", ["nothing", "the size", "the time"])
-def test_what_was_put_aside_long_ago_and_is_another_file_by_now_is_no_reason_to_ask(moved, kept):
+def test_edited_returning_file_pulls_no_brake(moved, kept):
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
@@ -428,7 +428,7 @@ def test_what_was_put_aside_long_ago_and_is_another_file_by_now_is_no_reason_to_
     assert sorted(world.posted()) == ["0", "0", "1", "1", "2"]
 
 
-def test_a_mapping_that_is_put_right_lifts_the_brake_for_files_that_come_back(moved):
+def test_corrected_mapping_lifts_the_brake(moved):
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
@@ -442,7 +442,7 @@ def test_a_mapping_that_is_put_right_lifts_the_brake_for_files_that_come_back(mo
     assert set(world.states().values()) == {State.VERIFIED}
 
 
-def test_a_file_whose_asset_was_moved_before_it_was_read_back_follows_it_and_is_not_sent(make_world):
+def test_file_follows_unverified_moved_asset(make_world):
     world = make_world(folders=[P, Q])
     world.service.index_lag = None
     world.write("p/3", b"three")
@@ -460,7 +460,7 @@ def test_a_file_whose_asset_was_moved_before_it_was_read_back_follows_it_and_is_
     assert world.row("q/3").state is State.VERIFIED
 
 
-def test_a_persons_word_on_where_an_asset_may_lie_ends_with_its_file_in_another_mapping(moved):
+def test_agreed_folder_ends_with_the_mapping(moved):
     world = moved()
     world.site.drift.step()
     assert world.ledger.drifts.settle(list(world.ledger.drifts.told())) == 2
@@ -472,7 +472,7 @@ def test_a_persons_word_on_where_an_asset_may_lie_ends_with_its_file_in_another_
     expect_nothing_sent_again(world)
 
 
-def test_what_was_replaced_and_moved_is_taken_over_where_its_bytes_come_back(make_world):
+def test_replaced_moved_asset_is_adopted(make_world):
     world = make_world(folders=[P, Q])
     world.write("p/0", b"first")
     world.write("q/2", b"two")
@@ -490,7 +490,7 @@ def test_what_was_replaced_and_moved_is_taken_over_where_its_bytes_come_back(mak
 
 
 @pytest.mark.parametrize("how", ["unmapped", "renamed"])
-def test_what_was_moved_before_it_was_read_back_is_known_where_it_is_listed(make_world, how):
+def test_unverified_moved_asset_is_listed(make_world, how):
     world = make_world(folders=[P, Q])
     world.write("q/2", b"two")
     live(world)
@@ -514,7 +514,7 @@ def test_what_was_moved_before_it_was_read_back_is_known_where_it_is_listed(make
     assert sorted(world.posted()) == ["2", "3"]
 
 
-def test_a_word_on_some_files_that_come_back_does_not_hold_for_the_rest_of_them(moved):
+def test_partial_release_covers_no_rest(moved):
     world = moved(audited=False)
     world.write("p/3", b"content of p/3")
     live(world)
@@ -532,7 +532,7 @@ def test_a_word_on_some_files_that_come_back_does_not_hold_for_the_rest_of_them(
     assert sorted(world.posted()) == ["0", "0", "1", "1", "2", "3", "3"]
 
 
-def test_a_word_on_files_that_come_back_ends_with_the_mapping_it_was_about(moved):
+def test_release_ends_with_its_mapping(moved):
     world = moved(audited=False)
     for _ in range(2):
         world.restart(folders=[Q])
@@ -545,7 +545,7 @@ def test_a_word_on_files_that_come_back_ends_with_the_mapping_it_was_about(moved
         live(world)
 
 
-def test_a_file_that_is_restored_where_its_asset_was_sent_by_now_is_no_takeover(moved):
+def test_restored_file_at_asset_is_no_takeover(moved):
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
@@ -561,7 +561,7 @@ def test_a_file_that_is_restored_where_its_asset_was_sent_by_now_is_no_takeover(
     assert sorted(world.posted()) == ["0", "0", "1", "1", "2"]
 
 
-def test_a_dry_run_says_that_a_person_would_be_asked(moved):
+def test_dry_run_reports_the_takeover_brake(moved):
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
@@ -575,7 +575,7 @@ def test_a_dry_run_says_that_a_person_would_be_asked(moved):
     assert dry_run(world.site).would_brake == ()
 
 
-def test_a_person_who_released_one_of_two_mappings_is_not_asked_for_it_again_while_the_other_waits(moved):
+def test_released_mapping_is_not_asked_again(moved):
     world = moved(audited=False)
     world.restart(folders=[{"path": "r", "destfolderid": "F4"}])
     live(world)
@@ -590,7 +590,7 @@ def test_a_person_who_released_one_of_two_mappings_is_not_asked_for_it_again_whi
     assert sorted(world.posted()) == ["0", "1", "2"]
 
 
-def test_files_below_a_mapping_whose_own_brake_lost_its_reason_are_asked_about_for_themselves(make_world):
+def test_nested_mapping_has_its_own_brake(make_world):
     world = make_world(folders=[P, {"path": "p/sub", "destfolderid": "F2"}])
     world.write("p/0", b"zero")
     world.write("p/sub/1", b"one")
@@ -606,7 +606,7 @@ def test_files_below_a_mapping_whose_own_brake_lost_its_reason_are_asked_about_f
     assert sorted(world.posted()) == ["0", "1"]
 
 
-def test_hints_on_files_that_come_back_use_up_no_word_on_fewer_of_them(moved):
+def test_hints_use_up_no_smaller_release(moved):
     world = moved(audited=False)
     world.write("p/3", b"content of p/3")
     live(world)
@@ -623,7 +623,7 @@ def test_hints_on_files_that_come_back_use_up_no_word_on_fewer_of_them(moved):
     assert sorted(world.posted()) == ["0", "0", "1", "2", "3"]
 
 
-def test_a_second_look_at_files_that_come_back_keeps_none_of_them_from_the_scan_that_may_send_them(moved):
+def test_early_look_leaves_files_to_the_scan(moved):
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
@@ -634,7 +634,7 @@ def test_a_second_look_at_files_that_come_back_keeps_none_of_them_from_the_scan_
     assert sorted(world.posted()) == ["0", "0", "1", "1", "2"]
 
 
-def test_a_file_that_is_put_back_to_what_it_was_when_it_was_put_aside_is_a_change_like_others(moved):
+def test_file_reverted_to_old_state_is_sent(moved):
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
@@ -650,7 +650,7 @@ def test_a_file_that_is_put_back_to_what_it_was_when_it_was_put_aside_is_a_chang
     assert sorted(world.posted()) == ["0", "0", "0", "1", "2"]
 
 
-def test_a_scan_that_was_cut_short_lifts_no_brake_for_files_that_come_back(moved):
+def test_stopped_scan_lifts_no_takeover_brake(moved):
     world = moved(audited=False)
     world.restart(folders=[Q])
     live(world)
@@ -663,7 +663,7 @@ def test_a_scan_that_was_cut_short_lifts_no_brake_for_files_that_come_back(moved
     assert world.ledger.reports.brakes() == [brake]
 
 
-def test_of_blocked_files_those_that_have_an_asset_are_taken_over_and_others_are_not(make_world):
+def test_takeover_skips_blocked_unsent_files(make_world):
     world = make_world(folders=[{"path": ".", "destfolderid": "F1"}])
     world.write("d/empty", b"")
     world.write("e/empty", b"")
@@ -679,7 +679,7 @@ def test_of_blocked_files_those_that_have_an_asset_are_taken_over_and_others_are
 
 
 @pytest.mark.parametrize("state", [State.STORED, State.BLOCKED])
-def test_files_that_come_back_are_asked_about_whatever_has_become_of_their_assets(make_world, state):
+def test_takeover_brake_ignores_asset_state(make_world, state):
     world = make_world(folders=[P, Q])
     world.service.index_lag = None
     world.write("p/0", b"zero")
@@ -699,7 +699,7 @@ def test_files_that_come_back_are_asked_about_whatever_has_become_of_their_asset
 
 
 @pytest.mark.parametrize("to", ["F1", "F2"], ids=["where they were sent", "where they lie"])
-def test_files_that_come_back_to_a_folder_that_has_them_need_no_word_and_are_not_sent(moved, to):
+def test_files_returning_to_assets_are_unsent(moved, to):
     world = moved()
     world.restart(folders=[Q])
     live(world)
@@ -709,7 +709,7 @@ def test_files_that_come_back_to_a_folder_that_has_them_need_no_word_and_are_not
     assert sorted(world.posted()) == ["0", "1", "2"]
 
 
-def test_files_that_come_back_and_were_never_sent_are_no_reason_to_ask(moved):
+def test_unsent_returning_files_pull_no_brake(moved):
     world = moved(audited=False)
     world.write("p/new", b"never sent")
     world.scan()
@@ -724,7 +724,7 @@ def test_files_that_come_back_and_were_never_sent_are_no_reason_to_ask(moved):
     assert sorted(world.posted()) == ["0", "1", "2", "new"]
 
 
-def test_a_file_that_was_gone_and_is_restored_is_no_file_that_was_put_aside(moved):
+def test_restored_gone_file_is_no_takeover(moved):
     world = moved(audited=False)
     kept = (world.root / "p" / "0").rename(world.base / "kept")
     live(world)
@@ -737,7 +737,7 @@ def test_a_file_that_was_gone_and_is_restored_is_no_file_that_was_put_aside(move
     assert world.row("p/0").state is State.VERIFIED
 
 
-def test_a_persons_word_on_where_an_asset_may_lie_holds_while_its_file_is_renamed_in_its_mapping(moved):
+def test_agreed_folder_survives_a_rename(moved):
     world = moved()
     world.site.drift.step()
     assert world.ledger.drifts.settle(list(world.ledger.drifts.told())) == 2

@@ -32,7 +32,7 @@ class Bytes:
 
 
 @pytest.mark.parametrize(("rate", "seconds"), [(10.0, 89.0), (100.0, 8.0)])
-def test_bytes_take_the_time_that_the_rate_says_after_a_burst_of_a_second(rate, seconds):
+def test_rate_counts_after_a_one_second_burst(rate, seconds):
     clock = Clock()
     clock.at += 1000
     rate_limiter = RateLimiter(rate, clock)
@@ -43,7 +43,7 @@ def test_bytes_take_the_time_that_the_rate_says_after_a_burst_of_a_second(rate, 
     assert clock.at - before == pytest.approx(seconds)
 
 
-def test_a_paced_body_yields_and_tells_what_the_body_does():
+def test_paced_body_keeps_the_original_bytes():
     clock = Clock()
     body = TappedBody(Bytes(), RateLimiter(10.0, clock).pace, piece=7)
     assert (body.size, body.handed, body.md5) == (30, 30, "M")
@@ -58,7 +58,7 @@ class Long(Bytes):
 
 
 @pytest.mark.parametrize("rate", [16_000.0, 200_000.0, 20_000_000.0])
-def test_between_two_pieces_a_service_waits_for_seconds_at_most_however_slow_the_rate(rate):
+def test_slow_rate_pauses_for_seconds_at_most(rate):
     clock = Clock()
     rate_limiter = RateLimiter(rate, clock)
     left, gaps, last = b"", [], None
@@ -71,7 +71,7 @@ def test_between_two_pieces_a_service_waits_for_seconds_at_most_however_slow_the
     assert 16 * max(gaps) <= 5.0
 
 
-def test_a_long_wait_gives_signs_of_life_and_ends_when_it_is_given_up():
+def test_long_wait_can_be_interrupted():
     clock = Clock()
     ticks = []
     rate_limiter = RateLimiter(10.0, clock, lambda: bool(ticks.append(clock.at)))

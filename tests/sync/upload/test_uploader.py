@@ -36,7 +36,7 @@ def one(world):
     return world
 
 
-def test_a_file_is_sent_once_under_its_name_into_its_folder_and_read_back(one):
+def test_file_is_sent_once_and_read_back(one):
     one.live(300)
     assert [(r.filename, r.destfolderid) for r in one.service.posts] == [("a", "F1")]
     assert one.service.contents == [b"content"]
@@ -44,7 +44,7 @@ def test_a_file_is_sent_once_under_its_name_into_its_folder_and_read_back(one):
     assert (row.assetid, row.md5) == (next(iter(one.service.assets)), "9A0364B9E99BB480DD25E1F0284C8555")
 
 
-def test_changed_content_is_a_new_version_and_a_new_asset(one):
+def test_changed_content_is_a_new_asset(one):
     first = one.row("a").assetid
     one.write("a", b"other")
     one.scan_and_send()
@@ -54,7 +54,7 @@ def test_changed_content_is_a_new_version_and_a_new_asset(one):
     assert [(o.assetid, o.why) for o in one.orphans()] == [(first, "replaced")]
 
 
-def test_what_was_only_reported_is_sent_once_the_policy_is_upload(make_world):
+def test_reported_change_is_sent_once_allowed(make_world):
     world = make_world(policy={"on_change": "report"})
     world.write("a.jpg", b"first")
     world.scan_and_send()
@@ -71,7 +71,7 @@ def test_what_was_only_reported_is_sent_once_the_policy_is_upload(make_world):
 
 
 @pytest.mark.parametrize("what", ["brake", "pause", "window"])
-def test_what_is_blocked_is_told_as_it_is_while_nothing_may_be_sent(make_world, what):
+def test_blocked_file_keeps_its_reason(make_world, what):
     world = make_world(upload={"window": "00:00-12:00"})
     world.clock.advance(86_400 - world.clock.now() % 86_400 + 6 * 3600)
     world.write("a.jpg.yaml", b"descriptoin: x")
@@ -93,7 +93,7 @@ def test_what_is_blocked_is_told_as_it_is_while_nothing_may_be_sent(make_world, 
     assert world.row("a.jpg").state is State.QUEUED
 
 
-def test_with_on_change_report_a_changed_file_is_blocked_and_not_sent(make_world):
+def test_on_change_report_blocks_changed_file(make_world):
     world = make_world(policy={"on_change": "report"})
     world.write("a", b"1")
     world.scan_and_send()
@@ -156,7 +156,7 @@ def _delete_scan_and_restore(world) -> None:
     ],
     ids=["touch", "chmod", "copied_back", "there_and_back", "renamed", "moved", "copied_and_deleted", "restored"],
 )
-def test_content_that_the_folder_has_is_not_uploaded_again(one, change, path):
+def test_content_in_the_folder_is_not_resent(one, change, path):
     asset = one.row("a").assetid
     change(one)
     one.scan_and_send()
@@ -166,7 +166,7 @@ def test_content_that_the_folder_has_is_not_uploaded_again(one, change, path):
     assert (one.row(path).state, one.row(path).assetid) == (VERIFIED, asset)
 
 
-def test_two_files_that_change_places_are_not_uploaded_again(world):
+def test_swapped_files_are_not_resent(world):
     world.write("a", b"aaaa")
     world.write("b", b"bbbb")
     world.scan_and_send()
@@ -181,7 +181,7 @@ def test_two_files_that_change_places_are_not_uploaded_again(world):
     assert len(world.service.posts) == 2
 
 
-def test_a_large_file_that_was_renamed_is_hashed_and_not_uploaded_again(world):
+def test_renamed_large_file_is_only_hashed(world):
     content = chunked(9 * 2**20)
     world.write("big", content)
     world.scan_and_send()
@@ -195,7 +195,7 @@ def test_a_large_file_that_was_renamed_is_hashed_and_not_uploaded_again(world):
 @pytest.mark.parametrize(
     "make", [shutil.copyfile, os.link, lambda old, new: new.write_bytes(old.read_bytes())], ids=["copy", "link", "same"]
 )
-def test_a_second_path_with_the_content_of_the_first_is_a_file_and_an_asset_of_its_own(one, make):
+def test_second_path_has_its_own_asset(one, make):
     make(one.root / "a", one.root / "b")
     one.scan_and_send()
     one.live(3)
@@ -224,7 +224,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_file_that_cannot_be_sent_is_blocked_with_a_sentence_and_others_are_not_affected(make_world, case):
+def test_unsendable_file_is_blocked_alone(make_world, case):
     upload, make, reason, says = BAD[case]
     world = make_world(upload=upload)
     for name in ("a", "z"):
@@ -239,7 +239,7 @@ def test_a_file_that_cannot_be_sent_is_blocked_with_a_sentence_and_others_are_no
     assert "bad" not in world.posted()
 
 
-def test_an_unreadable_file_is_blocked_and_sent_when_it_can_be_read(make_world, clock):
+def test_unreadable_file_is_sent_later(make_world, clock):
     with tempfile.TemporaryDirectory(prefix="assetsync-flow-") as folder:
         os.chmod(folder, 0o755)
         world = make_world(base=Path(folder))
@@ -263,7 +263,7 @@ def test_an_unreadable_file_is_blocked_and_sent_when_it_can_be_read(make_world, 
         world.close()
 
 
-def test_an_empty_file_that_got_content_is_sent(world):
+def test_empty_file_is_sent_once_filled(world):
     world.write("a", b"")
     world.scan_and_send()
     world.write("a", b"now")
@@ -271,7 +271,7 @@ def test_an_empty_file_that_got_content_is_sent(world):
     assert (world.row("a").state, world.service.contents) == (STORED, [b"now"])
 
 
-def test_a_mended_sidecar_lets_its_file_go_with_what_it_says(world):
+def test_fixed_sidecar_is_sent_with_its_file(world):
     world.write("a.txt")
     world.write("a.txt.yaml", b"nonsense: 1\n")
     world.scan_and_send()
@@ -284,7 +284,7 @@ def test_a_mended_sidecar_lets_its_file_go_with_what_it_says(world):
 
 @pytest.mark.parametrize("minutes", [2, 60])
 @pytest.mark.parametrize("comes", [True, False])
-def test_a_file_waits_for_its_sidecar_until_it_comes_or_the_time_is_over(make_world, clock, minutes, comes):
+def test_file_waits_for_sidecar_until_timeout(make_world, clock, minutes, comes):
     world = make_world(watch={"sidecar_wait": f"{minutes}m"})
     world.write("a.txt")
     world.scan()
@@ -301,7 +301,7 @@ def test_a_file_waits_for_its_sidecar_until_it_comes_or_the_time_is_over(make_wo
     assert post.meta == ((("file_desc", "here"),) if comes else ())
 
 
-def test_a_file_that_went_before_it_was_sent_is_gone_and_blocks_nothing(world):
+def test_vanished_queued_file_blocks_nothing(world):
     for name in ("a", "b"):
         world.write(name, name.encode())
     world.scan()
@@ -312,7 +312,7 @@ def test_a_file_that_went_before_it_was_sent_is_gone_and_blocks_nothing(world):
 
 
 @pytest.mark.parametrize("what", ["its_mapped_folder", "the_root"])
-def test_files_whose_place_went_while_they_were_to_be_sent_stay_queued(make_world, what):
+def test_files_of_absent_place_stay_queued(make_world, what):
     world = make_world(folders=[{"path": "d", "destfolderid": "F1"}])
     for name in ("d/a", "d/b"):
         world.write(name)
@@ -327,7 +327,7 @@ def test_files_whose_place_went_while_they_were_to_be_sent_stay_queued(make_worl
     assert world.service.posts == []
 
 
-def test_a_file_that_became_a_folder_or_a_link_is_gone(world):
+def test_file_replaced_by_folder_is_gone(world):
     world.write("a")
     world.write("b")
     world.scan()
@@ -340,7 +340,7 @@ def test_a_file_that_became_a_folder_or_a_link_is_gone(world):
 
 
 @pytest.mark.parametrize("size", [100, 9 * 2**20], ids=["small", "large"])
-def test_a_file_that_changes_while_it_is_sent_is_never_recorded_as_sent(world, size):
+def test_file_changed_in_flight_is_not_recorded(world, size):
     old, new = b"o" * size, b"n" * size
     path = world.write("a", old)
 
@@ -359,7 +359,7 @@ def test_a_file_that_changes_while_it_is_sent_is_never_recorded_as_sent(world, s
     assert world.row("a").md5 == stored.md5
 
 
-def test_a_file_that_changed_before_it_was_sent_is_queued_as_what_it_is_now(world):
+def test_file_changed_before_send_is_requeued(world):
     world.write("a", b"old")
     world.scan()
     world.write("a", b"newer")
@@ -369,7 +369,7 @@ def test_a_file_that_changed_before_it_was_sent_is_queued_as_what_it_is_now(worl
 
 
 @pytest.mark.parametrize("gives_md5", [True, False])
-def test_a_folder_that_was_filled_by_hand_is_taken_over_without_an_upload(world, gives_md5):
+def test_hand_filled_folder_is_adopted_unsent(world, gives_md5):
     world.service.gives_md5 = gives_md5
     theirs = world.service.put(b"content", "by hand.jpg")
     world.service.put(b"something", "else.jpg")
@@ -384,7 +384,7 @@ def test_a_folder_that_was_filled_by_hand_is_taken_over_without_an_upload(world,
     assert world.row("a").state is VERIFIED
 
 
-def test_of_two_equal_files_one_adopts_the_asset_that_lay_there_and_one_is_sent(world):
+def test_asset_serves_one_of_two_equal_files(world):
     world.service.put(b"content", "by hand.jpg")
     world.write("a", b"content")
     world.write("b", b"content")
@@ -394,7 +394,7 @@ def test_of_two_equal_files_one_adopts_the_asset_that_lay_there_and_one_is_sent(
     assert world.states() == {"a": VERIFIED, "b": VERIFIED}
 
 
-def test_a_lost_ledger_is_rebuilt_from_the_tree_and_the_service(one):
+def test_lost_ledger_is_rebuilt(one):
     one.close()
     for file in one.base.glob("ledger.db*"):
         file.unlink()
@@ -403,7 +403,7 @@ def test_a_lost_ledger_is_rebuilt_from_the_tree_and_the_service(one):
     assert (one.states(), len(one.service.posts)) == ({"a": VERIFIED}, 1)
 
 
-def test_a_restored_ledger_posts_nothing_that_was_posted_after_its_copy_was_made(one):
+def test_restored_ledger_repeats_no_post(one):
     one.close()
     copy = one.ledger_path.read_bytes()
     one.write("b", b"later")
@@ -416,7 +416,7 @@ def test_a_restored_ledger_posts_nothing_that_was_posted_after_its_copy_was_made
     assert (one.states(), len(one.service.posts)) == ({"a": VERIFIED, "b": VERIFIED}, 2)
 
 
-def test_an_unknown_folder_holds_the_folder_and_not_each_of_its_files(make_world, clock):
+def test_unknown_folder_holds_the_folder_alone(make_world, clock):
     folders = [{"path": "x", "destfolderid": "F1"}, {"path": "y", "destfolderid": "F2"}]
     world = make_world(folders=folders)
     for number in range(5):
@@ -435,7 +435,7 @@ def test_an_unknown_folder_holds_the_folder_and_not_each_of_its_files(make_world
     assert set(world.states().values()) == {VERIFIED}
 
 
-def test_a_refused_key_pauses_everything_and_blocks_nothing(world):
+def test_refused_key_pauses_and_blocks_nothing(world):
     for number in range(5):
         world.write(f"{number}", f"{number}".encode())
     world.service.script.append("key")
@@ -450,7 +450,7 @@ def test_a_refused_key_pauses_everything_and_blocks_nothing(world):
 
 
 @pytest.mark.parametrize(("word", "reason"), [("too_large", "too_large"), ("no_filedata", "no_filedata")])
-def test_a_refusal_of_one_file_blocks_that_file_alone(world, word, reason):
+def test_refused_file_is_blocked_alone(world, word, reason):
     for number in range(3):
         world.write(f"{number}", f"{number}".encode())
     world.service.script.append(word)
@@ -461,7 +461,7 @@ def test_a_refusal_of_one_file_blocks_that_file_alone(world, word, reason):
     assert len(world.service.posts) == 3
 
 
-def test_while_the_service_is_down_one_probe_at_a_time_is_made_and_no_file_fails(world):
+def test_outage_sends_one_probe_at_a_time(world):
     world.write("a", b"a")
     world.scan_and_send()
     for number in range(20):
@@ -479,7 +479,7 @@ def test_while_the_service_is_down_one_probe_at_a_time_is_made_and_no_file_fails
     assert set(world.states().values()) == {VERIFIED}
 
 
-def test_a_service_that_answers_look_ups_and_no_post_doubts_few_files_in_a_day(world):
+def test_unanswered_posts_open_few_doubts(world):
     for number in range(200):
         world.write(f"{number}", f"{number}".encode())
     world.service.script.extend(["lost_before"] * 100_000)
@@ -488,7 +488,7 @@ def test_a_service_that_answers_look_ups_and_no_post_doubts_few_files_in_a_day(w
     assert len(world.service.posts) < 100
 
 
-def test_a_form_that_cannot_be_made_blocks_its_file_and_is_not_tried_again_and_again(world):
+def test_impossible_form_blocks_file_once(world):
     from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent
 
     world.write("a")
@@ -498,7 +498,7 @@ def test_a_form_that_cannot_be_made_blocks_its_file_and_is_not_tried_again_and_a
     assert (world.row("a").state, world.row("a").reason) == (BLOCKED, "bad_form")
 
 
-def test_a_file_that_fails_by_itself_is_tried_less_and_less_often(world, clock):
+def test_failing_file_is_retried_with_backoff(world, clock):
     from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent
 
     world.write("a")
@@ -514,7 +514,7 @@ def test_a_file_that_fails_by_itself_is_tried_less_and_less_often(world, clock):
 NAMES = ["x/a.jpg", "y/a.jpg", "z/A.JPG"]
 
 
-def test_files_of_one_name_for_one_folder_never_have_open_attempts_together(world):
+def test_only_one_namesake_attempt_is_open(world):
     for name in NAMES:
         world.write(name, name.encode())
     open_at_once: list[int] = []
@@ -530,7 +530,7 @@ def test_files_of_one_name_for_one_folder_never_have_open_attempts_together(worl
     assert world.states() == dict.fromkeys(NAMES, STORED)
 
 
-def test_a_name_in_doubt_holds_only_its_own_name_back(world):
+def test_name_in_doubt_holds_only_itself(world):
     for name in [*NAMES, "zz.jpg"]:
         world.write(name, name.encode())
     world.service.script.append("lost_before")
@@ -542,7 +542,7 @@ def test_a_name_in_doubt_holds_only_its_own_name_back(world):
     assert states["zz.jpg"] is STORED
 
 
-def test_more_doubts_than_four_for_each_worker_pause_the_sending(world):
+def test_four_doubts_per_worker_pause_sending(world):
     for number in range(20):
         world.write(f"{number}", f"{number}".encode())
     world.scan()
@@ -580,7 +580,7 @@ def test_many_threads_send_each_file_once(world):
     assert set(world.states().values()) == {STORED}
 
 
-def test_a_tree_that_changes_under_many_senders_stops_none_of_them(world):
+def test_changing_tree_stops_no_sender(world):
     for number in range(40):
         world.write(f"{number}", f"{number}".encode() * 10)
     world.scan()
@@ -626,7 +626,7 @@ def test_a_tree_that_changes_under_many_senders_stops_none_of_them(world):
         assert world.service.assets[world.row(path).assetid].content == (world.root / path).read_bytes()
 
 
-def test_the_sentence_of_a_blocked_file_never_holds_the_path_of_the_root(world):
+def test_block_reason_omits_the_root_path(world):
     world.write("bad", b"")
     world.write("worse")
     world.write("worse.yaml", b"x: 1")
@@ -639,7 +639,7 @@ def run_to_the_end(world) -> Step:
     return world.site.sender.run(lambda: True)
 
 
-def test_the_outcome_of_a_file_goes_into_one_commit_with_the_intent_of_the_next(one):
+def test_result_and_next_intent_share_commit(one):
     one.service.by_proxy = True
     for number in range(10):
         one.write(f"{number}", f"{number}".encode())
@@ -650,7 +650,7 @@ def test_the_outcome_of_a_file_goes_into_one_commit_with_the_intent_of_the_next(
     assert sorted(one.states().values()) == [STORED] * 10 + [VERIFIED]
 
 
-def test_each_attempt_is_on_the_disk_before_its_upload_and_alone_open_in_a_run(world):
+def test_attempt_is_written_before_its_upload(world):
     world.service.by_proxy = True
     for number in range(10):
         world.write(f"{number}", f"{number}".encode())
@@ -670,7 +670,7 @@ def test_each_attempt_is_on_the_disk_before_its_upload_and_alone_open_in_a_run(w
 _OPEN = "SELECT sent_name FROM attempts WHERE closed_at IS NULL"
 
 
-def test_a_run_ends_where_it_is_told_to_with_everything_written_down(world):
+def test_stopped_run_leaves_all_written(world):
     world.service.by_proxy = True
     for number in range(5):
         world.write(f"{number}", f"{number}".encode())
@@ -680,7 +680,7 @@ def test_a_run_ends_where_it_is_told_to_with_everything_written_down(world):
     assert sorted(world.states().values()) == [QUEUED] * 2 + [STORED] * 3
 
 
-def test_a_result_outlives_a_disk_that_cannot_be_written_for_a_while_and_the_run_goes_on(world, monkeypatch):
+def test_result_survives_an_unwritable_disk(world, monkeypatch):
     for number in range(40):
         world.write(f"{number}", f"{number}".encode() * 200)
     world.scan()
@@ -705,7 +705,7 @@ def test_a_result_outlives_a_disk_that_cannot_be_written_for_a_while_and_the_run
     assert len(world.service.posts) == 40
 
 
-def test_files_of_one_size_are_told_apart_by_the_index(world):
+def test_equal_sizes_are_looked_up_by_index(world):
     """Each is looked for by its digest: the time for one must not grow with how many there are of its size."""
     for number in range(300):
         world.write(f"{number:03}", b"%03d" % number)
@@ -722,7 +722,7 @@ def test_files_of_one_size_are_told_apart_by_the_index(world):
     assert sorted(counts[200:])[50] < 2 * sorted(counts[:100])[50]
 
 
-def test_an_outcome_that_the_ledger_could_not_take_for_long_is_looked_up_by_the_next_start(world):
+def test_unrecorded_result_is_looked_up(world):
     world.write("a", b"1")
     world.write("b", b"22")
     world.scan()
@@ -740,7 +740,7 @@ def test_an_outcome_that_the_ledger_could_not_take_for_long_is_looked_up_by_the_
 
 @pytest.mark.parametrize("answer", ["accept", "lost_after", "too_large"])
 @pytest.mark.parametrize("size", [2, 9 * 2**20], ids=["small", "large"])
-def test_an_outcome_whose_row_is_gone_by_then_holds_nothing_up(world, answer, size):
+def test_result_of_deleted_row_blocks_nothing(world, answer, size):
     world.write("a", b"1")
     world.write("b", b"2" * size)
     world.scan()
@@ -759,7 +759,7 @@ def test_an_outcome_whose_row_is_gone_by_then_holds_nothing_up(world, answer, si
     assert (world.posted(), world.states()) == (["a", "b"], {"b": State.VERIFIED})
 
 
-def test_a_folder_is_held_with_the_commit_that_blocks_its_file(world):
+def test_folder_is_held_with_its_blocked_file(world):
     for name in ("a", "b"):
         world.write(name, name.encode())
     world.scan()
@@ -780,7 +780,7 @@ def test_a_folder_is_held_with_the_commit_that_blocks_its_file(world):
     assert world.posted() == ["a"]
 
 
-def test_a_ledger_that_is_damaged_is_not_waited_for(world):
+def test_damaged_ledger_is_not_waited_for(world):
     world.write("a", b"1")
     world.scan()
     commits = world.ledger.store._commits
@@ -798,7 +798,7 @@ def test_a_ledger_that_is_damaged_is_not_waited_for(world):
     assert world.clock.steady() == began
 
 
-def test_what_was_unreadable_goes_on_once_the_window_opens_where_each_scan_is_outside_of_it(make_world):
+def test_unreadable_file_is_retried_in_window(make_world):
     world = make_world(upload={"window": "19:00-07:00"}, schedule={"rescan": "0 12 * * *"})
     world.write("a.jpg", b"a")
     world.scan()

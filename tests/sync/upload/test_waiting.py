@@ -34,7 +34,7 @@ def send_beside(world) -> None:
 
 
 @pytest.mark.parametrize("arrived", [True, False])
-def test_a_large_file_that_a_crash_cut_off_and_that_was_saved_under_a_new_name_meanwhile_is_stored_once(world, arrived):
+def test_renamed_large_file_is_stored_once(world, arrived):
     die_sending(world, LARGE, arrived=arrived)
     save_elsewhere(world)
     world.scan_and_send()
@@ -46,7 +46,7 @@ def test_a_large_file_that_a_crash_cut_off_and_that_was_saved_under_a_new_name_m
     assert (world.row("kept.jpg").detail, world.orphans()) == (None, [])
 
 
-def test_a_large_file_that_is_saved_under_a_new_name_and_replaced_while_it_is_sent_is_stored_once(world):
+def test_replaced_large_file_is_stored_once(world):
     def replace(_request) -> None:
         world.service.during_upload = lambda _request: None
         save_elsewhere(world)
@@ -62,7 +62,7 @@ def test_a_large_file_that_is_saved_under_a_new_name_and_replaced_while_it_is_se
     assert set(world.states().values()) == {VERIFIED}
 
 
-def test_a_clock_that_is_set_back_between_a_crash_and_a_copy_changes_nothing(world, clock):
+def test_clock_setback_before_copy_is_harmless(world, clock):
     die_sending(world, LARGE, arrived=True)
     clock.set_now(clock.now() - 3600)
     save_elsewhere(world)
@@ -70,14 +70,14 @@ def test_a_clock_that_is_set_back_between_a_crash_and_a_copy_changes_nothing(wor
     assert world.posted() == ["a.jpg"]
 
 
-def test_large_files_of_one_size_do_not_wait_for_one_in_doubt_that_stands_where_it_was(world):
+def test_unmoved_doubt_delays_no_equal_size(world):
     die_sending(world, LARGE, arrived=False)
     world.write("b.jpg", LARGE[::-1])
     world.scan_and_send()
     assert world.posted() == ["a.jpg", "b.jpg"]
 
 
-def test_a_large_file_that_is_replaced_while_its_copy_is_hashed_is_stored_once(world):
+def test_file_replaced_in_hashing_is_sent_once(world):
     def copy(_request) -> None:
         world.service.during_upload = lambda _request: None
         world.write("kept.jpg", LARGE)
@@ -99,7 +99,7 @@ def test_a_large_file_that_is_replaced_while_its_copy_is_hashed_is_stored_once(w
     assert sorted(world.service.contents) == [LARGE, b"an edit"]
 
 
-def test_a_large_file_waits_for_each_upload_that_may_be_the_same(world):
+def test_large_file_waits_for_possible_twins(world):
     """The first that is looked at stands where it was, the second does not."""
     die_sending(world, LARGE[::-1], arrived=False)
     world.write("b.jpg", LARGE)
@@ -118,7 +118,7 @@ def test_a_large_file_waits_for_each_upload_that_may_be_the_same(world):
 
 
 @pytest.mark.usefixtures("nothing_is_read_ahead")
-def test_a_large_file_that_was_there_when_the_upload_began_is_a_copy_beside_it_and_does_not_wait(world, clock):
+def test_earlier_large_copy_does_not_wait(world, clock):
     lose(world, "too_large", content=LARGE, path="old.jpg")
     clock.advance(1)
     die_sending(world, LARGE, arrived=False)
@@ -133,7 +133,7 @@ def test_a_large_file_that_was_there_when_the_upload_began_is_a_copy_beside_it_a
 
 
 @pytest.mark.usefixtures("nothing_is_read_ahead")
-def test_what_a_person_wants_to_be_sent_again_does_not_wait_with_the_others(world, clock):
+def test_requested_resend_does_not_wait(world, clock):
     die_sending(world, LARGE, arrived=False)
     save_elsewhere(world)
     world.write("wanted.jpg", LARGE[::-1])
@@ -148,7 +148,7 @@ def test_what_a_person_wants_to_be_sent_again_does_not_wait_with_the_others(worl
 
 
 @pytest.mark.usefixtures("nothing_is_read_ahead")
-def test_a_large_file_that_was_renamed_while_its_upload_is_in_doubt_does_not_wait_with_its_copies(world):
+def test_renamed_doubtful_file_does_not_wait(world):
     die_sending(world, LARGE, arrived=True)
     world.write("copy.jpg", LARGE)
     (world.root / "a.jpg").rename(world.root / "renamed.jpg")
@@ -159,7 +159,7 @@ def test_a_large_file_that_was_renamed_while_its_upload_is_in_doubt_does_not_wai
     assert world.states() == {"copy.jpg": VERIFIED, "renamed.jpg": VERIFIED}
 
 
-def test_a_file_that_is_written_to_whenever_it_is_sent_does_not_hold_up_another_of_its_size(make_world):
+def test_rewritten_file_delays_no_equal_size(make_world):
     world = make_world(upload={"workers": "1"})
     upload, rewritten = world.service.upload, []
 
@@ -182,7 +182,7 @@ def test_a_file_that_is_written_to_whenever_it_is_sent_does_not_hold_up_another_
     assert "b.img" in world.posted()
 
 
-def test_what_a_person_is_asked_about_is_not_waited_for(world, clock):
+def test_manual_doubt_is_not_waited_for(world, clock):
     world.service.processing = 26 * 3600
     die_sending(world, LARGE, arrived=True)
     save_elsewhere(world)
@@ -195,7 +195,7 @@ def test_what_a_person_is_asked_about_is_not_waited_for(world, clock):
     assert world.row("kept.jpg").state is VERIFIED
 
 
-def test_many_files_that_wait_for_one_upload_are_put_off_together_and_hold_up_no_other(world, clock):
+def test_waiting_files_delay_no_other(world, clock):
     die_sending(world, LARGE, arrived=False)
     world.write("new", b"an edit").rename(world.root / "a.jpg")
     for number in range(300):
@@ -217,7 +217,7 @@ def test_many_files_that_wait_for_one_upload_are_put_off_together_and_hold_up_no
     assert "small" in world.posted()
 
 
-def test_what_a_file_waited_for_is_not_said_any_longer_once_it_is_decided(make_world):
+def test_ended_wait_is_not_reported(make_world):
     mapped = [{"path": ".", "destfolderid": "F1", "sidecars": True}]
     world = make_world(folders=mapped, watch={"settle": "0s", "sidecar_wait": "600s"})
     world.write("a.jpg.yaml", b"description: x\n")
