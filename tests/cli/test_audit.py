@@ -189,7 +189,8 @@ def test_unanswered_folder_spares_other_audits(mirrored):
     more = f'folders: [{{path: papers, destfolderid: "{PAPERS}"}}, '
     mirrored.config.write_text(text.replace("folders: [", more))
     first, second = sorted([PAPERS, PHOTOS])
-    mirrored.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH, times=1))
+    # A search that fails is repeated twice at once.
+    mirrored.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH, times=3))
     result = mirrored.run("audit")
     assert (result.code, result.out) == (3, "")
     assert f"folder {first} could not be audited, `audit --last` shows the others" in result.err

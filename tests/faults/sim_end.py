@@ -80,7 +80,7 @@ def quiet(simulation: "Simulation") -> None:
         simulation.clock.advance(_pause(simulation))
     left = [(r.path.decode(), r.state, r.reason, r.detail) for r in _all(simulation) if r.state in _UNRESTED]
     after = f"{number + 1} rounds, {simulation.clock.true - began:.0f} s"
-    raise Violation(f"I7: not at rest after {after}: {left}, {simulation.site.gate.pause}")
+    raise Violation(f"I7: not at rest after {after}: {left}, {simulation.site.circuit_breaker.pause}")
 
 
 def _arrives_within(simulation: "Simulation") -> float | None:
