@@ -162,12 +162,12 @@ def _in_the_way(module: str, cls: str, method: str, error: str = "LedgerUnwritab
     return _IN_THE_WAY.format(module=module, cls=cls, method=method, error=error, times=times)
 
 
-_RECOVERY = ("ledger.outcomes", "Outcomes", "recover")
+_RECOVERY = ("ledger.attempts", "AttemptResults", "recover")
 _SETTLED_AT_THE_START = [
     pytest.param(*_RECOVERY, id="what a crash left", marks=pytest.mark.long),
-    pytest.param("daemon.reading", "Reading", "last", id="when jobs ran last"),
-    pytest.param("notices.news", "News", "__init__", id="what was told", marks=pytest.mark.long),
-    pytest.param("site", "Site", "try_again", id="what is tried again", marks=pytest.mark.long),
+    pytest.param("daemon.readback", "Reading", "last", id="when jobs ran last"),
+    pytest.param("notify.news", "News", "__init__", id="what was told", marks=pytest.mark.long),
+    pytest.param("app", "Site", "try_again", id="what is tried again", marks=pytest.mark.long),
 ]
 
 
