@@ -1,8 +1,8 @@
-"""Decide an attempt whose answer was lost: found, damaged, still to wait for, absent, or undecidable.
+"""Decide an attempt whose answer was lost: found, damaged, still waiting, absent, or undecidable.
 
-By this rule nothing is sent twice and nothing is lost. It is pure: `sync.doubts.resolver` does the look-ups, hashes
-prefixes and asks the ledger. An asset that a look-up shows is a `Candidate`, with what the ledger knows of it; the
-look-ups that were answered, and when, are a `Grace`.
+This rule ensures that no file is sent twice and none is lost. It is pure. The look-ups, the hashing of prefixes and the
+questions to the ledger are left to `sync.doubts.resolver` and `sync.doubts.candidates`. A `Candidate` is an asset that
+a look-up shows, with the facts that the ledger has on it. A `Grace` records which look-ups were answered, and when.
 """
 
 from collections.abc import Sequence
@@ -12,34 +12,35 @@ from enum import StrEnum
 from assetsync.model import Asset
 
 UNPROCESSED_PATIENCE = 24 * 3600.0
-"""Seconds that an asset may stay unprocessed before a person is asked."""
+"""Seconds that an asset may stay unprocessed before an operator must decide."""
 
 _MANY_LOOKS = 100
-"""Fewer look-ups than that make no day: the program, or the service, was away."""
+"""Fewer look-ups than this do not count as a day of waiting: the program or the service was away."""
 
 MAX_ABSENCES = 5
-"""How often one file version may be proven absent before sending it again is a person's decision."""
+"""Times that a file version may be proven absent or damaged before an operator must decide whether to send it again."""
 
 SLOW_GAP = 3
-"""By how many times what look-ups take a gap may be longer: it holds two of them, and one for good measure."""
+"""A gap may be longer by this multiple of the duration of a round of look-ups: it holds two rounds and one spare."""
 
 SLOW_GRACE = 4 * SLOW_GAP
-"""By how many times what look-ups take the grace is longer then: it takes at least two of the longest gaps to fill."""
+"""The grace is longer by this multiple of the duration of a slow round, so that at least two of the longest gaps are
+needed to fill it."""
 
 UPLOAD_TIMES = 5
-"""By how many times what a whole upload took the service may store it late."""
+"""A service may store a whole upload late, by this multiple of the time that the upload took."""
 
 STORED_BY_NOW = 12 * 3600.0
 """Seconds after which a service has stored a whole upload or never does."""
 
 _MOST_NAMED = 3
-"""How many assets a sentence names."""
+"""Most assets that a message names."""
 
 _PER_WORKER = 4
 
 
 class Judgement(StrEnum):
-    """What to do with an open doubt."""
+    """The decision on an open doubt."""
 
     FOUND = "found"
     DAMAGED = "damaged"
@@ -50,10 +51,11 @@ class Judgement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MostDoubts:
-    """How many uploads may be in doubt before no more are sent: in all, and into one folder of the service.
+    """The limits on uploads in doubt, in total and for each destination folder; at a limit no more are sent.
 
-    Where there is more than one folder, one that takes no upload leaves the others what they need. Of what a folder may
-    have, files that have waited may have `waiting_in_one_folder`: the rest is for what is saved just now.
+    With several folders, a folder that accepts no uploads cannot use up the limit of the others. Within the limit of a
+    folder, files that have waited may use `waiting_in_one_folder`; the rest is reserved for files that were saved just
+    now.
     """
 
     in_all: int
@@ -62,7 +64,7 @@ class MostDoubts:
 
     @classmethod
     def of(cls, workers: int, folders: int) -> "MostDoubts":
-        """Give the most for so many workers and folders."""
+        """Return the limits for this number of workers and folders."""
         in_all = _PER_WORKER * workers
         in_one = in_all // 2 if folders > 1 else in_all + 1
         return cls(in_all, in_one, 3 * in_one // 4)
@@ -70,16 +72,19 @@ class MostDoubts:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One asset that a look-up showed, beside what the ledger knows about it.
+    """An asset that a look-up showed, with the facts that the ledger has on it.
 
-    `owned` by a live row, or by one at rest that may still hand it on · `before`: seen before the attempt began ·
-    `claimed`: another attempt may have made it, or left it when it was cut (`sync.doubts.competing_attempts`) ·
-    `asked`: and a person is asked about each such attempt · `named`: the name it came back with is one that the name
-    sent may have become ·
-    `unsure`: it has no MD5, and its name is only similar to the name sent, or fits another undecided upload of the same
-    size as well · `renamed`: it has no MD5 (yet) and another name, and the service may rename uploads into its folder ·
-    `prefix`: MD5 of as many bytes of what was sent as the asset has, where that could be computed · `since`: when it
-    was first seen, in wall-clock seconds, None for just now.
+    - `owned`: it belongs to a live row, or to a row at rest that may still hand it on.
+    - `before`: it was seen before the attempt began, or is recorded already as a damaged asset.
+    - `claimed`: another attempt may have made it, or left it when that attempt was cut
+      (`sync.doubts.competing_attempts`).
+    - `asked`: an operator must decide each attempt that claims it.
+    - `named`: its name is one that the sent name may have become.
+    - `unsure`: it has no MD5, and its name is only similar to the sent name, or also fits another undecided upload of
+      the same size.
+    - `renamed`: it has no MD5 (yet) and another name, and the service may rename uploads into its folder.
+    - `prefix`: the MD5 of the first bytes that were sent, as many as the asset has, where it could be computed.
+    - `since`: the wall-clock time in seconds when it was first seen; None for just now.
     """
 
     asset: Asset
@@ -96,7 +101,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What is known of the attempt: its size, its MD5 if it was taken, what became of it, and look-ups so far."""
+    """The facts on an attempt: its size, its MD5 if it was computed, its result, and the look-ups so far."""
 
     size: int
     md5: str | None
@@ -111,16 +116,16 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long look-ups of one kind take in a folder, in seconds: the last one, and the quicker of the last two."""
+    """The durations in seconds of look-ups of one kind in a folder: the last one, and the shorter of the last two."""
 
     last: float = 0.0
     least: float = 0.0
 
     def after(self, took: float) -> "Pace":
-        """Count one more.
+        """Return the pace after another look-up.
 
-        A single one that takes long may have met a service that hangs; two in a row are its way. Where every other one
-        takes long, it is taken for a service that hangs again and again.
+        A single slow look-up may have met a service that hangs; two slow ones in a row are normal for this service. If
+        every second look-up is slow, the service counts as hanging again and again.
         """
         return Pace(took, min(self.last, took))
 
@@ -129,7 +134,7 @@ class Pace:
 class Grace:
     """The span over which look-ups were answered without showing the asset, on the steady clock of one boot.
 
-    `slow`: seconds of the slowest look-ups for whose sake a longer gap was let pass.
+    `slow`: the duration in seconds of the slowest round of look-ups for which a longer gap was accepted.
     """
 
     boot: str = ""
@@ -140,13 +145,14 @@ class Grace:
     def answered(
         self, started: float, ended: float, boot: str, grace: float, *, gap: float | None = None, slow: float = 0.0
     ) -> "Grace":
-        """Count one answered look-up; a gap (half the grace unless told), or another boot, begins the span anew.
+        """Return the grace after another answered look-up; too long a gap, or another boot, starts the span again.
 
-        The span opens at the end of its first look-up and reaches to the start of its last: what the service did while
-        an answer was on its way is not counted as seen. The gap reaches to the end of the new one: a look-up that waits
-        while the service hangs must not bridge the hang. Where a round of look-ups, of all folders in question, takes
-        `slow` seconds as a matter of course, it would leave nothing but gaps: then they may be longer, and so is the
-        grace.
+        `gap` is in seconds; the default is half the grace. The span opens at the end of its first look-up and reaches
+        to the start of its last: changes in the service while an answer is in transit do not count as seen. The gap
+        reaches to the end of the new look-up: a look-up that waits while the service hangs must not bridge the hang.
+
+        `slow` is the usual duration in seconds of a round of look-ups over all folders in question. Slow rounds alone
+        would make every gap too long. Therefore a slow round allows longer gaps and makes the grace longer too.
         """
         length = ended - self.last
         most = grace / 2 if gap is None else gap
@@ -155,27 +161,30 @@ class Grace:
         return replace(self, last=max(self.last, started), slow=max(self.slow, slow) if length > most else self.slow)
 
     def over(self, grace: float) -> bool:
-        """Whether look-ups have been answered over the whole grace, a longer one where longer gaps were let pass."""
+        """Return whether look-ups were answered over the whole grace, which is longer if longer gaps were accepted."""
         return bool(self.boot) and self.last - self.first >= grace + SLOW_GRACE * self.slow
 
 
 def is_current(watched: float, age: float, lag: float, *, newer: bool) -> bool:
-    """Return whether a look-up that shows no such asset counts for its absence.
+    """Return whether a look-up that does not show the asset counts for its absence.
 
-    A replica or a cache may answer as things stood before the upload. `newer`: the service showed, before this look-up,
-    an upload that began since it is watched · `watched`: seconds for which this process has got answers about the
-    attempt without a gap · `age`: seconds since the first of all answers about it, on the steady clock of one boot ·
-    `lag`: seconds by which the service's look-ups may be old.
+    A replica or a cache may answer with a state from before the upload.
+
+    - `newer`: before this look-up, the service showed an upload that began after this process started to watch the
+      attempt.
+    - `watched`: seconds for which this process has received answers about the attempt without a gap.
+    - `age`: seconds since the first answer about the attempt, on the steady clock of one boot.
+    - `lag`: seconds by which the look-ups of the service may be out of date.
     """
     return newer or watched >= lag or age >= STORED_BY_NOW
 
 
 def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float) -> float:
-    """Return the grace in seconds of an attempt whose whole body may have left, and that got no sound answer.
+    """Return the grace in seconds of an attempt whose whole body may have left and that got no valid answer.
 
-    A proxy gives up while the service goes on storing. `took`: seconds from the first byte to the end of the attempt ·
-    `age`: as for `is_current`. After half a day `seconds` are enough: a nightly run that is shorter than the grace
-    decides such an attempt the next night.
+    A proxy may give up while the service still stores the file. `took`: seconds from the first byte to the end of the
+    attempt; `age`: as for `is_current`. After half a day `seconds` is enough, so that a nightly run shorter than the
+    grace decides such an attempt the next night.
     """
     longest = max(seconds, read_timeout, UPLOAD_TIMES * took)
     return seconds if age >= max(STORED_BY_NOW, longest) else longest
@@ -183,7 +192,7 @@ def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement, the asset it rests on with its folder and MD5, and what else the look-up brought to light."""
+    """The judgement, the asset that it rests on with folder and MD5, and other assets that the look-up showed."""
 
     judgement: Judgement
     assetid: str | None = None
@@ -196,9 +205,9 @@ class Verdict:
 
 
 def is_equal(doubt: Doubt, sight: Candidate) -> bool:
-    """Whether an asset is the whole file: same MD5, or where the service gives none, same size and name, and new.
+    """Return whether an asset is the whole file: same MD5, or without MD5 the same size and name, and new.
 
-    What was refused as a copy is told by its MD5 alone.
+    For an upload that was refused as a copy only the MD5 counts.
     """
     if not sight.asset.processed or sight.asset.size not in (doubt.size, None):
         return False
@@ -208,26 +217,28 @@ def is_equal(doubt: Doubt, sight: Candidate) -> bool:
 
 
 def is_undecided(doubt: Doubt, sight: Candidate) -> bool:
-    """Return whether an asset without MD5 may be the whole file although its name does not prove that.
+    """Return whether an asset without MD5 may be the whole file although its name does not prove it.
 
-    Such an asset is never adopted, and the upload is never called absent because of it: a person decides.
+    Such an asset is never adopted, and while it exists the upload is never judged absent: an operator decides.
     """
     fits = sight.unsure if sight.named else sight.renamed
     return sight.asset.processed and sight.asset.md5 is None and fits and _is_alike(doubt, sight)
 
 
 def _is_alike(doubt: Doubt, sight: Candidate) -> bool:
-    """Return whether an asset of which no digest can be compared has the size of what this attempt sent, and is new."""
-    # Without both digests a same-sized asset that was there before is somebody else's. What was refused as a copy made
-    # none, and the one that it is a copy of was there: what shows after it may be a cut of any other file.
+    """Return whether an asset whose digest cannot be compared is new and has the size of the bytes sent."""
+    # Without both digests, a same-sized asset that existed before the attempt is not its file. An upload that was
+    # refused as a copy made no asset, and the asset that it copies existed before: an asset that appears later may be a
+    # cut of any other file.
     made_one = not doubt.refused_as_duplicate
-    # Of a version that nobody can read any more a part was handed over: it is whole nowhere, and not sent again either.
+    # Only a part was sent of a version that cannot be read any more: no asset holds all of it, and it is not sent
+    # again.
     is_whole_nowhere = doubt.md5 is None and doubt.handed not in {None, doubt.size}
     return made_one and not is_whole_nowhere and sight.asset.size == doubt.size and not sight.before
 
 
 def is_damaged(doubt: Doubt, sight: Candidate) -> bool:
-    """Whether an asset is proven to be what a cut of this attempt left: its bytes begin what was sent."""
+    """Return whether an asset is proven to be a cut of this attempt: its bytes are the first bytes of the file."""
     asset = sight.asset
     if sight.before or not sight.named or not asset.processed or asset.md5 is None or asset.size == doubt.size:
         return False
@@ -237,16 +248,16 @@ def is_damaged(doubt: Doubt, sight: Candidate) -> bool:
 
 
 def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: float, now: float) -> Verdict:
-    """Decide one doubt from one answered look-up.
+    """Decide a doubt from an answered look-up.
 
-    `grace` already counts this look-up; `seconds` is how long it has to be; `now`, `doubt.since` and the `since`
-    of a sight are wall-clock seconds, used only for the 24 hours of an asset that is never processed.
+    `grace` already counts this look-up; `seconds` is the required length of the grace. `now`, `doubt.since` and the
+    `since` of a candidate are wall-clock seconds, used only for the 24 hours of an asset that is never processed.
     """
     free = [s for s in candidates if not s.owned]
     equal = [s for s in free if is_equal(doubt, s)]
     mine = [s for s in equal if not s.claimed]
     if mine:
-        # The one with the name that was sent, then the one that was not there before, is likelier ours.
+        # Prefer the asset that has the sent name, then an asset that did not exist before the attempt.
         best = min(mine, key=lambda s: (not s.named, s.before, s.asset.id))
         return Verdict(
             Judgement.FOUND,
@@ -259,14 +270,14 @@ def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: 
         return _of_another(equal, grace.over(seconds))
     if doubt.refused_as_duplicate:
         return _judge_duplicate(doubt, candidates, grace, seconds)
-    # What was accepted came whole: a beginning of it is not what it left.
+    # An accepted upload arrived whole, so it left no damaged asset.
     accepted = doubt.accepted_id is not None
     damaged = [s for s in free if not accepted and not s.claimed and is_damaged(doubt, s)]
     suspected = tuple(s.asset.id for s in free if _suspicious(doubt, s))
     unprocessed = [s for s in free if _unprocessed(s)]
     stuck = _never_processed(doubt, unprocessed, now)
     if unprocessed and not stuck:
-        # It may be ours whole, and what is taken for proof another's after all.
+        # The unprocessed asset may be the whole file, and the damaged asset may belong to another upload after all.
         return Verdict(Judgement.WAIT, reason="an asset of this name is not processed yet", suspected=suspected)
     if damaged:
         first = damaged[0]
@@ -288,11 +299,11 @@ def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: 
 def unless_moved(
     absent: Verdict, doubt: Doubt, here: Sequence[Candidate], elsewhere: Sequence[Candidate], now: float
 ) -> Verdict:
-    """Give the verdict on what its folder did not show by what all folders show under such a name.
+    """Return the verdict on an upload that its folder does not show, after a look-up by name in all folders.
 
-    Somebody may have moved it since it was stored: what is equal, new and nobody's is a person's matter, and what is
-    not processed yet is waited for. What was there before, or is another version's, changes nothing. `here`: what has
-    come into its own folder since that was looked at.
+    A user may have moved the asset after it was stored. If an equal, new asset without an owner shows elsewhere, an
+    operator decides; an asset that is not processed yet is waited for. An asset that existed before, or that belongs to
+    another version, changes nothing. `here`: candidates that came into the upload's own folder after the look-up there.
     """
     verdict = _moved(doubt, here, elsewhere, now)
     return absent if verdict is None else replace(verdict, suspected=absent.suspected)
@@ -325,16 +336,19 @@ def _may_be_it(doubt: Doubt, sight: Candidate) -> bool:
 
 
 def unanswered(absent: Verdict) -> Verdict:
-    """Give the verdict on what its folder does not show while all folders cannot be looked into."""
+    """Return the verdict on an upload that its folder does not show while all folders cannot be searched."""
     return replace(_WAIT_ON, reason="not in its folder; all folders cannot be looked into", suspected=absent.suspected)
 
 
-# What is waited for elsewhere does not begin the grace anew: its own folder has been looked at for long enough.
+# Waiting for an asset elsewhere does not start the grace again: the upload's own folder was watched for long enough.
 _WAIT_ON = Verdict(Judgement.WAIT, counts_for_grace=True)
 
 
 def _of_another(equal: Sequence[Candidate], is_over: bool) -> Verdict:
-    """Wait for another upload whose asset it may be, but not for ever for one that waits for a person itself."""
+    """Return the verdict if another upload may own the equal assets.
+
+    Wait for the other upload; but if it needs an operator itself, do not wait longer than the grace.
+    """
     if not all(sight.asked for sight in equal):
         return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload that is not answered yet")
     reason = f"an equal asset, {equal[0].asset.id}, may belong to another upload that a person is asked about"
@@ -342,7 +356,10 @@ def _of_another(equal: Sequence[Candidate], is_over: bool) -> Verdict:
 
 
 def _undecided(undecided: Sequence[Candidate]) -> Verdict:
-    """Ask a person about assets that may be the file, once no other upload in flight may have made all of them."""
+    """Return the verdict on assets that may be the file.
+
+    An operator decides, unless other uploads may have made all of them.
+    """
     mine = sorted(s.asset.id for s in undecided if not s.claimed)
     if not mine:
         verdict = _of_another(undecided, is_over=True)
@@ -356,7 +373,7 @@ def _undecided(undecided: Sequence[Candidate]) -> Verdict:
 
 
 def _judge_duplicate(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: float) -> Verdict:
-    """Decide an upload that was refused as existing already: nothing was stored, and it is never queued again."""
+    """Decide an upload that was refused as already existing: nothing was stored, and it is never queued again."""
     for sight in candidates:
         if sight.owned and sight.asset.md5 is not None and sight.asset.md5 == doubt.md5:
             reason = (
@@ -382,7 +399,7 @@ def _unprocessed(sight: Candidate) -> bool:
 
 
 def _never_processed(doubt: Doubt, unprocessed: Sequence[Candidate], now: float) -> str:
-    """Say why what is not processed is waited for no longer; "" while it is, and where there is none."""
+    """Return why an unprocessed asset is no longer waited for; "" while it is, and if there is none."""
     if any(s.since is not None and now - s.since > UNPROCESSED_PATIENCE for s in unprocessed):
         return "the service has had an asset of this name for 24 hours without processing it"
     if unprocessed and doubt.looks >= _MANY_LOOKS and now - doubt.since > UNPROCESSED_PATIENCE:
@@ -391,6 +408,6 @@ def _never_processed(doubt: Doubt, unprocessed: Sequence[Candidate], now: float)
 
 
 def _suspicious(doubt: Doubt, sight: Candidate) -> bool:
-    """Named like ours and new, but neither equal nor provably cut: shown to a person, never acted on."""
+    """Return whether an asset has a similar name and is new, but is not equal: it is reported, never acted on."""
     similar = sight.named and not sight.before and sight.asset.processed and not is_equal(doubt, sight)
     return similar or is_undecided(doubt, sight)

@@ -1,7 +1,7 @@
-"""Sidecars: what a metadata file says, how several levels merge, and which form fields come of it.
+"""Read sidecars, merge the metadata of several levels, and turn the result into form fields.
 
-Pure: bytes and values in, values out. Reading the files is left to the tree, sending the fields to the service. The
-text of every value arrives as it was written; only the placeholders of a mapping's own metadata are replaced.
+Pure: bytes and values go in, values come out. Reading the files is left to the tree, sending the fields to the service.
+Every value stays the text that was written; only the placeholders in a mapping's own metadata are replaced.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ _KIND_OF = {ending.encode(): kind for kind, endings in _ENDINGS.items() for endi
 
 
 def guess_kind(name: bytes) -> str:
-    """Guess `img`, `vid`, `aud`, `doc` or `other` from the ending of a file's name or path, without regard to case."""
+    """Return `img`, `vid`, `aud`, `doc` or `other` by the ending of a file's name or path, without regard to case."""
     return _KIND_OF.get(name.rpartition(b".")[2].lower(), "other") if b"." in name else "other"
 
 
 MAX_BYTES = 64 * 1024
 MAX_TOGETHER = 256 * 1024
-"""Characters of all that is said of one file by all levels: the fields of a form are held and sent in one piece."""
+"""Most characters of metadata for a file, all levels together: the fields of a form are held and sent in one piece."""
 
 SUFFIX = b".yaml"
 FOLDER_SIDECAR = b"_folder.yaml"
@@ -47,31 +47,34 @@ _STANDS_FOR = {"{{": "{", "}}": "}"}
 
 
 def is_sidecar_name(name: bytes) -> bool:
-    """Tell whether a file of this name is a sidecar where sidecars are on; upper-case endings are files like others."""
+    """Return whether a file of this name is a sidecar where sidecars are on; with an upper-case ending it is not."""
     return name.endswith(SUFFIX)
 
 
 def sidecar_for(path: bytes) -> bytes:
-    """Give the path of the sidecar of the file at `path`."""
+    """Return the path of the sidecar of the file at `path`."""
     return path + SUFFIX
 
 
 def folder_sidecars(path: bytes) -> list[bytes]:
-    """Give the paths of the folder sidecars that hold for the file at `path`, from the root down."""
+    """Return the paths of the folder sidecars that apply to the file at `path`, from the root down."""
     return [*_sidecars_down_to(path.rpartition(b"/")[0])]
 
 
 @lru_cache(maxsize=64)
 def _sidecars_down_to(folder: bytes) -> tuple[bytes, ...]:
-    """Give those down to a folder's own: kept, because the files of a folder come one after the other."""
+    """Return the paths of the folder sidecars from the root down to `folder`.
+
+    They are cached because the files of a folder come one after the other.
+    """
     folders = folder.split(b"/") if folder else []
     return tuple(b"/".join((*folders[:depth], FOLDER_SIDECAR)) for depth in range(len(folders) + 1))
 
 
 def parse_sidecar(data: bytes, path: str) -> Metadata:
-    """Read the bytes of the sidecar at `path`; an empty one says nothing.
+    """Return the metadata in the bytes of the sidecar at `path`; an empty sidecar has none.
 
-    Raises SidecarError, with line and column, for the first mistake in it; the message never quotes the content.
+    Raise SidecarError, with line and column, for the first mistake in it; the message never quotes the content.
     """
     if len(data) > MAX_BYTES:
         raise SidecarError(
@@ -83,7 +86,7 @@ def parse_sidecar(data: bytes, path: str) -> Metadata:
         raise _error(path, exc.problem) from exc
     if document.problems:
         raise _error(path, document.problems[0])
-    # A file of comments has no value at all; `---` alone has an empty one.
+    # A file that holds only comments has the value None; one that holds `---` has an empty text.
     return Metadata() if document.value in (None, "") else _read(document, path)
 
 
@@ -108,9 +111,9 @@ def _error(path: str, problem: Problem) -> SidecarError:
 
 
 def merge(levels: Sequence[Metadata]) -> Metadata:
-    """Merge from the most general level to the most special: a later one replaces a key, in `meta` a name.
+    """Merge the levels, the most general first: a later level replaces a key, and in `meta` a name.
 
-    An empty text replaces too: it takes back what a level above said.
+    An empty text replaces too: it removes the value of a level above.
     """
     merged = Metadata()
     meta: dict[str, str] = {}
@@ -131,9 +134,9 @@ def merge(levels: Sequence[Metadata]) -> Metadata:
 def expand(metadata: Metadata, path: bytes) -> Metadata:
     """Replace `{dir}`, `{dirs}` and `{stem}` in the metadata of a mapping for the file at `path` (from the root).
 
-    `dir` is the name of the file's folder, `dirs` all folders from the root down (joined with `/`; in keywords with `,`
-    so that each becomes one), `stem` the file's name without its ending. Only for a mapping's level, before `merge`:
-    braces in a sidecar stay braces.
+    `dir` is the name of the file's folder; `dirs` is all folders from the root down, joined with `/` (in keywords with
+    `,`, so that each becomes a keyword); `stem` is the file's name without its ending. Only for the level of a mapping,
+    before `merge`: braces in a sidecar stay braces.
     """
     if not _has_braces(metadata):
         return metadata
@@ -165,17 +168,17 @@ def _has_braces(metadata: Metadata) -> bool:
 
 
 def _fill(text: str, parts: Mapping[str, str]) -> str:
-    """Replace the placeholders of a text that the configuration has checked."""
+    """Replace the placeholders in a text that the configuration has checked."""
     return PLACEHOLDER.sub(lambda found: _STANDS_FOR.get(found.group()) or parts[found.group(1)], text)
 
 
 def form_fields(
     metadata: Metadata, kind: str, fields_table: Mapping[str, tuple[str, str]]
 ) -> tuple[tuple[str, str], ...]:
-    """Give the (name without `meta_`, value) pairs to send for a file of this kind (interface section 4.3).
+    """Return the (name without `meta_`, value) pairs to send for a file of this kind (interface section 4.3).
 
-    `fields_table` holds the names of the description and keywords fields by kind. A name is sent once: what stands in
-    `meta` wins over the key of its own. An empty value is not sent.
+    `fields_table` holds the names of the description and keywords fields by kind. Each name is sent once: an entry of
+    `meta` takes precedence over `description`, `keywords` and `location`. An empty value is not sent.
     """
     description, keywords = fields_table[kind]
     joined = ",".join(metadata.keywords) if isinstance(metadata.keywords, tuple) else metadata.keywords
@@ -184,19 +187,19 @@ def form_fields(
 
 
 def check_together(fields: Sequence[tuple[str, str]], path: str) -> None:
-    """Raise SidecarError when all levels together say more of the file at `path` than one form should hold."""
+    """Raise SidecarError if the metadata of the file at `path`, all levels together, is too long for a form."""
     if sum(len(name) + len(value) for name, value in fields) > MAX_TOGETHER:
         problem = f"its sidecar and those of its folders together say over {MAX_TOGETHER // 1024} KiB of it"
         raise SidecarError(printable(path), problem, hint="say less in them")
 
 
 def language_of(metadata: Metadata) -> str:
-    """Give the number of the metadata's language, `meta_lang_id_r`; English where nothing was said."""
+    """Return the number of the metadata's language, `meta_lang_id_r`; English if none is set."""
     return metadata.language or DEFAULT_LANGUAGE
 
 
 def upload_options(metadata: Metadata, allowed: UploadOptions) -> UploadOptions:
-    """Give the options of the upload: those of the mapping, with what a sidecar says in place of three of them."""
+    """Return the options of the upload: those of the mapping, with the three that a sidecar may replace."""
     return allowed._replace(
         zip_extract=allowed.zip_extract if metadata.zip_extract is None else metadata.zip_extract,
         skip_event=allowed.skip_event if metadata.skip_event is None else metadata.skip_event,
@@ -205,7 +208,7 @@ def upload_options(metadata: Metadata, allowed: UploadOptions) -> UploadOptions:
 
 
 def check_skip_event(metadata: Metadata, allowed: UploadOptions, path: str) -> None:
-    """Raise SidecarError when the sidecar at `path` skips an event that its mapping does not."""
+    """Raise SidecarError if the sidecar at `path` skips an event that its mapping does not skip."""
     beyond = [event for event in metadata.skip_event or () if event not in allowed.skip_event]
     if beyond:
         names = ", ".join(beyond)

@@ -1,8 +1,9 @@
-"""What the answer to an upload means: one function over the table of known messages, which is `core.messages`.
+"""Decide from the answer to an upload what happened to it, with the table of known messages in `core.messages`.
 
-Pure: it takes what came back and what had left, and returns an Outcome. Sending the request and reading the answer are
-left to `service.client`, telling whether a doubtful upload was stored to `core.doubt`, and what to do to `flow`.
-Nothing is believed that is not known (interface section 4.3; observed: the HTTP status says nothing, failures are 200).
+Pure: the answer and the extent of the request that was sent go in, an `Outcome` comes out. Sending the request and
+reading the answer are left to `service.client`, deciding whether a doubtful upload was stored to `core.doubt`, and
+acting on the outcome to `sync.upload.results`. Only known answers are believed (interface section 4.3; observed: the
+HTTP status means nothing, failures come with 200).
 """
 
 import re
@@ -19,13 +20,14 @@ from assetsync.core.messages import known_message
 from assetsync.model import Answer, Fault, Outcome, SentExtent
 
 ANSWER_LIMIT = 1024 * 1024
-"""Bytes of an upload's answer that are read; a longer one is no answer of this interface (observed: under 1 KiB)."""
+"""Most bytes of an upload's answer that are read; a longer answer is not one of this interface (observed: under 1 KiB).
+"""
 
 _SOUND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _CODE_NAMES = ("responsecode", "response")
 _FILETYPES = frozenset({"img", "vid", "aud", "doc", "other"})
 _TEXT_LIMIT = 500
-# Who says so is a proxy as a rule, which has handed nothing on; but that is not known.
+# Usually a proxy sends these statuses and has passed nothing on, but that is not certain.
 _STATUS_MEANS = {
     413: " (larger than the service, or what stands before it, lets through)",
     504: " (what stands before the service did not wait for its answer)",
@@ -34,7 +36,7 @@ _STATUS_MEANS = {
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One HTTP answer: `location` and `retry_after` (seconds) where it carried them, `body` whole or cut."""
+    """An HTTP answer; `location` and `retry_after` (seconds) are None if it has none, `body` may be cut off."""
 
     status: int
     content_type: str = ""
@@ -53,25 +55,29 @@ class _Unreadable(Exception):
 
 
 def refuses_key(message: str) -> bool:
-    """Whether this message of any of the three operations says that the API key is not valid."""
+    """Return whether this message, of any of the three operations, reports that the API key is not valid."""
     known = known_message("", message)
     return known is not None and known.reason == "key_refused"
 
 
 def is_sound_id(text: str) -> bool:
-    """Whether this can be an asset's id: safe to keep, to put into a query and into a call of searchIndex.
+    """Return whether a text can be an asset's id: safe to store, and to use in a query and in a call of searchIndex.
 
-    There the word `all` means every asset (interface section 4.2), so it is no id.
+    In searchIndex the word `all` means every asset (interface section 4.2), so it is not accepted as an id.
     """
     return _SOUND_ID.fullmatch(text) is not None and text.lower() != "all"
 
 
 def read_upload_answer(reply: Reply, left: SentExtent, *, redirectto: str | None = None) -> Outcome:
-    """Tell what the answer to an upload means.
+    """Return the outcome that the answer to an upload means.
 
-    `left` is how much of the request had left when the answer came, `redirectto` what the request asked for. ACCEPTED
-    needs code 0 and a sound id in the interface's form, after the whole request had left; REFUSED needs a message that
-    is known to come before anything is stored; all else is DOUBT, or UNSENT where nothing had left.
+    `left` is how much of the request was sent when the answer came; `redirectto` is the address that the request asked
+    for.
+
+    - ACCEPTED needs code 0 and a valid id in the interface's form, after the whole request was sent.
+    - REFUSED needs a message that is known to come before anything is stored.
+    - DUPLICATE needs the message for it, after the whole request was sent.
+    - Any other answer is DOUBT, or UNSENT if nothing was sent.
     """
     try:
         fields = _read_fields(reply, redirectto)
@@ -83,9 +89,9 @@ def read_upload_answer(reply: Reply, left: SentExtent, *, redirectto: str | None
 def read_silence(
     left: SentExtent, problem: str, *, reason: str = "no_answer", retry_after: float | None = None
 ) -> Outcome:
-    """Tell what it means that no trustworthy answer came; `problem` says what came instead.
+    """Return the outcome of an upload without a trustworthy answer; `problem` describes what came instead.
 
-    What left decides, never the way in which the connection failed.
+    It depends on how much was sent, never on how the connection failed.
     """
     if left is SentExtent.NOTHING:
         return Outcome(
@@ -101,7 +107,7 @@ def read_silence(
 
 
 def read_giving_up(left: SentExtent, problem: str, *, changed: bool) -> Outcome:
-    """Tell what it means that the file could not be sent to its end: `changed`, or not readable (any more)."""
+    """Return the outcome of an upload whose file was not sent to its end: it `changed`, or it could not be read."""
     word = "changed" if changed else "unreadable"
     if left is SentExtent.NOTHING:
         return Outcome(Answer.UNSENT, reason=word, detail=problem, fault=Fault.FILE)
@@ -126,18 +132,18 @@ def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | Non
         if not is_sound_id(assetid):
             return silence("unsound_id", "the service answered success without a sound asset id")
         if left is not SentExtent.ALL:
-            # Observed: a cut upload is stored as far as it came, and called a success.
+            # Observed: a cut upload is stored as far as it came, and reported as a success.
             return silence("success_of_part", f"the service answered success (asset {assetid}) before it had the file")
         accepted = Outcome(Answer.ACCEPTED, reason="accepted", assetid=assetid)
         return _with_answer(accepted, fields)
     if known is None:
-        # The error path of the service may leave something behind (source): only what is known says that it did not.
+        # The error path of the service may leave something stored (source): only known messages prove that nothing was.
         problem = f"the service answered with {said}, which does not say that nothing was stored"
         return silence("unknown_message", problem)
     if known.answer is Answer.DOUBT:
         return silence(known.reason, f"{known.detail} ({said})")
     if known.answer is Answer.DUPLICATE and left is not SentExtent.ALL:
-        # Its comparison is by MD5: of a part it says nothing about the file.
+        # The service compares MD5s: the MD5 of a part proves nothing about the file.
         return silence("duplicate_of_part", "the service says that it already has what it was given")
     believed = Outcome(
         known.answer, reason=known.reason, detail=known.detail, fault=known.fault, retry_after=retry_after
@@ -178,7 +184,7 @@ def _read_fields(reply: Reply, redirectto: str | None) -> dict[str, str]:
 
 
 def _read_xml(reply: Reply) -> dict[str, str]:
-    body = reply.body.strip()  # blank lines stand around bodies (observed)
+    body = reply.body.strip()  # bodies have blank lines around them (observed)
     if not body:
         raise _Unreadable("empty_answer", "the answer was empty")
     try:
@@ -188,7 +194,8 @@ def _read_xml(reply: Reply) -> dict[str, str]:
     fields: dict[str, str] = {}
     for child in root:
         name = child.tag.lower()
-        # Section 4.3 calls the code `Response`; the live service calls the root so and the code `responsecode`.
+        # Section 4.3 names the code `Response`; the live service uses that name for the root, and `responsecode` for
+        # the code.
         name = "responsecode" if name in _CODE_NAMES else name
         if name in fields or len(child):
             raise _Unreadable("unreadable_answer", f"the answer's element <{_short(name)}> is ambiguous")
@@ -199,14 +206,15 @@ def _read_xml(reply: Reply) -> dict[str, str]:
 
 
 def _parsed(body: bytes) -> Element:
-    """Parse XML that declares no entities and no namespaces; raises DefusedXmlException or ValueError for what might.
+    """Parse XML without entities and namespaces.
 
-    What has no DOCTYPE has none. These letters stand for themselves in every encoding that the parser takes, but for
-    those of two bytes, which have a zero in each. The parser that refuses them is written in Python, and as dear as all
-    else that is done with an answer.
+    Raise DefusedXmlException or ValueError if the XML may declare any. XML without a DOCTYPE declares no entities. The
+    letters of DOCTYPE are the same bytes in every encoding that the parser accepts, except in the two-byte encodings,
+    where each letter contains a zero byte. The parser that refuses entities is written in Python and costs as much as
+    all other work on an answer, so it runs only if needed.
     """
     if b"xmlns" in body.replace(b"\0", b""):
-        # Each name of a long namespace is kept whole: a megabyte of answer would fill the memory.
+        # The parser keeps the whole namespace with each name: an answer of 1 MB could fill the memory.
         raise ValueError("no answer of the service has a namespace")
     if b"<!DOCTYPE" in body or b"\0" in body:
         return fromstring(body, forbid_dtd=True)
@@ -224,11 +232,12 @@ def _kind(reply: Reply) -> str:
 
 
 def _read_redirect(reply: Reply, redirectto: str | None) -> dict[str, str]:
-    """Read the query that the service appended to what was asked for, and nothing else of the address."""
+    """Read the query that the service appended to the requested address, and nothing else of the redirect."""
     if redirectto is None:
         raise _Unreadable("redirect_unasked", f"the answer was a redirect (HTTP status {reply.status}) not asked for")
-    # A session id goes in before the first question mark (observed). What `redirectto` itself carries is cut off, so
-    # that a query in it cannot pass for the service's; `redirecttoparams` comes after and may not say a thing twice.
+    # The service inserts a session id before the first question mark (observed). The query of `redirectto` itself is
+    # cut off, so that it cannot be taken for the service's. `redirecttoparams` comes after the answer and must not
+    # repeat its fields.
     path, question, query = redirectto.partition("?")
     asked = re.escape(path) + r"(?:;jsessionid=[^?&#;/]*)?" + re.escape(question + query) + r"[?&](?P<answer>.*)"
     match = re.fullmatch(asked, reply.location or "", re.DOTALL)

@@ -1,7 +1,7 @@
-"""Decide what a look at a path means: settled, new or changed, and how long the file must rest before it is sent.
+"""Decide whether a file is settled, new or changed, and how long it must rest before it is sent.
 
-Pure: the facts of the file, what the ledger knows of the path, and the time go in. `sync.intake.intake` and
-`sync.upload.prepare` act on the answer. Whether the content really differs is found out when the file is to be sent.
+Pure: the facts of the file, the ledger's facts on the path, and the time go in. Acting on the decision is left to
+`sync.intake.intake` and `sync.upload.prepare`. Whether the content really differs is checked when the file is sent.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,21 @@ from typing import NamedTuple
 from assetsync.model import FileStat
 
 HOUR = 3600.0
-"""Seconds: the longest rest that changes ask for (a longer `settle` is kept), and the span in which versions count."""
+"""Seconds: the longest rest that changes cause (a longer `settle` is kept), and the span in which versions are counted.
+"""
 
 KEEPS_CHANGING = "keeps_changing"
 """The reason word of a file that is held because changes cut off upload after upload."""
 
 MOST_CUTS = 3
-"""Uploads in a row that a change cut off before the file is held: each of them may be a damaged asset."""
+"""Uploads in a row that a change cut off before the file is held: each of them may have left a damaged asset."""
 
 EMPTY = ("empty_file", "the file is empty and the service refuses empty files: it waits for content")
-"""Why an empty file is held, as a word and for a person."""
+"""Why an empty file is held: the reason word and the sentence."""
 
 
 class Change(StrEnum):
-    """How a file on disk stands to the current version in the ledger."""
+    """How a file on disk differs from the current version in the ledger."""
 
     UNCHANGED = "unchanged"
     NEW = "new"
@@ -34,10 +35,10 @@ class Change(StrEnum):
 
 
 def compare(seen: FileStat, destfolderid: str, known: FileStat | None, known_folder: str | None) -> Change:
-    """Compare what is on disk with the current version of the path.
+    """Compare a file on disk with the current version of its path.
 
-    TOUCHED: same size and mtime, but the inode or the ctime differ, so that the content may have been replaced by a
-    tool that sets times back. CHANGED wins over REMAPPED: the new version is queued for the new folder anyway.
+    TOUCHED: same size and mtime, but the inode or the ctime differs, so the content may have been replaced by a tool
+    that restores times. CHANGED takes precedence over REMAPPED: the new version is queued for the new folder anyway.
     """
     if known is None:
         return Change.NEW
@@ -51,28 +52,28 @@ def compare(seen: FileStat, destfolderid: str, known: FileStat | None, known_fol
 
 
 def is_settled(seen: FileStat, now: float, settle: float) -> bool:
-    """Whether one look is enough: mtime and ctime both lie between the epoch and `now` - `settle` seconds.
+    """Return whether a single look is enough: mtime and ctime are both between the epoch and `now` - `settle` seconds.
 
-    A time in the future or before 1970 tells nothing; such a file is looked at twice.
+    A time in the future or before 1970 proves nothing; such a file is looked at twice.
     """
     horizon = int((now - settle) * 1e9)
     return 0 <= seen.mtime_ns <= horizon and 0 <= seen.ctime_ns <= horizon
 
 
 def still_same(earlier: FileStat, later: FileStat) -> bool:
-    """Whether two looks, `settle` apart, saw the same version."""
+    """Return whether two looks, `settle` apart, saw the same version."""
     return earlier == later
 
 
 class PastUpload(NamedTuple):
-    """One upload of a path: when it ended (seconds since the epoch), and whether a change of the file cut it off."""
+    """An upload of a path: when it ended (seconds since the epoch), and whether a change of the file cut it off."""
 
     at: float
     is_cut: bool = False
 
 
 class Rest(NamedTuple):
-    """How many seconds a file must have rested before it is sent; `is_held`: and is blocked until then."""
+    """How many seconds a file must have rested before it is sent, and whether it is blocked until then (`is_held`)."""
 
     seconds: float
     is_held: bool = False
@@ -103,15 +104,16 @@ def rest_after(uploads: Sequence[PastUpload], settle: float, now: float) -> Rest
 
 
 def rested(stat: FileStat, queued_at: float, uploads: Sequence[PastUpload], now: float) -> float:
-    """Return for how many seconds a version has rested: since it was written, or first seen, or its upload was cut off.
+    """Return the seconds for which a version has rested: since it was written, first seen, or its upload was cut off.
 
-    `queued_at` is when it was first seen at rest, in seconds since the epoch. Times in the future are left out: they
-    come of a clock that has since been set back. A version of which no time is left has rested for ever.
+    `queued_at` is when it was first seen at rest, in seconds since the epoch. Times in the future are ignored: they
+    come from a clock that has since been set back. If no time remains, the version has rested for ever.
     """
     known = [at for at in (queued_at, max(stat.mtime_ns, stat.ctime_ns) / 1e9) if 0 <= at <= now]
     if not known:
         return float("inf")
-    # The clock of a file server may be behind: what was seen to change has not rested since before that.
+    # The clock of a file server may be behind: a file that was seen to change before its upload ended has not rested
+    # longer than since then.
     cuts = [upload.at for upload in uploads if upload.is_cut and upload.at <= now]
     return now - max([min(known), *cuts])
 
@@ -127,5 +129,5 @@ def _doubled(rest: float, settle: float) -> float:
 
 
 def _is_third(whole: Sequence[float], at: float) -> bool:
-    """Whether a version that is sent at a time would be the third within an hour."""
+    """Return whether a version sent at this time would be the third within an hour."""
     return len(whole) > 1 and at - whole[-2] < HOUR

@@ -1,7 +1,7 @@
-"""The rules of the two facts of a file version: every event against every state, in one table.
+"""Define the rules for state and `wanted` of a file version: every event against every state, in one table.
 
-The ledger asks here before it writes; the README's diagram is drawn from here. What an event carries (an id, a reason,
-a time) is the caller's matter, and so is whether it is true.
+The ledger calls `transition` before it writes; the README's diagram is drawn from the table. The data of an event (an
+id, a reason, a time), and whether the event is true, are left to the caller.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from assetsync.model import State, Wanted
 
 
 class Event(StrEnum):
-    """What can happen to a file version: first at the service, then by a person, then on disk."""
+    """An event of a file version: first those at the service, then those by an operator, then those on disk."""
 
     CLAIMED = "claimed"
     HELD = "held"
@@ -44,7 +44,7 @@ class Event(StrEnum):
 
 
 class Next(StrEnum):
-    """Where the next state follows from what is known of the row."""
+    """A next state that depends on the facts of the row."""
 
     SAME = "same state"
     RESUMED = "stored if an id is known, in_doubt if an attempt is open, else queued"
@@ -53,7 +53,7 @@ class Next(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the table needs to know of a row, as it is after the event."""
+    """The facts of a row that the table needs, as they are after the event."""
 
     wanted: Wanted = Wanted.YES
     has_id: bool = False
@@ -84,18 +84,18 @@ TABLE: Mapping[Event, Mapping[State, State | Next]] = {
     Event.CONFIRMED: {State.STORED: State.VERIFIED, State.VERIFIED: Next.SAME},
     Event.DIFFERENT: _from((State.STORED, State.VERIFIED), State.BLOCKED),
     Event.UNSEEN: {State.STORED: State.IN_DOUBT},
-    # An adopted asset whose real owner turns up, wherever the adopter stands by then.
+    # The real owner of an adopted asset was found; the adopter may be in any of these states by then.
     Event.DISPUTED: _from((State.STORED, State.VERIFIED, State.BLOCKED), Next.REOPENED) | _from(_REST, Next.SAME),
     Event.MISSING: _from((State.STORED, State.VERIFIED), State.BLOCKED),
     Event.REPLENISHED: {State.VERIFIED: State.QUEUED},
     Event.RETRIED: {State.BLOCKED: Next.RESUMED},
     Event.SENT_AGAIN: _from((State.BLOCKED, State.IN_DOUBT, State.STORED, State.VERIFIED), State.QUEUED),
     Event.SETTLED_BY_HAND: _from((State.BLOCKED, State.IN_DOUBT), Next.RESUMED),
-    # What happens on disk is legal in every state; where the row comes to rest is decided by `_rest`.
+    # Events on disk are legal in every state; `_rest` decides where the row comes to rest.
     Event.REPLACED: _from((*_LIVE, *_REST), Next.SAME),
     Event.VANISHED: _from((*_LIVE, *_REST), Next.SAME),
     Event.UNMAPPED: _from((*_LIVE, *_REST), Next.SAME),
-    # Who cleans up by the list of orphans may have taken the asset away: it is read back before it counts again.
+    # An operator may have deleted the asset as an orphan: it is read back before it counts again.
     Event.REVIVED: _from(_LIVE, Next.SAME) | _from(_REST, Next.RESUMED),
     Event.MOVED: _from(_LIVE, Next.SAME) | _from(_REST, Next.RESUMED),
 }
@@ -110,7 +110,7 @@ WANTED_AFTER: Mapping[Event, Wanted] = {
 
 
 def transition(state: State, event: Event, facts: Facts) -> State:
-    """Give the state after `event`, or raise IllegalTransition; `facts` are those after the event."""
+    """Return the state after `event`, or raise IllegalTransition; `facts` are those after the event."""
     to = TABLE[event].get(state)
     if to is None:
         raise IllegalTransition(f"“{event}” cannot happen to a file that is {state}")
@@ -124,7 +124,7 @@ def transition(state: State, event: Event, facts: Facts) -> State:
 
 
 def allowed(state: State, event: Event) -> bool:
-    """Whether the table lets `event` happen in `state`."""
+    """Return whether the table allows `event` in `state`."""
     return state in TABLE[event]
 
 
@@ -135,7 +135,7 @@ def _resumed(facts: Facts) -> State:
 
 
 def _rest(state: State, facts: Facts) -> State:
-    """Put a row to rest that the tree no longer wants, unless its attempt is still to be decided."""
+    """Return the state of rest of a row that the tree no longer wants, unless its attempt is undecided."""
     if facts.open_attempt or state in (State.SENDING, State.IN_DOUBT):
         return state
     if facts.wanted is Wanted.REPLACED:
@@ -152,7 +152,7 @@ _TARGETS: Mapping[Next, tuple[State, ...]] = {
 
 
 def diagram() -> str:
-    """Draw the life of a wanted file version as a Mermaid state diagram, from the table alone."""
+    """Return the life of a wanted file version as a Mermaid state diagram, drawn from the table alone."""
     context: dict[tuple[State, State], list[str]] = {}
     for event, row in TABLE.items():
         if event in WANTED_AFTER:
