@@ -1,6 +1,6 @@
-"""Rules in gitignore syntax: what they are, which are built in, and whether one of them matches a path.
+"""Read rules in gitignore syntax, define the built-in rules, and match a rule against a path.
 
-Pure. pathspec translates the syntax; the last rule that matches decides, as in git. Which rules hold where, and that
+Pure. pathspec translates the syntax; the last rule that matches decides, as in git. Which rules apply where, and that
 nothing below an ignored folder is looked at, is left to `core.mapping`.
 """
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-# Only what no person would call an asset. Where a pattern could catch one (`*.swp` is also a macro of a CAD program),
-# it is written narrower. One that neither begins nor ends with fixed text makes a scan a fifth slower. `!pattern` under
-# `ignore` takes any of them back.
+# Only files that are certainly no assets. If a pattern could match an asset (`*.swp` is also a macro of a CAD program),
+# it is written narrower. A pattern that neither begins nor ends with fixed text makes a scan a fifth slower. `!pattern`
+# under `ignore` cancels any of them.
 BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "a download or a copy that is not finished",
@@ -46,7 +46,7 @@ _CHARACTER = re.compile(r"\\(.)|(.)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of gitignore syntax; `bare` is it without `!` and last `/`, `origin` says where it comes from."""
+    """A line of gitignore syntax; `bare` is the pattern without `!` and last `/`, `origin` names its source."""
 
     pattern: str
     bare: str
@@ -58,7 +58,10 @@ class Rule:
     regex: re.Pattern[str]
 
     def matches(self, path: str, *, is_dir: bool) -> bool:
-        """Tell whether the rule names this very path, relative to where the rule stands, and not only one above it."""
+        """Return whether the rule names this path itself, and not only a folder above it.
+
+        The path is relative to the folder in which the rule applies.
+        """
         if self.only_folders:
             path += "/"
             if not is_dir:
@@ -68,9 +71,9 @@ class Rule:
 
 
 def read_rules(patterns: Iterable[str], origin: str) -> list[Rule]:
-    """Read lines of gitignore syntax; empty lines, comments and what names nothing give no rule.
+    """Read lines of gitignore syntax; empty lines, comments and patterns that name nothing produce no rule.
 
-    Raises ValueError for a pattern that is broken.
+    Raise ValueError for a broken pattern.
     """
     rules = []
     for pattern in patterns:
@@ -86,9 +89,10 @@ def read_rules(patterns: Iterable[str], origin: str) -> list[Rule]:
                 ignores=ignores,
                 only_folders=bare.endswith("/"),
                 by_name="/" not in bare.removesuffix("/"),
-                # What is not bound to the beginning of a path (`*`, `*/`) matches everything it can match at all.
+                # A pattern that is not bound to the beginning of a path (`*`, `*/`) matches wherever its expression is
+                # found.
                 below=bare.endswith("/**") or not raw.startswith("^"),
-                # A folder's name may hold a line break: `.` must match it.
+                # A folder's name may contain a line break: `.` must match it.
                 regex=re.compile(raw, re.DOTALL),
             )
         )
@@ -96,14 +100,14 @@ def read_rules(patterns: Iterable[str], origin: str) -> list[Rule]:
 
 
 def built_in_rules() -> list[Rule]:
-    """Give the rules that hold everywhere, before those of the configuration."""
+    """Return the rules that apply everywhere, before those of the configuration."""
     return [rule for why, patterns in BUILT_IN for rule in read_rules(patterns, f"built in: {why}")]
 
 
 class NameSieve:
-    """Tells fast that no rule can match a name: a scan asks for every file, and nearly always the answer is no.
+    """A fast check that no rule can match a name: a scan asks for every file, and the answer is almost always no.
 
-    A rule's fixed beginning or ending is compared as bytes; only a rule that has neither needs a regular expression.
+    A rule's fixed beginning or ending is compared as bytes; only a rule without either needs a regular expression.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
@@ -126,7 +130,7 @@ class NameSieve:
         self.names = frozenset(names)
 
     def may_match(self, name: bytes) -> bool:
-        """Tell whether a rule might ignore a file or folder of this name; False is certain."""
+        """Return whether a rule might ignore a file or folder of this name; False is certain."""
         if name.endswith(self.endings) or name.startswith(self.beginnings) or name in self.names:
             return True
         if not self._regexes:
@@ -136,9 +140,9 @@ class NameSieve:
 
 
 def _fixed_ends(bare: str) -> tuple[str, str, bool]:
-    """Give the fixed text before the first wildcard of a name pattern, that after the last, and whether there is none.
+    """Return the text before the first wildcard of a pattern, the text after the last, and whether it has no wildcard.
 
-    A pattern with brackets is given no fixed ending: where its last bracket ends takes a parser to know.
+    A pattern with brackets gets no fixed ending: finding the end of its last bracket would need a parser.
     """
     head, tail, wild = "", "", False
     for escaped, char in _CHARACTER.findall(bare):

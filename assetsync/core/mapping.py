@@ -1,7 +1,7 @@
-"""Which mapping a path belongs to, and whether the ignore rules leave it out.
+"""Decide which mapping a path belongs to, and whether the ignore rules leave it out.
 
-Pure, and fast enough to ask for each of a million files. Paths are bytes relative to the root; the syntax of the rules
-is in `core.ignore`, walking the tree is left to `tree.scan`.
+Pure, and fast enough to ask for each of a million files. Paths are bytes relative to the root. The syntax of the rules
+is left to `core.ignore`, walking the tree to `tree.scan`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ class Mappings:
         self._above = {folder for path in self._at for folder in _folders_above(path)}
 
     def for_directory(self, directory: bytes) -> int | None:
-        """Give the position of the mapping that holds the files of a folder; b"" is the root, None unmapped."""
+        """Return the position of the mapping of a folder's files, or None if it is unmapped; b"" is the root."""
         position = self._at.get(directory)
         while position is None and directory:
             directory = directory.rpartition(b"/")[0]
@@ -35,7 +35,7 @@ class Mappings:
         return position
 
     def has_at_or_below(self, directory: bytes) -> bool:
-        """Tell whether a folder is mapped itself or leads to one that is: then a scan must look there."""
+        """Return whether a folder is mapped or contains a mapped folder: then a scan must look there."""
         return directory in self._at or directory in self._above
 
 
@@ -47,10 +47,10 @@ def _folders_above(path: bytes) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _RuleSet:
-    """The rules that hold in one mapping, weakest first.
+    """The rules that apply in a mapping, weakest first.
 
-    `shared` ones read the path from the root, `own` ones from the mapping's `folder`; `by_path` are those among them
-    that need more than a name, true for an own one.
+    `shared` rules read the path from the root, `own` rules from the mapping's `folder`. `by_path` are the ignoring
+    rules that need more than a name; the flag is true for an own rule.
     """
 
     folder: bytes
@@ -60,7 +60,7 @@ class _RuleSet:
     sieve: NameSieve
 
     def may_match(self, path: bytes, name: bytes, *, is_dir: bool) -> bool:
-        """Tell fast whether a rule might leave the path out; False is certain."""
+        """Return quickly whether a rule might leave the path out; False is certain."""
         if self.sieve.may_match(name):
             return True
         if not self.by_path:
@@ -69,7 +69,7 @@ class _RuleSet:
         return any(rule.matches(own_text if is_own else text, is_dir=is_dir) for rule, is_own in self.by_path)
 
     def decide(self, path: bytes, *, is_dir: bool) -> Rule | None:
-        """Find the rule that leaves out this very path, without regard to the folders above it."""
+        """Return the rule that leaves out this path itself, without regard to the folders above it."""
         text, own_text = self._texts(path)
         for rules, relative in ((self.own, own_text), (self.shared, text)):
             for rule in reversed(rules):
@@ -97,7 +97,7 @@ def _rule_set(mapping: Mapping, shared: Sequence[Rule]) -> _RuleSet:
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    """What was found out about the folder that was asked for last."""
+    """The rules for the folder that was asked for last."""
 
     folder: bytes
     rules: _RuleSet | None
@@ -105,11 +105,11 @@ class _Here:
 
 
 class IgnoreRules:
-    """The built-in rules, the site's and each mapping's own, in this order; the last that matches decides.
+    """The built-in rules, the site's and each mapping's own, in this order; the last rule that matches decides.
 
-    A folder that is ignored takes with it whatever is below, as in git. A folder named in `folders` is never ignored,
-    its rules hold strictly below it; and a folder that leads to one is not either, so that a scan reaches it, though
-    what else is in there may be. What is mapped nowhere is not ignored; it is merely unmapped.
+    An ignored folder includes everything below it, as in git. A folder named in `folders` is never ignored; the rules
+    of its mapping apply strictly below it. A folder that leads to a mapped one is not ignored either, so that a scan
+    reaches it, but its other content may be. A path outside every mapping is not ignored, it is unmapped.
     """
 
     def __init__(self, mappings: Mappings, site: Sequence[str] = ()) -> None:
@@ -120,7 +120,7 @@ class IgnoreRules:
         self._here = self._look_at(b"")
 
     def ignored(self, path: bytes, is_dir: bool) -> bool:
-        """Tell whether a file or folder is left out."""
+        """Return whether a file or folder is left out."""
         folder, _, name = path.rpartition(b"/")
         here = self._here
         if here.folder != folder:
@@ -135,7 +135,7 @@ class IgnoreRules:
         return rules.decide(path, is_dir=is_dir) is not None
 
     def why(self, path: bytes, is_dir: bool = False) -> str | None:
-        """Say in words which rule leaves the path out; None when it is not ignored."""
+        """Return in words which rule leaves the path out; None if it is not ignored."""
         if not self.ignored(path, is_dir):
             return None
         here = self._look_at(path.rpartition(b"/")[0])
@@ -146,7 +146,10 @@ class IgnoreRules:
         return f"the rule {printable(rule_here.pattern)} ({rule_here.origin})" if rule_here else None
 
     def _look_at(self, folder: bytes) -> _Here:
-        """Find out about a folder and keep it: a scan asks for all entries of one before it goes on to the next."""
+        """Return the rules for a folder and keep them.
+
+        A scan asks for all entries of a folder before it goes on to the next folder.
+        """
         position = self._mappings.for_directory(folder)
         if position is None:
             here = _Here(folder, None, None)
@@ -157,9 +160,10 @@ class IgnoreRules:
         return here
 
     def _ignored_above(self, folder: bytes, rules: _RuleSet) -> tuple[Rule, bytes] | None:
-        """Find the outermost ignored folder between the mapping's own and `folder`.
+        """Return the outermost ignored folder between the mapping's own and `folder`, with its rule.
 
-        What was found for the folders above is kept: a deep tree would else be asked about again at each of its levels.
+        The results for the folders above are cached; otherwise a deep tree would be checked again at each of its
+        levels.
         """
         unknown: list[bytes] = []
         found = None

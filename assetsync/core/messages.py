@@ -1,6 +1,6 @@
-"""The messages of the service that are known, in one table: what each means for an upload (observed, "Upload").
+"""List the known messages of the service and their meaning for an upload, in one table (observed, "Upload").
 
-What follows from a message is `core.outcome`'s, which also knows what had left when it came.
+Deciding the outcome, which also depends on how much of the request was sent, is left to `core.outcome`.
 """
 
 import re
@@ -11,9 +11,9 @@ from assetsync.model import Answer, Fault
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of the service that is known, with what it means; matched from its beginning, without case.
+    """A known message of the service with its meaning; `pattern` is matched from its beginning, without regard to case.
 
-    `answer` is REFUSED only where it is known that nothing was stored; `amounts` is the message as people read it.
+    `answer` is REFUSED only if it is known that nothing was stored; `shown` is the message in its readable form.
     """
 
     reason: str
@@ -25,7 +25,7 @@ class Message:
     codes: frozenset[str] = frozenset()
 
     def says(self, code: str, message: str) -> bool:
-        """Whether an answer with this code and message (its blanks made single) is this one."""
+        """Return whether an answer with this code and message (its whitespace collapsed) is this known message."""
         return code in self.codes or self.pattern.match(message) is not None
 
 
@@ -37,11 +37,11 @@ KEY_HELP = (
     "check the key and its user's permissions, and let a daemon read a new one (systemctl reload); a key that was"
     " refused once may stay refused for a day"
 )
-"""What helps with a key that is refused; a refusal is cached for up to a day (observed)."""
+"""The hint for a refused key; the service caches a refusal for up to a day (observed)."""
 
 MESSAGES = (
-    # A wrong key: seen in the XML and for search and index alike; with `redirectto` the message is "nosession". A key
-    # that was refused once was still refused after it had been made valid (cached for up to a day).
+    # A wrong key: seen in the XML, and for search and index alike; with `redirectto` the message is "nosession". A key
+    # that was refused once was still refused after it had become valid (cached for up to a day).
     Message(
         "key_refused",
         Answer.REFUSED,
@@ -50,7 +50,7 @@ MESSAGES = (
         _starts(r"login not valid!|nosession\Z"),
         f"the service refuses the API key: {KEY_HELP}",
     ),
-    # Seen with an id of the right form that names no folder. Checked by the service before it looks at the file.
+    # Seen with an id of the right form that names no folder. The service checks it before it looks at the file.
     Message(
         "unknown_folder",
         Answer.REFUSED,
@@ -59,7 +59,7 @@ MESSAGES = (
         _starts(r"specified folder '.*' does not exist\.?\Z"),
         "the service knows no such folder: correct destfolderid in the configuration",
     ),
-    # Seen when the part is missing or has another name; a proxy that drops the body looks the same.
+    # Seen when the part is missing or has another name; a proxy that drops the body has the same effect.
     Message(
         "no_filedata",
         Answer.REFUSED,
@@ -68,7 +68,8 @@ MESSAGES = (
         _starts(r"missing 'filedata' parameter\.?\Z"),
         "the service saw no file in the upload: check what stands between here and the service, then retry",
     ),
-    # Seen for files of 0 bytes. Anchored to its end: other texts that begin "Upload failed" are doubtful.
+    # Seen for files of 0 bytes. The pattern is anchored at its end: other texts that begin with "Upload failed" are
+    # doubtful.
     Message(
         "empty_file",
         Answer.REFUSED,
@@ -77,7 +78,7 @@ MESSAGES = (
         _starts(r"upload failed\s+there was no appropriate file found in the upload\.?\Z"),
         "the service refuses empty files: it is sent once it has content",
     ),
-    # Interface section 7. The number must stand as the error's number: "Error at line 10001" is something else.
+    # Interface section 7. The number must be the error's number: "Error at line 10001" is another error.
     Message(
         "too_large",
         Answer.REFUSED,
@@ -90,7 +91,8 @@ MESSAGES = (
         "out with max_file_size",
         codes=frozenset({"10001"}),
     ),
-    # Compares MD5 over the whole host. <assetid> then holds a converted file name (observed), hence it is not read.
+    # The service compares MD5s over the whole host. <assetid> then holds a converted file name (observed), so it is not
+    # read.
     Message(
         "duplicate",
         Answer.DUPLICATE,
@@ -99,7 +101,7 @@ MESSAGES = (
         _starts(r"file already exists\b"),
         "the service says that it already has this content, and names no asset",
     ),
-    # Seen with a parameter missing; the same text comes from the error path of a stored upload (source).
+    # Seen with a parameter missing; the error path of a stored upload sends the same text (source).
     Message(
         "error_at_line",
         Answer.DOUBT,
@@ -109,10 +111,10 @@ MESSAGES = (
         "the service failed inside the upload, which can leave something stored",
     ),
 )
-"""Every message of an upload that was seen or is documented. What is in no row is a doubt: `unknown_message`."""
+"""Every message of an upload that was seen or is documented. A message in no row is a doubt: `unknown_message`."""
 
 
 def known_message(code: str, text: str) -> Message | None:
-    """Find the row that an answer with this result code and message is; None for one that nobody has seen."""
+    """Return the row that matches an answer with this result code and message; None for an unknown one."""
     plain = " ".join(text.split())
     return next((message for message in MESSAGES if message.says(code, plain)), None)

@@ -218,10 +218,10 @@ def check_skip_event(metadata: Metadata, allowed: UploadOptions, path: str) -> N
 
 
 def digest(fields: Sequence[tuple[str, str]], options: UploadOptions, language: str = DEFAULT_LANGUAGE) -> str:
-    """Give a digest (SHA-256, hex) of what shapes the asset beside its bytes: if it differs later, the asset drifted.
+    """Return a digest (SHA-256, hex) of all that shapes an asset except its bytes: if it differs later, there is drift.
 
-    The order of the fields does not count. `debug`, `emailto` and the redirect leave no trace in an asset, so they are
-    left out.
+    The order of the fields does not matter. `debug`, `emailto` and the redirect are excluded, because they leave no
+    trace in an asset.
     """
     said = {
         "fields": sorted(fields),

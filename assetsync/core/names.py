@@ -1,7 +1,7 @@
-"""Names of files, which are bytes, as texts: the one that is sent, and those that are shown.
+"""Turn names of files, which are bytes, into text: the name to send, the name to display, and patterns to look it up.
 
 Pure. How a name is framed in a request (`"` as `%22`) is left to `service.multipart`, escaping for HTML to the page.
-`printable` and `relative_text` come from `amounts`, below everything that shows a name.
+`printable` and `relative_text` come from `assetsync.text`, which is below everything that displays a name.
 """
 
 import re
@@ -15,8 +15,9 @@ __all__ = ["MAX_SENT", "printable", "relative_text", "sent_name", "shown_text"]
 MAX_SENT = 240
 _LONGEST_ENDING = 32
 _STAND_IN = "unnamed"
-# What breaks a path, a header or a line, and what the service loses silently: with a character outside the basic plane
-# it answers success and stores nothing (observed). Surrogates stand for bytes that are not UTF-8.
+# Characters that break a path, a header or a line, and those that the service loses silently: for a name with a
+# character outside the basic plane it answers success and stores nothing (observed). Surrogates are bytes that are not
+# UTF-8.
 _NOT_SENT = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f/\\\\\\u2028\\u2029\\ud800-\\udfff\\ufffe\\uffff\\U00010000-\\U0010ffff]"
 )
@@ -24,9 +25,9 @@ _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")
 
 
 def sent_name(name: bytes) -> str:
-    """Give the name under which a file is sent: like its own, but such that the service keeps it (observed "Names").
+    """Return the name under which a file is sent: changed only so that the service keeps it (observed "Names").
 
-    At most 240 characters, the ending kept. Two Unicode forms of a name stay two names.
+    It has at most 240 characters; the ending is kept. Two Unicode forms of a name stay two names.
     """
     safe = _NOT_SENT.sub("_", name.decode("utf-8", "surrogateescape"))
     if _framed_length(safe) > MAX_SENT:
@@ -40,18 +41,18 @@ def sent_name(name: bytes) -> str:
 
 
 def _framed_length(name: str) -> int:
-    """Count the characters that the service will see: a quote is sent as `%22` and stays so (observed "Names")."""
+    """Count the characters that the service will see: a quote is sent as `%22` and stays `%22` (observed "Names")."""
     return len(name) + 2 * name.count('"')
 
 
 def shown_text(name: bytes) -> str:
-    """Give a name as text for metadata: bytes that are not UTF-8 as U+FFFD, control characters as `_`."""
+    """Return a name as text for metadata: bytes that are not UTF-8 as U+FFFD, control characters as `_`."""
     return _CONTROL.sub("_", decoded(name))
 
 
 @lru_cache(maxsize=4096)
 def _matcher(sent: str) -> re.Pattern[str]:
-    """Match what `like_pattern` of the name would match in the service's database."""
+    """Return a pattern that matches what `like_pattern` of the name would match in the service's database."""
     pieces = [""]
     gap = False
     for character in sent:
@@ -65,21 +66,21 @@ def _matcher(sent: str) -> re.Pattern[str]:
     if gap:
         pieces.append("")
     first, *between = pieces
-    # Each piece is taken where it stands first and never elsewhere: it loses no match, and a name of many gaps would
-    # else be tried in more ways than there is time for.
+    # Each piece matches at its first position only. This loses no match; with backtracking, a name with many gaps would
+    # take too long.
     last = f".*{between.pop()}" if between else ""
     return re.compile(first + "".join(f"(?>.*?{piece})" for piece in between) + last, re.IGNORECASE | re.DOTALL)
 
 
 def may_be(sent: str, shown: str) -> bool:
-    """Whether `amounts`, a file name in a search answer, may stand for the name that was sent."""
+    """Return whether `shown`, a file name in a search answer, may be the name that was sent."""
     return (
         _matcher(sent).fullmatch(shown) is not None or _matcher(sent.replace('"', "%22")).fullmatch(shown) is not None
     )
 
 
 def is_shown_as(sent: str, shown: str) -> bool:
-    """Return whether `amounts` is the sent name in one of the forms in which a service is known to return it.
+    """Return whether `shown` is the sent name in one of the forms in which a service is known to return it.
 
     These are the name itself, the name with `?` or `_` for each character (or each byte of UTF-8) outside ASCII or
     ISO-8859-1, its UTF-8 read as ISO-8859-1, and the name with accents folded and all other characters dropped.
@@ -119,12 +120,12 @@ def _plain(name: str) -> str:
 
 
 def is_exactly(sent: str, shown: str) -> bool:
-    """Whether the name came back as it was sent, but for its case."""
+    """Return whether the name came back as it was sent, without regard to case."""
     return sent.casefold() == shown.casefold()
 
 
 def is_others(mine: str, other: str, shown: str) -> bool:
-    """Whether an asset's name points to another open attempt rather than to mine."""
+    """Return whether an asset's name points to another open attempt rather than to mine."""
     if is_exactly(mine, shown):
         return False
     return is_exactly(other, shown) or (may_be(other, shown) and not may_be(mine, shown))

@@ -1,8 +1,8 @@
-"""What people outside are told, and when: few messages that sum up, not one for each file.
+"""Decide which messages people receive and when: few messages that sum up, not a message for each file.
 
-Takes the trouble as it stands and remembers what was told of it; gives the messages that are due. A message waits until
-what belongs to it has gathered, comes at most every APART seconds for a kind of trouble, and names only what is new;
-the end of a trouble is told too. Reading the facts and delivering messages are left to others.
+The current troubles go in, the messages that are due come out; the result of earlier messages is kept. A message waits
+until related trouble has gathered, comes at most every APART seconds for a kind of trouble, and names only new items.
+The end of a trouble is reported too. Reading the facts and delivering messages are left to `notify`.
 """
 
 import json
@@ -17,19 +17,19 @@ GATHER = 5.0
 """Seconds that new trouble waits for more of its kind."""
 
 QUIET = 60.0
-"""Seconds that a trouble must have been away before its end is told: a scan tries blocked files again and again."""
+"""Seconds that a trouble must be gone before its end is reported: a scan tries blocked files again and again."""
 
 KEPT = 1000
-"""Things of a kind that are told apart; what goes beyond is only counted."""
+"""Most items of a kind that are tracked by key; items beyond that are only counted."""
 
 _MINUTE = 60.0
 
 NAMED = 5
-"""Things that a message names."""
+"""Most items that a message names."""
 
 
 class Kind(StrEnum):
-    """What a message may be about; `event` in what is delivered."""
+    """The subject of a message; `event` in the delivered message."""
 
     BLOCKED = "blocked"
     BRAKE = "brake"
@@ -43,9 +43,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A kind of trouble as it stands: up to KEPT things by a stable key, each with its sentence, and how many in all.
+    """The current trouble of a kind: up to KEPT items by a stable key, each with its sentence, and the total count.
 
-    Nothing in `items` means that there is none. `lingering` are keys of earlier things that may be back in a moment.
+    Without `items` there is no trouble. `lingering` are keys of earlier items that may be back in a moment.
     """
 
     kind: Kind
@@ -57,7 +57,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What was last told of a kind, `at` a wall-clock time, of trouble that began at `since`."""
+    """The last report of a kind: `at` is its wall-clock time, `since` is when the trouble began."""
 
     keys: tuple[str, ...]
     count: int
@@ -67,7 +67,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One message: `count` things stand, `new` of them were not told before, and `names` are the first of these."""
+    """A message: `count` items exist, `new` of them were not reported before; `names` are the first new ones."""
 
     site: str
     kind: Kind
@@ -80,10 +80,10 @@ class Notice:
 
 
 class Teller:
-    """Decides what is told of one site; `told` is what it remembers, to be kept over a restart."""
+    """The decisions on the messages of a site; the state of earlier messages survives a restart through `kept`."""
 
     def __init__(self, site: str, kept: str | None = None) -> None:
-        """Begin with what `kept` gave before; None, or what cannot be read, is nothing."""
+        """Begin with the value that `kept` returned; None or an unreadable value counts as no earlier messages."""
         self._site = site
         self._told = _read(kept)
         self._noticed: dict[Kind, float] = {}
@@ -91,12 +91,12 @@ class Teller:
         self._fewer: dict[Kind, float] = {}
 
     def keys(self, kind: Kind) -> tuple[str, ...]:
-        """Give the keys of what was told of a kind and is not over."""
+        """Return the keys of the items of a kind that were reported and are not over."""
         told = self._told.get(kind)
         return told.keys if told else ()
 
     def kept(self) -> str:
-        """Give what is remembered, as JSON."""
+        """Return the state of earlier messages as JSON."""
         return json.dumps(
             {
                 str(kind): {"keys": told.keys, "count": told.count, "at": told.at, "since": told.since}
@@ -107,14 +107,14 @@ class Teller:
     def step(
         self, troubles: Iterable[Trouble], now: float, steady: float, *, gather: float = GATHER, quiet: float = QUIET
     ) -> list[Notice]:
-        """Give the messages that are due; a kind that is not among `troubles` is unknown at the moment."""
+        """Return the messages that are due; a kind that is not among `troubles` is unknown at the moment."""
         notices = (self._of(trouble, now, steady, gather, quiet) for trouble in troubles)
         return [notice for notice in notices if notice is not None]
 
     def _of(self, trouble: Trouble, now: float, steady: float, gather: float, quiet: float) -> Notice | None:
         kind = trouble.kind
         told = self._told.get(kind)
-        # Set back, the clock would hold messages for as long as it was set back.
+        # Otherwise a clock that was set back would hold messages back for the same span.
         may_tell = told is None or not 0 <= now - told.at < APART
         if not trouble.items:
             self._noticed.pop(kind, None)
@@ -124,9 +124,9 @@ class Teller:
         known, before = (set(told.keys), told.count) if told else (set(), 0)
         new = [key for key in trouble.items if key not in known]
         if before > KEPT:
-            # What moves up among those that are told apart was counted before.
+            # An item that moves up into the tracked ones was counted before.
             new = []
-        # All is new where nothing was told before, and beyond KEPT what is counted tells.
+        # Without an earlier report all items are new. Beyond KEPT the count decides.
         counts = not known or max(before, trouble.count) > KEPT
         fresh = max(len(new), trouble.count - before if counts else 0)
         if not fresh:
@@ -160,9 +160,9 @@ class Teller:
         return Notice(self._site, kind, is_over=True, text=text, count=0, new=0, names=(), at=now)
 
     def _forget(self, trouble: Trouble, told: Reported | None, steady: float, quiet: float) -> None:
-        """Let go of what is over while other things of its kind stand: should it come back, it is new.
+        """Forget items that are over while others of their kind remain: an item that comes back is new.
 
-        Of more than are told apart, only how many there are: once there have been fewer for as long as `quiet`.
+        Beyond KEPT items only the count is known: a lower count is taken over once it has lasted for `quiet` seconds.
         """
         kind = trouble.kind
         if told is None:
@@ -179,7 +179,7 @@ class Teller:
 
 
 def trial_notice(site: str, now: float) -> Notice:
-    """Make the message of `check --notify`."""
+    """Return the message that `check --notify` sends."""
     text = f"{site}: this is a test of assetsync's messages; nothing is wrong"
     return Notice(site, Kind.TEST, is_over=False, text=text, count=0, new=0, names=(), at=now)
 
@@ -240,5 +240,5 @@ def _read(kept: str | None) -> dict[Kind, Reported]:
             for kind, told in said.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError):
-        # Of another release, or changed by hand: at worst something is told a second time.
+        # The state is from another release or was changed by hand: at worst a message is repeated.
         return {}

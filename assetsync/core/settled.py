@@ -104,16 +104,16 @@ def rest_after(uploads: Sequence[PastUpload], settle: float, now: float) -> Rest
 
 
 def rested(stat: FileStat, queued_at: float, uploads: Sequence[PastUpload], now: float) -> float:
-    """Return the seconds for which a version has rested: since it was written, first seen, or its upload was cut off.
+    """Return the seconds for which a version has rested.
 
+    They count from when it was written or first seen at rest, whichever is earlier, or from a later cut of its upload.
     `queued_at` is when it was first seen at rest, in seconds since the epoch. Times in the future are ignored: they
     come from a clock that has since been set back. If no time remains, the version has rested for ever.
     """
     known = [at for at in (queued_at, max(stat.mtime_ns, stat.ctime_ns) / 1e9) if 0 <= at <= now]
     if not known:
         return float("inf")
-    # The clock of a file server may be behind: a file that was seen to change before its upload ended has not rested
-    # longer than since then.
+    # The clock of a file server may be behind: a file whose change cut off an upload has not rested since before that.
     cuts = [upload.at for upload in uploads if upload.is_cut and upload.at <= now]
     return now - max([min(known), *cuts])
 

@@ -1,6 +1,7 @@
-"""Whether an asset that was read back is the file that was sent, and when to look again.
+"""Decide whether an asset that was read back is the file that was sent, and when to look again.
 
-Pure. The searching is `sync.readback.verifier`'s; what is done about a difference follows from the table of states.
+Pure. Searching is left to `sync.readback.verifier`; the reaction to a difference follows from the table in
+`core.states`.
 """
 
 from dataclasses import dataclass
@@ -9,13 +10,13 @@ from enum import StrEnum
 from assetsync.model import Asset
 
 UNSEEN_PATIENCE = 600.0
-"""Seconds of answered look-ups after which an id that was given with success is doubted (seen with emoji names)."""
+"""Seconds of answered look-ups without the asset after which an accepted upload is in doubt (seen with emoji names)."""
 
 _UNKNOWN_WAIT = 10.0
 
 
 class Reading(StrEnum):
-    """What reading an asset back showed."""
+    """The result of reading an asset back."""
 
     EQUAL = "equal"
     MOVED = "moved"
@@ -25,7 +26,7 @@ class Reading(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the ledger says of an asset."""
+    """The ledger's values for an asset."""
 
     folder_id: str
     size: int
@@ -33,10 +34,10 @@ class Expected:
 
 
 def compare(expected: Expected, asset: Asset) -> tuple[Reading, str]:
-    """Compare an asset with what was sent; the second value names the difference.
+    """Compare an asset with the file that was sent; the second value names the difference.
 
-    Names and dates are never compared (observed: the service rewrites them). What the service does not give does not
-    count: without MD5 the size decides, without size the MD5.
+    Names and dates are never compared (observed: the service rewrites them). A value that the service does not return
+    is not compared: without MD5 the size decides, without size the MD5.
     """
     if not asset.processed:
         return Reading.NOT_YET, "the service has not processed it yet"
@@ -50,9 +51,9 @@ def compare(expected: Expected, asset: Asset) -> tuple[Reading, str]:
 
 
 def next_look(waited: float, longest: float) -> float:
-    """Give seconds until an asset that has waited so long is looked at again: soon at first, then at leisure.
+    """Return the seconds until an asset that has waited so long is looked at again; they grow with the wait.
 
-    Where the wall clock was set back since, how long it has waited is not known, and it is looked at in between.
+    If the wall clock was set back in the meantime, the wait is unknown, and the interval is in between.
     """
     if waited < 0:
         return min(_UNKNOWN_WAIT, longest)
