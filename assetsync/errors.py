@@ -1,40 +1,44 @@
-"""Every error that assetsync raises on purpose.
+"""Define every error that assetsync raises on purpose.
 
     AssetsyncError
-    ├── UsageError                 the command line asks for something that cannot be
+    ├── UsageError                 the command line asks for something that cannot be done
+    │   └── UnknownPath            the ledger has no row for a path
     ├── ConfigError                the configuration has mistakes, all of them listed
-    ├── SidecarError               a metadata file cannot be used
+    ├── SidecarError               a sidecar cannot be used
     ├── TreeError                  the local tree cannot be read as needed
-    │   ├── RootMissing            the root of the site is not there
-    │   ├── RootElsewhere          the root is another folder than the ledger knows, and nobody has agreed to it
-    │   ├── FileUnreadable         one file cannot be opened or read
-    │   ├── FileChanged            a file is not the version that was promised
-    │   ├── NotRegular             what stands at a path is no regular file
+    │   ├── RootMissing            the root of the site does not exist
+    │   ├── RootElsewhere          the root is another folder than the ledger knows, and no operator has agreed to it
+    │   ├── FileUnreadable         a file cannot be opened or read
+    │   ├── FileChanged            a file is not the expected version
+    │   ├── NotRegular             the path is not a regular file
     │   └── ReadStopped            a file was not read to its end because the program is to stop
+    ├── OutputError                the output of a command cannot be written
     ├── LedgerError                the ledger cannot be used
-    │   ├── LedgerMissing          there is none, and this command creates none
+    │   ├── LedgerUnwritable       its disk is full or fails
+    │   ├── LedgerMissing          it does not exist, and this command does not create it
     │   ├── LedgerBusy             another process sends for it
     │   ├── LedgerOfAnother        it belongs to another site
     │   ├── LedgerNewer            it was written by a newer release
     │   ├── LedgerDamaged          SQLite finds it corrupt
     │   │   └── LedgerDetached     its files were deleted or replaced while they were open
-    │   └── IllegalTransition      an event that the table of states does not allow
-    └── ServiceError               a call to the service gave no usable answer
-        ├── ServiceUnreachable     nothing answered: connection, TLS, name or time
+    │   └── RowUnfit               a row is gone or changed, so that a write does not apply
+    │       └── IllegalTransition  an event that the table of states does not allow
+    └── ServiceError               a call to the service got no usable answer
+        ├── ServiceUnreachable     no answer: connection, TLS, name or time
         ├── KeyRefused             the service answered that the key is not valid
-        ├── ServiceElsewhere       at another address than before, nothing is shown of what was read back
-        ├── BadAnswer              something answered, but not in a form of the interface
+        ├── ServiceElsewhere       the service has a new address and shows none of the assets read back before
+        ├── BadAnswer              an answer that is not in a form of the interface
         └── ServiceRefused         an error answer in the interface's form
 
-A message is one sentence that names the thing at fault; `hint` says what to do about it. Foreign exceptions are turned
-into these where they arise, with `raise … from`.
+A message is a sentence that names the thing at fault; `hint` describes how to fix it. Foreign exceptions are turned
+into these errors where they arise, with `raise … from`. Logging them is left to the callers that handle them.
 """
 
 from collections.abc import Sequence
 
 
 class AssetsyncError(Exception):
-    """Base of every error above; str() gives the message followed by the hint."""
+    """Base of every error above; str() returns the message followed by the hint."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -50,7 +54,7 @@ class UsageError(AssetsyncError):
 
 
 class UnknownPath(UsageError):
-    """A command names a path that the ledger holds nothing of; `path` is written for a person."""
+    """A command names a path for which the ledger has no row; `path` is in readable form."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -59,7 +63,7 @@ class UnknownPath(UsageError):
 
 
 class ConfigError(AssetsyncError):
-    """A configuration with mistakes; `mistakes` holds one finished sentence each."""
+    """A configuration with mistakes; `mistakes` holds a complete sentence for each."""
 
     def __init__(self, source: str, mistakes: Sequence[str]) -> None:
         self.source = source
@@ -83,15 +87,15 @@ class TreeError(AssetsyncError):
 
 
 class RootMissing(TreeError):
-    """The root of the site is not there or is no directory."""
+    """The root of the site does not exist or is no directory."""
 
 
 class RootElsewhere(TreeError):
-    """The root is another folder than the one that the ledger was filled from; a brake asks whether that is meant."""
+    """The root is another folder than the one that filled the ledger; a brake asks whether it is intended."""
 
 
 class FileUnreadable(TreeError):
-    """A file cannot be opened or read; `vanished` when there is nothing at its path."""
+    """A file cannot be opened or read; `vanished` if nothing exists at its path."""
 
     def __init__(self, message: str, *, vanished: bool = False, hint: str = "") -> None:
         self.vanished = vanished
@@ -99,11 +103,11 @@ class FileUnreadable(TreeError):
 
 
 class FileChanged(TreeError):
-    """A file is not, or no longer, the version that was promised."""
+    """A file is not, or no longer, the expected version."""
 
 
 class NotRegular(TreeError):
-    """What stands at the path is a link, a pipe, a socket, a device or a directory."""
+    """The path is a link, a pipe, a socket, a device or a directory."""
 
 
 class ReadStopped(TreeError):
@@ -111,7 +115,7 @@ class ReadStopped(TreeError):
 
 
 class OutputError(AssetsyncError):
-    """What a command has to say cannot be written where it was sent."""
+    """The output of a command cannot be written to its destination."""
 
 
 class LedgerError(AssetsyncError):
@@ -119,11 +123,11 @@ class LedgerError(AssetsyncError):
 
 
 class LedgerUnwritable(LedgerError):
-    """The disk of the ledger is full or fails, which may be over at the next try."""
+    """The disk of the ledger is full or fails; the next try may succeed."""
 
 
 class LedgerMissing(LedgerError):
-    """There is no ledger, and the command at hand does not create one."""
+    """The ledger does not exist, and the current command does not create it."""
 
 
 class LedgerBusy(LedgerError):
@@ -143,11 +147,11 @@ class LedgerDamaged(LedgerError):
 
 
 class LedgerDetached(LedgerDamaged):
-    """The database or its -wal was deleted or replaced while this process had it open; a restart can go on."""
+    """The database or its -wal was deleted or replaced while this process had it open; a restart can continue."""
 
 
 class RowUnfit(LedgerError):
-    """A row is not there any more, or not as it was: what was to be written does not fit it, now or later."""
+    """A row no longer exists or was changed: a write does not apply to it, now or later."""
 
 
 class IllegalTransition(RowUnfit):
@@ -155,11 +159,11 @@ class IllegalTransition(RowUnfit):
 
 
 class ServiceError(AssetsyncError):
-    """A call to the service gave no usable answer."""
+    """A call to the service got no usable answer."""
 
 
 class ServiceUnreachable(ServiceError):
-    """Nothing answered: refused, reset, TLS, name or time; `retry_after` in seconds where the service named one."""
+    """No answer: refused, reset, TLS, name or time; `retry_after` in seconds if the service named it."""
 
     def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
         self.retry_after = retry_after
@@ -167,20 +171,20 @@ class ServiceUnreachable(ServiceError):
 
 
 class KeyRefused(ServiceError):
-    """The service says that the API key is not valid (interface section 5)."""
+    """The service answered that the API key is not valid (interface section 5)."""
 
 
 class ServiceElsewhere(ServiceError):
-    """The service is at another address than before and shows nothing of ours; a brake asks whether that is meant.
+    """The service has another address than before and shows none of our assets; a brake asks whether it is intended.
 
-    It answers, so that this is no outage: what is begun waits for a person, and not for the service.
+    The service answers, so this is no outage: pending work waits for an operator, not for the service.
     """
 
 
 class BadAnswer(ServiceError):
-    """Something answered, but not in a form of the interface: a login page, a proxy, a cut answer, too many bytes.
+    """An answer that is not in a form of the interface: a login page, a proxy, a cut answer, too many bytes.
 
-    `status` is the HTTP status where that alone was the matter.
+    `status` is the HTTP status if it alone was the cause.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The values that travel between the parts, and the narrow seams through which the flow acts.
+"""Define the values that travel between the parts, and the narrow interfaces through which `sync` acts.
 
-Nothing here decides and nothing here acts. Paths are bytes relative to the site's root, with `/` between components;
-sizes are bytes; wall-clock times are seconds since the epoch, steady times seconds of a clock that does not jump.
+Decisions and actions are left to others. Paths are bytes relative to the site's root, with `/` between components;
+sizes are bytes; wall-clock times are seconds since the epoch, steady times are seconds of a clock that does not jump.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 
 class State(StrEnum):
-    """What the service knows of a file version; the rules are in `core.states`."""
+    """What the service is known to have of a file version; the rules are in `core.states`."""
 
     QUEUED = "queued"
     SENDING = "sending"
@@ -26,7 +26,7 @@ class State(StrEnum):
 
 
 class Wanted(StrEnum):
-    """What the tree says of a file version; OUTSIDE is no file of the tree, and was uploaded by hand."""
+    """Whether the tree has a file version; OUTSIDE is not a file of the tree and was uploaded by hand."""
 
     YES = "yes"
     REPLACED = "replaced"
@@ -36,7 +36,7 @@ class Wanted(StrEnum):
 
 
 class FileStat(NamedTuple):
-    """The facts of a file by which a version is told from another without reading it; times in nanoseconds."""
+    """The facts of a file that distinguish its versions without reading it; times in nanoseconds."""
 
     size: int
     mtime_ns: int
@@ -45,14 +45,14 @@ class FileStat(NamedTuple):
 
 
 NOWHERE = -1
-"""The position of no mapping."""
+"""The position of a mapping where there is none."""
 
 
 class Seen(NamedTuple):
-    """One file as the scan met it, in byte order of whole paths.
+    """A file as the scan saw it, in byte order of whole paths.
 
-    `mapping` is the position of its mapping in the configuration, NOWHERE for the sidecar of a folder that merely leads
-    to a mapped one; a sidecar is a file of its own kind.
+    `mapping` is the position of its mapping in the configuration; NOWHERE for the sidecar of a folder that only leads
+    to a mapped folder. A sidecar is a file too, with `is_sidecar` set.
     """
 
     path: bytes
@@ -65,10 +65,10 @@ class Seen(NamedTuple):
 
 
 class Quiet(NamedTuple):
-    """A folder whose own files were all as the ledger has them when their names and facts gave this digest.
+    """A folder of the folder cache: its own files matched the ledger when their names and facts had this digest.
 
-    `folder` ends in `/` (b"" is the root). `files`, `sidecars` and `ignored` count what is directly in it; the ledger
-    has a current row for each of the `files` and for nothing else there.
+    `folder` ends in `/` (b"" is the root). `files`, `sidecars` and `ignored` count the entries directly in it. The
+    ledger has a current row for each of the `files` and for nothing else in the folder.
     """
 
     folder: bytes
@@ -92,7 +92,7 @@ class UploadOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What is said of a file, every value a text; None means that nothing was said."""
+    """The metadata of a file, every value a text; None means that it is not set."""
 
     description: str | None = None
     keywords: tuple[str, ...] | str | None = None
@@ -105,9 +105,9 @@ class Metadata:
 
 
 class Mapping(NamedTuple):
-    """One entry of `folders`: what stands below `path` goes into the service's folder `destfolderid`.
+    """An entry of `folders`: files below `path` are sent into the service's folder `destfolderid`.
 
-    `settle`: the seconds for which a file of it must rest unchanged before it is sent.
+    `settle` is the number of seconds for which a file of the mapping must rest unchanged before it is sent.
     """
 
     path: bytes
@@ -120,7 +120,7 @@ class Mapping(NamedTuple):
 
 
 class UploadRequest(NamedTuple):
-    """The form of one upload, ready to be framed (interface section 4.3); `meta` holds (name without meta_, value)."""
+    """The form of an upload, ready to be framed (interface section 4.3); `meta` holds (name without meta_, value)."""
 
     destfolderid: str
     filename: str
@@ -131,29 +131,29 @@ class UploadRequest(NamedTuple):
 
 
 class Body(Protocol):
-    """The bytes of one file on their way out; knows itself what was handed to the transport."""
+    """The bytes of a file while they are sent; a body itself counts the bytes that the transport received."""
 
     @property
     def size(self) -> int:
-        """Bytes that will be handed over if nothing goes wrong."""
+        """Bytes that will be sent if nothing goes wrong."""
 
     @property
     def handed(self) -> int:
-        """Bytes handed over so far."""
+        """Bytes sent so far."""
 
     @property
     def md5(self) -> str:
-        """MD5 of the bytes handed over so far, upper-case hex."""
+        """MD5 of the bytes sent so far, upper-case hex."""
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes once, in order; the last chunk only after the file was found unchanged.
 
-        Raises FileChanged or FileUnreadable in place of the last chunk, so that an unsound body is never completed.
+        Raise FileChanged or FileUnreadable in place of the last chunk, so that an unsound body is never completed.
         """
 
 
 class SentExtent(StrEnum):
-    """How much of a request left this machine, as the body reader knows it."""
+    """How much of a request left this machine, as counted by the reader of its body."""
 
     NOTHING = "nothing"
     PART = "part"
@@ -161,7 +161,7 @@ class SentExtent(StrEnum):
 
 
 class Answer(StrEnum):
-    """What the answer to an upload means, before the ledger is asked."""
+    """The meaning of the answer to an upload, before the ledger is consulted."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -171,7 +171,7 @@ class Answer(StrEnum):
 
 
 class Fault(StrEnum):
-    """Whose matter a refusal or an unsent body is: it decides what waits for it to be mended."""
+    """The cause of a refusal or of an unsent body; it decides which uploads wait until the cause is fixed."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -182,7 +182,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The verdict on one POST; `reason` is a short stable word, `detail` the sentence for a person."""
+    """The result of a POST; `reason` is a short stable word, `detail` the sentence for a person."""
 
     answer: Answer
     reason: str = ""
@@ -198,9 +198,9 @@ class Outcome:
 
 
 class Sent(NamedTuple):
-    """What is known after one POST: the verdict, what left, and the MD5 of the file bytes that were handed over.
+    """The facts after a POST: the outcome, how much of the request left, and the MD5 of the file bytes sent (`handed`).
 
-    `took`: seconds from its first byte to its end on the steady clock, 0 where they were not measured.
+    `took` is the number of seconds from its first byte to its end on the steady clock, 0 if they were not measured.
     """
 
     outcome: Outcome
@@ -212,10 +212,10 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One row of a search answer (interface section 2); `columns` holds every column by lower-case name.
+    """A row of a search answer (interface section 2); `columns` holds every column by lower-case name.
 
-    `size` and `md5` (upper-case hex) are None where the service did not give them. An asset that was accepted but not
-    yet processed shows size 0 and no MD5 (observed).
+    `size` and `md5` (upper-case hex) are None if the service did not return them. An asset that was accepted but is not
+    processed yet shows size 0 and no MD5 (observed).
     """
 
     id: str
@@ -227,7 +227,7 @@ class Asset:
     columns: AnyMapping[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     def bare(self) -> "Asset":
-        """Give the asset without its columns, which hold a whole row."""
+        """Return the asset without its columns, which hold a whole row."""
         return Asset(self.id, self.folder_id, self.filename, self.size, self.md5, self.kind)
 
     @property
@@ -238,7 +238,7 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """The parameters of one searchassets call (interface section 4.1); None leaves a parameter out."""
+    """The parameters of a searchassets call (interface section 4.1); None leaves a parameter out."""
 
     searchfor: str
     folderid: str | None = None
@@ -263,75 +263,75 @@ class SearchRequest:
 
 
 class Underway(Protocol):
-    """An upload that was sent and whose answer was not read yet."""
+    """An upload in flight: it was sent, and its answer is not read yet."""
 
     @property
     def end(self) -> Callable[[], Sent]:
-        """Wait for the answer: to be called once."""
+        """Wait for the answer and return the result; to be called once."""
 
     def is_ready(self) -> bool:
-        """Whether there is nothing to wait for; reads what has come of the answer."""
+        """Return whether the answer needs no more waiting; read the part of it that has arrived."""
 
     def fileno(self) -> int | None:
-        """Give the descriptor that can be read when something of the answer has come.
+        """Return the descriptor that becomes readable when a part of the answer has arrived.
 
-        None where it can only be waited for, or is there already.
+        None if the answer can only be waited for, or has arrived already.
         """
 
 
 class Service(Protocol):
-    """The three operations of the interface, as the flow sees them."""
+    """The three operations of the interface, as `sync` uses them."""
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
-        """Post one file; never raises for anything that the network or the service does."""
+        """Post a file; no failure of the network or the service raises."""
 
     def start(self, request: UploadRequest, body: Body) -> Underway:
-        """Send one file, as `upload` does, whose answer is read later."""
+        """Send a file as `upload` does, but return before the answer is read."""
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
-        """Open one search; the rows are read as a stream inside the block.
+        """Open a search; the rows are read as a stream inside the block.
 
-        Raises ServiceUnreachable, KeyRefused, BadAnswer or ServiceRefused, on entry or while rows are read: an answer
-        is complete only when the iterator ended by itself.
+        Raise ServiceUnreachable, KeyRefused, BadAnswer or ServiceRefused, on entry or while rows are read: an answer is
+        complete only if the iterator ended by itself.
         """
 
     def index(self, assetids: Sequence[str]) -> str:
-        """Ask for indexing of the ids (interface section 4.2); gives the service's message, raises as search does."""
+        """Ask for indexing of the ids (interface section 4.2); return the service's message, raise as `search` does."""
 
     def close(self) -> None:
-        """Close every connection; what other threads have on its way ends as unanswered."""
+        """Close every connection; requests of other threads that are in flight end as unanswered."""
 
 
 class Meter(Protocol):
-    """Told what the flow does, for whoever counts it; called from any thread, and never raises."""
+    """A receiver of counts and durations, which `sync` reports as it works; called from any thread, never raises."""
 
     def attempted(self, sent: Sent, *, again: bool) -> None:
-        """One POST is over and written down; `again` when the file had an earlier one."""
+        """Count a POST that is over and recorded; `again` if the file had an earlier POST."""
 
     def doubted(self, count: int = 1) -> None:
-        """So many uploads or assets are in doubt from now on."""
+        """Count uploads or assets that are in doubt from now on."""
 
     def decided(self, how: str) -> None:
-        """One doubt ended: found, damaged, absent, undecidable, or by_hand."""
+        """Count a doubt that ended: found, damaged, absent, undecidable, or by_hand."""
 
     def findable(self, seconds: float) -> None:
-        """Say how long after its file had settled an upload was first seen through the service's index."""
+        """Record the seconds from when a file had settled until the service's index first showed its upload."""
 
     def ran(self, job: str, seconds: float) -> None:
-        """Regular work came to its end: rescan, index, verify or audit."""
+        """Record the end of regular work: rescan, index, verify or audit."""
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """The source of the time."""
 
     def now(self) -> float:
-        """Seconds since the epoch; may jump."""
+        """Return the seconds since the epoch; they may jump."""
 
     def steady(self) -> float:
-        """Seconds of a clock that never jumps and runs on through suspend; comparable within one `boot`."""
+        """Return the seconds of a clock that never jumps and runs during suspend; comparable within the same `boot`."""
 
     def boot(self) -> str:
-        """Name the boot of the machine within which steady times can be compared."""
+        """Return the name of the machine's boot within which steady times can be compared."""
 
     def wait(self, seconds: float) -> bool:
-        """Sleep for so long or until the program is asked to stop; True when it is."""
+        """Sleep for so many seconds or until the program is asked to stop; return True if it is."""
