@@ -1,6 +1,6 @@
-"""Build all parts of one site from its configuration.
+"""Build all parts of a site from its configuration.
 
-Who drives them, in which order and for how long, is left to `reconcile`, the daemon and the simulation of the tests.
+Driving them, in which order and for how long, is left to `reconcile`, the daemon and the simulation of the tests.
 """
 
 import random
@@ -55,19 +55,17 @@ from assetsync.tree.safe_open import Tree
 log = structlog.get_logger(__name__)
 
 _SENT_AGAIN = ("unreadable", "sidecar")
-"""What blocks a file until something changes that no scan takes note of: these are tried again, at a scan or a start.
-
-A sidecar may have been a folder or a pipe.
-"""
+"""Reasons for a block whose end no scan notices: these files are tried again at a scan or a start. A sidecar may have
+been a folder or a pipe."""
 _LOOKED_FOR_AGAIN = ("unprocessed",)
-"""So is what may be processed, or taken away, after a day."""
+"""Reasons for a block that are looked up again: after a day the asset may be processed, or deleted."""
 _NETWORK_SETTLE = 60.0
 _MISSING_KEPT = 10_000
 
 
 @dataclass(slots=True)
 class Site:
-    """The parts of one site that act, ready to be driven."""
+    """The active parts of a site, ready to be driven."""
 
     config: SiteConfig
     context: Context
@@ -96,7 +94,7 @@ class Site:
     _waited: bool = field(default=False, init=False, repr=False)
 
     def begin(self) -> None:
-        """Settle what the last process left behind; may be repeated where the ledger failed."""
+        """Recover what the last process left unfinished; may be repeated if the ledger failed."""
         ledger, now = self.context.ledger, self.context.clock.now()
         lost = ledger.outcomes.recover(now)
         if lost:
@@ -114,22 +112,25 @@ class Site:
             log.info("nothing outside the ledger's disk confirms its last clean stop: every folder is listed once")
 
     def try_again(self, *, only_due: bool = False) -> None:
-        """Let files go on that may not be blocked any more; `only_due` leaves those that were tried just now.
+        """Retry blocked files whose cause may be gone; with `only_due`, skip those that were tried just now.
 
-        What would have to be sent for that stays blocked while nothing may be sent: nobody would find out that it is
-        still to be blocked, and a person is not told of it meanwhile. `try_what_waited` lets it go on.
+        A file whose retry needs an upload stays blocked while nothing may be sent. Otherwise nothing would show whether
+        it is still to be blocked, and no operator would see it in the meantime. `try_what_waited` retries it later.
         """
         reasons = list(_LOOKED_FOR_AGAIN)
         self._waited = not self._may_send()
         if not self._waited:
             reasons += _SENT_AGAIN
-            # What was only reported by the policy that was, another sends.
+            # The current policy uploads changes that an earlier policy only reported.
             reasons += ["changed"] if self.config.policy.on_change == "upload" else []
         for reason in reasons:
             self.context.ledger.queue.retry_blocked(reason, self.context.clock.now(), only_due=only_due)
 
     def try_what_waited(self) -> bool:
-        """Let go on what waited to be tried again until something may be sent, or has rested; True when it went on."""
+        """Retry files that waited until sending is possible, or until they have rested.
+
+        Return True if any were retried.
+        """
         queue, now = self.context.ledger.queue, self.context.clock.now()
         has_rested = queue.has_blocked(KEEPS_CHANGING, now, longest=HOUR)
         if not (self._waited or has_rested) or not self._may_send():
@@ -141,21 +142,21 @@ class Site:
         return True
 
     def _may_send(self) -> bool:
-        """Whether nothing keeps files from being sent: a pause, a brake, or a window that is shut."""
+        """Return whether files can be sent: there is no pause and no brake, and the upload window is open."""
         return self.circuit_breaker.pause is None and self.sender.poster.may_send() and not self.brakes.pulled()
 
     def ran(self, job: str, began: float) -> None:
-        """Write down that regular work which `began` then (steady seconds) came to its end: index, verify or audit."""
+        """Record the end of regular work (index, verify or audit) that began at `began` (steady seconds)."""
         seconds = self.context.clock.steady() - began
         self.context.ledger.runs.ended(job, self.context.clock.now(), seconds)
         self.context.meter.ran(job, seconds)
 
     def probe(self) -> bool:
-        """Ask the service for next to nothing, to see whether it answers; during a pause this ends or prolongs it."""
+        """Return whether the service answers a minimal request; during a pause this ends or prolongs the pause."""
         try:
             self.health_check.ask()
         except ServiceElsewhere:
-            # It answers: what is waited for is a person.
+            # The service answers, so the wait is for an operator.
             self.circuit_breaker.answered()
             return True
         except ServiceError as error:
@@ -167,7 +168,7 @@ class Site:
 
 
 def make_service(config: SiteConfig, key: SecretStr) -> HttpService:
-    """Make the client for a configuration."""
+    """Return the client for a configuration."""
     service = config.service
     return HttpService(
         ServiceSettings(
@@ -184,28 +185,28 @@ def make_service(config: SiteConfig, key: SecretStr) -> HttpService:
 
 
 def service_address(config: SiteConfig) -> str:
-    """Give the address by which the ledger knows the service."""
+    """Return the address by which the ledger knows the service."""
     return config.service.base_url.rstrip("/")
 
 
 def claim_of(config: SiteConfig) -> Claim:
-    """Give what a configuration says the site mirrors."""
+    """Return the claim of a site: the root, service and folders that its configuration mirrors."""
     folders = {mapping.path: mapping.destfolderid for mapping in mappings(config)}
     return make_claim(bytes(config.root), service_address(config), folders, config.ledger)
 
 
 def make_tree(config: SiteConfig) -> Tree:
-    """Make the tree of a configuration; the root need not be there."""
+    """Return the tree of a configuration; the root need not exist."""
     return Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
 
 
 def make_plan(config: SiteConfig) -> Plan:
-    """Make the plan of what is mapped and ignored."""
+    """Return the plan of the mapped and ignored paths."""
     return Plan(Mappings(mappings(config)), config.ignore)
 
 
 def settle_of(config: SiteConfig) -> float:
-    """Give the seconds for which a file must rest; more on network file systems, whose times and events lag."""
+    """Return the seconds for which a file must rest; more on network file systems, whose times and events lag."""
     return _settle_there(config, [config.watch.settle])[0]
 
 
@@ -225,7 +226,7 @@ def build(
     tick: Callable[[], bool] = lambda: False,
     meter: Meter | None = None,
 ) -> Site:
-    """Put a site together; `tick` as in `Context`, `meter` where somebody measures."""
+    """Return a site with all its parts; `tick` is as in `Context`, `meter` receives measurements if it is set."""
     plan = make_plan(config)
     folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
     service_identity = ServiceIdentity(service, ledger, clock, service_address(config), folders)
@@ -264,7 +265,7 @@ def build(
             settling,
             settles=settles,
             resend_moved=resend_moved,
-            # Above the limit too: after `resume` they are to be recorded.
+            # Missing files above the limit are kept too: they are recorded after `resume`.
             most_missing=max(config.brake.max_vanished, _MISSING_KEPT),
             forget=sidecars.forget,
         )
@@ -274,9 +275,9 @@ def build(
     index, verify = config.schedule.index, config.schedule.verify
     indexes = index is not None and config.policy.verified_when == "findable"
     window = config.upload.window
-    # A cron line says when the daemon's job runs; what is due by then has waited a minute at least.
+    # A cron line defines when the daemon's job runs; whatever is due by then has waited for at least a minute.
     indexer = Indexer(context, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
-    # One for scans and one for single looks: they go on side by side, and meet in the ledger.
+    # Scans and looks at single paths use separate intakes: they run side by side and meet in the ledger.
     intake, looking = make_intake(), make_intake()
     place = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
     runtime_state = RuntimeState(context, circuit_breaker, settling)
