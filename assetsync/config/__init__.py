@@ -1,7 +1,8 @@
-"""The configuration of a site: one YAML file, read once, frozen.
+"""Read the configuration of a site: a YAML file, read once, frozen.
 
-`load` reads it and words its mistakes, `models` says what each key may hold, `units`, `schedule` and `places` read the
-single values, `key` finds the API key, which never stands in the file. Trying what the file names is left to `check`.
+`load` reads the file and words its mistakes. `models` defines the values of each key. `units`, `schedule` and `places`
+read single values. `key` reads the API key, which is never in the file. Checking that the named files, folders and
+services exist is left to `check`.
 """
 
 from assetsync.config.key import KEY_VARIABLE, key_file_warning, read_api_key

@@ -1,7 +1,7 @@
-"""Where the API key comes from: a file of its own, the environment, or systemd; never the configuration itself.
+"""Read the API key from a file of its own, the environment, or systemd; never from the configuration itself.
 
-No error here shows the key or a part of it. Keeping it out of the log is left to `log.register_secret`, refusing a file
-that others can read to `check`.
+No error here shows the key or a part of it. Keeping the key out of the log is left to `log.register_secret`; reporting
+a key file that others can read (`key_file_warning`) is left to the commands.
 """
 
 import os
@@ -22,10 +22,10 @@ _MAX_BYTES = 4096
 
 
 def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
-    """Read the API key from `service.api_key_file`, else $ASSETSYNC_API_KEY, else the systemd credential `api_key`.
+    """Return the API key from `service.api_key_file`, else $ASSETSYNC_API_KEY, else the systemd credential `api_key`.
 
-    Raises ConfigError when there is none, when what is there cannot be a key, and when its file or the ledger lies in
-    the tree by way of a link, where `load` cannot see it: the one would be uploaded, the other written there.
+    Raise ConfigError if there is no key, if the value cannot be a key, or if the key's file or the ledger is inside the
+    tree through a link, which `load` cannot detect: the key would be uploaded, and the ledger written into the tree.
     """
     _expect_apart(config)
     if config.service.api_key_file is not None:
@@ -57,7 +57,7 @@ def _from_file(path: Path, named_by: str) -> SecretStr:
     try:
         return _checked(data.decode("ascii"), f"{path} ({named_by})")
     except UnicodeDecodeError:
-        # Not chained: the decoder's message holds bytes of the key.
+        # Not chained: the decoder's message contains bytes of the key.
         raise _error(
             f"{path} ({named_by})", "it holds other characters than ASCII", "write the key alone into it"
         ) from None
@@ -84,7 +84,7 @@ def _error(where: str, problem: str, fix: str) -> ConfigError:
 
 
 def key_file_warning(path: Path) -> str | None:
-    """Say so when others than its owner can read the key file; None when all is well or there is nothing to see."""
+    """Return a warning if others than its owner can read the key file; None if all is well or there is no file."""
     try:
         mode = path.stat().st_mode
     except OSError:

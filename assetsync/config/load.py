@@ -1,8 +1,7 @@
-"""Read the configuration of a site from its file, and tell all its mistakes at once.
+"""Read the configuration of a site from its file, and report all its mistakes at once.
 
-Each mistake is one sentence: file, line, key, what is wrong, what mends it. Values are never shown, since one of them
-may be a secret in the wrong place. What depends on the machine (is the root there, does the service answer) is left to
-`check`.
+Each mistake is a sentence: file, line, key, problem, fix. Values are never shown, since any of them may be a secret in
+the wrong place. Checks that depend on the machine (does the root exist, does the service answer) are left to `check`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,8 +27,8 @@ _SHORTEST_KEY = 6
 def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
     """Read and check the configuration of a site.
 
-    What it says follows from the file alone. The environment is looked at only to find its API key in the file, where
-    it must not stand. Raises ConfigError with one sentence for each mistake.
+    The result depends on the file alone. The environment is used only to find its API key in the file, where it must
+    not be. Raise ConfigError with a sentence for each mistake.
     """
     source = str(path)
     try:
@@ -57,7 +56,7 @@ def _check(data: bytes, key: str) -> tuple[SiteConfig | None, list[Problem]]:
     if document.value is None:
         hint = "begin with `site:`, `root:`, `service:` and `folders:` as in config.example.yaml"
         return None, [*document.problems, Problem((), "it is empty", hint, 1, 1)]
-    # An alias, say, leaves no value behind, which is not a second mistake.
+    # Some problems, such as an alias, leave no value, which is not a second mistake.
     known = {problem.path for problem in document.problems}
     own = [*_across(document), *_secrets(document, key)]
     problems = [*document.problems, *(problem for problem in own if problem.path not in known)]
@@ -80,7 +79,7 @@ def _sentence(source: str, problem: Problem, secret: str) -> str:
 
 
 def _texts(value: Plain, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Give every text of a document, names of keys included, with its place."""
+    """Yield every text of a document with its path, the names of keys included."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, list):
@@ -93,7 +92,7 @@ def _texts(value: Plain, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _secrets(document: Document, key: str) -> Iterator[Problem]:
-    """Find an API key that stands in the file, by its name or because it is the one in the environment."""
+    """Yield a problem for each API key in the file, found by its name or because it is the key in the environment."""
     value = document.value
     service = value.get("service") if isinstance(value, dict) else None
     found: list[KeyPath] = [
@@ -109,7 +108,7 @@ def _secrets(document: Document, key: str) -> Iterator[Problem]:
 
 
 def _across(document: Document) -> Iterator[Problem]:
-    """Find the mistakes that lie between several keys, whatever else is wrong."""
+    """Yield the mistakes between several keys, independent of other mistakes."""
     value = document.value
     if not isinstance(value, dict):
         return

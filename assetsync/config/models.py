@@ -1,7 +1,7 @@
-"""The configuration of a site as frozen values, one model a section; seconds are floats, sizes are bytes.
+"""Define the configuration of a site as frozen values, with a model for each section.
 
-The models know what each key may hold. Finding the file, the line of a mistake, and mistakes between several keys are
-left to `load`; whether what is named exists is left to `check`.
+Seconds are floats, sizes are bytes. Reading the file, finding the line of a mistake, and mistakes between several keys
+are left to `load`; whether the named files and services exist is left to `check`.
 """
 
 import re
@@ -22,8 +22,8 @@ _SITE = re.compile(r"[a-z0-9][a-z0-9-]*")
 _FOLDER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_WORKERS = 64
 _LAG = 4
-"""By how many times the grace a look-up may be old where nothing is said: with the grace ten minutes by default."""
-# A pattern that is sound by its looks, as most are: `*.psd`, `/build/`, `!keep/**/a?.tif`.
+"""The default of `lookup_lag` as a multiple of the grace; with the grace, that makes ten minutes by default."""
+# A pattern that is obviously valid, as most are: `*.psd`, `/build/`, `!keep/**/a?.tif`.
 _SOUND_PATTERN = re.compile(r"!?/?[\w.@~$*?-]+(?:/[\w.@~$*?-]+)*/?")
 
 
@@ -75,14 +75,14 @@ Patterns = Annotated[Texts, AfterValidator(_patterns)]
 
 
 class KindFields(Section):
-    """The names of the metadata fields for one kind of asset, without `meta_`."""
+    """The names of the metadata fields for an asset kind, without `meta_`."""
 
     description: Annotated[Text, AfterValidator(check_meta_name)]
     keywords: Annotated[Text, AfterValidator(check_meta_name)]
 
 
 class MetadataFields(Section):
-    """The names of the metadata fields by kind, where they differ from the built-in ones."""
+    """The names of the metadata fields by kind, if they differ from the built-in names."""
 
     img: KindFields | None = None
     vid: KindFields | None = None
@@ -91,13 +91,13 @@ class MetadataFields(Section):
     other: KindFields | None = None
 
     def table(self) -> dict[str, tuple[str, str]]:
-        """Give the (description, keywords) field names of every kind, built-in ones included."""
+        """Return the (description, keywords) field names of every kind, built-in names included."""
         given = {kind: getattr(self, kind) for kind in METADATA_FIELDS}
         return METADATA_FIELDS | {kind: (own.description, own.keywords) for kind, own in given.items() if own}
 
 
 class Service(Section):
-    """Where the service is and how it is spoken to (interface sections 1 and 5)."""
+    """The addresses of the service and the connection to it (interface sections 1 and 5)."""
 
     allow_http: Flag = False
     base_url: str
@@ -140,12 +140,12 @@ class FolderUpload(Section):
         return value
 
     def options(self) -> UploadOptions:
-        """Give the value that the rest of the program works with."""
+        """Return the value that the rest of the program uses."""
         return UploadOptions(**self.model_dump())
 
 
 class Folder(Section):
-    """One mapping: what stands below `path` goes into the service's folder `destfolderid`."""
+    """A mapping: files below `path` are sent into the service's folder `destfolderid`."""
 
     path: BelowRoot
     destfolderid: Annotated[Text, AfterValidator(_folder_id)]
@@ -156,7 +156,7 @@ class Folder(Section):
     settle: Duration | None = None
 
     def mapping(self, settle: float) -> Mapping:
-        """Return the value that the rest of the program works with; `settle` (seconds) is the site's."""
+        """Return the value that the rest of the program uses; `settle` (seconds) is the site's."""
         return Mapping(
             path=b"" if self.path == "." else self.path.encode("utf-8", "surrogateescape"),
             destfolderid=self.destfolderid,
@@ -169,7 +169,7 @@ class Folder(Section):
 
 
 class Watch(Section):
-    """How changes are noticed, and how long a file must rest."""
+    """How changes are detected, and how long a file must rest."""
 
     mode: Literal["auto", "inotify", "polling", "off"] = "auto"
     settle: Duration = 5.0
@@ -189,7 +189,7 @@ class Upload(Section):
 
     @property
     def longest_lag(self) -> float:
-        """Return the seconds by which a look-up may be older than it looks."""
+        """Return the seconds by which a look-up may be out of date."""
         return _LAG * self.doubt_grace if self.lookup_lag is None else self.lookup_lag
 
 
@@ -203,12 +203,12 @@ class Schedule(Section):
 
     @property
     def reads_back(self) -> bool:
-        """Whether the daemon reads back what is stored: indexing begins with that, too."""
+        """Whether the daemon reads stored assets back: verifying does, and indexing begins with it."""
         return self.index is not None or self.verify is not None
 
 
 class Policy(Section):
-    """What happens by itself, and what is only reported."""
+    """Which reactions are automatic, and which are only reported."""
 
     on_change: Literal["upload", "report"] = "upload"
     on_move: Literal["upload", "report"] = "upload"
@@ -217,39 +217,39 @@ class Policy(Section):
 
 
 class Brake(Section):
-    """How much may happen at once before a person is asked, in files."""
+    """How many files may change at once before an operator is asked."""
 
     max_new_files: Annotated[Whole, Field(ge=0)] = 50_000
     max_vanished: Annotated[Whole, Field(ge=0)] = 10_000
 
 
 class Status(Section):
-    """The page and the metrics."""
+    """The status page and the metrics."""
 
     listen: Address | None = Listen("127.0.0.1", 9464)
 
 
 class Log(Section):
-    """What is logged, and how."""
+    """The level and the format of the log."""
 
     format: Literal["auto", "console", "json"] = "auto"
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class Notify(Section):
-    """Who is told of a brake or a stop; the address of a webhook often holds a secret, so it is not shown."""
+    """The receivers of messages about a brake or a stop; a webhook address often holds a secret, so it is not shown."""
 
     webhook: Annotated[WebAddress | None, Field(repr=False)] = None
     command: Annotated[Texts, BeforeValidator(_command)] | None = None
 
 
 class SiteConfig(Section):
-    """Everything that one site's file says."""
+    """The content of a site's configuration file."""
 
     @model_validator(mode="before")
     @classmethod
     def _no_page(cls, value: Any) -> Any:
-        """Take no value of `status` for no page, which is possible there: other sections have their defaults then."""
+        """Treat an empty `status` as no page; any other empty section keeps its defaults."""
         is_none = isinstance(value, dict) and "status" in value and value["status"] is None
         return {**value, "status": {"listen": None}} if is_none else value
 
@@ -270,5 +270,5 @@ class SiteConfig(Section):
 
 
 def mappings(config: SiteConfig) -> tuple[Mapping, ...]:
-    """Give the mappings of a site in the order of the file."""
+    """Return the mappings of a site in the order of the file."""
     return tuple(folder.mapping(config.watch.settle) for folder in config.folders)

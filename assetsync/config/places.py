@@ -1,4 +1,4 @@
-"""Addresses and paths in the configuration: what they may look like. Whether they exist is left to `check`."""
+"""Read addresses and paths in the configuration and check their form. Whether they exist is left to `check`."""
 
 import re
 from ipaddress import IPv6Address, ip_address
@@ -16,9 +16,9 @@ _NOT_IN_PATH = re.compile("[\x00-\x1f\x7f]")
 
 
 def split_address(address: str) -> SplitResult:
-    """Split an address as the client will read it; raises ValueError, also for a port that is none.
+    """Split an address as the client will read it; raise ValueError, also for an invalid port.
 
-    In brackets stands an address of IPv6 and nothing else: the `[v1.x]` of RFC 3986 no client can reach.
+    Brackets may hold only an IPv6 address: no client can reach the `[v1.x]` of RFC 3986.
     """
     parts = urlsplit(address)
     _user, _at, place = parts.netloc.rpartition("@")
@@ -27,7 +27,7 @@ def split_address(address: str) -> SplitResult:
         IPv6Address(host)
         if rest and not rest.startswith(":"):
             raise ValueError("something stands between the host and the port")
-    # Asking for the port is what has it checked.
+    # Reading the port makes `urlsplit` check it.
     _port = parts.port
     return parts
 
@@ -47,7 +47,7 @@ def _split(value: object, schemes: tuple[str, ...]) -> SplitResult:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host name or address is this machine itself, by its looks alone."""
+    """Return whether a host name or address is this machine itself, judged by its text alone."""
     if host.lower() == "localhost":
         return True
     try:
@@ -57,7 +57,7 @@ def is_loopback(host: str) -> bool:
 
 
 def service_url(value: object, *, allow_http: bool) -> str:
-    """Read the address of the service: http(s), no user, no query, and plain http only where it is allowed."""
+    """Return the address of the service: http(s), no user, no query, and plain http only where it is allowed."""
     parts = _split(value, ("https", "http"))
     if "@" in parts.netloc:
         raise Unusable("it holds a user name or password", "take it out; the service is given the API key alone")
@@ -69,12 +69,12 @@ def service_url(value: object, *, allow_http: bool) -> str:
 
 
 def web_address(value: object) -> str:
-    """Read any full http(s) address, such as that of a webhook."""
+    """Return any full http(s) address, such as that of a webhook."""
     return _split(value, ("https", "http")).geturl()
 
 
 def absolute(value: object) -> Path:
-    """Read an absolute path; `.` and `//` in it are tidied up, `..` is refused because a link would change it."""
+    """Return an absolute path; `.` and `//` are removed, `..` is refused because a link would change its meaning."""
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value.startswith("/"):
@@ -85,7 +85,7 @@ def absolute(value: object) -> Path:
 
 
 def below_root(value: object) -> str:
-    """Read a folder relative to the root, `.` for the root itself, without doubled or trailing slashes."""
+    """Return a folder relative to the root, `.` for the root itself, without doubled or trailing slashes."""
     if not isinstance(value, str) or not value:
         raise Unusable("it must be a folder below root", "write it such as photos/2026, or . for root itself")
     if value.startswith("/"):

@@ -1,9 +1,8 @@
-"""When regular work is due: an interval, a cron line, or off.
+"""Read when regular work is due: an interval, a cron line, or off.
 
-A cron line means what cron means, to the weekday: 0 and 7 are Sunday, and where both the day of the month and the
-weekday are restricted, either is enough. APScheduler counts from Monday and wants both, so a line is taken apart here
-and handed on as lists of numbers and names that leave nothing to translate. Making triggers of them is left to the
-caller.
+A cron line means the same as in cron: the weekdays 0 and 7 are Sunday, and if both the day of the month and the weekday
+are restricted, either is enough. APScheduler counts from Monday and requires both. Therefore a line is split here and
+passed on as lists of numbers and names that need no translation. Creating triggers is left to the caller.
 """
 
 import re
@@ -24,16 +23,16 @@ _FIX = 'write an interval such as 1h, a cron line such as "0 3 * * sun", or off'
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Again and again, `seconds` apart."""
+    """A repetition every `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A five-field cron line, local time, with every field spelled out.
+    """A five-field cron line, local time, with every field expanded.
 
-    `days` or `weekdays` is None where its field is `*`.
+    `days` or `weekdays` is None if its field is `*`.
     """
 
     line: str
@@ -45,7 +44,7 @@ class Cron:
     either_day: bool
 
     def triggers(self) -> tuple[dict[str, str], ...]:
-        """Give the keyword arguments of one CronTrigger of APScheduler 3, or of two of which either is enough."""
+        """Return the keyword arguments of a CronTrigger of APScheduler 3, or of two if either is enough."""
         base = {"minute": _listed(self.minutes), "hour": _listed(self.hours), "month": _listed(self.months)}
         day = {} if self.days is None else {"day": _listed(self.days)}
         weekday = {} if self.weekdays is None else {"day_of_week": ",".join(self.weekdays)}
@@ -71,7 +70,7 @@ class _Field:
         return int(text)
 
     def numbers(self, text: str) -> tuple[int, ...]:
-        """Spell out one field of a line."""
+        """Return all numbers that a field of a line stands for."""
         found: set[int] = set()
         for part in text.split(","):
             match = _PART.fullmatch(part)
@@ -92,13 +91,13 @@ _FIELDS = 5
 
 
 def cron(line: str) -> Cron:
-    """Read a five-field cron line; names of months and weekdays have three letters. Raises Unusable."""
+    """Return the meaning of a five-field cron line; names of months and weekdays have three letters. Raise Unusable."""
     fields = line.lower().split()
     if len(fields) != _FIELDS:
         raise Unusable("it is no interval, and a cron line has five fields", _FIX)
     minute, hour, day, month, weekday = fields
     months, days = _MONTH.numbers(month), _DAY.numbers(day)
-    # As in cron itself: a field that begins with a star does not restrict, and then the other must hold as well.
+    # As in cron: a field that begins with a star does not restrict, and then the other field must match as well.
     either_day = not day.startswith("*") and not weekday.startswith("*")
     if not either_day and min(days) > max(_DAYS_IN[number - 1] for number in months):
         raise Unusable("its day comes in none of its months", _FIX)
@@ -115,7 +114,7 @@ def cron(line: str) -> Cron:
 
 
 def due(value: object) -> Interval | Cron | None:
-    """Read an interval, a cron line, or off (None)."""
+    """Return the meaning of an interval, a cron line, or off (None)."""
     if value is None or isinstance(value, Interval | Cron):
         return value
     text = value.strip() if isinstance(value, str) else ""

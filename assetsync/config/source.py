@@ -1,6 +1,6 @@
-"""Reads a file that a person names, or a pipe: no more than was to be expected, and never for ever.
+"""Read a file or a pipe that a person names, with a limit on its bytes and on the time for a pipe.
 
-What is in it, and what is said where it cannot be read, is left to the caller.
+Interpreting the content, and reporting that it cannot be read, are left to the caller.
 """
 
 import errno
@@ -11,23 +11,23 @@ import time
 from pathlib import Path
 
 _PIPE_PATIENCE = 5.0
-"""Seconds within which somebody must open the other end of a pipe."""
+"""Seconds within which the other end of a pipe must be opened."""
 
 _WRITER = 30.0
-"""Seconds that a writer may take in all: what decrypts it may ask far away."""
+"""Most seconds for a writer in total: the program that decrypts the content may ask a remote service."""
 
 
 def read_source(path: Path, most: int) -> bytes:
-    """Give the bytes of a file or a pipe; of what is longer than `most`, one byte more, so that it shows.
+    """Return the bytes of a file or a pipe; if it is longer than `most`, `most` + 1 bytes, so that the caller notices.
 
-    Raises OSError, also where nobody opens the other end of a pipe within seconds, or where it does not end in time.
+    Raise OSError, also if the other end of a pipe is not opened within seconds, or if a pipe does not end in time.
     """
-    # Nobody may ever open the other end of a pipe.
+    # The other end of a pipe may never be opened.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if stat.S_ISFIFO(os.fstat(fd).st_mode):
             return _from_pipe(fd, most + 1)
-        # A terminal is waited for, as `cat` does.
+        # A read from a terminal blocks, as in `cat`.
         os.set_blocking(fd, True)
         with os.fdopen(fd, "rb", closefd=False) as file:
             return file.read(most + 1)
@@ -42,7 +42,7 @@ def _from_pipe(fd: int, most: int) -> bytes:
         try:
             more = os.read(fd, most - len(data))
         except BlockingIOError:
-            # Somebody has it open and has yet to write; where nobody has, it is at its end at once.
+            # A writer has the pipe open but has not written yet; without a writer, a read returns the end at once.
             came = True
         else:
             if came and not more:

@@ -1,7 +1,7 @@
-"""Values with a unit: durations, sizes, rates, a window of the day, an address to listen on.
+"""Read values with a unit: durations, sizes, rates, a window of the day, an address to listen on.
 
 Each reader takes the text of the configuration, or a value that is already of the right type, and raises Unusable with
-the fix. Durations become seconds (float), sizes and rates bytes (int).
+the fix. Durations become seconds (float), sizes and rates become bytes (int).
 """
 
 import re
@@ -15,7 +15,7 @@ from assetsync.config.document.fields import Unusable
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SHORTEST_GRACE = 2.0
-"""Seconds of `upload.doubt_grace` at least."""
+"""Smallest `upload.doubt_grace` in seconds."""
 
 _TEN_YEARS = 10 * 365 * 86400.0
 _BYTES = {"": 1, "b": 1} | {
@@ -31,7 +31,7 @@ _LAST_PORT = 65535
 
 
 def duration(value: object) -> float:
-    """Read `500ms`, `5s`, `2m`, `1.5h`, `1d` or `0` as seconds."""
+    """Return `500ms`, `5s`, `2m`, `1.5h`, `1d` or `0` as seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value)
     elif value == "0":
@@ -53,7 +53,7 @@ def _some(seconds: float) -> float:
 
 
 def _grace(seconds: float) -> float:
-    # The daemon looks up once a second at most, and no gap between look-ups may be longer than half the grace.
+    # The daemon looks up once a second at most, and a gap between look-ups must not be longer than half the grace.
     if seconds < SHORTEST_GRACE:
         raise Unusable(
             f"it must be {SHORTEST_GRACE:.0f}s or longer, or no look-up could ever tell that an upload did not arrive",
@@ -63,7 +63,7 @@ def _grace(seconds: float) -> float:
 
 
 def size(value: object) -> int:
-    """Read `20MB` (10^6), `512KiB` (2^10) or a plain number as bytes; at least 1."""
+    """Return `20MB` (10^6), `512KiB` (2^10) or a plain number as bytes; at least 1."""
     if isinstance(value, int) and not isinstance(value, bool):
         count = value
     else:
@@ -78,7 +78,7 @@ def size(value: object) -> int:
 
 
 def rate(value: object) -> int:
-    """Read `20MB/s` as bytes a second."""
+    """Return `20MB/s` as bytes a second."""
     if isinstance(value, int) and not isinstance(value, bool):
         return size(value)
     amount, slash, second = value.strip().partition("/") if isinstance(value, str) else ("", "", "")
@@ -89,21 +89,21 @@ def rate(value: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The hours of the day, local time, in which files are sent; over midnight where `end` comes before `start`."""
+    """The hours of the day, local time, in which files are sent; past midnight if `end` is before `start`."""
 
     start: time
     end: time
 
     def holds(self, at: time) -> bool:
-        """Tell whether the window is open at this time of the day; the end belongs to it no more."""
+        """Return whether the window is open at this time of the day; the end is not included."""
         if self.start < self.end:
             return self.start <= at < self.end
         return at >= self.start or at < self.end
 
     def opens(self, now: float) -> float | None:
-        """Give when it opens next (seconds since the epoch, as `now`); None while it is open.
+        """Return when the window opens next (seconds since the epoch, as `now`); None while it is open.
 
-        The hours are the server's own, as its administrator reads them off the wall.
+        The hours are in the server's local time.
         """
         here = datetime.fromtimestamp(now)  # noqa: DTZ006
         if self.holds(here.time()):
@@ -115,7 +115,7 @@ class Window:
 
 
 def window(value: object) -> Window:
-    """Read `19:00-07:00`."""
+    """Return the window that `19:00-07:00` means."""
     if isinstance(value, Window):
         return value
     found = _WINDOW.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -132,19 +132,19 @@ def window(value: object) -> Window:
 
 
 def _time_of_day(hour: str, minute: str) -> time:
-    # 24:00 is what people write for the end of a day.
+    # People write 24:00 for the end of a day.
     return time(0, 0) if (hour, minute) == ("24", "00") else time(int(hour), int(minute))
 
 
 class Listen(NamedTuple):
-    """Where the status page listens; an IPv6 address stands without brackets."""
+    """The address on which the status page listens; an IPv6 address has no brackets."""
 
     host: str
     port: int
 
 
 def listen(value: object) -> Listen:
-    """Read `127.0.0.1:9464`, `[::1]:9464` or `host:9464`."""
+    """Return the address that `127.0.0.1:9464`, `[::1]:9464` or `host:9464` means."""
     if isinstance(value, tuple):
         return Listen(*value)
     found = _LISTEN.fullmatch(value.strip()) if isinstance(value, str) else None

@@ -1,6 +1,6 @@
-"""The YAML documents that people write: a site's configuration and the sidecars, read alike.
+"""Read the YAML documents that people write: a site's configuration and the sidecars, by the same rules.
 
-`loader` turns bytes into plain texts and remembers where each stood, `problems` words what is wrong with them,
-`metadata` is what both kinds of document may say of a file. What each document means is left to `config` and
-`core.metadata`.
+`loader` turns bytes into plain texts and records the position of each. `fields` reads single values. `problems` words
+the mistakes. `metadata` defines the keys that both kinds of document may have for a file. The meaning of each document
+is left to `config` and `core.metadata`.
 """

@@ -1,8 +1,8 @@
-"""How one value of a document is read: the base of all models, and the types of their fields.
+"""Define how a value of a document is read: the base of all models, and the types of their fields.
 
-Every value arrives as text, because the loader makes nothing else; the readers here also take a value that is already
-of the right type, so that a model can be built by hand. A reader that cannot use its text raises Unusable with what is
-wrong and what mends it, and never quotes the text: it may be a secret in the wrong place.
+Every value arrives as text, because the loader produces nothing else. The readers here also accept a value that is
+already of the right type, so that code can build a model. A reader that cannot use its text raises Unusable with the
+problem and the fix. It never quotes the text, which may be a secret in the wrong place.
 """
 
 import re
@@ -16,10 +16,10 @@ _WHOLE = re.compile(r"[0-9]{1,18}")
 
 
 class Unusable(PydanticCustomError):
-    """A value that cannot be used; pydantic collects them, `problems` turns them into sentences."""
+    """A value that cannot be used; pydantic collects these errors, `problems` turns them into sentences."""
 
     def __new__(cls, problem: str, hint: str) -> Self:
-        """Keep the two halves of the sentence apart, as pydantic's context."""
+        """Keep the two halves of the sentence separate, as pydantic's context."""
         return super().__new__(cls, "unusable", "{problem}; {hint}", {"problem": problem, "hint": hint})
 
 
@@ -31,7 +31,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def none_is_unsaid(cls, value: Any) -> Any:
-        """Treat a key with no value as absent where the field has no meaning for none, so that its default holds."""
+        """Treat a key without a value as absent if None has no meaning for its field, so that the default applies."""
         if not isinstance(value, dict):
             return value
         return {name: given for name, given in value.items() if given is not None or _takes_none(cls, name)}
@@ -43,7 +43,7 @@ def _takes_none(model: type[BaseModel], name: str) -> bool:
 
 
 def one_text(value: object) -> object:
-    """Refuse a list or a mapping where a text is wanted."""
+    """Return the value, or raise Unusable for a list or a mapping where a text is required."""
     if isinstance(value, list | tuple | dict):
         raise Unusable(
             "it must be one text", "write it on one line, with quotes around it if it holds any of `: # [ {`"

@@ -1,10 +1,10 @@
 """Read YAML so that every scalar stays the text that was written, and every mistake has its line.
 
-YAML's own types are the trap: `NO` would become false, `012` ten, `12:30` seven hundred and fifty. Here a document is
-texts, lists and mappings, nothing else. What makes one text stand for another (aliases, merge keys, tags, a key given
-twice) is a problem. Problems never quote the document and never repeat the library's words, which do.
+YAML's own types are a trap: `NO` would become false, `012` ten, `12:30` seven hundred and fifty. Here a document is
+texts, lists and mappings, nothing else. Constructs that make a text stand for another (aliases, merge keys, tags, a key
+given twice) are problems. Problems never quote the document and never repeat the library's messages, which quote it.
 
-What the keys mean is left to the caller; so is reading the file.
+The meaning of the keys, and reading the file, are left to the caller.
 """
 
 import re
@@ -18,16 +18,16 @@ Path: TypeAlias = tuple[str | int, ...]
 
 MAX_DEPTH = 16
 _NONE_WORDS = frozenset({"", "~", "null", "Null", "NULL"})
-# The C parser is fifteen times as fast; where PyYAML was built without it, its twin gives the same events.
+# The C parser is fifteen times as fast; if PyYAML was built without it, the Python parser yields the same events.
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-# What YAML does not take; the byte order mark is allowed at the very beginning only. Listed as what is not, because the
-# other way round, up to U+10FFFF, takes 5 ms to compile.
+# Characters that YAML does not accept; a byte order mark is allowed at the very beginning only. The set lists the
+# forbidden characters because a set of the allowed ones, up to U+10FFFF, takes 5 ms to compile.
 _NOT_YAML = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x84\\x86-\\x9f\\ud800-\\udfff\\ufeff\\ufffe\\uffff]")
 _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
 class Problem(NamedTuple):
-    """One mistake in a document: what is wrong, what mends it, and where; line and column count from 1, 0 = unknown."""
+    """A mistake in a document: problem, fix (`hint`) and place; line and column count from 1, 0 = unknown."""
 
     path: Path
     problem: str
@@ -44,21 +44,21 @@ class Mark(NamedTuple):
 
 
 class Document(NamedTuple):
-    """What stands in a document, where each key and list item stands, and what YAML allows but we do not."""
+    """The value of a document, the place of each key and list item, and the YAML constructs that are refused here."""
 
     value: Plain
     marks: dict[Path, Mark]
     problems: tuple[Problem, ...]
 
     def mark(self, path: Path) -> Mark:
-        """Give the place of `path`, or of the nearest thing around it when there is nothing at `path` itself."""
+        """Return the place of `path`, or of the nearest enclosing entry if there is nothing at `path` itself."""
         while path and path not in self.marks:
             path = path[:-1]
         return self.marks.get(path, Mark(1, 1))
 
 
 class NotPlain(Exception):
-    """The bytes cannot be read as a document at all; `problem` says why."""
+    """The bytes cannot be read as a document at all; `problem` has the reason."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.problem)
@@ -66,11 +66,11 @@ class NotPlain(Exception):
 
 
 def load(data: bytes, *, none_words: bool) -> Document:
-    """Read one YAML document.
+    """Read a YAML document.
 
     With `none_words`, an unquoted empty value, `null` or `~` is None; without, it is the text that was written. An
-    empty document has the value None. Raises NotPlain when the bytes are no UTF-8 or no YAML; everything else that is
-    wrong is listed in the document.
+    empty document has the value None. Raise NotPlain if the bytes are not UTF-8 or not YAML; all other mistakes are
+    listed in the document.
     """
     text = _decode(data)
     try:
@@ -99,16 +99,16 @@ def _decode(data: bytes) -> str:
 
 
 def _syntax(text: str, *places: tuple[int, int]) -> Problem:
-    """Word a syntax error by what usually causes it.
+    """Word a syntax error by its usual cause.
 
-    That shows from the character it was found at, the first of `places` (line and column), and from the one behind it:
-    where what was being read had begun.
+    The cause shows in the character where the error was found, the first of `places` (line and column), or in the
+    character at the second, where the enclosing construct began.
     """
     lines = _LINE_END.split(text)
     characters = [lines[line][column : column + 1] if line < len(lines) else "" for line, column in places]
     (line, column), here = (places[0], characters[0]) if places else ((0, 0), "")
     if len(places) > 1 and places[1][0] < line and characters[1] in set("[{\"'"):
-        # Only the next line made the mistake show.
+        # The mistake is in the earlier line, where the construct began.
         line, column = places[1]
         hint = f"the {characters[1]} here has no partner, or something is wrong between the two"
         return Problem((), "this is not YAML", hint, line + 1, column + 1)
@@ -124,11 +124,11 @@ def _syntax(text: str, *places: tuple[int, int]) -> Problem:
 
 
 class _TooDeep(Exception):
-    """Nesting went beyond what any document of ours needs."""
+    """The document is nested deeper than any valid document."""
 
 
 class _Builder:
-    """Builds a Document from the parser's events."""
+    """A builder of a Document from the parser's events."""
 
     def __init__(self, *, none_words: bool) -> None:
         self._none_words = none_words

@@ -1,7 +1,7 @@
-"""What may be said of a file, in a sidecar and in a mapping's `metadata`, and the options of an upload beside it.
+"""Define the metadata keys of sidecars and of a mapping's `metadata`, and the upload options of a sidecar.
 
-Holds the names that the service knows (interface sections 4.3 and 6, observed "Upload") and checks what people write
-against them. How several levels merge and which form fields they become is left to `core.metadata`.
+The names that the service knows are here (interface sections 4.3 and 6, observed "Upload"), and the values in documents
+are checked against them. Merging several levels and building form fields are left to `core.metadata`.
 """
 
 import re
@@ -13,8 +13,8 @@ from assetsync.config.document.fields import Flag, Section, Text, Unusable
 from assetsync.model import Metadata
 
 KINDS = ("img", "vid", "aud", "doc", "other")
-# Kind → names of the fields for description and keywords; the documented names are those of pictures, the others were
-# observed. A kind that the service shows as a document has its fields too.
+# Kind → names of the fields for description and keywords. The names for images are documented, the others were
+# observed. A kind that the service shows as a document has the fields of a document.
 METADATA_FIELDS: dict[str, tuple[str, str]] = {
     "img": ("img_description", "img_keywords"),
     "vid": ("vid_description", "vid_keywords"),
@@ -42,7 +42,7 @@ _LANGUAGE = re.compile(r"[0-9]{1,9}")
 
 
 def check_meta_name(name: str) -> str:
-    """Give back the name of a metadata field (without meta_); raises Unusable for one that cannot be sent."""
+    """Return the name of a metadata field (without meta_); raise Unusable for a name that cannot be sent."""
     if not _META_NAME.fullmatch(name):
         raise Unusable("it is no name of a metadata field", "use 1 to 64 of the characters A-Z a-z 0-9 _")
     if name.lower() == "lang_id_r":
@@ -75,7 +75,7 @@ def _language(value: object) -> object:
 
 
 def _group(value: object) -> object:
-    """Take a key with nothing below it for an empty group; in a sidecar it reads as an empty text."""
+    """Treat a key with nothing below it as an empty group; in a sidecar it is read as an empty text."""
     if value == "":
         return {}
     if not isinstance(value, dict | BaseModel):
@@ -97,7 +97,7 @@ class Said(Section):
     meta: Annotated[dict[MetaName, Text], BeforeValidator(_group)] = Field(default_factory=dict)
 
     def metadata(self) -> Metadata:
-        """Give the value that the rest of the program works with."""
+        """Return the value that the rest of the program uses."""
         return Metadata(
             description=self.description,
             keywords=self.keywords,
@@ -108,7 +108,7 @@ class Said(Section):
 
 
 class SaidWithPlaceholders(Said):
-    """A mapping's `metadata`: its texts may name parts of the path."""
+    """A mapping's `metadata`: its texts may contain parts of the path."""
 
     @field_validator("description", "keywords", "location", "meta")
     @classmethod
@@ -133,6 +133,6 @@ class SidecarUpload(Section):
 
 
 class Sidecar(Said):
-    """Everything that may stand in a sidecar."""
+    """All keys of a sidecar."""
 
     upload: Annotated[SidecarUpload, BeforeValidator(_group)] = SidecarUpload()

@@ -1,7 +1,7 @@
-"""Turn what pydantic found wrong with a document into problems that a person can mend.
+"""Turn pydantic's errors on a document into problems that a person can fix.
 
-Gives the place, the dotted name of the key and a suggestion for a name that is not known. Values are never shown.
-How a problem becomes an error of the program is left to the caller.
+A problem has the place, the dotted name of the key, and a suggestion for an unknown name. Values are never shown.
+Turning a problem into an error of the program is left to the caller.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,9 +14,9 @@ from assetsync.config.document.loader import Document, Path, Problem
 from assetsync.text import printable
 
 _LONGEST_NAME = 60
-# A suggestion for each of ten thousand mistakes would take a second, and nobody reads them.
+# Suggestions for ten thousand mistakes would take a second, and no one reads so many.
 _MOST = 1000
-# pydantic's word for a mistake → what is wrong, what mends it. `{…}` are pydantic's own facts, never the input.
+# pydantic's error type → problem, fix. `{…}` are pydantic's own facts, never the input.
 _WORDS = {
     "missing": ("it is missing", "add it"),
     "model_type": ("it must be a group of `key: value` lines", "write the keys below it, indented"),
@@ -33,7 +33,7 @@ _FOLLOWS_FROM_ANOTHER = "default_factory_not_called"
 
 
 def dotted(path: Path) -> str:
-    """Write the path of a key as people say it: `folders[0].destfolderid`."""
+    """Return the path of a key in dotted form: `folders[0].destfolderid`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -46,9 +46,9 @@ def dotted(path: Path) -> str:
 
 
 def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
-    """Word every mistake in `error`, which came from checking `document` against `model`.
+    """Return a problem for every mistake in `error`, which came from checking `document` against `model`.
 
-    A mistake at or below a place of which the document itself already tells a problem is left out: it follows from it.
+    A mistake at or below a place with a problem in the document itself is left out: it follows from that problem.
     """
     known = [problem.path for problem in document.problems]
     found = []
@@ -60,14 +60,14 @@ def problems_of(error: ValidationError, document: Document, model: type[BaseMode
         for meant in _close(str(item["loc"][-1]), _names(item["loc"][:-1], model))
     }
     for item in items:
-        # pydantic names the key of a mapping, as against its value, by a last part of its own
+        # pydantic marks the key of a mapping, as opposed to its value, by an extra last part.
         path = item["loc"][:-1] if item["loc"][-1:] == ("[key]",) else item["loc"]
         if item["type"] == _FOLLOWS_FROM_ANOTHER or any(path[: len(bad)] == bad for bad in known if bad):
             continue
-        # One that is there under a name like it is one mistake, not two.
+        # A missing key with a misspelt key beside it is a single mistake.
         if item["type"] == "missing" and path in misspelt:
             continue
-        # pydantic also calls a list empty whose entries all have mistakes of their own
+        # pydantic also reports a list as empty if all its entries have mistakes of their own.
         if item["type"] == "too_short" and any(
             len(other["loc"]) > len(path) for other in items if other["loc"][: len(path)] == path
         ):
@@ -107,7 +107,7 @@ def _close(name: str, names: list[str]) -> list[str]:
 
 
 def model_at(model: type[BaseModel], path: Iterable[str | int]) -> type[BaseModel] | None:
-    """Find the model that reads what stands at `path` of a document read by `model`; None where no model does."""
+    """Return the model of the value at `path` of a document read by `model`; None if no model reads it."""
     here: type[BaseModel] | None = model
     for part in path:
         if isinstance(part, int):
@@ -118,7 +118,7 @@ def model_at(model: type[BaseModel], path: Iterable[str | int]) -> type[BaseMode
 
 
 def inner_model(annotation: object) -> type[BaseModel] | None:
-    """Find the model inside `Model`, `Model | None`, `tuple[Model, ...]` or `dict[str, Model]`."""
+    """Return the model inside `Model`, `Model | None`, `tuple[Model, ...]` or `dict[str, Model]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for argument in get_args(annotation) if (found := inner_model(argument))), None)
