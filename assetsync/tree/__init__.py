@@ -1,1 +1,1 @@
-"""The local tree, read only: scanning, reading and hashing; the only package that opens mirrored files."""
+"""The local tree, read only: scan, watch, read and hash; no other package opens mirrored files."""

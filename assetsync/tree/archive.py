@@ -1,6 +1,6 @@
-"""The list of what a ZIP archive holds, read from its end; nothing is unpacked.
+"""Reads the list of members from the end of a ZIP archive; nothing is unpacked.
 
-What the service makes of the members is `sync.readback.archive_members`'s.
+`sync.readback.archive_members` compares the members with the service's assets.
 """
 
 import io
@@ -10,30 +10,30 @@ from collections.abc import Iterator
 from assetsync.tree.safe_open import OpenFile
 
 _LIST_LIMIT = 16 * 1024 * 1024
-"""Bytes of an archive's list that are read at once: an archive may lie about it."""
+"""Largest read in bytes: the size of the list in an archive may be false."""
 
 
 class _Seekable(io.RawIOBase):
-    """An open file as `zipfile` wants it."""
+    """An adapter from an open file to the interface of `zipfile`."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
         self._at = 0
 
     def seekable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def readable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Give the offset."""
+        """Return the offset."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move the offset; raises ValueError for one before the beginning."""
+        """Set and return the offset; raises ValueError for an offset before the beginning."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.stat.size}[whence]
         if start + offset < 0:
             raise ValueError("an offset before the beginning")
@@ -41,7 +41,7 @@ class _Seekable(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Read at the offset; raises ValueError for more than a list of members may have."""
+        """Read at the offset; raises ValueError for more than `_LIST_LIMIT` bytes, and FileUnreadable."""
         size = max(0, self._file.stat.size - self._at) if size < 0 else size
         if size > _LIST_LIMIT:
             raise ValueError("the list of members is too long")
@@ -51,9 +51,9 @@ class _Seekable(io.RawIOBase):
 
 
 def top_members(file: OpenFile) -> Iterator[tuple[str, int]]:
-    """Give name and size of each member at the top of an archive, empty ones left out; none of what is no archive.
+    """Yield name and size in bytes of each member that is in no folder and not empty.
 
-    Raises FileUnreadable.
+    Yield nothing for a file that is not a readable archive. Raises FileUnreadable.
     """
     try:
         with zipfile.ZipFile(_Seekable(file)) as archive:

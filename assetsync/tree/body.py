@@ -1,8 +1,7 @@
-"""Reads and hashes the bytes of one file, and never completes a body whose file changed meanwhile.
+"""Reads and hashes the bytes of one file, and never completes a body whose file changed during the upload.
 
-A small file is read whole and checked before a byte of it is handed over; of a larger one the last chunk is held back
-until the file was looked at again. Which file to open is for `opening`; what becomes of a body that was given up is for
-the sender.
+A small file is read whole and checked before its first byte is yielded. For a larger file the last chunk is held back
+until the file was checked again. `safe_open` opens the file; the sender handles a body that is aborted.
 """
 
 import hashlib
@@ -19,19 +18,19 @@ from assetsync.tree.safe_open import OpenFile, shown
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-# Up to here a file is read whole before it is sent, in bytes.
+# Files of up to this many bytes are read whole before they are sent.
 SMALL = 8 * 2**20
 CHUNK = 2**20
-# Chunks of a large file that are read and hashed before the one on its way has left.
+# Chunks of a large file that are read and hashed while an earlier chunk is sent.
 AHEAD = 2
 
 
 def difference(expected: FileStat, found: FileStat) -> str:
-    """Say in what a file is not the version that was promised; "" when it is.
+    """Return how a file differs from the expected version, for a message; "" if it does not differ.
 
-    ctime is left out: a chmod or a new hard link changes it and no byte. A rewrite whose mtime was set back on purpose
-    escapes this look, but does no harm: what is recorded is the MD5 of the bytes that were handed over, and the next
-    scan sees the ctime and reads the file again.
+    ctime is not compared: a chmod or a new hard link changes it and no byte. A rewrite whose mtime was reset on purpose
+    is not detected here, but does no harm: the recorded MD5 is that of the bytes sent, and the next scan sees the new
+    ctime and reads the file again.
     """
     if found.inode != expected.inode:
         return "another file has taken its place"
@@ -43,7 +42,7 @@ def difference(expected: FileStat, found: FileStat) -> str:
 
 
 class FileBody:
-    """The bytes of one file version on their way out (`model.Body`); the open file remains its owner's to close."""
+    """The body of one upload, read from one file version (`model.Body`); the caller closes the open file."""
 
     def __init__(self, open_file: OpenFile, expected: FileStat) -> None:
         self._file = open_file
@@ -55,23 +54,23 @@ class FileBody:
 
     @property
     def size(self) -> int:
-        """Bytes that will be handed over if nothing goes wrong."""
+        """Bytes that a complete body yields."""
         return self._expected.size
 
     @property
     def handed(self) -> int:
-        """Bytes handed over so far; a chunk counts from the moment it is given away."""
+        """Bytes yielded so far; a chunk is counted just before it is yielded."""
         return self._handed
 
     @property
     def md5(self) -> str:
-        """MD5 of the bytes handed over so far, upper-case hex."""
+        """MD5 of the bytes yielded so far, upper-case hex."""
         return self._md5
 
     def load(self) -> str | None:
-        """Read a small file whole and give its MD5, so that it is known before anything leaves; None for a large one.
+        """Read a small file whole and return its MD5 before a byte is sent; return None for a large file.
 
-        Raises FileChanged, FileUnreadable. A second call reads nothing.
+        A second call does not read again. Raises FileChanged, FileUnreadable.
         """
         if self.size > SMALL:
             return None
@@ -83,19 +82,19 @@ class FileBody:
         return self._whole
 
     def small_bytes(self) -> bytes | None:
-        """Give the whole content of a small file, None for a large one; raises as `load` does."""
+        """Return the whole content of a small file, None for a large file; raises the errors of `load`."""
         self.load()
         return self._content
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes once, in order: a small file as one chunk, a larger one in chunks of 1 MiB.
+        """Yield the bytes once, in order: a small file as one chunk, a larger file in chunks of 1 MiB.
 
-        The file is looked at before the first chunk and before the last. Raises FileChanged or FileUnreadable in place
-        of the chunk that would have completed an unsound body.
+        A large file is checked before the first chunk and before the last; a small file once, after it was read. Raises
+        FileChanged or FileUnreadable in place of the chunk that would have completed an unsound body.
         """
         content = self.small_bytes()
         if content is None:
-            # Before the thread starts: a file that is another one already costs nothing.
+            # Checked before the thread starts, so that a file that has already changed costs nothing.
             _check(self._file, self._expected, self.size)
             yield from self._stream()
         elif content:
@@ -111,9 +110,9 @@ class FileBody:
 
 
 class TappedBody:
-    """A body that calls `tap` with the length of each chunk before it gives the chunk away (`model.Body`).
+    """A body that splits chunks into pieces and calls `tap` with the length of each piece before it yields the piece.
 
-    It breaks chunks into pieces of so many bytes at most; `handed` counts what was read for them.
+    It implements `model.Body`. `piece` is the largest length of a piece in bytes. `handed` counts whole chunks.
     """
 
     def __init__(self, body: Body, tap: Callable[[int], None], *, piece: int = CHUNK) -> None:
@@ -123,21 +122,21 @@ class TappedBody:
 
     @property
     def size(self) -> int:
-        """Bytes that will be handed over if nothing goes wrong."""
+        """Bytes that a complete body yields."""
         return self._body.size
 
     @property
     def handed(self) -> int:
-        """Bytes handed over so far."""
+        """Bytes of the chunks read so far, yielded or about to be."""
         return self._body.handed
 
     @property
     def md5(self) -> str:
-        """MD5 of the bytes handed over so far."""
+        """MD5 of the chunks read so far, upper-case hex."""
         return self._body.md5
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield what the body yields, each piece after the tap."""
+        """Yield the body's bytes in pieces, each after its call of `tap`."""
         for chunk in self._body.chunks():
             for start in range(0, len(chunk), self._piece):
                 piece = chunk[start : start + self._piece] if len(chunk) > self._piece else chunk
@@ -152,10 +151,10 @@ def digest(
     stop: Callable[[], bool] = lambda: False,
     tap: Callable[[int], None] = lambda _length: None,
 ) -> str:
-    """Give the MD5 of the whole file, upper-case hex; `tap` is called with the length of each chunk.
+    """Return the MD5 of the whole file, upper-case hex; `tap` is called with the length of each chunk.
 
-    Raises FileChanged when it is not the expected version, before or after; FileUnreadable; ReadStopped when `stop`,
-    asked at every chunk, says so.
+    Raises FileChanged if the file is not the expected version before or after reading, FileUnreadable, and ReadStopped
+    if `stop`, which is called for every chunk, returns True.
     """
     _check(open_file, expected, expected.size)
     hasher = _hasher()
@@ -170,11 +169,11 @@ def digest(
 def prefix_digests(
     open_file: OpenFile, lengths: Sequence[int], *, tail: bytes = b"", stop: Callable[[], bool] = lambda: False
 ) -> dict[int, str]:
-    """Give the MD5 of the first n bytes of the file for each n in `lengths`, in one pass over it.
+    """Return the MD5 of the first n bytes of file plus `tail`, for each n in `lengths`, in one pass over the file.
 
-    The file is taken to go on with `tail` (the closing boundary of the body it was sent in). Lengths beyond both are
-    left out of the answer. The file need not be the version that was sent: a prefix that fits is proof in itself.
-    Raises ValueError for a negative length, FileUnreadable, and ReadStopped as `digest` does.
+    `tail` is the closing boundary of the body in which the file was sent. Lengths beyond file and tail are missing from
+    the result. The file need not be the version that was sent: a matching prefix is proof in itself. Raises ValueError
+    for a negative length, FileUnreadable, and ReadStopped as `digest` does.
     """
     wanted = sorted({0, *lengths})
     if wanted[0] < 0:
@@ -191,7 +190,7 @@ def prefix_digests(
                 raise ReadStopped(f"{shown(open_file.path)} was not read to its end")
             chunk = open_file.read(min(CHUNK, min(there, size) - at), at)
             if not chunk:
-                # Cut off since it was opened: nothing is known of what stood behind.
+                # The file was truncated after it was opened; the bytes beyond its new end are unknown.
                 return {length: found[length] for length in lengths if length in found}
             hasher.update(chunk)
             at += len(chunk)
@@ -208,12 +207,12 @@ def _hashed(file: OpenFile, expected: FileStat) -> Iterator[tuple[bytes, str]]:
 
 
 def _read(file: OpenFile, expected: FileStat) -> Iterator[bytes]:
-    """Yield the bytes of the file, the last chunk only after the file was found to be the expected one still."""
+    """Yield the bytes of the file, the last chunk only after a check that the file is still the expected version."""
     file.expect_sequence()
     at = 0
     while at < expected.size:
         length = min(CHUNK, expected.size - at)
-        # One byte more of the last chunk than there should be, to see a file that grew.
+        # Ask for one byte beyond the expected end, to detect a file that grew.
         last = at + length == expected.size
         chunk = file.read(length + last, at)
         at += len(chunk)
@@ -225,7 +224,7 @@ def _read(file: OpenFile, expected: FileStat) -> Iterator[bytes]:
 
 
 def _check(file: OpenFile, expected: FileStat, got: int) -> None:
-    """Compare an open file, and the bytes that were got from it, with what was expected; raises FileChanged."""
+    """Compare an open file, and the number of bytes read from it, with the expected version; raises FileChanged."""
     changed = difference(expected, file.restat())
     if not changed and got != expected.size:
         changed = f"it gave {got:,} bytes of {expected.size:,}"
@@ -234,7 +233,7 @@ def _check(file: OpenFile, expected: FileStat, got: int) -> None:
 
 
 def _hasher(content: bytes = b"") -> "_Hash":
-    # Compared with what the service says of its assets, not used to keep anything safe.
+    # The service reports MD5s of its assets; the digest is compared with them and protects nothing.
     return hashlib.md5(content, usedforsecurity=False)
 
 

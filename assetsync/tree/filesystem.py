@@ -1,7 +1,7 @@
-"""Tells on what kind of file system a path lies, from the kernel's table of mounts.
+"""Determines the file system of a path from the kernel's table of mounts.
 
-It matters for two things: a file system that others write to without this kernel seeing it gives no events, and its
-times come from another clock. What follows from that is for whoever watches and settles.
+The kind matters for two reasons: if other machines write to a file system, this kernel sends no events for their
+changes, and the file times come from another clock. The callers that watch and settle draw the conclusions.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 MOUNTS = "/proc/self/mountinfo"
 
-# Written to by other machines, or by the host of this virtual one.
+# File systems that other machines, or the host of this virtual machine, may write to.
 NETWORK = frozenset(
     {
         "9p", "acfs", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "drvfs", "fuse", "gfs2", "glusterfs", "gpfs",
@@ -25,22 +25,22 @@ _MOUNTED_AT = 4
 
 
 class Mount(NamedTuple):
-    """One line of the table: where it is mounted, an absolute path, and the type of file system."""
+    """One line of the table: the mount point, an absolute path, and the type of the file system."""
 
     point: bytes
     kind: str
 
     @property
     def is_network(self) -> bool:
-        """Whether others can write there unseen; every FUSE file system is taken to be one that can."""
+        """Whether other machines can write there unseen by this kernel; assumed for every FUSE file system."""
         return self.kind in NETWORK or self.kind.startswith("fuse.")
 
 
 def mounts(table: bytes) -> list[Mount]:
-    """Read a table in the form of mountinfo, in its order; lines that are no mounts are passed over."""
+    """Return the mounts of a table in mountinfo format, in the table's order; other lines are skipped."""
     found = []
     for line in table.split(b"\n"):
-        # How many fields stand before the dash differs from line to line; the type is the first behind it.
+        # The number of fields before the dash varies; the type is the first field after the dash.
         head, dash, rest = line.partition(b" - ")
         fields = head.split(b" ")
         if dash and len(fields) > _MOUNTED_AT:
@@ -50,7 +50,7 @@ def mounts(table: bytes) -> list[Mount]:
 
 
 def mount_of(path: bytes, table: list[Mount]) -> Mount | None:
-    """Give the mount that an absolute, link-free path lies on: the longest that holds it, of equals the last."""
+    """Return the mount of an absolute, link-free path: the longest mount point above it, the last among equals."""
     best = None
     for mount in table:
         if _holds(mount.point, path) and (best is None or len(mount.point) >= len(best.point)):
@@ -59,15 +59,15 @@ def mount_of(path: bytes, table: list[Mount]) -> Mount | None:
 
 
 def is_network_filesystem(path: bytes) -> bool:
-    """Tell whether others can write to the file system under `path` without this kernel seeing it; raises OSError."""
+    """Return whether others can write to the file system of `path` unseen by this kernel; raises OSError."""
     mount = mount_of(os.path.realpath(path), _table())
     return mount is not None and mount.is_network
 
 
 def network_mounts(root: bytes) -> list[bytes]:
-    """Give the mount points below `root`, relative to it, on which others can write unseen.
+    """Return the mount points below `root`, relative to it, where others can write unseen by this kernel.
 
-    b"" stands for the root, when it lies on one itself. Raises OSError when the table cannot be read.
+    b"" is the root, if its own file system is of this kind. Raises OSError if the table cannot be read.
     """
     real = os.path.realpath(root)
     table = _table()
@@ -80,9 +80,9 @@ def network_mounts(root: bytes) -> list[bytes]:
 
 
 def file_system(fd: int) -> str:
-    """Name the file system of an open folder: by the id that it was made with, where its kind has one.
+    """Return an identifier of an open folder's file system: its file system id, if it has an id.
 
-    Else by the number of its device, which the next mount may change. Raises OSError.
+    Otherwise return its device number, which may change with the next mount. Raises OSError.
     """
     made = os.fstatvfs(fd).f_fsid
     return f"{made:x}" if made else f"device {os.fstat(fd).st_dev:x}"

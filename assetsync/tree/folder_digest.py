@@ -1,8 +1,8 @@
-"""Tells from one digest that nothing directly in a folder has changed since an earlier scan.
+"""Detects with one digest that nothing directly in a folder has changed since an earlier scan.
 
-The digest is over the names and facts of everything in the folder that is no folder itself. What was true of the folder
-then, and whether it may still be relied on, is the consumer's to know; links and folders too large for memory are none
-of this.
+The digest covers names and facts of all regular files directly in the folder, ignored files included. A folder gets no
+digest if it has a followed link to a file, a file whose stat failed, or too many names for memory. The consumer stores
+the digests and decides whether a stored digest is still valid.
 """
 
 from collections.abc import Sequence
@@ -14,26 +14,26 @@ from assetsync.tree.batch_stat import PIECE, Facts, Looks, columns
 
 
 class Notes(Protocol):
-    """What a consumer keeps of folders from one scan to the next, and is told on the way.
+    """The consumer's cache of folders between scans, with callbacks for the progress of a scan.
 
-    Called between the files that the scan yields, and always in byte order.
+    The scan calls it between the files that it yields, always in byte order.
     """
 
     def recall(self, folder: bytes) -> Quiet | None:
-        """Give what is known of the folder, if it can still be relied on."""
+        """Return the cached state of the folder if it is still valid."""
 
     def reached(self, until: bytes | None, folder: bytes, quiet: Quiet | None) -> None:
-        """Hear that every file that sorts from the last such path to before this one was yielded; None: to the end.
+        """Record that all files from the previous `until` up to this `until` (excluded) were yielded; None: to the end.
 
-        All of it lies in `folder`; where that is `quiet`, what is directly in it was not yielded, and is as it was.
+        All of these paths are in `folder`. With `quiet`, the folder is unchanged and its own files were not yielded.
         """
 
     def ended(self, found: Quiet | None) -> None:
-        """Hear that a folder whose files were yielded is done with, and how to know it again where that can be."""
+        """Record that a folder whose files were yielded has ended; `found` is its state, None if it has no digest."""
 
 
 class Signature:
-    """The digest of a folder, made while its files are looked at one by one in their order."""
+    """The digest of a folder, computed while the scan stats the files in their order."""
 
     __slots__ = ("_facts", "_hash", "_names", "files", "ignored", "sidecars")
 
@@ -44,14 +44,14 @@ class Signature:
         self.files = self.sidecars = self.ignored = 0
 
     def add(self, name: bytes, facts: Facts) -> None:
-        """Take in the next name."""
+        """Add the next name and its facts."""
         self._names.append(name)
         self._facts.append(facts)
         if len(self._names) == PIECE:
             self._take()
 
     def quiet(self, folder: bytes) -> Quiet:
-        """Give it for a folder that was seen to its end."""
+        """Return the state of a folder that was read to its end."""
         self._take()
         return Quiet(folder, self._hash.digest(), self.files, self.sidecars, self.ignored)
 
@@ -63,7 +63,7 @@ class Signature:
 
 
 def is_same(fd: int, names: Sequence[bytes], known: Quiet, looks: Looks) -> bool:
-    """Tell whether these names in the folder open at `fd` give the known digest; False when one cannot be looked at."""
+    """Return whether these names in the folder open at `fd` have the known digest; False if a stat fails."""
     hashed = blake2b(digest_size=16)
     try:
         for start in range(0, len(names), PIECE):
@@ -76,5 +76,5 @@ def is_same(fd: int, names: Sequence[bytes], known: Quiet, looks: Looks) -> bool
 
 
 def _listed(names: Sequence[bytes]) -> bytes:
-    # No name is empty or holds a NUL: two of them are the end, and tell how long the columns are.
+    # No name is empty or contains NUL, so two NULs mark the end of the names and fix the length of the columns.
     return b"\0".join(names) + b"\0\0"

@@ -1,24 +1,24 @@
-"""Follows symbolic links by hand, so that they cannot lead out of the root.
+"""Resolves symbolic links itself, so that they cannot lead out of the root.
 
-The kernel would follow them anywhere. Here each component is looked at by itself, and the answer is a path without
-links, which `opening` then walks as strictly as any other: a link that changes in between makes that walk fail, never
-go astray.
+The kernel would follow links anywhere. This module examines each component and returns a path without links. It opens
+no file: `safe_open` walks the returned path as strictly as any other path, so a link that changes in between makes that
+walk fail and never leads out of the root.
 """
 
 import errno
 import os
 import stat
 
-# What Linux itself allows on one path (path_resolution(7)).
+# The limit of links that Linux allows in one path (path_resolution(7)).
 MOST = 40
 
 
 def resolve(root: int, root_path: bytes, parts: list[bytes]) -> list[bytes]:
-    """Give the components of the link-free path, relative to the root, of what `parts` lead to.
+    """Return the components of the link-free path, relative to the root, that `parts` lead to.
 
-    `root` is a descriptor of the root, `root_path` its absolute path: absolute links count as inside when they begin
-    with that path, as it is written or with its own links resolved. Raises OSError: ENOENT and ENOTDIR when something
-    on the way is missing, ELOOP after too many links, EXDEV when one leads out of the root.
+    `root` is a descriptor of the root, `root_path` its absolute path. An absolute link is inside the root if it begins
+    with `root_path`, as written or with its own links resolved. Raises OSError: ENOENT or ENOTDIR if a component is
+    missing, ELOOP after more than `MOST` links, EXDEV if a link leads out of the root.
     """
     todo = parts[::-1]
     done: list[bytes] = []
@@ -57,7 +57,7 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def _inside(root_path: bytes, target: bytes) -> bytes:
-    """Give what is left of an absolute target below the root; raises OSError (EXDEV) when it is elsewhere."""
+    """Return the part of an absolute target below the root; raises OSError (EXDEV) if the target is outside."""
     for base in (root_path.rstrip(b"/"), os.path.realpath(root_path).rstrip(b"/")):
         if target == base or target.startswith(base + b"/"):
             return target[len(base) :]

@@ -1,7 +1,7 @@
-"""Lists one folder in byte order, on disk where it is too large for memory.
+"""Lists one folder in byte order, sorted on disk if it is too large for memory.
 
-A folder's own name carries a trailing `/`, because everything below it sorts as if it did: `a.jpg`, `a/x`, `a0.jpg`.
-That is what makes a walk in this order give whole paths in byte order. What to do with the names is for `scan`.
+The names of folders end in `/`, because the paths below a folder sort that way: `a.jpg`, `a/x`, `a0.jpg`. A walk in
+this order yields whole paths in byte order. `scan` decides what happens to each name.
 """
 
 import errno
@@ -13,19 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import IO, NamedTuple, Self
 
-# os.scandir on a descriptor gives text; this is the way back to the bytes on disk, whatever they were.
+# os.scandir on a descriptor returns text; this codec restores the bytes on disk, whatever they are.
 _CODEC = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
-# What a merge reads at a time from all its runs together, and at least from each, in bytes.
+# Bytes that a merge reads at a time from all its runs together, and the least that it reads from each.
 _MERGED = 1 << 18
 _PIECE = 1 << 12
-# Names that are brought from text to bytes at once: one by one costs three times as much.
+# Names that are converted from text to bytes at once: converting them singly costs three times as much.
 _CONVERTED = 1000
 _SLASH = ord("/")
 
 
 class Kind(Enum):
-    """What an entry of a folder is to a scan."""
+    """The kind of a folder's entry; SPECIAL is everything that a scan neither yields nor enters."""
 
     FILE = auto()
     FOLDER = auto()
@@ -33,9 +33,11 @@ class Kind(Enum):
 
 
 class Listing(NamedTuple):
-    """The names of one folder in byte order; `held` of them stand in memory, `files` were left out as not asked for.
+    """The names of one folder in byte order.
 
-    `whole` are the same names again where all of them are in memory, and `folders` of these are those of folders.
+    `held` counts the names in memory, `files` the files that were left out because the caller did not want files,
+    `special` the entries of that kind, `folders` the names of folders. `whole` holds the same names as a sequence if
+    all of them are in memory and no error occurred, otherwise None. `error` is the error that ended the listing early.
     """
 
     names: Iterator[bytes]
@@ -47,7 +49,7 @@ class Listing(NamedTuple):
     folders: int = 0
 
     def split(self) -> tuple[Sequence[bytes], Sequence[bytes]]:
-        """Part the whole names into those of files and those of folders."""
+        """Split `whole` into the names of files and the names of folders."""
         assert self.whole is not None
         if not self.folders:
             return self.whole, ()
@@ -58,9 +60,10 @@ NOTHING = Listing(iter(()), 0, 0, 0, None)
 
 
 class Spool:
-    """Sorted runs of names in one unnamed temporary file, given up in the reverse order of their writing.
+    """Sorted runs of names in one unnamed temporary file, dropped in the reverse order of their writing.
 
-    The file comes into being with the first run, in `folder` (None: where temporary files go), outside the tree.
+    The file is created with the first run, in `folder` (None: the system's folder for temporary files), which must be
+    outside the tree.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -70,13 +73,13 @@ class Spool:
 
     @property
     def end(self) -> int:
-        """Where the next run will begin; give it to `cut` when the runs behind it are done with."""
+        """The offset of the next run; pass it to `cut` later to drop that run and all that follow."""
         return self._end
 
     def write(self, names: Sequence[bytes]) -> tuple[int, int]:
-        """Store one sorted run; gives where it begins and ends. Raises OSError."""
+        """Store one sorted run and return its start and end offset; raises OSError."""
         start = at = self._end
-        # No name holds a NUL, whatever else it holds.
+        # NUL is the only byte besides `/` that no name can contain.
         rest = memoryview(b"\0".join(names) + b"\0")
         try:
             if self._file is None:
@@ -91,7 +94,7 @@ class Spool:
         return start, at
 
     def read(self, start: int, end: int, *, piece_size: int = _PIECE) -> Iterator[bytes]:
-        """Yield the names of the run that lies there, reading so many bytes at a time; raises OSError."""
+        """Yield the names of the run between two offsets, reading `piece_size` bytes at a time; raises OSError."""
         assert self._file is not None
         left = b""
         while start < end:
@@ -103,13 +106,13 @@ class Spool:
             yield from names
 
     def cut(self, end: int) -> None:
-        """Forget every run from `end` on."""
+        """Drop every run from the offset `end` on."""
         if self._file is not None and end < self._end:
             self._file.truncate(end)
             self._end = end
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -122,23 +125,24 @@ class Spool:
 
 
 class Lister:
-    """Lists folders, with one spool and one allowance of names in memory for all of them."""
+    """Lists folders with one spool and one limit of names in memory (`room`) for all folders that are not released."""
 
     def __init__(self, spool: Spool, stop: Callable[[], bool], room: int) -> None:
         self.spool = spool
         self._stop = stop
         self._most = room
-        # However much the folders above hold, sorting a name at a time would be no sorting.
+        # Each folder may hold this many names, however many the folders above hold: a run of one name sorts nothing.
         self._least = max(1, room // 50)
         self._held = 0
 
     def names_of(  # noqa: C901, PLR0912 - a call for each entry would cost more than reading it does
         self, fd: int, *, want_files: bool, kind_of_link: Callable[[bytes], Kind] | None = None
     ) -> Listing:
-        """List the folder open at `fd`; give it to `release` when done with it.
+        """List the folder open at `fd`; the caller passes the listing to `release` when it is done.
 
-        `kind_of_link` says what a link of that name leads to; None leaves links out. Never raises OSError: what was
-        read before the error is given with it. A listing that is sorted on disk ends early when asked to stop.
+        `kind_of_link` returns the kind of a link's target by the link's name; with None every link counts as special.
+        Never raises OSError: the listing holds the names read before the error, and the error. A listing that is sorted
+        on disk ends early if `stop` returns True.
         """
         names: list[bytes] = []
         fresh: list[str] = []
@@ -192,7 +196,7 @@ class Lister:
         return (self.spool.read(*run, piece_size=piece_size) for run in runs)
 
     def release(self, listing: Listing, spooled: int) -> None:
-        """Forget a listing; `spooled` is where the spool ended before it was made."""
+        """Free a listing; `spooled` is the spool's `end` before the listing was made."""
         self._held -= listing.held
         self.spool.cut(spooled)
 
@@ -204,7 +208,7 @@ class Lister:
 
 
 def _convert(fresh: list[str], names: list[bytes]) -> None:
-    """Move names from one list to the other."""
+    """Move names from the list of texts to the list of bytes."""
     if fresh:
         names += "\0".join(fresh).encode(_CODEC, _ERRORS).split(b"\0")
         fresh.clear()

@@ -1,11 +1,11 @@
-"""Reaches files below the root without ever being led out of it.
+"""Opens files below the root and never leaves the root.
 
-Each component of a path is opened relative to the descriptor of the one before, and none of them may be a link, so a
-folder that is swapped for a link between two looks cannot lead anywhere else. Whether a file changed while it was read
-is for `body` to say; which files there are is for `scan`.
+Each component of a path is opened relative to the descriptor of its parent, and no component may be a link. A folder
+that is swapped for a link between two steps therefore cannot lead out of the root. `body` detects files that change
+while they are read; `scan` finds the files.
 
-The root itself is opened anew for each walk, in some 2 µs. A descriptor held for the life of a daemon would go on
-showing the folder beneath a disk that was mounted on the root later, and would keep that disk from being unmounted.
+The root itself is opened again for each walk, which costs about 2 µs. A descriptor held for the life of a daemon would
+keep showing the folder beneath a disk that was mounted on the root later, and would prevent unmounting of that disk.
 """
 
 import errno
@@ -27,24 +27,24 @@ LARGEST = 2**63 - 1
 
 _NO_NAMES = frozenset({b"", b".", b".."})
 
-# A component that became a file or a link is as gone as one that was removed; a name that is too long never was.
+# A path counts as absent, too, if a component became a file or a link, or if a name is too long to exist.
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
-# ELOOP: a link where none may be, or links in a circle; EXDEV: they lead out of the root; ENXIO: a dead device.
+# ELOOP: a link where none is allowed, or a cycle of links; EXDEV: a link leads out of the root; ENXIO: a dead device.
 IRREGULAR = frozenset({errno.ELOOP, errno.EXDEV, errno.ENXIO})
 
 
 def shown(path: bytes) -> str:
-    """Spell a path for a message, so that it does nothing where it is read; the root is `.`."""
+    """Return a path for a message, with control characters escaped; the root is `.`."""
     return printable(path) or "."
 
 
 def facts(status: os.stat_result) -> FileStat:
-    """Keep of a stat what tells one version of a file from another, as numbers of 64 bits with a sign.
+    """Return the facts that distinguish file versions, as signed 64-bit numbers.
 
-    An inode may have the highest bit set (network file systems make such numbers), a time may lie beyond 2262.
+    An inode may have the highest bit set (network file systems create such numbers); a time may be after 2262.
     """
     inode, mtime, ctime = status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-    # Asked together: each file is looked at twice on its way, and its numbers fit.
+    # One test for all three: this runs twice per file, and the numbers fit for usual files.
     if not (inode <= LARGEST and -LARGEST <= mtime <= LARGEST and -LARGEST <= ctime <= LARGEST):
         inode = inode if inode <= LARGEST else inode - 2**64
         mtime, ctime = (max(-LARGEST, min(time, LARGEST)) for time in (mtime, ctime))
@@ -52,7 +52,7 @@ def facts(status: os.stat_result) -> FileStat:
 
 
 def open_unmarked(name: bytes, flags: int, dir_fd: int | None = None) -> int:
-    """Open without leaving an access time behind where that is allowed (owner or root only); raises OSError."""
+    """Open without updating the access time where that is allowed (owner or root only); raises OSError."""
     try:
         return os.open(name, flags | os.O_NOATIME, dir_fd=dir_fd)
     except PermissionError as exc:
@@ -62,10 +62,10 @@ def open_unmarked(name: bytes, flags: int, dir_fd: int | None = None) -> int:
 
 
 class OpenFile:
-    """One regular file, open for reading; `stat` is what was true when it was opened.
+    """One regular file, open for reading; `stat` holds its facts at the time of opening.
 
-    `is_alone`: whether it was asked for a name beside the file's then, and nothing stood there. Reads carry their own
-    offset, so that several passes over one descriptor do not disturb each other.
+    `is_alone` is True if `Tree.open` looked for an entry with the suffix `beside` and found none. Every read names its
+    own offset, so that several passes over one descriptor do not disturb each other.
     """
 
     __slots__ = ("_fd", "is_alone", "path", "stat")
@@ -77,14 +77,14 @@ class OpenFile:
         self._fd = fd
 
     def restat(self) -> FileStat:
-        """Look again at the open file, wherever it has been moved meanwhile; raises FileUnreadable."""
+        """Return the current facts of the open file, even if the file was moved; raises FileUnreadable."""
         try:
             return facts(os.fstat(self._fd))
         except OSError as exc:
             raise _unreadable(self.path, exc) from exc
 
     def read(self, length: int, offset: int) -> bytes:
-        """Read up to `length` bytes at `offset`; fewer only at the end of the file. Raises FileUnreadable."""
+        """Read `length` bytes at `offset`, fewer only at the end of the file; raises FileUnreadable."""
         try:
             piece = os.pread(self._fd, length, offset)
             if len(piece) == length or not piece:
@@ -99,7 +99,10 @@ class OpenFile:
         return b"".join(pieces)
 
     def expect_sequence(self) -> None:
-        """Tell the kernel that the whole file will be read from front to back; advice, so a refusal is no matter."""
+        """Advise the kernel that the whole file will be read in order; raises FileUnreadable.
+
+        A kernel or file system that does not support the advice is ignored.
+        """
         try:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         except OSError as exc:
@@ -107,7 +110,7 @@ class OpenFile:
                 raise _unreadable(self.path, exc) from exc
 
     def close(self) -> None:
-        """Give the descriptor back; a second call does nothing."""
+        """Close the descriptor; a second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -127,24 +130,24 @@ class Tree:
         self.follow_symlinks = follow_symlinks
 
     def is_at(self, path: bytes) -> bool:
-        """Whether another spelling, through links or mounts, leads to the very folder that the root is."""
+        """Return whether an absolute `path` leads to the root, perhaps through links or mounts."""
         try:
             return os.path.samefile(self.root, path)
         except OSError:
             return False
 
     def open(self, path: bytes, *, beside: bytes = b"") -> OpenFile:
-        """Open the regular file at `path`, and look whether one of its name with the ending `beside` stands there too.
+        """Open the regular file at `path`; with `beside`, look for an entry of the file's name plus that suffix, too.
 
-        That saves the walk of a look by itself; where a link may lead elsewhere it is not looked. Raises FileUnreadable
-        (`vanished` when nothing is there), NotRegular (also for a link that leads out of the root or is not to be
-        followed), RootMissing.
+        The combined look saves a second walk to the folder. It is skipped if links are followed, because a link may
+        lead to a file in another folder. Raises FileUnreadable (`vanished` if nothing exists at `path`), NotRegular
+        (also for a link that leads out of the root or must not be followed), RootMissing.
         """
         fd, is_alone = -1, False
         try:
             parent, name = self._reach(path)
             try:
-                # Opening a pipe wakes its writer and opening a device may move it: look before touching.
+                # Check the kind before opening: opening a pipe wakes its writer, and opening a device may move it.
                 _expect_regular(path, os.stat(name, dir_fd=parent, follow_symlinks=False))
                 fd = open_unmarked(name, READABLE, parent)
                 if beside and not self.follow_symlinks:
@@ -164,10 +167,10 @@ class Tree:
             raise
 
     def lstat(self, path: bytes) -> FileStat | None:
-        """Give the facts of the regular file at `path`, or None when no regular file stands there.
+        """Return the facts of the regular file at `path`, or None if no regular file exists there.
 
-        A link counts as the file it leads to if links are followed, else as nothing. Raises FileUnreadable when it
-        cannot be told, RootMissing when there is no root to look in.
+        A link counts as its target if links are followed, otherwise as absent. Raises FileUnreadable if the path cannot
+        be examined, RootMissing if the root does not exist.
         """
         try:
             status = self.look(path)
@@ -178,7 +181,10 @@ class Tree:
         return facts(status) if stat.S_ISREG(status.st_mode) else None
 
     def look(self, path: bytes) -> os.stat_result:
-        """Stat whatever stands at `path`, links followed or not as the tree says; raises OSError, RootMissing."""
+        """Return the stat of the entry at `path`, of any kind; raises OSError, FileUnreadable, RootMissing.
+
+        Links are followed only if `follow_symlinks` is set.
+        """
         parent, name = self._reach(path)
         try:
             return os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -186,7 +192,7 @@ class Tree:
             os.close(parent)
 
     def is_absent(self, path: bytes) -> bool:
-        """Whether nothing stands at `path`; False also where that cannot be told. Raises RootMissing."""
+        """Return whether nothing exists at `path`; False also if the path cannot be examined. Raises RootMissing."""
         try:
             self.look(path)
         except OSError as exc:
@@ -196,9 +202,9 @@ class Tree:
         return False
 
     def read_small(self, path: bytes, limit: int) -> bytes:
-        """Read the whole of a file of at most `limit` bytes, such as a sidecar; raises as `open` does.
+        """Return the content of a file of at most `limit` bytes, such as a sidecar.
 
-        A longer file raises FileUnreadable.
+        Raises the errors of `open`, and FileUnreadable for a longer file.
         """
         with self.open(path) as file:
             content = file.read(limit + 1, 0)
@@ -209,9 +215,9 @@ class Tree:
         return content
 
     def open_folder(self, path: bytes) -> int:
-        """Open the folder at `path`, b"" for the root, and give its descriptor, to be closed by the caller.
+        """Open the folder at `path`, b"" for the root, and return its descriptor; the caller closes it.
 
-        Raises OSError as the system gives it, and RootMissing.
+        Raises OSError, FileUnreadable for a path that cannot be below the root, and RootMissing.
         """
         if not path:
             return self._open_root(os.O_RDONLY)
@@ -222,7 +228,7 @@ class Tree:
             os.close(parent)
 
     def _open_root(self, mode: int) -> int:
-        # The root may be reached through links: that is the administrator's word, not the tree's.
+        # The root may be reached through links: the administrator configures this path, not the users of the tree.
         try:
             return os.open(self.root, mode | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as exc:
@@ -234,7 +240,10 @@ class Tree:
             raise
 
     def _reach(self, path: bytes) -> tuple[int, bytes]:
-        """Walk to the folder that holds `path`; gives its descriptor and the last component. Raises OSError."""
+        """Open the parent folder of `path`; return its descriptor and the last component.
+
+        Raises OSError, FileUnreadable for a path that cannot be below the root, and RootMissing.
+        """
         parts = path.split(b"/")
         if b"\0" in path or not _NO_NAMES.isdisjoint(parts):
             raise FileUnreadable(f"{shown(path)!r} is no path below the root")
@@ -245,7 +254,7 @@ class Tree:
             finally:
                 os.close(root)
             if not parts:
-                # A link to the root itself: a folder, and no file has this name.
+                # A link to the root itself is a folder; no file has this name.
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
         *folders, name = parts
         fd = self._open_root(os.O_PATH)
@@ -261,7 +270,7 @@ class Tree:
 
 
 def _is_absent(folder: int, name: bytes) -> bool:
-    """Whether nothing stands there by that name; False also where that cannot be told."""
+    """Return whether the open folder has no entry of that name; False also if that cannot be determined."""
     try:
         os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError as exc:

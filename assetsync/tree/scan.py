@@ -1,8 +1,8 @@
-"""Walks the tree and yields every mapped file in byte order of whole paths, with memory constant in their number.
+"""Walks the tree and yields every mapped file in byte order of whole paths; memory does not grow with their number.
 
-Folders are entered relative to the descriptor of the one above and never through a link, so nothing that is moved or
+Each folder is opened relative to the descriptor of its parent and never through a link, so nothing that is moved or
 swapped during the scan leads out of the root. Mount points are crossed: a file server mounts its disks below the root.
-What the order is good for, and what a missing file means, is for the consumer, who asks the `ScanReport`.
+The scan does not compare files with the ledger. The consumer decides with the `ScanReport` what a missing file means.
 """
 
 import errno
@@ -21,7 +21,7 @@ from assetsync.tree.safe_open import ABSENT, IRREGULAR, LARGEST, LISTABLE, Tree,
 from assetsync.tree.scan_folder import Frame, close, identity_of
 from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
 
-# Names held in memory, by all folders on the way down together, before one of them is sorted on disk.
+# Names that all folders on the stack hold in memory together before a folder is sorted on disk.
 SPILL_ABOVE = 50_000
 MOST_OPEN = 64
 SIDECAR = b".yaml"
@@ -32,22 +32,22 @@ _REGULAR = stat.S_IFREG
 
 
 class ScanPlan(Protocol):
-    """What the configuration says of folders and files; paths are relative to the root, b"" is the root itself."""
+    """The configured rules for folders and files; paths are relative to the root, b"" is the root itself."""
 
     def folders(self) -> Sequence[bytes]:
-        """Give the folder of each mapping, by the position that `mapping_of` gives."""
+        """Return the folder of each mapping, indexed by the position that `mapping_of` returns."""
 
     def mapping_of(self, folder: bytes) -> int | None:
-        """Give the mapping with the longest path that holds the folder, None outside all of them."""
+        """Return the position of the mapping with the longest path that holds the folder, None outside all mappings."""
 
     def descend(self, folder: bytes) -> bool:
-        """Tell whether the folder of a mapping lies at or below this one."""
+        """Return whether the folder of a mapping is at or below this folder."""
 
     def ignored(self, path: bytes, is_dir: bool, mapping: int | None) -> bool:
-        """Tell whether the rules leave the entry out; a sidecar only together with what it speaks of."""
+        """Return whether the rules ignore the entry; a sidecar is ignored only together with its file or folder."""
 
     def sidecars_on(self, mapping: int) -> bool:
-        """Tell whether `*.yaml` under the mapping are sidecars."""
+        """Return whether `*.yaml` files under the mapping are sidecars."""
 
 
 def scan(
@@ -60,20 +60,21 @@ def scan(
     spill_above: int = SPILL_ABOVE,
     spill_folder: str | None = None,
 ) -> Iterator[Seen]:
-    """Yield every file under a mapped folder, with the sidecars there and of the folders above, and fill `report`.
+    """Yield every file under a mapped folder, with its sidecars and those of the folders above, and fill `report`.
 
-    With `notes`, the files of folders that are as they were are counted and not yielded, and the notes are told.
-    `stop` is asked at every folder; when it says so, the scan ends and the report stays unfinished, as it does when the
-    iterator is closed early. A folder of more than `spill_above` entries is sorted in `spill_folder` (None: where
-    temporary files go), which must not lie in the tree. Links are followed only where the tree says so: a link to a
-    file counts as a file, and a folder reached through one is not left through another, which ends every circle.
-    Raises RootMissing, with the first file or when the root disappears.
+    With `notes`, the files of unchanged folders are counted but not yielded, and `notes` is called for every folder.
+    `stop` is called at every folder; when it returns True, the scan ends and the report stays unfinished, as it does
+    when the iterator is closed early. A folder of more than `spill_above` entries is sorted in `spill_folder` (None:
+    the system's folder for temporary files), which must be outside the tree. Links are followed only if
+    `tree.follow_symlinks` is set: a link to a file counts as a file. Below a folder that was reached through a link no
+    further link to a folder is followed, which ends every cycle. Raises RootMissing on the first `next` or when the
+    root disappears.
     """
     return _Walk(tree, plan, report, notes, Lister(Spool(spill_folder), stop, spill_above), stop=stop).files()
 
 
 class _Walk:
-    """One scan on its way: the folders from the root down to where it stands."""
+    """A running scan: the stack of folders from the root to the current folder."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class _Walk:
         self._notes = notes
         self._looks: Looks | None = None
         self._stack: list[Frame] = []
-        # The folder it stands in, with a slash at its end; b"" is the root.
+        # The current folder, with a slash at its end; b"" is the root.
         self._path = b""
         self._entered: set[int] = set()
 
@@ -127,9 +128,9 @@ class _Walk:
         self._push(Frame(fd, 0, self._plan.mapping_of(b""), hidden=False, linked=False), b"")
 
     def _files_of(self, frame: Frame) -> Iterator[Seen]:  # noqa: C901, PLR0912, PLR0915 - a million times over
-        """Yield files until the folder ends or one below it was entered."""
+        """Yield files until the folder ends or a subfolder was entered."""
         prefix, fd, mapping, last = self._path, frame.fd, frame.mapping, frame.last
-        # Of a folder that is mapped nowhere itself its sidecar alone is listed.
+        # The listing of an unmapped folder holds no file but its folder sidecar.
         sidecars = mapping is None or self._plan.sidecars_on(mapping)
         ignored, look, new = self._plan.ignored, os.stat, tuple.__new__
         position = NOWHERE if mapping is None else mapping
@@ -137,7 +138,7 @@ class _Walk:
         files = beside = left_out = 0
         try:
             for name in frame.listing.names:
-                # A name that was removed and made again while the folder was listed may be listed twice.
+                # A name that was removed and created again during the listing may be listed twice.
                 if name == last:
                     continue
                 last = name
@@ -176,10 +177,10 @@ class _Walk:
                 said = (path, status.st_size, mtime, status.st_ctime_ns, inode, position, is_sidecar)
                 if inode > LARGEST or not -LARGEST <= mtime <= LARGEST:
                     said = (path, *facts(status), position, is_sidecar)
-                # Calling Seen itself costs twice as much.
+                # Calling `Seen` costs twice as much.
                 yield new(Seen, said)
         except OSError as exc:
-            # Only the sorted runs on disk can fail here.
+            # Only reading the sorted runs on disk can raise here.
             self._report.mark_unreadable(prefix[:-1], reason(exc))
         finally:
             report = self._report
@@ -194,7 +195,10 @@ class _Walk:
                 signature.ignored += left_out
 
     def _linked_file(self, path: bytes, status: os.stat_result) -> os.stat_result | None:
-        """Give the facts of the file a link leads to; None for what is no file (any more). Raises OSError."""
+        """Return the stat of the file that a link leads to; count anything else as special and return None.
+
+        Raises OSError.
+        """
         if self._tree.follow_symlinks and stat.S_ISLNK(status.st_mode):
             status = self._tree.look(path)
         if stat.S_ISREG(status.st_mode):
@@ -203,7 +207,10 @@ class _Walk:
         return None
 
     def _blinds(self, frame: Frame, path: bytes, exc: OSError) -> bool:
-        """Note a file that cannot be looked at; tells whether it is the whole folder that cannot be."""
+        """Report a file whose stat failed; return whether the whole folder cannot be read.
+
+        A file that vanished or is not regular is not reported.
+        """
         if exc.errno in ABSENT or exc.errno in IRREGULAR:
             return False
         if exc.errno == errno.EACCES and not os.access(b".", os.X_OK, dir_fd=frame.fd, effective_ids=True):
@@ -213,11 +220,15 @@ class _Walk:
         return False
 
     def _enter(self, frame: Frame, name: bytes) -> bool:
-        """Go down into a folder; False when it is left out, gone or unreadable, which is then in the report."""
+        """Enter a folder; return False if it is ignored, unmapped, gone, unreadable or part of a link cycle.
+
+        The report records an unreadable folder. It counts an unmapped folder, a link cycle, and an ignored folder that
+        is not below another ignored folder.
+        """
         path = self._path + name[:-1]
         covered = self._plan.mapping_of(path)
         hidden = False
-        # A folder that has a mapping of its own was named on purpose: no rule hides it.
+        # The configuration names a folder that has its own mapping, so no ignore rule hides it.
         if covered is not None and covered == frame.covered:
             hidden = frame.hidden or self._plan.ignored(path, True, covered)
             if hidden and not frame.hidden:
@@ -230,7 +241,7 @@ class _Walk:
             try:
                 fd = open_unmarked(name[:-1], LISTABLE, frame.fd)
             except OSError as exc:
-                # What was a link when it was listed, or has become one since.
+                # The entry was a link when it was listed, or became a link since.
                 if exc.errno not in {errno.ELOOP, errno.ENOTDIR} or linked or not self._tree.follow_symlinks:
                     raise
                 fd = self._tree.open_folder(path)
@@ -267,7 +278,7 @@ class _Walk:
             report.special += frame.listing.special
         else:
             report.unmapped_files += 0 if frame.hidden else frame.listing.files
-            # What it says holds for the mapped folders below, too.
+            # The sidecar of an unmapped folder applies to the mapped folders below it, too.
             frame.listing = frame.listing._replace(names=merge(frame.listing.names, (FOLDER_SIDECAR,)))
         if frame.listing.error is not None:
             report.mark_unreadable(self._path[:-1], reason(frame.listing.error))
@@ -275,7 +286,7 @@ class _Walk:
             self._recall(self._notes, frame, frame.mapping)
 
     def _recall(self, notes: Notes, frame: Frame, mapping: int) -> None:
-        """Leave out the files of a folder that is as it was, or else find out how to know it again."""
+        """Skip the files of an unchanged folder; start a new signature for any other folder."""
         known = notes.recall(self._path)
         if known is not None:
             files, folders = frame.listing.split()
@@ -293,7 +304,7 @@ class _Walk:
         frame.signature = Signature()
 
     def _pop(self) -> None:
-        """Go up; the folder above may have to be opened again, and must then be the one that was listed."""
+        """Return to the parent folder; if it has to be opened again, it must be the folder that was listed."""
         frame = self._stack.pop()
         self._lister.release(frame.listing, frame.spooled)
         if self._notes is not None:
@@ -315,7 +326,10 @@ class _Walk:
         close(frame)
 
     def _open_again(self, above: Frame, below: Frame) -> int:
-        """Open a folder that was closed on the way down: by its child, or else by its path; -1 when it is another."""
+        """Open a folder that was closed on the way down, through its child or by its path.
+
+        Return -1 if both lead to another folder or fail.
+        """
         for way in ("child", "path"):
             try:
                 if way == "child":
@@ -344,5 +358,5 @@ class _Walk:
 
 
 def reason(exc: OSError) -> str:
-    """Say for a person why something cannot be read."""
+    """Return the reason of a read error for a message."""
     return exc.strerror or str(exc)

@@ -1,4 +1,4 @@
-"""A folder on the way of a scan: its descriptor, its listing, and what is known of it."""
+"""One folder on the stack of a scan: its descriptor, its listing and its cached state; `scan` does the walking."""
 
 import os
 
@@ -8,7 +8,10 @@ from assetsync.tree.listing import NOTHING
 
 
 class Frame:
-    """A folder being walked; `outer` is the length of the path above, `fd` is -1 while closed to save descriptors."""
+    """A folder on the stack of a scan.
+
+    `outer` is the length of the parent's path. `fd` is -1 while the folder is closed to save descriptors.
+    """
 
     __slots__ = (
         *("covered", "fd", "hidden", "identity", "last", "linked", "listing", "mapping", "outer", "quiet"),
@@ -31,13 +34,13 @@ class Frame:
 
 
 def identity_of(fd: int) -> tuple[int, int]:
-    """Name the folder open there by its device and inode; raises OSError."""
+    """Return device and inode of an open folder; raises OSError."""
     status = os.fstat(fd)
     return status.st_dev, status.st_ino
 
 
 def close(frame: Frame) -> None:
-    """Give the descriptor back; a second call does nothing."""
+    """Close the folder's descriptor; a second call does nothing."""
     fd, frame.fd = frame.fd, -1
     if fd >= 0:
         os.close(fd)

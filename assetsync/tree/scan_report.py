@@ -1,27 +1,30 @@
-"""What a scan found out besides the files: what it counted, and where it was blind.
+"""The result of a scan besides its files: counts, and the paths that it could not read.
 
-Filled by `scan` as it goes. That a file is missing may be concluded only from a report that covers its path.
+`scan` fills the report during the walk. A file counts as missing only if the report covers its path; the consumer
+checks this.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-# Every path that cannot be read is counted; so many are named.
+# Most paths that a report lists by name; all of them are counted.
 NAMED = 1000
 
 MOVED_AWAY = "it was moved or replaced during the scan"
-"""The reason of what could not be read although everybody was let."""
+"""The reason for a folder that could not be read although its permissions allow it."""
 
 
 @dataclass(slots=True)
 class ScanReport:
-    """Counts of one scan; `files` and `sidecars` are what was yielded, by kind.
+    """Counts of one scan.
 
-    `ignored` counts what rules left out (a folder counts once, with all below it), `unmapped_files` the files beside
-    mapped folders, `unmapped_count` the folders there that hold no mapping (`unmapped` names the first), `special` the
-    links, pipes, sockets and devices under mapped folders. `per_mapping` counts files by mapping, `missing_mappings`
-    lists the mappings whose folder is not there (known at the end). `devices` are the numbers of the file systems that
-    were met.
+    `files` and `sidecars` count what was yielded and what unchanged folders hold; `per_mapping` counts the files by
+    mapping. `ignored` counts entries that the rules ignore; a folder counts once, with all below it. `unmapped_files`
+    counts the files directly in unmapped folders that lead to a mapping. `unmapped_count` counts the folders that
+    neither are mapped nor lead to a mapping; `unmapped` lists the first `NAMED`. `special` counts links, pipes, sockets
+    and devices under mapped folders. `missing_mappings` lists the mappings whose folder does not exist; it is set at
+    the end. `devices` holds the device numbers of the file systems that the scan entered. `reached` is the path up to
+    which the scan came.
     """
 
     files: int = 0
@@ -44,11 +47,11 @@ class ScanReport:
 
     @property
     def complete(self) -> bool:
-        """Whether the scan went to its end, could read everything on the way, and met every mapped folder."""
+        """Whether the scan reached its end, read everything on the way and found every mapped folder."""
         return self.finished and not self.unreadable_count and not self.missing_mappings
 
     def mark_left(self, path: bytes, mapping: int | None) -> None:
-        """Note that a folder is not entered: because no mapping covers it or what is below, or by a rule of its own."""
+        """Count a folder that is not entered because it is unmapped; an ignored folder (`mapping` given) is skipped."""
         if mapping is not None:
             return
         self.unmapped_count += 1
@@ -56,25 +59,25 @@ class ScanReport:
             self.unmapped.append(path)
 
     def mark_unreadable(self, path: bytes, reason: str) -> None:
-        """Note that nothing is known of `path`, a file or a folder, and of what is below it."""
+        """Record that `path`, a file or a folder, and everything below it could not be read."""
         self.unreadable_count += 1
         if len(self.unreadable) < NAMED:
             self.unreadable.append((path, reason))
             self._blind.add(path)
         elif self._blind_from is None or path < self._blind_from:
-            # Too many to remember each: the scan goes in byte order, so all before the first unnamed one still stands.
+            # Too many paths to keep. The scan runs in byte order, so paths before the first unkept path stay certain.
             self._blind_from = path
 
     def covers(self, path: bytes) -> bool:
-        """Whether a file at `path` would have been yielded, were it there and mapped.
+        """Return whether the scan would have yielded a mapped file at `path` if it existed.
 
-        False at and below what could not be read. While the scan runs, and after it was abandoned, true only for what
-        sorts before the folder reached last.
+        Return False at and below a path that could not be read. During a scan and after an abandoned one, return True
+        only for paths that sort before `reached`.
         """
         return (self.finished or path < self.reached) and not self.blind_at(path)
 
     def blind_at(self, path: bytes) -> bool:
-        """Whether a file at `path`, which the scan has passed, may be there although it was not yielded."""
+        """Return whether a file at `path`, which the scan has passed, may exist although it was not yielded."""
         if self._blind_from is not None and path >= self._blind_from:
             return True
         if self._blind:

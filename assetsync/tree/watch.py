@@ -1,7 +1,8 @@
-"""Watches the mapped folders and hands on hints; the periodic scan remains the truth.
+"""Watches the mapped folders and reports hints; only the periodic scan decides which files exist.
 
-A hint is a path to look at, nothing more. What the kernel drops, and folders that could not be watched, are told to
-whoever scans. Watching is watchdog's inotify observer; this is the only module that knows it.
+A hint is a path to look at, nothing more. Events that the kernel drops and folders that cannot be watched are reported
+through `lost`, so that the caller starts a scan. The module uses watchdog's inotify observer; no other module imports
+watchdog.
 """
 
 import contextlib
@@ -33,7 +34,8 @@ from assetsync.core.metadata import is_sidecar_name
 
 log = structlog.get_logger(__name__)
 
-# Opens and reads are left out: our own hashing would make events. Modifications are, because a close follows.
+# Opens and reads are not watched, because our own hashing would cause events. Modifications are not watched, because a
+# close follows them.
 _EVENTS: list[type[FileSystemEvent]] = [
     FileClosedEvent,
     FileCreatedEvent,
@@ -45,7 +47,7 @@ _EVENTS: list[type[FileSystemEvent]] = [
 _LOGGERS = ("watchdog.observers.inotify_c", "watchdog.observers.inotify")
 _OVERFLOW = "overflow"
 OVERFLOWED = "more happened at once than the kernel keeps (fs.inotify.max_queued_events)"
-"""What `lost` is told when the kernel's queue overflowed."""
+"""The reason passed to `lost` when the kernel's queue overflowed."""
 _WATCHED_STILL = r"Callback with id '\d+' already exists for watch "
 _CANARY = b"alive"
 _TRY_AGAIN = 60.0
@@ -56,19 +58,19 @@ _LIMIT = _LIMITS / "max_user_watches"
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many folders the kernel watches for this process, and how many it may."""
+    """The number of inotify watches of this process, and the kernel's limit."""
 
     watched: int
     limit: int
 
 
 class Watcher:
-    """Watches `folders` (paths below `root`, none inside another) and calls `hint` and `lost` from its own threads.
+    """Watches `folders` (paths below `root`, none inside another) and calls `hint` and `lost`, also from its threads.
 
-    `hint` gets a path relative to the root; `lost` gets a reason and means that events are missing: only a scan can
-    tell what happened. `canary` is a folder outside the tree whose events prove that the watcher still works. A folder
-    that cannot be watched is told to `lost` once, and tried again each minute of `steady`. Making one raises OSError
-    when the kernel has no inotify instance left.
+    `hint` receives a path relative to the root. `lost` receives a reason and means that events are missing, so that a
+    scan is needed. `canary` is a folder outside the tree whose events prove that the watcher still works. A folder that
+    cannot be watched is reported to `lost` once and retried every minute of the clock `steady`. The constructor raises
+    OSError if the kernel has no inotify instance left.
     """
 
     def __init__(
@@ -88,18 +90,18 @@ class Watcher:
         self._observer = InotifyObserver()
         self._watches: dict[bytes, tuple[ObservedWatch, tuple[int, int]]] = {}
         self._refused: dict[bytes, float] = {}
-        """When each folder that could not be watched is tried again."""
+        """The steady time at which each folder that could not be watched is retried."""
         self._sang = threading.Event()
         self._handler = _Handler(root, hint)
         self._ears = _Ears(lost)
 
     def start(self) -> None:
-        """Begin to watch what is there; raises OSError, and has ended, when not even the canary can be watched."""
+        """Begin to watch the folders that exist; stop again and raise OSError if not even the canary can be watched."""
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self._ears)
-        # A folder that was moved out of the tree and back has its watch still, which is as good as another.
+        # A folder that was moved out of the tree and back still has its old watch, which works as well as a new watch.
         warnings.filterwarnings("ignore", _WATCHED_STILL, RuntimeWarning)
-        # Where its folder cannot be made, `sings` says so.
+        # If the folder cannot be created, `sings` returns False later.
         with contextlib.suppress(OSError):
             os.makedirs(self._canary, mode=0o700, exist_ok=True)
         self._observer.start()
@@ -111,14 +113,14 @@ class Watcher:
         self.tend()
 
     def stop(self) -> None:
-        """End watching; returns when no more hints come."""
+        """Stop watching; no hint follows after this returns."""
         for name in _LOGGERS:
             logging.getLogger(name).removeHandler(self._ears)
         self._observer.stop()
         self._observer.join()
 
     def tend(self) -> list[bytes]:
-        """Watch folders that came, or came again; gives those, and those that went: a scan must tell what is there."""
+        """Watch folders that appeared or were replaced; return these and the folders that vanished, to be scanned."""
         changed = []
         for folder in self._folders:
             identity = _identity(folder)
@@ -128,17 +130,17 @@ class Watcher:
                 self._unwatch(folder)
                 watched = None
                 if identity is None:
-                    # Unmounted, or renamed: of that no event need come.
+                    # Unmounted or renamed, for which the kernel may send no event.
                     changed.append(folder)
             if watched is None and identity is not None and self._watch(folder, identity):
                 changed.append(folder)
         return changed
 
     def sings(self, patience: float) -> bool:
-        """Make an event outside the tree and tell whether it came through within `patience` seconds."""
+        """Cause an event in the canary folder and return whether it arrived within `patience` seconds."""
         self._sang.clear()
         try:
-            # First what is there: a folder that is made again may have the identity of the one that was removed.
+            # Called before the folder is created, too: a new folder may get the identity of the removed folder.
             self._hear_canary()
             os.makedirs(self._canary, mode=0o700, exist_ok=True)
             self._hear_canary()
@@ -150,7 +152,7 @@ class Watcher:
         return self._observer.is_alive() and self._sang.wait(patience)
 
     def _hear_canary(self) -> None:
-        """Watch the canary's folder, if it is there and is not watched."""
+        """Watch the canary folder if it exists and is not watched; raises OSError."""
         folder, identity = self._canary, _identity(self._canary)
         watched = self._watches.get(folder)
         if watched is not None and (identity != watched[1] or not self._is_alive(watched[0])):
@@ -186,25 +188,28 @@ class Watcher:
 
 
 def coverage() -> Coverage:
-    """Count the watches of this process as the kernel lists them, not as a library believes."""
+    """Count the inotify watches of this process as the kernel lists them, not as watchdog counts them.
+
+    Raises OSError.
+    """
     watched = 0
     for entry in _FDINFO.iterdir():
         try:
             watched += sum(line.startswith("inotify ") for line in entry.read_text("ascii").splitlines())
         except FileNotFoundError:
-            # The descriptor by which the folder is being read.
+            # The descriptor that reads this folder is closed by now.
             continue
     return Coverage(watched, int(_LIMIT.read_text("ascii")))
 
 
 def mended_by(error: OSError) -> str:
-    """Give the sysctl line that mends it when a `Watcher` cannot be made or started."""
+    """Return the sysctl line that raises the exhausted limit if a `Watcher` cannot be constructed or started."""
     name = "max_user_watches" if error.errno == errno.ENOSPC else "max_user_instances"
     return f"sysctl fs.inotify.{name}={2 * int((_LIMITS / name).read_text('ascii'))}"
 
 
 def outermost(folders: Sequence[bytes]) -> list[bytes]:
-    """Give the folders that lie in no other one; b"" is the root and holds all."""
+    """Return the folders that are not inside another of them; b"" is the root and contains all."""
     return [f for f in folders if not any(o != f and (not o or f.startswith(o + b"/")) for o in folders)]
 
 
@@ -228,10 +233,10 @@ class _Handler(FileSystemEventHandler):
         self._hint = hint
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Hand on the path at which something is new; folders announce their files one by one.
+        """Report the path of a new or changed file; events of folders are skipped, because their files have their own.
 
-        That a file has gone is for a scan to say. A sidecar that has gone is news of the file beside it, which may
-        have waited for nothing else.
+        A vanished file is not reported, because a scan detects it. A vanished sidecar is reported, because its file may
+        wait for nothing else.
         """
         if event.is_directory:
             return
@@ -245,24 +250,24 @@ class _Handler(FileSystemEventHandler):
 
 
 class _Singing(FileSystemEventHandler):
-    """Hears the canary."""
+    """Receives the events of the canary folder."""
 
     def __init__(self, sang: threading.Event) -> None:
         self._sang = sang
 
     def on_closed(self, event: FileSystemEvent) -> None:  # noqa: ARG002 - watchdog's signature
-        """Note that an event came through."""
+        """Record that an event arrived."""
         self._sang.set()
 
 
 class _Ears(logging.Handler):
-    """Hears what watchdog only logs: that the kernel's queue overflowed and events were dropped."""
+    """Detects a queue overflow in the kernel, which dropped events and which watchdog only logs."""
 
     def __init__(self, lost: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._tell = lost
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass an overflow on."""
+        """Report an overflow to `lost`."""
         if _OVERFLOW in str(record.msg):
             self._tell(OVERFLOWED)
