@@ -1,1 +1,1 @@
-"""The service's three operations; the only package that speaks HTTP."""
+"""The service's three operations as an HTTP client; no other package imports httpx."""

@@ -1,8 +1,8 @@
-"""The three operations over HTTP: with `connection` and `failures` beside it, all that knows httpx.
+"""Sends the three operations over HTTP and reads their answers.
 
-It sends, and decides nothing: what an upload's answer means is `core.outcome`'s,
-what search and index answers hold is read by `recordset` and `indexing`. No environment, no redirects, no cookies:
-requests go to the transport directly, which also keeps addresses out of httpx's own log lines.
+It decides nothing: `core.outcome` interprets an upload's answer, `records` reads search answers, and `index` reads
+index answers. Requests use no environment variables, redirects or cookies. They go directly to the transport, which
+also keeps addresses out of httpx's own log lines. Besides this module, `connection`, `errors` and `webhook` use httpx.
 """
 
 import time
@@ -42,12 +42,12 @@ Verb = Literal["GET", "POST"]
 T = TypeVar("T")
 
 RAW_LIMIT = 64 * 1024 * 1024
-"""Bytes of an answer that is handed on unread."""
+"""Largest raw answer in bytes; a longer answer raises BadAnswer."""
 
 STREAM_LIMIT = 2 * 1024**3
-"""Bytes of an answer that is read as a stream: three million rows as they were seen."""
+"""Largest streamed answer in bytes: about three million rows of the observed size."""
 
-_SLOWEST = 1024  # bytes a second that a stream must have brought on average, once it has taken read_timeout
+_SLOWEST = 1024  # bytes a second: the lowest average rate of a stream, beyond the first read_timeout seconds of waiting
 
 _FORM = "application/x-www-form-urlencoded"
 _HTTP_ERROR = 400
@@ -56,27 +56,27 @@ _HTTP_REDIRECT = 300
 
 
 class Underway:
-    """An upload that was sent (`model.Underway`): `end` gives what became of it, by an exchange where there is one."""
+    """An upload that was sent (`model.Underway`); `exchange` is None if `end` need not wait for an answer."""
 
     def __init__(self, end: Callable[[], Sent], exchange: Exchange | None = None) -> None:
         self.end = end
-        """Wait for the answer; to be called once."""
+        """Wait for the answer and return the result; to be called once."""
         self._exchange = exchange
 
     def fileno(self) -> int | None:
-        """Give the descriptor that can be read when something of the answer has come."""
+        """Return the descriptor that becomes readable when a part of the answer arrives; None without one."""
         return None if self._exchange is None else self._exchange.fileno()
 
     def is_ready(self) -> bool:
-        """Whether there is nothing to wait for; reads what has come of the answer."""
+        """Return whether `end` returns without waiting; reads the part of the answer that has arrived."""
         return self._exchange is None or self._exchange.is_ready()
 
 
 class HttpService:
-    """The service of `model.Service` over HTTP/1.1; safe to share between threads."""
+    """An implementation of `model.Service` over HTTP/1.1; safe to share between threads."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        """Open no connection yet. Raises ConfigError for settings that cannot work."""
+        """Prepare the client without opening a connection; raises ConfigError for settings that cannot work."""
         self._key = settings.api_key.get_secret_value()
         self._redaction = Redaction(self._key)
         self._credential = settings.credential
@@ -94,18 +94,22 @@ class HttpService:
         self._upload_headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
 
     def close(self) -> None:
-        """Close every connection; requests that other threads have open end as unanswered, and no more are made."""
+        """Close every connection; open requests of other threads end as unanswered, and new requests fail."""
         self._transport.close()
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
-        """Post one file (interface section 4.3); what left is told by the body, the verdict by `core.outcome`.
+        """Post one file (interface section 4.3) and return the result.
 
-        Never raises for anything that the file, the network or the service does.
+        `Sending` determines how much has left, `core.outcome` the outcome. Never raises for anything that the file, the
+        network or the service does.
         """
         return self.start(request, body).end()
 
     def start(self, request: UploadRequest, body: Body) -> Underway:
-        """Send one file as `upload` does, but for the answer. By a proxy nothing leaves before that is waited for."""
+        """Send one file as `upload` does, and leave the answer to `Underway.end`.
+
+        Through a proxy nothing is sent before `Underway.end` is called.
+        """
         try:
             framed = frame(request, self._key, body.size, credential=self._credential)
         except UsageError as exc:
@@ -123,7 +127,7 @@ class HttpService:
 
         def failed(exc: Exception) -> Sent:
             if isinstance(exc, AssetsyncError):
-                # From the Body alone: nothing that reads an upload's answer raises.
+                # Only the Body raises these: reading an upload's answer raises no AssetsyncError.
                 return told(read_giving_up(sending.left, str(exc), changed=isinstance(exc, FileChanged)))
             return told(read_silence(sending.left, unreachable(exc, url, proxy=self._by_proxy).message))
 
@@ -151,25 +155,26 @@ class HttpService:
     def search(self, request: SearchRequest, wire: Wire = "row") -> Iterator[RecordStream]:
         """Open one search (interface section 4.1); its rows are read as a stream inside the block.
 
-        Each output format gives the same records; those by columns and WDDX are read whole, within bounds. Raises
-        UsageError for parameters that exclude each other, and what `model.Service.search` says.
+        Every output format yields the same records. The `column` and `wddx` formats are read whole, with a limit.
+        Raises UsageError for invalid parameters, and the errors of `model.Service.search`.
         """
         call = search_call(request, wire)
         with self._either(lambda verb: self._open_search(call, verb)) as stream:
             yield stream
 
     def search_raw(self, request: SearchRequest, wire: Wire) -> RawAnswer:
-        """Give the answer to one search as it comes, in one of the output formats of section 4.1; at most RAW_LIMIT.
+        """Return the unparsed answer to one search in an output format of section 4.1, at most RAW_LIMIT bytes.
 
-        Raises as `search` does, but does not look for an error in the answer.
+        The key is redacted in it. Raises the errors of `search`, but does not look for an error in the answer.
         """
         with self._keyless(), self._call(search_call(request, wire), self._verb) as response:
             return RawAnswer(_type_of(response), self._redaction.body(self._whole(response, RAW_LIMIT)))
 
     def index(self, assetids: Sequence[str]) -> str:
-        """Ask for indexing (interface section 4.2) of these ids, or of all with the one id `all`; gives the message.
+        """Request indexing (interface section 4.2) of these ids, or of everything with the single id `all`.
 
-        Raises UsageError for what is no id or no list at all, and what `model.Service.index` says.
+        Return the service's message. Raises UsageError for an empty list or an invalid id, and the errors of
+        `model.Service.index`.
         """
         call = index_call(assetids)
         with self._either(lambda verb: self._ask_for_indexing(call, verb)) as message:
@@ -193,10 +198,10 @@ class HttpService:
 
     @contextmanager
     def _either(self, opened: Callable[[Verb], AbstractContextManager[T]]) -> Iterator[T]:
-        """Call by POST, and until one call was answered soundly, by GET where POST is not understood.
+        """Call by POST; retry by GET if POST is not understood and no call has succeeded yet.
 
-        The interface does not show the verb (section 4.1). By POST the key stays out of addresses and ids of any number
-        fit; a service that reads only the address refuses such a call, for want of a key or of what to search for.
+        The interface does not document the verb (section 4.1). POST keeps the key out of addresses and has room for any
+        number of ids. A service that reads only the address refuses a POST, because it finds no key or no search entry.
         """
         with ExitStack() as stack:
             try:
@@ -207,14 +212,14 @@ class HttpService:
                 try:
                     answer = stack.enter_context(opened("GET"))
                 except ServiceError:
-                    # Neither: what was said to the first is what is the matter.
+                    # GET failed, too, so the answer to the first request is the one that matters.
                     raise refused from None
                 self._verb = "GET"
             self._verb_known = True
             yield answer
 
     def _reply(self, answer: HttpAnswer) -> Reply:
-        """Read an upload's answer to its end."""
+        """Read an upload's answer, up to a little over ANSWER_LIMIT bytes, with the key redacted in the body."""
         return Reply(
             answer.status,
             answer.header(b"content-type") or "",
@@ -225,7 +230,10 @@ class HttpService:
 
     @contextmanager
     def _call(self, call: Call, verb: Verb) -> Iterator[httpx.Response]:
-        """Post a form: the key stands in its body, method and switches in the address; by GET all in the address."""
+        """Post a form with the key in its body, method and switches in the address; by GET all are in the address.
+
+        Raises ServiceUnreachable without an answer, BadAnswer for a redirect or a status of 400 or more.
+        """
         query, form = list(call.query), urlencode(call.form(self._key), errors="replace").encode("ascii")
         if verb == "GET":
             query, form = query + call.form(self._key), b""
@@ -243,7 +251,7 @@ class HttpService:
     def _send(
         self, url: httpx.URL, content_type: str, length: int, stream: httpx.SyncByteStream, *, verb: Verb = "POST"
     ) -> httpx.Response:
-        """Send one request and read the head of its answer."""
+        """Send one request and read the head of its answer; raises httpx's errors."""
         headers = {
             "Host": url.netloc.decode("ascii"),
             **self._headers,
@@ -253,7 +261,10 @@ class HttpService:
         return self._transport.handle_request(request)
 
     def _bounded(self, chunks: Iterable[bytes], limit: int) -> bytes:
-        """Read an answer up to a little over the limit; one that trickles in for too long counts as none."""
+        """Read an answer up to a little over `limit` bytes.
+
+        Raises httpx.ReadTimeout if the answer takes longer than `read_timeout` in all, as if no answer had come.
+        """
         parts: list[bytes] = []
         length = 0
         began = time.monotonic()
@@ -277,7 +288,7 @@ class HttpService:
 
     @contextmanager
     def _keyless(self) -> Iterator[None]:
-        """Keep the key out of every error, even where the service quotes it."""
+        """Redact the key in every error, because the service may quote it."""
         try:
             yield
         except ServiceError as exc:
@@ -291,7 +302,7 @@ def _type_of(response: httpx.Response) -> str:
 
 
 def _check_status(response: httpx.Response) -> None:
-    """Raise BadAnswer for a status that no sound answer has; the others say nothing (observed)."""
+    """Raise BadAnswer for a redirect or a status of 400 or more; other statuses mean nothing (observed)."""
     status = response.status_code
     if status >= _HTTP_ERROR:
         raise BadAnswer(
@@ -307,10 +318,10 @@ def _check_status(response: httpx.Response) -> None:
 
 
 def _chunks(response: httpx.Response, patience: float) -> Iterator[bytes]:
-    """Yield an answer's bytes as they come, the transport's errors turned into ours.
+    """Yield an answer's bytes as they arrive, and translate the transport's errors.
 
-    An answer without an end is given up, and one that trickles in: what was waited for it counts, in seconds, not what
-    was done with it meanwhile.
+    Raises BadAnswer for an answer longer than STREAM_LIMIT, and ServiceUnreachable for an answer that arrives too
+    slowly. Only seconds spent waiting for the answer count, not the consumer's time between chunks.
     """
     length = 0
     waited = 0.0

@@ -1,4 +1,7 @@
-"""What a request without a sound answer means, as errors for a person; of an address they name host and port alone."""
+"""Translates failed requests and error answers into the errors of `assetsync.errors`, with messages for people.
+
+Messages name only host and port of an address. `client` and `records` detect the failures and raise the errors.
+"""
 
 import socket
 import ssl
@@ -10,13 +13,13 @@ from assetsync.core.messages import KEY_HELP
 from assetsync.core.outcome import refuses_key
 from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused, ServiceUnreachable
 
-# UnicodeError: a host name that cannot be encoded passes through httpx as it is.
+# UnicodeError: httpx does not translate the error for a host name that cannot be encoded.
 TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, UnicodeError)
-"""Everything that a transport raises by itself."""
+"""Every exception that a transport raises by itself."""
 
 
 def broken(exc: Exception, response: httpx.Response) -> ServiceError:
-    """Make the error for an answer that began and did not end."""
+    """Return the error for an answer that began but did not end."""
     if isinstance(exc, httpx.TimeoutException):
         return ServiceUnreachable(
             f"the service stopped in the middle of its answer (HTTP status {response.status_code})"
@@ -25,9 +28,9 @@ def broken(exc: Exception, response: httpx.Response) -> ServiceError:
 
 
 def unreachable(exc: Exception, url: httpx.URL, *, proxy: bool = False) -> ServiceUnreachable:
-    """Make the error for a request without an answer; it names host and port, and nothing else of the address.
+    """Return the error for a request without an answer; its message names only host and port of the address.
 
-    `proxy`: whether one stands between.
+    `proxy`: whether the request went through a proxy.
     """
     where = url.netloc.decode("ascii").rpartition("@")[2]
     causes = _causes(exc)
@@ -67,7 +70,7 @@ _TEXT_LIMIT = 300
 
 
 def refusal(code: str, message: str) -> ServiceError:
-    """Make the error for a result code that is not 0 and the service's message: KeyRefused or ServiceRefused."""
+    """Return the error for a result code other than 0 and the service's message: KeyRefused or ServiceRefused."""
     if refuses_key(message):
         return KeyRefused("the service refuses the API key", hint=KEY_HELP)
     said = " ".join(message.split())[:_TEXT_LIMIT] or "no message"
@@ -75,9 +78,9 @@ def refusal(code: str, message: str) -> ServiceError:
 
 
 def refusal_in(record: Mapping[str, object]) -> ServiceError | None:
-    """Make the error that a record of lower-case names states, or None where it states none.
+    """Return the error that a record with lower-case names reports, None if it reports no error.
 
-    Two forms were seen: `responsecode` "1" with a message, and `message` with `errorcode`, whose detail says more.
+    Two forms were observed: `responsecode` "1" with a `message`, and `message` with `errorcode` and a longer `detail`.
     """
     code = text_of(record.get("responsecode"))
     if code not in ("", "0"):
@@ -89,7 +92,7 @@ def refusal_in(record: Mapping[str, object]) -> ServiceError | None:
 
 
 def text_of(value: object) -> str:
-    """Give a text or number of an answer as a trimmed text; anything else, and null, is empty."""
+    """Return a text or number of an answer as trimmed text, "" for anything else, null included."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, float) and value.is_integer():

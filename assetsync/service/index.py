@@ -1,6 +1,7 @@
-"""searchIndex (interface section 4.2): how many ids go into one call, and what its answer says.
+"""Splits ids into calls of searchIndex (interface section 4.2) and reads the answers.
 
-The answer is not always JSON: the documented sample is not. Sending the call is `client`'s, when it is due `flow`'s.
+An answer is not always JSON: the documented sample is not. `client` sends the calls; `sync.readback.indexer` decides
+when they are due.
 """
 
 import json
@@ -14,10 +15,10 @@ from assetsync.service.json_stream import charset_of
 from assetsync.service.query import checked_id
 
 BATCH_COUNT = 200
-"""Ids in one call at most."""
+"""Most ids in one call."""
 
 BATCH_LENGTH = 7000
-"""Characters of one call's list at most, encoded: a request line of 8,192 bytes would still hold it (observed)."""
+"""Most encoded characters of one call's list: it still fits in a request line of 8,192 bytes (observed)."""
 
 _LIMIT = 64 * 1024
 _VALUE = r"""\s*[:=]\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<bare>[^,}"']*))"""
@@ -26,9 +27,9 @@ _MESSAGE = re.compile(r"""(?<![A-Za-z0-9_])["']?message["']?""" + _VALUE, re.IGN
 
 
 def batches(assetids: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the ids once each, in their order, as lists that fit into one call.
+    """Yield the ids without repetitions, in their order, as lists that fit into one call.
 
-    Raises UsageError for what is no id. `all` is none: rebuilding the whole index is never a matter of a list.
+    Raises UsageError for an invalid id. `all` is invalid, because it would rebuild the whole index.
     """
     batch: list[str] = []
     length = 0
@@ -44,10 +45,11 @@ def batches(assetids: Iterable[str]) -> Iterator[list[str]]:
 
 
 def read_index_answer(content_type: str, body: bytes) -> tuple[str, str]:
-    """Give the result code and the message as texts, whatever they were quoted with.
+    """Return the result code and the message as texts, however they are quoted.
 
-    Code "0" says that the call was taken, nothing more (observed: it comes for unknown ids and with the database down).
-    Raises KeyRefused for a refused key, BadAnswer for what is no such answer.
+    Code "0" means only that the call was accepted (observed: also for unknown ids, and while the database is down).
+    Raises KeyRefused for a refused key, BadAnswer for an answer that is not in the interface's form, and ServiceRefused
+    for an error answer without a result code.
     """
     text = body.decode(charset_of(content_type), "replace").strip()
     if not text.startswith("{") or not text.endswith("}") or len(body) > _LIMIT:
@@ -68,7 +70,7 @@ def _strict(text: str) -> tuple[str, str] | None:
     named = {str(name).lower(): value for name, value in record.items()}
     columns, data = named.get("columns"), named.get("data")
     if isinstance(columns, list) and isinstance(data, list) and data and isinstance(data[0], list):
-        # The form in which a search states its errors.
+        # The form of error answers to a search.
         named = {str(name).lower(): value for name, value in zip(columns, data[0], strict=False)}
     code = text_of(named.get("responsecode"))
     if not code:

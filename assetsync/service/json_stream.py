@@ -1,6 +1,6 @@
-"""The text of one JSON answer as a window that slides over its bytes: decoded, scanned value by value, never whole.
+"""Decodes and scans one JSON answer value by value, in a sliding window that never holds the whole text.
 
-What the values mean is left to `recordset`.
+`records` interprets the values.
 """
 
 import codecs
@@ -12,10 +12,10 @@ from typing import cast
 from assetsync.errors import BadAnswer
 
 VALUE_LIMIT = 1024 * 1024
-"""Characters that one value (a row, a name) may have; beyond it the answer is given up."""
+"""Largest value (a row, a name) in characters; an answer with a longer value raises BadAnswer."""
 
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]+)", re.IGNORECASE)
-# An answer may name any codec that Python knows, some of which inflate or execute: only these are taken.
+# Only these codecs are accepted: an answer may name any codec of Python, and some of them decompress or execute.
 _CODECS = {
     "iso-8859-1": "iso-8859-1",
     "latin1": "iso-8859-1",
@@ -28,26 +28,26 @@ _CODECS = {
 }
 _BLANK = re.compile(r"[ \t\r\n\f\v]*")
 _WHOLE_ROW = re.compile(r'\[(?:[^"\[\]]|"(?:[^"\\]|\\.)*+")*+\]', re.DOTALL)
-# Control characters stand raw in names and keywords (observed): strict=False takes them.
-# NaN and the infinities are no JSON, and nothing behind here expects them.
+# strict=False accepts raw control characters, which occur in names and keywords (observed).
+# NaN and the infinities are not JSON, and no consumer expects them: they become None.
 _scan = json.JSONDecoder(strict=False, parse_constant=lambda _name: None).raw_decode
 
 
 class _Malformed:
-    """Stands for a value that is there to its end but cannot be read."""
+    """The type of MALFORMED, a value that is complete but cannot be parsed."""
 
 
 MALFORMED = _Malformed()
 
 
 def charset_of(content_type: str) -> str:
-    """Name the codec of an answer: ISO-8859-1 is what was seen, UTF-8 is what JSON says by itself."""
+    """Return the codec of an answer: ISO-8859-1 was observed, UTF-8 is the default of JSON."""
     match = _CHARSET.search(content_type)
     return _CODECS.get(match[1].lower(), "utf-8-sig") if match else "utf-8-sig"
 
 
 class SlidingText:
-    """Decodes chunks of bytes as they are needed and forgets what has been read."""
+    """A window over an answer that decodes chunks on demand and drops the text already read."""
 
     def __init__(self, chunks: Iterable[bytes], charset: str) -> None:
         self._chunks = iter(chunks)
@@ -59,11 +59,11 @@ class SlidingText:
 
     @property
     def position(self) -> int:
-        """Characters taken so far."""
+        """The number of characters taken so far."""
         return self._forgotten + self._at
 
     def peek(self) -> str:
-        """Give the next character that is not blank without taking it; empty at the end."""
+        """Skip blanks and return the next character without taking it; "" at the end."""
         while True:
             self._at = cast("re.Match[str]", _BLANK.match(self._window, self._at)).end()
             if self._at < len(self._window):
@@ -72,14 +72,14 @@ class SlidingText:
                 return ""
 
     def take(self, expected: str) -> None:
-        """Take the next character that is not blank; raises BadAnswer unless it is the expected one."""
+        """Take the next character that is not blank; raises BadAnswer if it is not the expected character."""
         found = self.peek()
         if found != expected:
             raise cut() if found == "" else BadAnswer(f"the search answer has {found!r} where {expected!r} belongs")
         self._at += 1
 
     def match(self, pattern: re.Pattern[str], reach: int) -> re.Match[str] | None:
-        """Take what the pattern matches from here, looking at most `reach` characters far."""
+        """Take the text that matches the pattern at the current position, within `reach` characters."""
         while len(self._window) - self._at < reach and self._grow():
             continue
         match = pattern.match(self._window, self._at, self._at + reach)
@@ -88,14 +88,14 @@ class SlidingText:
         return match
 
     def value(self, limit: int = VALUE_LIMIT) -> object:
-        """Take one JSON value; raises BadAnswer for one that is cut, malformed or too long."""
+        """Take one JSON value; raises BadAnswer if it is cut, malformed or longer than `limit` characters."""
         value = self._value(limit, may_be_malformed=False)
         if value is MALFORMED:
             raise BadAnswer("the search answer is not sound JSON")
         return value
 
     def rows(self) -> Iterator[object]:
-        """Take the rows that stand whole in the window, each with the comma after it: the fast way through many."""
+        """Take the rows that are complete in the window, each with the comma after it: the fast path for many rows."""
         window, at, after = self._window, self._at, len(self._window) - 1
         while True:
             try:
@@ -108,11 +108,11 @@ class SlidingText:
             yield row
 
     def row(self) -> object:
-        """Take one row; gives MALFORMED for a flat list that ends but cannot be read."""
+        """Take one row; return MALFORMED for a flat list that is complete but cannot be parsed."""
         return self._value(VALUE_LIMIT, may_be_malformed=True)
 
     def rest(self, limit: int) -> str:
-        """Take all that is left; raises BadAnswer when it is longer than `limit` characters."""
+        """Take the rest of the text; raises BadAnswer if it is longer than `limit` characters."""
         parts = [self._window[self._at :]]
         length = len(parts[0])
         self._window, self._at = "", 0
@@ -133,12 +133,13 @@ class SlidingText:
             except RecursionError as exc:
                 raise BadAnswer("the search answer is nested too deeply") from exc
             except ValueError:
-                # Cut by the window's end, or malformed: only a row that is seen to end is the latter.
+                # The window's end cuts the value, or the value is malformed. Only a row that ends within the window is
+                # certain to be malformed.
                 if may_be_malformed and (whole := _WHOLE_ROW.match(self._window, self._at)):
                     self._at = whole.end()
                     return MALFORMED
             else:
-                # A number that ends where the window ends may go on.
+                # A number that ends at the window's end may continue.
                 if end < len(self._window) or not isinstance(value, (int, float)) or self._ended:
                     self._at = end
                     return value
@@ -148,13 +149,13 @@ class SlidingText:
                 return self._unfinished()
 
     def _unfinished(self) -> object:
-        """Tell a value that the answer's end cuts from one that never was one."""
+        """Raise BadAnswer if the answer's end cuts a value; return MALFORMED if the text is no value."""
         if self._window[self._at] in '[{"' or self._window[self._at :].isalnum():
             raise cut()
         return MALFORMED
 
     def _grow(self, *, double: bool = False) -> bool:
-        """Read at least one more chunk, or as much again as there is; False when there is no more."""
+        """Read until there is more text, with `double` until the unread text has doubled; return False at the end."""
         wanted = 2 * (len(self._window) - self._at) if double else 1
         parts = [self._window[self._at :]]
         length = len(parts[0])
@@ -174,5 +175,5 @@ class SlidingText:
 
 
 def cut() -> BadAnswer:
-    """Make the error for an answer that stops before its end."""
+    """Return the error for an answer that stops before its end."""
     return BadAnswer("the search answer was cut before its end", hint="it is asked again later")

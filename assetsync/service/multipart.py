@@ -1,8 +1,8 @@
-"""The form of one upload as bytes, and the request body that knows how much of itself has left.
+"""Encodes the form of one upload, and iterates over its body while it tracks how much has left.
 
-Pure framing and iteration: the file is read and checked by the Body it is given, the bytes are sent by `client`.
-The order and form are the interface's (section 4.3), the strictness comes from what was observed: a quoted boundary,
-anything after it, a body that ends inside a field, or a field as the last part hang a thread of the service.
+The module does no I/O: the `Body` reads and checks the file, and `client` sends the bytes. Order and form of the fields
+come from the interface (section 4.3). The framing is strict because each of these hangs a thread of the service
+(observed): a quoted boundary, anything after the boundary, a body that ends inside a field, a field as the last part.
 """
 
 import re
@@ -16,26 +16,26 @@ from assetsync.errors import FileChanged, UsageError
 from assetsync.model import Body, SentExtent, UploadRequest
 
 Credential = Literal["api_key", "sessiontoken"]
-"""How the key is passed: as a form field, or as the URL parameter of section 4.3's form for file-only clients."""
+"""Where the key is sent: in a form field, or in the URL parameter for file-only clients (interface section 4.3)."""
 
 SLICE = 256 * 1024
-"""Bytes of a large piece handed over at once: the transport copies what a write leaves over, again and again."""
+"""Bytes of a large piece per write: after each partial write the transport copies the rest of the piece again."""
 
 _KEPT = 32
-"""How many forms are kept, but for what is the file's own: those of a few folders."""
+"""Cached forms without the parts that differ by file: enough for a few folders."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,70}")
 _META_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
-# `"` must be sent as %22: `\"` makes the upload fail (observed). A backslash before the closing quote would make one,
-# and what stands before a slash is taken for a folder.
+# `"` must be sent as %22, because `\"` makes the upload fail (observed). A backslash at the end of a name would form
+# `\"` with the closing quote. The service takes the text before a slash for a folder.
 _UNSAFE_IN_NAME = re.compile(r'[\x00-\x1f\x7f-\x9f"\\/]')
 
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """One upload's form around the file: `head`, then the file's bytes, then `tail`; `length` counts all three.
+    """The form of one upload: `head`, then `size` bytes of the file, then `tail`.
 
-    `query` is what goes into the URL: empty unless the credential is a sessiontoken.
+    `query` is the query string for the URL; it is empty unless the credential is a sessiontoken.
     """
 
     head: bytes
@@ -51,10 +51,10 @@ class Framed:
 
 
 def frame(request: UploadRequest, api_key: str, size: int, *, credential: Credential = "api_key") -> Framed:
-    """Frame a file of `size` bytes (interface section 4.3): fields first, the file last, nothing after it.
+    """Return the form for a file of `size` bytes (interface section 4.3): fields first, the file last.
 
-    With `sessiontoken` the four parameters of the file-only form go into the URL, and a form field is written only for
-    what that form has no place for. Raises UsageError for a request that no form can carry.
+    With `sessiontoken`, the four parameters of the file-only form go into the URL, and all others become form fields.
+    Raises UsageError for a request that no form can carry.
     """
     if not _TOKEN.fullmatch(request.boundary):
         raise UsageError("a boundary of this form cannot be sent", hint="use 1 to 70 letters, digits, - and _")
@@ -71,7 +71,7 @@ def frame(request: UploadRequest, api_key: str, size: int, *, credential: Creden
 def _constant(
     request: UploadRequest, api_key: str, credential: Credential
 ) -> tuple[str, tuple[str, ...], tuple[bytes, ...]]:
-    """Give what is the same for many files of a folder: the address's query, the fields' names, and their bytes."""
+    """Return the parts that many files of a folder share: the URL's query, and names and bytes of the fields."""
     in_url, fields = parameters(request, api_key, credential=credential)
     return urlencode(in_url), tuple(name for name, _ in fields), tuple(_field(name, value) for name, value in fields)
 
@@ -79,15 +79,15 @@ def _constant(
 def parameters(
     request: UploadRequest, api_key: str, *, credential: Credential = "api_key"
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Give the parameters of an upload in their order: those for the address, and those for the form.
+    """Return the parameters of an upload in their order: those for the URL, and those for the form.
 
-    Raises UsageError for the name of a metadata field that cannot be sent.
+    Raises UsageError if the name of a metadata field cannot be sent.
     """
     leading = [
         ("fa", "c.apiupload"),
         (credential, api_key),
         ("destfolderid", request.destfolderid),
-        # Always said: the service's own default is to extract.
+        # Always sent, because the service extracts by default.
         ("zip_extract", "1" if request.options.zip_extract else "0"),
     ]
     fields = _optional_fields(request)
@@ -95,12 +95,12 @@ def parameters(
 
 
 def closing(boundary: str) -> bytes:
-    """Give the bytes that end a body after its file: part of what a cut upload may leave in a damaged asset."""
+    """Return the bytes that end a body after its file; a cut upload may leave a part of them in a damaged asset."""
     return f"\r\n--{boundary}--\r\n".encode("ascii")
 
 
 def sent_filename(filename: str) -> str:
-    """Give the name as it stands between the quotes of the file part: what the service takes for the file's name."""
+    """Return the name as sent between the quotes of the file part; the service uses it as the file's name."""
     escaped = _UNSAFE_IN_NAME.sub(lambda unsafe: quote(unsafe[0], safe=""), filename)
     return escaped.encode("utf-8", "replace").decode("utf-8")
 
@@ -131,12 +131,12 @@ def _optional_fields(request: UploadRequest) -> list[tuple[str, str]]:
 
 
 def _field(name: str, value: str) -> bytes:
-    """Give a field as it stands between two delimiters."""
+    """Return the bytes of a field between two delimiters; raises UsageError if the value is not text."""
     part = f'\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
     try:
         return part.encode("utf-8")
     except UnicodeEncodeError as exc:
-        # `from None`: the foreign error carries the whole value, and the value may be the key.
+        # `from None`: the original error contains the whole value, which may be the key.
         raise UsageError(f"the value of {name} is not text at character {exc.start}", hint="correct it") from None
 
 
@@ -149,10 +149,11 @@ def _file_header(delimiter: bytes, filename: str) -> bytes:
 
 
 class Sending:
-    """The body of one request, handed over once, in pieces; `left` is the truth about how much of it has left.
+    """The body of one request, iterated once, in pieces; `left` records how much of it has left.
 
-    Call `prepare` before connecting, so that a file that cannot be opened costs no connection. The fields, the file's
-    header and its first bytes are one piece, its last bytes and the closing boundary another, or the same.
+    Call `prepare` before connecting, so that an unreadable file costs no connection. The first piece holds the fields,
+    the file's header and its first chunk; the last piece holds the file's last chunk and the closing boundary. A body
+    whose file has one chunk is one piece.
     """
 
     def __init__(self, framed: Framed, body: Body) -> None:
@@ -164,11 +165,11 @@ class Sending:
         self._started = False
 
     def prepare(self) -> None:
-        """Read the first piece; raises what the Body raises, or FileChanged where it is longer or shorter than said."""
+        """Read the first chunk; raises the errors of the Body, and FileChanged if its length is not the framed size."""
         self._first = self._take()
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the request's body once; raises FileChanged, or what the Body raises, inside the file part."""
+        """Yield the request's body once; raises FileChanged and the errors of the Body inside the file part."""
         if self._started:
             raise RuntimeError("a body is sent once")
         self._started = True
@@ -179,17 +180,20 @@ class Sending:
             complete = self._taken == self._framed.size
             if complete:
                 piece += self._framed.tail
-            # Set before the piece is handed over: a write that fails may have sent any part of it.
+            # Set before the piece is yielded, because a failed write may have sent any part of the piece.
             self.left = SentExtent.PART
             yield from _sliced(piece)
             if complete:
-                # Reached only when the transport came back for more, hence had written the last piece.
+                # Reached only when the transport asks for the next piece, so it has written the last piece.
                 self.left = SentExtent.ALL
                 return
             piece = self._take()
 
     def _take(self) -> bytes:
-        """Read one chunk of the file; of the last one, only after the Body has said that there is no more."""
+        """Return one chunk of the file; the last chunk only after the Body has ended.
+
+        Raises FileChanged if the Body is longer or shorter than the framed size.
+        """
         size = self._framed.size
         chunk = next((chunk for chunk in self._chunks if chunk), b"")
         self._taken += len(chunk)

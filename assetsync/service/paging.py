@@ -1,9 +1,9 @@
-"""All rows of a search, whatever the service makes of `startrow` and `maxrows`.
+"""Reads all rows of a search, however the service interprets `startrow` and `maxrows`.
 
-Documented is paging by row (interface section 4.1). Observed: through the database both parameters are ignored and all
-rows come at once; `maxrows` counts for each kind of asset; some releases take `startrow` for the number of a page; an
-asset may come twice; and a service may give fewer rows at a time than it is asked for. So the second request asks from
-row 2: its answer tells these apart. One request is one call of the service's `search`; sending it is the caller's.
+The interface documents paging by row (section 4.1). Observed: searches in the database ignore both parameters and
+return all rows at once; `maxrows` applies to each kind of asset; some releases take `startrow` for a page number; an
+asset may be returned twice; and a service may return fewer rows than requested. The second request therefore asks from
+row 2, because its answer distinguishes these cases. The caller supplies the function that sends one search.
 """
 
 from collections import Counter
@@ -19,26 +19,27 @@ Search = Callable[[SearchRequest], AbstractContextManager[Iterator[Asset]]]
 PAGE = 1000
 
 MOST = 5_000_000
-"""Assets that one search may find: a service that has new ones on every page would else never be done with."""
+"""Most assets of one search: a service that returns new assets on every page would never end."""
 
 _KINDS = 5
-"""img, vid, aud, doc, other: an answer that honours maxrows holds at most so many times as many rows."""
+"""img, vid, aud, doc, other: an answer that honours maxrows holds at most this many times maxrows."""
 
 _DOCUMENTED = 25
-"""The interface's own page (section 8): what is shorter was not cut to a page that a service insists on."""
+"""The interface's page size (section 8): a shorter answer was not cut to a page size that the service enforces."""
 
 _IDLE = 2
 
 _LEAST = 12
-"""Fewer rows are not asked for at a time: rows or pages could not be told apart where assets come twice."""
+"""Least rows per request: with fewer, paging by row and by page may look alike if assets are returned twice."""
 
 
 def every(search: Search, request: SearchRequest, *, size: int = PAGE, most: int = MOST) -> Iterator[Asset]:
     """Yield every asset that a search finds, each at least once and none skipped, in the service's order.
 
-    `size` is the number of rows asked for at a time; fewer than 12 are not. Memory holds the ids of one page. Ends with
-    the first page that brings nothing new, and raises BadAnswer after `most` assets, so that it ends with any service.
-    Raises what `search` raises, and UsageError when the request pages itself.
+    `size` is the number of rows per request; a size below 12 is raised to 12. Memory holds the ids of a few pages. The
+    iteration ends with an empty page, with the second page in a row without a new asset, or earlier if the first two
+    answers show that nothing more follows. Raises BadAnswer after `most` assets, so that it ends with any service,
+    UsageError if the request sets `startrow` or `maxrows`, and the errors of `search`.
     """
     with closing(_every(search, request, size)) as assets:
         for number, asset in enumerate(assets):
@@ -57,25 +58,25 @@ def _every(search: Search, request: SearchRequest, size: int) -> Generator[Asset
     first = _Page()
     yield from first.read(search, replace(request, startrow=1, maxrows=size))
     if first.overflows or first.count < min(size, _DOCUMENTED):
-        # Everything fitted, or the limit was ignored.
+        # The service ignored the limit, or all rows fitted.
         return
-    # A service may give fewer rows than it is asked for, and may count them by kind: it goes on by what came of one
-    # kind. A step that is too short costs a call, one that is too long would skip.
+    # A service may return fewer rows than requested and may count them by kind, so the step is the number of assets of
+    # the most frequent kind. A step that is too short costs a call; a step that is too long would skip rows.
     step = min(size, first.most_of_a_kind)
     second = _Page(first.ids)
     yield from second.read(search, replace(request, startrow=2, maxrows=size))
     if second.rows == first.rows:
-        # The very same rows: where to begin was ignored, and so was how many.
+        # The same rows again: the service ignores `startrow` and `maxrows`.
         return
-    # From row 2 came all but the first of each kind again. As page 2 came others, but for an asset that comes twice,
-    # whose rows stand on both sides of a page's end.
+    # Read as row 2, the answer repeats all but the first asset of each kind. Read as page 2, the answer has other
+    # assets, except for an asset that is returned twice with its rows on both sides of the page boundary.
     by_row = len(first.ids & second.ids) > len(first.ids - second.ids)
     if not (second.new or by_row):
         return
     start, step = (step + 2, step) if by_row else (3, 1)
     known = first.ids | second.ids
     idle = 0
-    # Rows that come twice may fill a page that brings nothing new, but not two.
+    # Assets that are returned twice may fill one page without a new asset, but not two pages.
     while idle < _IDLE:
         page = _Page(known)
         yield from page.read(search, replace(request, startrow=start, maxrows=size))
@@ -87,7 +88,7 @@ def _every(search: Search, request: SearchRequest, size: int) -> Generator[Asset
 
 
 class _Page:
-    """One answer on its way; `ids` are kept as long as the answer may be a page."""
+    """One answer while it is read; `ids` collects its asset ids until the answer is too long to be a page."""
 
     def __init__(self, before: set[str] | None = None) -> None:
         self._before = before or set()
@@ -96,16 +97,16 @@ class _Page:
         self.new = 0
         self.overflows = False
         self.rows = 0
-        """A digest of the rows in their order."""
+        """A hash of the asset ids in their order."""
         self._kinds: Counter[str] = Counter()
 
     @property
     def most_of_a_kind(self) -> int:
-        """How many assets came of the kind of which most came."""
+        """The number of assets of the most frequent kind."""
         return max(self._kinds.values(), default=1)
 
     def read(self, search: Search, request: SearchRequest) -> Iterator[Asset]:
-        """Yield what was neither on the page before nor earlier on this one."""
+        """Yield the assets that were neither on the page before nor earlier on this page."""
         most = (request.maxrows or 0) * _KINDS
         with search(request) as assets:
             for asset in assets:

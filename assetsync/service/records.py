@@ -1,7 +1,7 @@
-"""Search answers as a stream of assets, in memory that does not grow with the number of rows.
+"""Reads search answers as a stream of assets; memory does not grow with the number of rows.
 
-Reads what section 4.1 of the interface names: rows (streamed), columns, JSONP and WDDX (read whole, bounded), and tells
-error answers from them. Where the bytes come from is left to `client`, what a row means to `rows`.
+It reads the formats of interface section 4.1: rows and JSONP as a stream, columns and WDDX whole and with a limit. It
+raises error answers as errors. `client` supplies the bytes, `json_stream` scans JSON values, and `wddx` parses WDDX.
 """
 
 import re
@@ -21,11 +21,11 @@ _is_folder = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _LARGEST = 2**62
 
 LONGEST_TEXT = 1000
-"""Characters of a name or a kind that are kept: more than any file system has, and than was ever sent (240)."""
+"""Characters of a name or kind that are kept: more than any file system allows and than is ever sent (240)."""
 
 
 class Columns(Mapping[str, object]):
-    """The columns of one row by name, looked up only when they are asked for; the last one of a name counts."""
+    """The columns of one row by name, looked up on access; of columns with equal names the last one counts."""
 
     __slots__ = ("_at", "_row")
 
@@ -44,9 +44,10 @@ class Columns(Mapping[str, object]):
 
 
 class RowReader:
-    """Reads the rows of one answer; `names` are its columns (interface section 2), `secrets` are hidden in texts.
+    """A reader for the rows of one answer.
 
-    Rows in which no asset can be seen are counted in `unreadable`: one bad name must not hide a whole folder.
+    `names` are the answer's columns (interface section 2); `secrets` are redacted in names and kinds. A row without a
+    readable asset is counted in `unreadable` and skipped, because one bad name must not hide a whole folder.
     """
 
     def __init__(self, names: Sequence[object], secrets: Sequence[str] = ()) -> None:
@@ -56,29 +57,29 @@ class RowReader:
         self.names = tuple(name.lower() if isinstance(name, str) else "" for name in names)
         self._width = len(self.names)
         self._at = {name: number for number, name in enumerate(self.names)}
-        # What is not among the columns is read off the None that is put behind each row.
+        # A column that the answer lacks is read from the None that `read` appends to each row.
         needed = ("id", "size", "md5hash", "folder_id", "filename", "kind")
         self._pick = itemgetter(*(self._at.get(name, self._width) for name in needed))
         self._code = self._at.get("responsecode")
 
     def read(self, row: object) -> Asset | None:
-        """Give the asset of one row, None for an unreadable one.
+        """Return the asset of one row, None for an unreadable row.
 
-        Raises KeyRefused or ServiceRefused for an error row, BadAnswer for rows that are not about assets.
+        Raises KeyRefused or ServiceRefused for an error row, BadAnswer for rows without an id column.
         """
         if not isinstance(row, list) or len(row) != self._width:
             self.unreadable += 1
             return None
-        # Plain comparisons stand before the tolerant readings below: one answer may hold 100,000 rows.
+        # Fast comparisons come before the tolerant parsing, because one answer may hold 100,000 rows.
         columns = Columns(self._at, row)
         row.append(None)
         assetid, size_text, md5, folder, name, kind = self._pick(row)
-        # Rows carry the number 0, error rows the text "1" (observed).
+        # Rows of assets have the number 0, error rows the text "1" (observed).
         if self._code is not None and row[self._code] not in (0, "0"):
             error = refusal_in(columns)
             if error is not None:
                 raise error
-        # A service that gives the API key for an id must not bring it into the ledger.
+        # If the service returns the API key as an id, it must not enter the ledger.
         if not isinstance(assetid, str) or not _is_sound_id(assetid) or self._hidden(assetid) is not assetid:
             if "id" not in columns:
                 raise refusal_in(columns) or BadAnswer("the search answer has rows without ids")
@@ -88,7 +89,7 @@ class RowReader:
         return Asset(
             assetid,
             self._folder(folder if isinstance(folder, str) else text_of(folder)),
-            # Not trimmed: a blank at its end belongs to the name.
+            # Not trimmed: a trailing blank is part of the name.
             self._text(name if isinstance(name, str) else text_of(name)),
             size if size is not None else _size(columns.get("size_num")),
             md5.upper() if isinstance(md5, str) and _is_md5(md5) else None,
@@ -97,14 +98,14 @@ class RowReader:
         )
 
     def _text(self, text: str) -> str:
-        """Give a text as it may be kept: not endless, without the secrets, without halves of characters."""
+        """Return a text fit for storage: cut to LONGEST_TEXT, without secrets and without lone surrogates."""
         if len(text) > LONGEST_TEXT:
             text = text[:LONGEST_TEXT]
-        # JSON can write half a character (`\\ud800`), which no database takes.
+        # JSON can encode a lone surrogate (`\\ud800`), which no database accepts.
         return self._hidden(text if text.isascii() else decoded(text))
 
     def _folder(self, folder: str) -> str:
-        """Give a folder's id, empty for what is none: it goes into the next query."""
+        """Return a folder's id, or "" if it is invalid or holds a secret, because the next query will contain it."""
         return folder if _is_folder(folder) and self._hidden(folder) is folder else ""
 
     def _hidden(self, text: str) -> str:
@@ -115,7 +116,7 @@ class RowReader:
 
 
 def _size(value: object) -> int | None:
-    """Give a size in bytes from a text or a number; None for what is no whole number of bytes."""
+    """Return a size in bytes from a text or a number; None if it is not a whole number from 0 to 2**62."""
     if isinstance(value, str):
         if value.isdigit() and value.isascii() and len(value) < 19:  # noqa: PLR2004 - below 2**62
             return int(value)
@@ -136,10 +137,10 @@ def _size(value: object) -> int | None:
 
 
 WHOLE_LIMIT = 8 * 1024 * 1024
-"""Characters of an answer that must be read whole: by columns, or WDDX."""
+"""Largest answer in characters that is read whole: by columns, or WDDX."""
 
 EARLY_LIMIT = 2 * 1024 * 1024
-"""Characters of the rows that are kept until their columns are named, where an answer names them last."""
+"""Characters of rows that are kept until the columns are known, if an answer names the columns last."""
 
 _KEPT = frozenset({"columns", "data", "rowcount", "responsecode", "message", "errorcode", "detail", "id"})
 
@@ -148,11 +149,11 @@ _TAG = re.compile(r"<[^>]{0,200}>")
 
 
 class RecordStream:
-    """The assets of one search answer, one after the other.
+    """An iterator over the assets of one search answer.
 
-    `secrets` are hidden in what is read. The answer is complete only when the iteration ended by itself: one that was
-    cut, or that holds anything after its end, raises BadAnswer after its last row. Error answers raise KeyRefused or
-    ServiceRefused.
+    `secrets` are redacted in names and kinds. The answer is complete only if the iteration ends without an error: an
+    answer that was cut, or that goes on after its end, raises BadAnswer after its last row. Error answers raise
+    KeyRefused or ServiceRefused.
     """
 
     def __init__(self, content_type: str, chunks: Iterable[bytes], secrets: Sequence[str] = ()) -> None:
@@ -163,17 +164,17 @@ class RecordStream:
         self._first: Asset | None = None
 
     def begin(self) -> None:
-        """Read up to the first row, so that an answer that is none is told before anyone relies on it."""
+        """Read up to the first row, so that an unusable answer raises before the caller uses the stream."""
         self._first = next(self._assets, None)
 
     @property
     def unreadable(self) -> int:
-        """Rows so far in which no asset could be seen."""
+        """The number of unreadable rows so far."""
         return self._reader.unreadable if self._reader else 0
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns' names in lower case, once the first row was read."""
+        """The names of the columns in lower case; empty until the first row was read."""
         return self._reader.names if self._reader else ()
 
     def __iter__(self) -> Iterator[Asset]:
@@ -215,7 +216,7 @@ class RecordStream:
             if name == "data" and text.peek() == "[":
                 record[name] = None
                 if self._reader is None:
-                    # DATA before COLUMNS: not seen, but the order of an object's names says nothing.
+                    # DATA before COLUMNS was not observed, but the names of a JSON object have no order.
                     record[name] = self._early_rows()
                 else:
                     yield from self._assets_of(self._rows())
@@ -224,7 +225,7 @@ class RecordStream:
                 if name == "columns" and isinstance(value, list):
                     self._reader = RowReader(value, self._secrets)
                 if name not in _KEPT:
-                    # There may be any number of other names; what they hold is nobody's matter.
+                    # Unused values are dropped, because their number has no limit.
                     del record[name]
             if text.peek() != ",":
                 break
@@ -233,7 +234,7 @@ class RecordStream:
         yield from self._late(record)
 
     def _late(self, record: dict[str, object]) -> Iterator[Asset]:
-        """Give the rows that could not be read in passing, and the errors that an object states."""
+        """Yield the assets of rows that could not be streamed; raise the error that the object reports."""
         data = record.get("data")
         if "data" not in record or self._reader is None:
             raise refusal_in(record) or BadAnswer("the search answer is JSON without columns and data")
@@ -252,7 +253,7 @@ class RecordStream:
         page = self._text.rest(WHOLE_LIMIT)
         if "<wddxPacket" not in page[:1000]:
             words = " ".join(_TAG.sub(" ", page[:2000]).split())
-            # Observed: with the search server down, the answer is HTML labelled as JSON.
+            # While the search server is down, the answer is HTML labelled as JSON (observed).
             raise BadAnswer(f'the search answer is a page, not a result: "{words[:160]}"')
         names, columns = read_wddx(page)
         self._reader = RowReader(names, self._secrets)

@@ -1,7 +1,8 @@
-"""Keeps the API key out of what the service says: it may quote the key, escape it, or give it for an asset's id.
+"""Redacts the API key in answers of the service, which may quote the key, URL-encode it or return it as an asset id.
 
-Pure. Whatever was read from an answer goes through here before it leaves the package, because it may be shown, logged
-or written into the ledger by parts that know no key.
+The module does no I/O. Outcomes, messages, raw answers and the fields of assets are redacted before they leave the
+package, because parts that do not know the key show them, log them or write them into the ledger. `Asset.columns` is
+not redacted here: the command line redacts its output through `log`.
 """
 
 import re
@@ -15,28 +16,31 @@ REPLACEMENT = "***"
 
 
 class Redaction:
-    """Replaces one secret, plain or URL-encoded, in texts and outcomes; an empty secret is none."""
+    """A filter that replaces one secret, plain or URL-encoded, in texts and outcomes; an empty secret is ignored."""
 
     def __init__(self, secret: str) -> None:
         encoded = {quote(secret), quote(secret, safe=""), quote_plus(secret)}
         lowered = {re.sub("%[0-9A-F]{2}", lambda found: found.group().lower(), form) for form in encoded}
-        # The longest first, so that no form leaves the rest of a longer one behind.
+        # Longest form first, so that replacing a shorter form leaves no rest of a longer form.
         self.forms = tuple(sorted({secret, *encoded, *lowered} - {""}, key=len, reverse=True))
 
     def text(self, text: str) -> str:
-        """Give a text without the secret."""
+        """Return the text with the secret redacted."""
         for form in self.forms:
             text = text.replace(form, REPLACEMENT)
         return text
 
     def body(self, body: bytes) -> bytes:
-        """Give the bytes of an answer without the secret, as far as it stands in them unescaped."""
+        """Return the bytes of an answer with the secret redacted, except where it is escaped in other ways."""
         for form in self.forms:
             body = body.replace(form.encode(), REPLACEMENT.encode())
         return body
 
     def outcome(self, outcome: Outcome, left: SentExtent) -> Outcome:
-        """Give the outcome of an upload without the secret; one that names it as the asset's id names no asset."""
+        """Return an upload's outcome with the secret redacted.
+
+        If the asset id contains the secret, the id is dropped and the outcome becomes a doubt.
+        """
         if outcome.assetid is not None and self.text(outcome.assetid) != outcome.assetid:
             problem = "the service answered success and gave the API key for an asset id"
             silent = read_silence(left, problem, reason="unsound_id", retry_after=outcome.retry_after)

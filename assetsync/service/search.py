@@ -1,7 +1,7 @@
-"""The parameters of searchassets (interface section 4.1), checked before anything is sent.
+"""Checks the parameters of searchassets (interface section 4.1) and encodes the calls of both search operations.
 
-Pure: a SearchRequest goes in, form fields come out. The queries for `searchfor` are built by `query` and named here
-too, sending is left to `client`.
+The module does no I/O: it turns a SearchRequest or a list of ids into a `Call`. `query` builds the entries for
+`searchfor`, and this module exports them, too. `client` sends the calls.
 """
 
 import re
@@ -50,9 +50,9 @@ _CHOICES = {
 _DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)|(\d{4})(\d\d)(\d\d)", re.ASCII)
 _COMPACT_DAY = re.compile(r"\d{8}", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
-# A comma list of folders is taken too (observed, with dbdirect).
+# The service accepts a comma-separated list of folders, too (observed, with dbdirect).
 _FOLDERS = re.compile(r"[A-Za-z0-9_-]{1,64}(?:,[A-Za-z0-9_-]{1,64})*")
-_MOST_ROWS = 2**31 - 1  # what a database takes for a number
+_MOST_ROWS = 2**31 - 1  # the largest number that a database accepts
 _TEXTS = (
     "folderid",
     "show",
@@ -73,7 +73,7 @@ _TEXTS = (
 
 
 def form_of(request: SearchRequest) -> list[tuple[str, str]]:
-    """Give the form fields of a search, without method and key; raises UsageError that names the parameter at fault."""
+    """Return the form fields of a search, without method and key; raises UsageError that names the wrong parameter."""
     if not request.searchfor.strip():
         raise _wrong("searchfor", "is empty", "give a search entry")
     fields = [("searchfor", request.searchfor)]
@@ -115,7 +115,7 @@ def _check_text(name: str, value: str) -> None:
 
 
 def _check_together(request: SearchRequest) -> None:
-    """Check the rules that bind several parameters."""
+    """Raise UsageError if parameters exclude each other or one lacks another."""
     if request.doctype and request.show != "doc":
         raise _wrong("doctype", "is given without show=doc", "it filters documents only")
     if request.dbdirect:
@@ -169,7 +169,7 @@ def _moment(name: str, value: str) -> datetime:
 
 def _parsed(name: str, value: str, form: str) -> datetime:
     try:
-        # The service's clock has no zone (observed); here only the calendar matters.
+        # The service's times have no zone (observed). UTC serves only to check the calendar.
         return datetime.strptime(value, form).replace(tzinfo=UTC)
     except ValueError as exc:
         raise _wrong(name, f"is {value[:40]!r}", "there is no such day or time") from exc
@@ -185,9 +185,9 @@ Wire = Literal["row", "column", "jsonp", "wddx"]
 SEARCH_PATH = "/global/api2/search.cfc"
 
 EVERYTHING = "all"
-"""Stands for every asset in a call of searchIndex, and is therefore never taken for an id."""
+"""The word for every asset in a call of searchIndex, which is therefore not a valid id."""
 
-# With two underscores as the live service needs them, without as the interface documents the first two.
+# The live service needs the names with two underscores; the interface documents the first two names without them.
 _SWITCHES: dict[Wire, tuple[tuple[str, str], ...]] = {
     "row": (),
     "column": (("BDQUERYFORMAT", "column"), ("__BDQUERYFORMAT", "column")),
@@ -198,29 +198,29 @@ _SWITCHES: dict[Wire, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a search operation; `query` is for the address, `fields` for the form, without the key."""
+    """One call of searchassets or searchIndex without the key; `query` is for the address, `fields` is for the form."""
 
     query: tuple[tuple[str, str], ...]
     fields: tuple[tuple[str, str], ...]
 
     def address(self, base_url: str) -> str:
-        """Give the whole address below the service's base address."""
+        """Return the whole address below the service's base address."""
         return f"{base_url.rstrip('/')}{SEARCH_PATH}?{urlencode(self.query)}"
 
     def form(self, api_key: str) -> list[tuple[str, str]]:
-        """Give the form with the key, which never stands in the address."""
+        """Return the form fields with the key, which is never part of `address`."""
         return [*self.fields, ("api_key", api_key)]
 
 
 def search_call(request: SearchRequest, wire: Wire = "row") -> Call:
-    """Make the call of one search; raises UsageError that names the parameter at fault."""
+    """Return the call of one search; raises UsageError that names the wrong parameter."""
     return Call((("method", "searchassets"), *_SWITCHES[wire]), tuple(form_of(request)))
 
 
 def index_call(assetids: Sequence[str]) -> Call:
-    """Make the call that asks for indexing of these ids, or of everything with the one word `all`.
+    """Return the call that requests indexing of these ids, or of everything with the single word `all`.
 
-    Raises UsageError for what is no id, such as `all` beside others, and for no id at all.
+    Raises UsageError for an empty list and for an invalid id, such as `all` among other ids.
     """
     if not assetids:
         raise UsageError("no ids to index", hint="give at least one asset id")

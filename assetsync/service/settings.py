@@ -1,6 +1,6 @@
-"""How the service is reached: addresses, key, TLS and time limits, checked before the first request.
+"""Holds and checks the client's settings before the first request: addresses, key, TLS and time limits.
 
-Where the values come from (file, environment, credential) is left to the configuration.
+The configuration reads the values from file, environment or credential.
 """
 
 import ssl
@@ -15,14 +15,14 @@ from assetsync.errors import ConfigError
 from assetsync.service.multipart import Credential
 
 _LONGEST_RETRY_AFTER = 3600.0
-"""Seconds. To ask once an hour troubles nobody, and a proxy may name a day where it means minutes."""
+"""Longest wait in seconds: one request an hour is no burden, and a proxy may ask for a day where it means minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Everything that the client must know; timeouts in seconds.
+    """The settings of the client; timeouts in seconds.
 
-    `read_timeout` is the longest silence of the service, and the longest time that a short answer may take in all.
+    `read_timeout` limits each silence of the service, and the total time of a short answer.
     """
 
     base_url: str
@@ -37,16 +37,17 @@ class ServiceSettings:
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """An answer as it came."""
+    """An unparsed answer; the key is redacted in `body`."""
 
     content_type: str
     body: bytes
 
 
 def checked_url(key: str, url: str) -> str:
-    """Give the address back if a request can go there; raises ConfigError, which does not quote it (it may hold a key).
+    """Return the address unchanged if requests can be sent to it.
 
-    `key` is its place in the configuration.
+    `key` is its place in the configuration. Raises ConfigError, which does not quote the address, because it may
+    contain a key.
     """
     try:
         parts = split_address(url)
@@ -60,11 +61,14 @@ def checked_url(key: str, url: str) -> str:
 
 
 def tls_context(settings: ServiceSettings) -> ssl.SSLContext:
-    """Make the TLS context: the system's authorities, or those of ca_file alone. Raises ConfigError for a bad file."""
+    """Return the TLS context, which trusts the system's authorities, or those of `ca_file` alone.
+
+    Raises ConfigError for an unusable file.
+    """
     if settings.ca_file is None:
         urls = (settings.base_url, settings.upload_url, settings.proxy or "")
         if not any(url.startswith("https:") for url in urls):
-            # Not used, and quick to make: it trusts nobody.
+            # No address uses TLS: this context is never used, is fast to create and trusts no authority.
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return ssl.create_default_context()
     try:
@@ -74,13 +78,13 @@ def tls_context(settings: ServiceSettings) -> ssl.SSLContext:
 
 
 def unusable_ca_file(ca_file: str, exc: Exception) -> ConfigError:
-    """Give the error that says why the configured authorities cannot be used."""
+    """Return the error for a file of authorities that cannot be used, with the reason."""
     problem = f"service.ca_file: {ca_file} cannot be used as a file of certificates ({exc}): name a PEM file"
     return ConfigError("service.ca_file", [problem])
 
 
 def retry_after_seconds(header: str | None) -> float | None:
-    """Give the seconds that a Retry-After header asks for, an hour at most; None without one that can be read."""
+    """Return the seconds that a Retry-After header asks for, at most an hour; None without a valid header."""
     if header is None:
         return None
     header = header.strip()

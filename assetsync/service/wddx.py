@@ -1,4 +1,4 @@
-"""WDDX, the XML form of a search answer (interface section 4.1), as columns. Its rows are read by `recordset`."""
+"""Parses WDDX, the XML form of a search answer (interface section 4.1), into columns; `records` reads the rows."""
 
 from xml.etree.ElementTree import Element, ParseError
 
@@ -10,12 +10,12 @@ from assetsync.service.errors import refusal_in
 
 
 def read_wddx(page: str) -> tuple[list[object], list[object]]:
-    """Give the names and the columns (a list of values each) of a packet's record set.
+    """Return the names and the columns (a list of values each) of a packet's record set.
 
-    Raises BadAnswer for what is no sound packet, KeyRefused or ServiceRefused for one that states an error.
+    Raises BadAnswer for an unsound packet, KeyRefused or ServiceRefused for a packet that reports an error.
     """
     if "xmlns" in page:
-        # Each name of a long namespace is kept whole: a long answer would fill the memory.
+        # The parser stores the namespace with every name, so a long namespace in a long answer would fill the memory.
         raise BadAnswer("the search answer is not sound XML")
     try:
         packet: Element = fromstring(page.strip(), forbid_dtd=True)
@@ -38,7 +38,7 @@ def _value(element: Element) -> object:
         return None
     if element.tag == "boolean":
         return element.get("value", "").lower() == "true"
-    # Control characters are elements of their own: <char code="0A"/>.
+    # Control characters are separate elements: <char code="0A"/>.
     text = (element.text or "") + "".join(_char(child) + (child.tail or "") for child in element)
     if element.tag == "number":
         try:

@@ -1,8 +1,8 @@
-"""A message posted to an address of the administrator's: `notify.webhook`.
+"""Posts messages to the administrator's address `notify.webhook`.
 
-TLS is verified, redirects are not followed, and of the answer only the status counts. The address itself may be the
-secret, so no error names more of it than host and port. A receiver that never gets to the end of its answer's head is
-given up: messages wait behind this one.
+TLS is verified, redirects are not followed, and only the status of the answer counts. The address itself may be a
+secret, so errors name only its host and port. A receiver whose answer's head never ends is abandoned, because later
+messages wait for this message. `notify` decides what is posted and when.
 """
 
 import ssl
@@ -22,14 +22,15 @@ _OK = range(200, 300)
 
 
 class Webhook:
-    """Posts JSON to one address; a connection a message, as hours lie between them."""
+    """A sender of JSON to one address; each message has its own connection, because messages are hours apart."""
 
     def __init__(
         self, url: str, *, ca_file: str | None = None, proxy: str | None = None, patience: float = _PATIENCE
     ) -> None:
-        """Open no connection. `ca_file` is trusted beside the system's authorities. Raises ConfigError.
+        """Prepare the sender without opening a connection; raises ConfigError.
 
-        `patience` is the longest silence of the receiver, and the longest time for the head of its answer, in seconds.
+        `ca_file` is trusted in addition to the system's authorities. `patience` limits in seconds each silence of the
+        receiver, and the total time for the head of its answer.
         """
         self._url = httpx.URL(checked_url("notify.webhook", url))
         context = ssl.create_default_context()
@@ -44,7 +45,7 @@ class Webhook:
         self._settings = ServiceSettings(url, url, SecretStr(""), proxy=proxy, read_timeout=patience)
 
     def post(self, body: bytes) -> int:
-        """Post one message of JSON; gives the status of an answer that takes it.
+        """Post one JSON message and return the status of the answer.
 
         Raises ServiceUnreachable, and BadAnswer for any status but 2xx.
         """
