@@ -130,7 +130,7 @@ class Tree:
         self.follow_symlinks = follow_symlinks
 
     def is_at(self, path: bytes) -> bool:
-        """Return whether an absolute `path` leads to the root, perhaps through links or mounts."""
+        """Return whether `path` (not relative to the root) leads to the root folder, also through links or mounts."""
         try:
             return os.path.samefile(self.root, path)
         except OSError:
