@@ -1,1 +1,1 @@
-"""What is known of each file version, durably; the only package that speaks SQL."""
+"""A durable record of each file version; the only package that uses SQL."""

@@ -1,4 +1,7 @@
-"""Assets with a known id on their way to `verified`: what is to be read back, indexed and shown as wrong."""
+"""Assets with a known id until they are `verified`: list what to read back and to index, and record the results.
+
+Reading back is left to `sync.readback`, the meaning of what it shows to `core.verdict`.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -11,20 +14,20 @@ from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, close_attempts, file_row, move, reopen, standing
 
 Change = tuple[FileRow, Event | None, dict[str, Any]]
-"""What a reading back showed of a row as it was read: what happened to it, if anything, and the columns to write."""
+"""The result of reading back a row: the row as it was read, the event, if any, and the columns to write."""
 
 INDEX_STOPPED = "index_stopped"
-"""The fact that says for a person why searchIndex is not called any more."""
+"""The fact that explains to the operator why searchIndex is no longer called."""
 
 
 class Assets:
-    """The ledger's side of verifying and indexing."""
+    """The ledger's part for verifying and indexing."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
     def to_verify(self, now: float, limit: int = 100) -> list[FileRow]:
-        """Give stored assets whose next reading back is due."""
+        """Return stored assets that are due to be read back."""
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + {LONGEST})"
             " ORDER BY due_at, id LIMIT ?2",
@@ -34,7 +37,7 @@ class Assets:
         return [file_row(row) for row in rows]
 
     def to_verify_in(self, folder: str, now: float, limit: int) -> list[FileRow]:
-        """Give stored assets of one folder of the service that are due, for one listing that decides them all."""
+        """Return stored assets of one folder of the service that are due, for one listing that decides all of them."""
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + {LONGEST})"
             " AND asset_folder = ?2 ORDER BY due_at, id LIMIT ?3",
@@ -45,9 +48,9 @@ class Assets:
         return [file_row(row) for row in rows]
 
     def to_index(self, now: float, uploaded_before: float, asked_before: float, limit: int = 500) -> list[FileRow]:
-        """Give assets that are seen in the database but not findable, long enough after upload and last request.
+        """Return assets that the database shows and the index does not, long enough after upload and last request.
 
-        A time after `now` was told by a clock that has since been set back, and is long enough ago.
+        A time after `now` was set by a clock that has since been set back; it counts as long enough ago.
         """
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND findable_at IS NULL AND seen_at IS NOT NULL"
@@ -61,7 +64,7 @@ class Assets:
         return [file_row(row) for row in rows]
 
     def findable_sample(self, limit: int) -> list[str]:
-        """Give ids of assets that were findable when last looked at, the latest first."""
+        """Return ids of assets that the index showed when last read, newest first."""
         rows = self._store.rows(
             "SELECT assetid FROM files WHERE state = 'verified' AND findable_at IS NOT NULL ORDER BY id DESC LIMIT ?",
             limit,
@@ -69,15 +72,15 @@ class Assets:
         return [str(row[0]) for row in rows]
 
     def asked(self, ids: Sequence[int], now: float) -> None:
-        """Record that the service was asked to index these."""
+        """Record that the service was asked to index these rows' assets."""
         self._store.write(
             lambda conn: conn.executemany("UPDATE files SET index_asked_at = ? WHERE id = ?", [(now, i) for i in ids])
         )
 
     def apply_all(self, events: Sequence[Change], now: float) -> None:
-        """Record what readings back showed, in one commit.
+        """Record the results of reading back, in one commit.
 
-        A row that was replaced, disputed or decided by hand while the service answered is left alone.
+        A row that was replaced, disputed or decided by hand while the service answered is skipped.
         """
 
         def work(conn: sqlite3.Connection) -> None:
@@ -87,7 +90,7 @@ class Assets:
                     continue
                 is_open = bool(found["open"])
                 if is_open and event is Event.CONFIRMED:
-                    # One that was opened again when the asset was not shown: nobody else would ever close it.
+                    # The attempt was reopened when the asset was not shown; nothing else would close it.
                     close_attempts(conn, row.id, "found", now)
                     is_open = False
                 if event is not None:
@@ -100,7 +103,7 @@ class Assets:
             self._store.write(work)
 
     def unseen(self, row: FileRow, detail: str, now: float) -> None:
-        """Put a row in doubt whose id the service does not show; its last attempt is open again."""
+        """Put a row in doubt because the service does not show its id; reopen its last attempt."""
 
         def work(conn: sqlite3.Connection) -> None:
             found = standing(conn, row.id, ())

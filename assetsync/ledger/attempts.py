@@ -1,4 +1,7 @@
-"""What became of an attempt, written down: accepted, refused, unsent, lost; and what a crash left behind."""
+"""Record the result of an attempt: accepted, refused, unsent or lost; and recover attempts after a crash.
+
+What an answer means is left to `core.outcome`; look-ups and the decision of doubts are left to `doubts`.
+"""
 
 import json
 import sqlite3
@@ -15,7 +18,7 @@ from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, move, reopen, row_m
 from assetsync.model import Sent, SentExtent, State
 
 MAX_CRASHES = 5
-"""After so many unclean stops while one file was being sent, a person is asked to look."""
+"""Number of unclean stops during uploads of one file after which the file is blocked for an operator."""
 
 _AFRESH: dict[str, object] = dict.fromkeys(
     ("reason", "detail", "seen_at", "findable_at", "index_asked_at", "verified_at")
@@ -33,7 +36,8 @@ _AROUND = (
     " EXISTS (SELECT 1 FROM sightings WHERE assetid = :given) AS sighted,"
     f" EXISTS (SELECT 1 FROM folders WHERE destfolderid = {_FOLDER} AND {_LETS_GO.format(':now')}) AS held"
 )
-# An id that nobody has or has seen, of a folder that is not held, for a version that was sent once.
+# The usual case: no row has or had the id, no sighting shows it, the folder is not held, and the version has neither
+# failures nor another open attempt.
 _ACCEPT = Usual(
     State.SENDING, Event.ACCEPTED, Facts(has_id=True),
     {
@@ -50,12 +54,12 @@ _ACCEPT = Usual(
 )  # fmt: skip
 
 _SAID = ("responsecode", "message", "filetype", "renamefilebody", "comingfrom")
-"""What the service says beside the id: a workflow's rename and the referrer among it (interface 4.3)."""
+"""The fields of an answer that are kept beside the id, such as a workflow's rename and the referrer (interface 4.3)."""
 _said = attrgetter(*_SAID)
 
 
 class AttemptResults:
-    """The ledger's side of the end of a POST."""
+    """The ledger's part for the end of a POST."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
@@ -63,15 +67,15 @@ class AttemptResults:
     def accepted(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> State:
         """Record an accepted upload.
 
-        An id that another row had adopted belongs to this answer: the adopter is in doubt again. An id that another
-        answer gave before is not believed, nor one whose asset was found to be of another size or in another folder.
-        So it is with the id of a version at rest that had other content: it may come back, and would find its asset
-        given away.
+        If another row had adopted the id, the id belongs to this answer and the adopter is in doubt again. The id is
+        not believed, and this upload becomes a doubt, if another answer gave the id before, or if its asset was found
+        to be of another size or in another folder. The same holds for the id of a version at rest that had other
+        content: that version may be revived, and would find its asset assigned to another row.
         """
         return self.submit_accepted(attempt_id, file_id, sent, now).result()
 
     def submit_accepted(self, attempt_id: int, file_id: int, sent: Sent, now: float) -> Pending[State]:
-        """Let the record of an accepted upload go along with the next commit."""
+        """Queue the record of an accepted upload for the next commit."""
         outcome = sent.outcome
         assetid = outcome.assetid
         assert assetid is not None, "an accepted upload has an id"
@@ -82,7 +86,7 @@ class AttemptResults:
                 count_upload(conn, sent.handed, now)
                 _note_rename(conn, attempt_id, sent)
                 return _ACCEPT.after
-            # What is rare is looked into where it is the case.
+            # The slow path: read what is unusual about this row.
             row = standing(conn, file_id, _ACCEPTS, _AROUND, attempt=attempt_id, given=assetid, now=now)
             if row is None:
                 raise row_missing(file_id)
@@ -112,7 +116,7 @@ class AttemptResults:
     def refused(
         self, attempt_id: int, file_id: int, sent: Sent, now: float, *, hold_until: float | None = None
     ) -> None:
-        """Record an explicit refusal before anything was stored; `hold_until` where it is the folder's matter."""
+        """Record an explicit refusal before anything was stored; `hold_until` is set if the cause is the folder."""
 
         def work(conn: sqlite3.Connection) -> None:
             _end(conn, attempt_id, sent, sent.outcome.reason, now, result="refused")
@@ -127,7 +131,7 @@ class AttemptResults:
     def unsent(
         self, attempt_id: int, file_id: int, sent: Sent, now: float, due_at: float, *, counts: bool = False
     ) -> None:
-        """Record that nothing was stored and the file is to be sent later; a failure of the file itself `counts`."""
+        """Record that nothing was stored and the file is sent later; `counts`: it is a failure of the file itself."""
 
         def work(conn: sqlite3.Connection) -> None:
             _end(conn, attempt_id, sent, sent.outcome.reason, now, result="unsent")
@@ -140,7 +144,7 @@ class AttemptResults:
         self._store.write(work)
 
     def lost(self, attempt_id: int, file_id: int, sent: Sent, now: float, *, duplicate: bool = False) -> None:
-        """Record that the service may have stored the upload, or that it refuses it as a copy."""
+        """Record that the service may have stored the upload, or that it refused the upload as a `duplicate`."""
         event = Event.DUPLICATE if duplicate else Event.LOST
         outcome = sent.outcome
 
@@ -158,14 +162,15 @@ class AttemptResults:
         self._store.write(work)
 
     def recover(self, now: float, *, by_hand: bool = False) -> int:
-        """Put every attempt in doubt that an ended process left in flight. Gives how many there were.
+        """Put every attempt in doubt that an ended process left in flight; return their number.
 
-        At a start these are all but those that a running `assetsync upload` sends, or whose outcome it has left as a
-        request. With `by_hand` they are those that an ended `assetsync upload` left, and no others.
+        At a start this includes every attempt in flight except those that a running `assetsync upload` sends, and those
+        whose outcome `assetsync upload` left as a request. With `by_hand` it includes only attempts that an ended
+        `assetsync upload` left.
         """
         mine = "SELECT a.boundary FROM files f JOIN attempts a ON a.file_id = f.id AND a.closed_at IS NULL"
         known = {row[0] for row in self._store.rows(f"{mine} WHERE f.state = 'sending' AND a.by_hand")}
-        # Looked at before the transaction: a process leaves its outcome before it gives up its lock.
+        # Check the locks before the transaction: a process leaves its outcome before it releases its lock.
         ended = {boundary for boundary in known if not is_sent_by_hand(self._store.path, boundary)}
         if by_hand and not ended:
             return 0
@@ -202,7 +207,7 @@ class AttemptResults:
 
 
 def _owner(conn: sqlite3.Connection, assetid: str, file_id: int) -> sqlite3.Row:
-    """Give the other row that has the id, of several the one that is not at rest."""
+    """Return another row that has the id; a live row comes before rows at rest."""
     row: sqlite3.Row = conn.execute(
         "SELECT id, id_from, size, md5, asset_folder, state IN ('superseded', 'gone') AS rests FROM files"
         f" WHERE {WHOSE_ASSET.format('= ?1')} AND id <> ?2 ORDER BY rests, id DESC LIMIT 1",
@@ -212,7 +217,7 @@ def _owner(conn: sqlite3.Connection, assetid: str, file_id: int) -> sqlite3.Row:
 
 
 def _may_be_given(owner: sqlite3.Row, row: sqlite3.Row, md5: str | None) -> bool:
-    """Whether the asset that another row has, or had, may be what this version's upload stored."""
+    """Return whether the asset of another row, live or at rest, may be what this version's upload stored."""
     same = owner["size"] == row["size"] and owner["asset_folder"] in (None, "", row["folder"])
     if owner["rests"]:
         return bool(same and (md5 is None or owner["md5"] in (None, md5)))
@@ -220,7 +225,7 @@ def _may_be_given(owner: sqlite3.Row, row: sqlite3.Row, md5: str | None) -> bool
 
 
 def _note_rename(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
-    """Record that a workflow of the service renamed the upload, where its answer says so (interface section 4.3)."""
+    """Record that a workflow of the service renamed the upload, if the answer reports it (interface section 4.3)."""
     if sent.outcome.renamefilebody:
         folder = conn.execute("SELECT destfolderid FROM attempts WHERE id = ?", (attempt_id,)).fetchone()[0]
         note_names(conn, folder, kept=False)
@@ -229,7 +234,7 @@ def _note_rename(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
 def _end(
     conn: sqlite3.Connection, attempt_id: int, sent: Sent, why: str | None, now: float, *, result: str | None = None
 ) -> None:
-    """Write down what is known when a POST is over; with a `result` the attempt is decided."""
+    """Record the end of a POST; with a `result` the attempt is decided."""
     conn.execute(
         "UPDATE attempts SET ended_at = ?, left_part = ?, handed = ?, handed_md5 = ?, why = ?, closed_at = ?,"
         " result = ?, answer = ? WHERE id = ?",
@@ -241,26 +246,26 @@ def _end(
 
 
 def _keep_took(conn: sqlite3.Connection, attempt_id: int, sent: Sent) -> None:
-    """Record how long an upload took that left whole and is in doubt."""
+    """Record the duration of an upload in doubt whose body may have left whole."""
     if sent.left is not SentExtent.PART:
         conn.execute("UPDATE attempts SET took = ? WHERE id = ?", (sent.took, attempt_id))
 
 
 @lru_cache(maxsize=16)
 def _answer(values: tuple[str | None, ...]) -> str | None:
-    """Write down the values of `_SAID`; they are the same for nearly every upload of a kind."""
+    """Return the values of `_SAID` as JSON; cached, because nearly all uploads of a kind have the same values."""
     said = {name: value for name, value in zip(_SAID, values, strict=True) if value is not None}
     return json.dumps(said) if said else None
 
 
 def _dispute(conn: sqlite3.Connection, file_id: int, now: float) -> None:
-    """Put a row in doubt again whose adopted asset turned out to be another upload's."""
+    """Put a row in doubt again because its adopted asset belongs to another upload."""
     last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (file_id,)).fetchone()[0]
     if last is not None:
         reopen(conn, last, now, why="disputed", accepted_id=None)
     detail = "the asset it was taken for belongs to another upload"
     if conn.execute("SELECT state FROM files WHERE id = ?", (file_id,)).fetchone()[0] == State.IN_DOUBT:
-        # Its id was doubted already (unseen): it goes on being looked for, without the id.
+        # The row was in doubt already (unseen): its look-ups continue without the id.
         conn.execute(
             "UPDATE files SET assetid = NULL, id_from = NULL, asset_folder = NULL, detail = ? WHERE id = ?",
             (detail, file_id),

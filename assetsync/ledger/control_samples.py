@@ -1,4 +1,7 @@
-"""What the service should hold and can be asked for, where it shows nothing, before that is believed."""
+"""Control samples: assets that the service should hold, searched for before a listing that shows nothing is believed.
+
+Searching for them is left to `sync.control_sample`.
+"""
 
 from typing import NamedTuple
 
@@ -9,7 +12,7 @@ _WITNESS = "path, (SELECT sent_name FROM attempts a WHERE a.file_id = f.id ORDER
 
 
 class KnownAsset(NamedTuple):
-    """A version whose asset was seen in the service; of one that was adopted no name was sent."""
+    """A version whose asset was seen in the service; `sent_name` is None if the asset was adopted."""
 
     path: bytes
     sent_name: str | None
@@ -17,23 +20,23 @@ class KnownAsset(NamedTuple):
 
 
 class ControlSample(NamedTuple):
-    """An accepted upload and its asset: a look-up that shows it is newer than the beginning of that attempt."""
+    """An accepted upload and its asset: a look-up that shows the asset is newer than the start of the attempt."""
 
     attempt_id: int
     asset: KnownAsset
 
 
 class ControlSamples:
-    """The ledger's side of believing the service; reads only."""
+    """The ledger's part for believing the service; reads only."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
     def read_back_last(self, destfolderid: str, limit: int) -> list[KnownAsset]:
-        """Give the newest versions that were read back from a folder of the service."""
+        """Return the newest versions that were read back from a folder of the service."""
         rows = self._store.rows(
-            # First by the index that has them in this order, and named, for the planner takes the one by content: there
-            # may be a million.
+            # The inner query uses the index that has the versions in this order. It is named because the planner would
+            # choose the index by content, and there may be a million versions.
             f"SELECT {_WITNESS}"
             " FROM files f WHERE asset_folder = ?1 AND id IN (SELECT id FROM files INDEXED BY files_standing"
             "   WHERE size >= 0 AND wanted = 'yes' AND state = 'verified' AND destfolderid = ?1"
@@ -45,9 +48,9 @@ class ControlSamples:
         return [KnownAsset._make(row) for row in rows]
 
     def sent_after(self, attempt_id: int, limit: int, *, newest: bool = False) -> list[ControlSample]:
-        """Return accepted uploads that began after an attempt, into any folder: the first ones, or the newest."""
+        """Return accepted uploads that began after an attempt, into any folder: the first, or the newest."""
         rows = self._store.rows(
-            # In the order of the attempts, so that it stops at the limit: there may be a million.
+            # Join from the attempts in their order, so that the query stops at the limit: there may be a million.
             "SELECT a.id, f.path, a.sent_name, f.assetid FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
             " WHERE a.id > ? AND a.result = 'accepted' AND f.id_from = 'answer' AND f.state IN ('stored', 'verified')"
             f" ORDER BY a.id {'DESC' if newest else ''} LIMIT ?",
@@ -57,9 +60,9 @@ class ControlSamples:
         return [ControlSample(row[0], KnownAsset(*row[1:])) for row in rows]
 
     def of_all(self, most: int) -> list[KnownAsset]:
-        """Give versions from whatever folder, half of them the newest and half the oldest that are verified.
+        """Return verified versions from all folders: half of them the newest, half the oldest.
 
-        Where these are few, others that were seen in the service.
+        If there are fewer than `most`, other versions that were seen in the service are added.
         """
         verified = "SELECT id FROM files WHERE wanted = 'yes' AND state = 'verified' ORDER BY id {} LIMIT {}"
         seen = "SELECT id FROM files WHERE assetid IS NOT NULL AND seen_at IS NOT NULL ORDER BY id DESC LIMIT {}"
@@ -75,7 +78,7 @@ class ControlSamples:
         return list(known.values())[-most:]
 
     def has_begun(self) -> bool:
-        """Whether anything was uploaded, or may have been."""
+        """Return whether anything was uploaded, or may have been."""
         sql = (
             "SELECT EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL AND state NOT IN ('superseded', 'gone'))"
             " OR EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL AND state IN ('superseded', 'gone'))"

@@ -1,8 +1,7 @@
-"""Whether the ledger's file is whole, asked once a day, and where its last holder did not end it in order.
+"""Check whether the ledger's file is undamaged: once a day, and after an unclean stop.
 
-A damaged file is set aside under another name, with its log: nothing is ever sent by what it says. Then nothing lies
-at its place, and the next `reconcile` or `run` begins a ledger that lists every folder before it sends. Opening the
-file is left to `store`.
+A damaged file and its log are renamed (set aside), so that nothing is sent based on them. The next `reconcile` or `run`
+then creates a new ledger, which lists every folder before it sends. Opening the file is left to `database`.
 """
 
 import sqlite3
@@ -15,44 +14,45 @@ from assetsync.ledger.ledger_metadata import set_fact
 from assetsync.ledger.place import header
 
 CLEAN_STOP = "clean_stop"
-"""The fact that stands in the ledger while nobody holds it, and only if its last holder ended it in order."""
+"""The fact that exists only while nobody holds the ledger, and only if its last holder stopped cleanly."""
 
 DAMAGE_SEEN = "damage_seen"
-"""The fact by which a holder that met damage has the next one read every row, and not the structure alone."""
+"""The fact by which a holder that met damage makes the next start read every row, not only check the structure."""
 
 FOUND_WHOLE = "found_whole"
-"""The fact that says when the file was last looked through, in seconds since 1970."""
+"""The fact that holds the time of the last full check, in seconds since 1970."""
 
 APPLICATION_ID = 0x41535359
-"""`ASSY` in the header of every ledger, so that it is taken for no other program's file, and no other for it."""
+"""`ASSY` in the header of every ledger: distinguishes a ledger from the files of other programs."""
 
 REBUILD = "`assetsync reconcile --adopt` makes a new one from the tree and the service, and sends nothing twice"
 
 IS_SET_ASIDE = f"the next `assetsync reconcile` sets it aside, then {REBUILD}"
-"""What becomes of a damaged ledger that a start sets aside."""
+"""Hint for a damaged ledger that a start sets aside."""
 
 BY_HAND = f"stop what sends for it and move it elsewhere, with its -wal and -shm; then {REBUILD}"
-"""What a person does with a damaged ledger that no start sets aside."""
+"""Hint for a damaged ledger that no start sets aside."""
 
 _AT_APPLICATION_ID = 68
-"""Where the header of a file of SQLite holds it."""
+"""Offset of the application id in the header of an SQLite file."""
 
 THOROUGH_AT_MOST = 256 * 1024 * 1024
-"""Bytes up to which the indexes are compared with their tables too: 1.7 s for 160 MB, where the rest takes 0.3 s."""
+"""File size in bytes up to which the check also compares indexes with tables: 1.7 s for 160 MB, where the rest takes
+0.3 s."""
 
 _EVERY = 24 * 3600.0
 
 
 def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
-    """Look through the whole file, unless its last holder ended it in order and that was done within a day.
+    """Check the whole file, unless its last holder stopped cleanly and the last check is less than a day old.
 
-    A disk spoils a file that nobody writes to as well, and a row that is not found is a file that is sent once more.
-    Gives whether it was looked through, which is for `note_whole`; one that has nothing in it yet needs no look.
+    A disk can damage a file that nobody writes to, and a row that is not found is a file that is sent again. Returns
+    whether the file was checked, for `note_whole`; an empty file counts as checked.
 
-    `changed` says when the number beside it was last changed: the mark of a clean stop holds at that time alone. It is
-    an old one in a copy that was put back, which SQLite mixes with a log that was left beside it and is a later one's.
+    `changed` is the time at which the epoch file was last changed; the mark of a clean stop is valid only for that
+    time. The mark is outdated in a copy that was put back, which SQLite would combine with a newer log left beside it.
 
-    Raises sqlite3.DatabaseError for damage, in which `is_damage` knows it, and any sqlite3.Error for other trouble.
+    Raises sqlite3.DatabaseError for damage, which `is_damage` recognizes, and any sqlite3.Error for other trouble.
     """
     if not _has_facts(conn):
         return True
@@ -70,36 +70,36 @@ def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
 
 
 def note_whole(conn: sqlite3.Connection, now: float) -> None:
-    """Write down that the file was looked through, once it is known to be a ledger of this release."""
+    """Record that the file was checked, once it is known to be a ledger of this release."""
     set_fact(conn, FOUND_WHOLE, str(now))
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether SQLite found the content of a file unsound, and not its place, its lock or its disk."""
+    """Return whether SQLite found the content of the file damaged, as opposed to its path, its lock or its disk."""
     said = ("malformed", "corrupt", "Could not decode")
     return _code(error) == sqlite3.SQLITE_CORRUPT or any(word in str(error) for word in said)
 
 
 def is_no_database(error: BaseException | None) -> bool:
-    """Whether what lies there does not even begin as a file of SQLite."""
+    """Return whether the file has no SQLite header."""
     return _code(error) == sqlite3.SQLITE_NOTADB
 
 
 def is_foreign(conn: sqlite3.Connection) -> bool:
-    """Whether the file says that it is another program's."""
+    """Return whether the file's application id is another program's."""
     return _number(conn, "PRAGMA application_id") not in (0, APPLICATION_ID)
 
 
 def is_ours(conn: sqlite3.Connection) -> bool:
-    """Whether the file says that it is a ledger."""
+    """Return whether the file's application id is a ledger's."""
     return _number(conn, "PRAGMA application_id") == APPLICATION_ID
 
 
 def no_ledger(path: Path, error: sqlite3.Error) -> LedgerDamaged:
-    """Say what stands at the place of a ledger and cannot be read as one."""
+    """Return the error for a file at a ledger's path that cannot be read as a ledger."""
     hint = None
     if was_ledger(path):
-        # One that was emptied begins as a new one does.
+        # SQLite treats an empty file as a new database.
         hint = IS_SET_ASIDE if is_no_database(error) else REBUILD if path.stat().st_size == 0 else None
     if hint is None and not _bears_our_number(path):
         return LedgerDamaged(f"{path} is no ledger ({error})", hint="is the path right?")
@@ -107,7 +107,7 @@ def no_ledger(path: Path, error: sqlite3.Error) -> LedgerDamaged:
 
 
 def was_ledger(path: Path) -> bool:
-    """Whether the number of a start lies beside the file: what stands there now was a ledger."""
+    """Return whether an epoch file lies beside the file, so that the file was once a ledger."""
     try:
         return Epoch(path).read() is not None
     except LedgerError:
@@ -115,13 +115,13 @@ def was_ledger(path: Path) -> bool:
 
 
 def set_aside(path: Path, found: str) -> LedgerDamaged:
-    """Give the file and its log another name, and make the error that says so; the caller holds the lock.
+    """Rename the file and its log, and return the error that reports it; the caller holds the lock.
 
-    Raises LedgerError when it cannot be renamed.
+    Raises LedgerError if the file cannot be renamed.
     """
     aside = _free_name(path)
     try:
-        # The file first: a log that is left without its file is thrown away by SQLite, and never taken for another's.
+        # The file first: SQLite discards a log that is left without its file, and never applies it to another file.
         path.rename(aside)
         for ending in ("-wal", "-shm"):
             beside = path.with_name(path.name + ending)
@@ -136,7 +136,7 @@ def set_aside(path: Path, found: str) -> LedgerDamaged:
 
 
 def _bears_our_number(path: Path) -> bool:
-    """Whether the header of the file says that it is a ledger, whatever else can be read of it."""
+    """Return whether the header has a ledger's application id, whether or not the rest is readable."""
     try:
         return header(path, _AT_APPLICATION_ID + 4)[_AT_APPLICATION_ID:] == APPLICATION_ID.to_bytes(4, "big")
     except OSError:
@@ -163,13 +163,13 @@ def _ended_in_order(conn: sqlite3.Connection, changed: str) -> bool:
 
 
 def _was_found_whole(conn: sqlite3.Connection, now: float) -> bool:
-    # A time to come is one of a clock that was set back since: nobody knows how long ago it was.
+    # A time in the future was set by a clock that has been set back since: its age is unknown.
     within = "SELECT 1 FROM facts WHERE name = ? AND CAST(value AS REAL) BETWEEN ? AND ?"
     return conn.execute(within, (FOUND_WHOLE, now - _EVERY, now)).fetchone() is not None
 
 
 def _read_all(conn: sqlite3.Connection) -> None:
-    """Read every row of every table: SQLite's own checks pass over texts that are none."""
+    """Read every row of every table: SQLite's own checks do not detect invalid text."""
     for (table,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
         for _ in conn.execute(f'SELECT * FROM "{table}"'):
             pass
@@ -180,5 +180,5 @@ def _number(conn: sqlite3.Connection, question: str) -> int:
 
 
 def _code(error: BaseException | None) -> int:
-    """Give the primary result code of an error of SQLite."""
+    """Return the primary result code of an SQLite error."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -1,7 +1,7 @@
-"""The ledger's file: opening, locking, migrating, and the one way to write to it.
+"""The ledger's file: open it, lock it, migrate it, and write to it.
 
-Writers hand in small pieces of work, which `commits` puts on the disk. What is written, and what it means, is left to
-the modules beside this one.
+Writers submit small pieces of work; `group_commit` commits them. The SQL of each piece, and its meaning, is left to the
+other modules of this package.
 """
 
 import contextlib
@@ -38,10 +38,10 @@ _LOCK_PAUSE = 0.02
 
 
 class Database:
-    """An open ledger. `write` is for any thread; `reader` gives each thread a connection of its own."""
+    """An open ledger. Any thread may call `write`; `reader` returns a separate connection for each thread."""
 
     def __init__(self, path: Path, *, read_only: bool, lock_fd: int | None = None, guard: Guard | None = None) -> None:
-        """Open the writing connection, unless `read_only`; the holder's `lock_fd` and `guard` are closed with it."""
+        """Open the writing connection, unless `read_only`; `close` also closes the holder's `lock_fd` and `guard`."""
         self.path = path
         self.read_only = read_only
         self._lock_fd = lock_fd
@@ -50,7 +50,7 @@ class Database:
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
         self.found_damage = False
-        """Whether SQLite has found the file damaged since it was opened."""
+        """Whether SQLite has reported damage of the file since it was opened."""
         self.stirred = Stirred()
         self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
         self._commits: Commits | None = None
@@ -71,30 +71,30 @@ class Database:
 
     @property
     def commits(self) -> int:
-        """How many transactions were written since it was opened."""
+        """Number of transactions committed since the ledger was opened."""
         return 0 if self._commits is None else self._commits.count
 
     @property
     def holds_lock(self) -> bool:
-        """Whether this process is the one that sends for the ledger."""
+        """Whether this process holds the lock, so that it is the process that sends for the ledger."""
         return self._lock_fd is not None
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in a transaction and return after it is on the disk (synchronous=FULL).
+        """Run `work` in a transaction and return once the transaction is on the disk (synchronous=FULL).
 
-        Work of other threads may share the commit, and when one piece fails, only that one is undone: the others may be
-        run a second time for it, so `work` changes nothing but the ledger. Raises what `work` raises, or LedgerError
-        when the commit failed, and then nothing is kept.
+        Work of other threads may share the commit. If one piece fails, only that piece is undone; the others may then
+        run a second time, so `work` must change nothing but the ledger. Raises whatever `work` raises, or LedgerError
+        if the commit failed; in both cases nothing of `work` is kept.
         """
         return self.submit(work).result()
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> Pending[T]:
-        """Let `work` go along with the next commit, whoever makes it; the one that is handed back tells its result."""
+        """Queue `work` for the next commit, of whichever thread; the returned Pending holds the result."""
         assert self._commits is not None, "a ledger that was opened for reading is not written"
         return self._commits.submit(work)
 
     def reader(self) -> sqlite3.Connection:
-        """Give the calling thread's own read connection; no statement may be left unfinished on it."""
+        """Return the calling thread's own read connection; callers must not leave a statement unfinished on it."""
         conn: sqlite3.Connection | None = getattr(self._local, "conn", None)
         if conn is None:
             conn = self._local.conn = _connect(self.path, read_only=True, alone=self._writer is None)
@@ -103,7 +103,7 @@ class Database:
         return conn
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        """Read all rows of a bounded query."""
+        """Return all rows of a bounded query."""
         try:
             return self.reader().execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -112,9 +112,10 @@ class Database:
     def pages(
         self, sql: str, key: str, start: tuple[Any, ...], *values: Any, size: int = 1000
     ) -> Iterator[sqlite3.Row]:
-        """Read any number of rows by keyset: `sql` ends in `… > (?, …) ORDER BY … LIMIT ?` over the columns of `key`.
+        """Yield any number of rows by keyset: `sql` ends in `… > (?, …) ORDER BY … LIMIT ?` over the columns of `key`.
 
-        No cursor stays open between pages, so that the write-ahead log can be taken back while a long list is read.
+        No cursor stays open between pages, so that SQLite can checkpoint and reuse the write-ahead log while a long
+        list is read.
         """
         columns = key.split(",")
         while True:
@@ -125,12 +126,12 @@ class Database:
             start = tuple(page[-1][column.strip()] for column in columns)
 
     def translate(self, error: sqlite3.Error) -> LedgerError:
-        """Turn an error of SQLite into one of ours, keeping its words."""
+        """Return the LedgerError for an error of SQLite, with SQLite's text in it."""
         self.found_damage = self.found_damage or damage.is_damage(error)
         return _translated(self.path, error, held=self.holds_lock)
 
     def close(self) -> None:
-        """Close all connections and give the lock back."""
+        """Close all connections and release the lock."""
         with self._readers_lock:
             readers, self._readers = self._readers, []
         for conn in readers:
@@ -151,8 +152,9 @@ class Database:
 def open_database(path: Path, *, create: bool) -> Database:
     """Take the lock and open the ledger for sending, migrated to this release.
 
-    Raises LedgerBusy (another process sends for it), LedgerMissing (unless `create`), LedgerNewer, and LedgerDamaged:
-    for a ledger that was damaged after it was set aside, for what is no ledger while it lies where it was.
+    Raises LedgerBusy (another process sends for the ledger), LedgerMissing (unless `create`), LedgerNewer, and
+    LedgerDamaged. A damaged ledger is set aside before LedgerDamaged is raised; a file that is no ledger stays where it
+    is.
     """
     path = real(path)
     if not create and not path.exists():
@@ -165,13 +167,14 @@ def open_database(path: Path, *, create: bool) -> Database:
             _migrate(path)
         except LedgerDamaged as error:
             found = error.__cause__
-            # What does not begin as a database was a ledger if its number lies beside it: else it is left alone.
+            # A file without SQLite's header was a ledger only if an epoch file lies beside it; otherwise leave it
+            # alone.
             if damage.is_damage(found) or (damage.is_no_database(found) and damage.was_ledger(path)):
                 raise damage.set_aside(path, str(found)) from error
             raise
         return Database(path, read_only=False, lock_fd=lock_fd, guard=guard)
     except BaseException:
-        # Every connection that was opened on the way is closed already.
+        # Every connection opened above is closed already.
         if guard is not None:
             guard.close()
         os.close(lock_fd)
@@ -179,7 +182,7 @@ def open_database(path: Path, *, create: bool) -> Database:
 
 
 def open_beside(path: Path, *, writable: bool = False) -> Database:
-    """Open a ledger that another process may be using, for reading or for leaving requests; creates nothing.
+    """Open a ledger that another process may be using, to read it or to leave requests; creates nothing.
 
     Raises LedgerMissing, LedgerNewer and LedgerDamaged.
     """
@@ -196,7 +199,7 @@ def open_beside(path: Path, *, writable: bool = False) -> Database:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock of the ledger; creates nothing. Raises LedgerError when it cannot be told."""
+    """Return whether a process holds the ledger's lock; create nothing. Raises LedgerError if it cannot be read."""
     try:
         fd = os.open(_lock_path(real(path)), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -215,10 +218,10 @@ def is_held(path: Path) -> bool:
 
 
 def hold_by_hand(path: Path, boundary: str) -> int:
-    """Take the lock by which others see that this process sends the attempt; gives the descriptor that holds it.
+    """Lock the byte that shows other processes that this process sends the attempt; return its descriptor.
 
-    The lock is a byte of the ledger's lock file, of a place that follows from the attempt's boundary. It belongs to the
-    open file and not to the process, and ends with the process however that ends. Raises LedgerError.
+    The lock is one byte of the ledger's lock file; its offset is derived from the attempt's boundary. The lock belongs
+    to the open file, not to the process, and ends with the process, however the process ends. Raises LedgerError.
     """
     path = real(path)
     try:
@@ -238,7 +241,10 @@ def hold_by_hand(path: Path, boundary: str) -> int:
 
 
 def is_sent_by_hand(path: Path, boundary: str) -> bool:
-    """Whether a process that sends the attempt by hand still runs; raises LedgerError when it cannot be told."""
+    """Return whether a process that sends the attempt by hand still runs.
+
+    Raises LedgerError if the lock is unreadable.
+    """
     try:
         fd = os.open(_lock_path(real(path)), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -256,13 +262,13 @@ def is_sent_by_hand(path: Path, boundary: str) -> bool:
 
 
 def _byte_of(boundary: str) -> bytes:
-    """Give the `struct flock` of fcntl(2) for the byte that stands for an attempt."""
+    """Return the `struct flock` of fcntl(2) for the byte that represents an attempt."""
     place = int.from_bytes(hashlib.sha256(boundary.encode()).digest()[:7], "big")
     return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
 
 
 def missing(path: Path) -> LedgerMissing:
-    """Say that there is no ledger, and what makes one."""
+    """Return the error for a ledger that does not exist; its hint names the commands that create one."""
     return LedgerMissing(
         f"there is no ledger at {path}",
         hint="`assetsync reconcile` or `assetsync run` makes it; is this the right --config?",
@@ -301,7 +307,7 @@ def _take_lock(path: Path) -> int:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return fd
-        # `is_held` takes the lock for a moment, which is no reason not to start.
+        # `is_held` takes the lock for a moment; that must not prevent a start.
         time.sleep(_LOCK_PAUSE)
     os.close(fd)
     raise LedgerBusy(
@@ -318,14 +324,14 @@ def _open_guard(path: Path) -> Guard:
 
 
 def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Connection:
-    """Open a connection. A file is only looked at by its path: closing a descriptor of it would drop SQLite's locks."""
+    """Open a connection. Inspect the file by path only: closing a descriptor of it would drop SQLite's locks."""
     expect_file(path)
     if not read_only and path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-        # SQLite would open it for reading, and fail at the first write.
+        # SQLite would open the file read-only and fail at the first write.
         raise _unopened(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     uri = f"file:{quote(os.fsencode(path))}?mode={'ro' if read_only else 'rw'}"
     if alone and not path.with_name(path.name + "-wal").exists():
-        # Without a writer there is no log to honour, and reading must not leave one behind.
+        # Without a writer there is no log to read, and reading must not leave a log behind.
         uri += "&immutable=1"
     conn: sqlite3.Connection | None = None
     try:
@@ -336,13 +342,13 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
         if not read_only:
             conn.execute("PRAGMA journal_mode=WAL")
             conn.execute("PRAGMA synchronous=FULL")
-            # 16 MB: the pages at the ends of the indexes are written again and again, and moved once.
+            # 16 MB: pages at the ends of the indexes are rewritten often, and a checkpoint copies each of them once.
             conn.execute("PRAGMA wal_autocheckpoint=4000")
         else:
             conn.execute("PRAGMA query_only=ON")
     except sqlite3.Error as error:
         if conn is not None:
-            # At once, and not when the error is forgotten: the next try must be the first connection there is.
+            # Close now, not when the error is garbage-collected: the next attempt must be the only connection.
             conn.close()
         if "unable to open" in str(error) or "readonly" in str(error):
             raise LedgerError(f"the ledger {path} cannot be opened ({error})", hint=_OWNER) from error
@@ -372,10 +378,11 @@ def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> Ledg
     if any(word in text for word in _NO_LEDGER):
         return damage.no_ledger(path, error)
     if damage.is_damage(error):
-        # Of what a reader met the next start learns nothing: only who holds it can leave a mark.
+        # A reader cannot mark the ledger as damaged, so the next start would not look for this damage: only the holder
+        # can leave the mark.
         hint = damage.IS_SET_ASIDE if held else damage.BY_HAND
         return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=hint)
-    # The lower byte is the kind of error (SQLite's result codes).
+    # The low byte is the primary result code (SQLite's result codes).
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _HELD_CODES:
         hint = "another program holds it, such as a backup or an open sqlite3"

@@ -1,4 +1,7 @@
-"""Open doubts: what is to be looked up, what a look-up showed, and how a doubt ends."""
+"""Open doubts: list the look-ups that are due, record what a look-up showed, and end a doubt.
+
+The decision is left to `core.doubt`; sending the look-ups is left to `sync.doubts`.
+"""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
@@ -22,16 +25,17 @@ from assetsync.ledger.rows import (
 )
 from assetsync.model import Asset, SentExtent
 
-# By the words of the index `attempts_waived`.
+# The same words as in the condition of the index `attempts_waived`, so that SQLite uses it.
 _WAIVED = "{0}.result <> 'accepted' AND {0}.result IN ('absent', 'resolved', 'sent_again')"
 _AT_ONCE = 500
 _WAIVED_AT_MOST = 1000
-"""What is cut comes to light soon or never: of those that ended so in a long outage the last count."""
+"""Maximum number of waived attempts read. The remains of a cut upload appear soon or never, so the newest of a long
+outage are enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenDoubt:
-    """A file version in doubt and the attempt that the doubt is about."""
+    """A file version in doubt, and its open attempt."""
 
     file: FileRow
     attempt: AttemptRow
@@ -39,10 +43,11 @@ class OpenDoubt:
 
 @dataclass(frozen=True, slots=True)
 class CompetingAttempt:
-    """Another attempt that may be what made an asset in its folder.
+    """Another attempt that may own an asset in its folder.
 
-    One that was `refused` made none. One that was `waived` was taken for absent, or ended by a person: what a cut left
-    of it may come to light later. All others are open; a person is `asked` about those that look-ups do not decide.
+    A `refused` attempt created no asset. A `waived` attempt was decided as absent, or ended by an operator; remains of
+    its cut upload may appear later. All others are open. `asked` marks attempts that look-ups cannot decide and an
+    operator must.
     """
 
     attempt_id: int
@@ -57,7 +62,7 @@ class CompetingAttempt:
 
 
 class LeftBy(NamedTuple):
-    """An upload that may have made or left an asset in its folder."""
+    """An upload that may have created an asset in its folder, whole or cut."""
 
     attempt_id: int
     sent_name: str
@@ -71,29 +76,29 @@ _UNDECIDED = (
 
 
 def grace_of(attempt: AttemptRow) -> Grace:
-    """Give the span of an attempt's answered look-ups so far."""
+    """Return the grace of an attempt: the span of its answered look-ups so far."""
     times = (attempt.grace_first, attempt.grace_last, attempt.grace_slow)
     return Grace(attempt.grace_boot or "", *(time or 0.0 for time in times))
 
 
 class Doubts:
-    """The ledger's side of resolving."""
+    """The ledger's part for resolving doubts."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
     def count(self) -> int:
-        """Give how many versions are in doubt."""
+        """Return the number of versions in doubt."""
         return int(self._store.rows("SELECT COUNT(*) FROM files WHERE state = 'in_doubt'")[0][0])
 
     def crowded(self, least: int) -> list[str]:
-        """Give the folders into which at least so many versions are in doubt."""
-        # The plus keeps SQLite from going through all files in the order of their folders.
+        """Return the destination folders with at least this many versions in doubt."""
+        # The plus prevents SQLite from scanning all files in folder order.
         sql = "SELECT destfolderid FROM files WHERE state = 'in_doubt' GROUP BY +destfolderid HAVING COUNT(*) >= ?"
         return [row[0] for row in self._store.rows(sql, least)]
 
     def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:
-        """Give doubts whose next look-up is due, the `limit` longest due, those of one folder together."""
+        """Return up to `limit` doubts whose next look-up is due, longest due first, then grouped by folder."""
         rows = self._store.rows(
             f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE {_UNDECIDED}"
             " AND (look_at <= ?1 OR look_at > ?1 + ?3) ORDER BY look_at, id LIMIT ?2",
@@ -105,43 +110,43 @@ class Doubts:
         return [OpenDoubt(self._file(row["file_id"]), attempt_row(row)) for row in together]
 
     def open_ones(self) -> list[tuple[int, str]]:
-        """Give the attempt and the folder of each doubt that is not decided."""
+        """Return attempt id and destination folder of each undecided doubt."""
         rows = self._store.rows(f"SELECT id, destfolderid FROM attempts a WHERE {_UNDECIDED}")
         return [(row[0], row[1]) for row in rows]
 
     def of(self, file_id: int) -> AttemptRow | None:
-        """Give the open attempt of a version."""
+        """Return the open attempt of a version."""
         sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE file_id = ? AND closed_at IS NULL ORDER BY id DESC"
         rows = self._store.rows(sql, file_id)
         return attempt_row(rows[0]) if rows else None
 
     def in_flight(self, boundary: str) -> AttemptRow | None:
-        """Give the attempt by hand of this boundary while it has no outcome."""
-        # Among the open ones, which are few.
+        """Return the attempt by hand with this boundary if it has no outcome yet."""
+        # Search only the open attempts, which are few.
         sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
         rows = self._store.rows(f"{sql} AND ended_at IS NULL AND by_hand AND boundary = ?", boundary)
         return attempt_row(rows[0]) if rows else None
 
     def file_of(self, attempt: AttemptRow) -> FileRow:
-        """Give the version that an attempt is of."""
+        """Return the version of an attempt."""
         return self._file(attempt.file_id)
 
     def attempts(self, file_id: int, limit: int) -> list[AttemptRow]:
-        """Give the newest attempts of a version, open or decided, the oldest of them first."""
+        """Return up to `limit` of the newest attempts of a version, open or decided, oldest first."""
         sql = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE file_id = ? ORDER BY id DESC LIMIT ?"
         return [attempt_row(row) for row in reversed(self._store.rows(sql, file_id, limit))]
 
     def next_look(self) -> float | None:
-        """Give when the next look-up is due."""
+        """Return when the next look-up is due."""
         row = self._store.rows(f"SELECT MIN(look_at) FROM attempts a WHERE {_UNDECIDED}")[0]
         return None if row[0] is None else float(row[0])
 
     def competing_attempts(self, attempt: AttemptRow) -> list[CompetingAttempt]:
-        """Give the other open attempts, into whatever folder: what was refused as a copy is looked for in all.
+        """Return the other open attempts into any folder, because a duplicate's original may be in any folder.
 
-        Beside them, the newest into its own folder that were ended without its asset, of whatever file.
+        Adds the newest waived attempts into the attempt's own folder, of any file.
         """
-        # What was opened again beside another of its name is parked as well, and looked for.
+        # An attempt that was reopened while another held its name is parked too, but look-ups still decide it.
         asked = "a.parked AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
         columns = f"a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate, {asked}"
         rows = self._store.rows(
@@ -168,15 +173,15 @@ class Doubts:
         ]
 
     def owned(self, assetids: Collection[str]) -> set[str]:
-        """Tell which of the ids belong to live rows."""
+        """Return the ids that belong to live rows."""
         return self._known(
             "SELECT assetid FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid IN", assetids
         )
 
     def history(self, assetids: Collection[str]) -> dict[str, set[str | None]]:
-        """Give, for ids that were a file's before, the digests of what they were of, None where one was never taken.
+        """Return the digests of the versions that once had these ids; None for a version that was never hashed.
 
-        They belong to versions at rest, or a person had another uploaded in their place.
+        The ids belong to versions at rest, or to assets that an operator had replaced by another upload.
         """
         digests: dict[str, set[str | None]] = {}
         for part in _parts(list(assetids)):
@@ -190,13 +195,13 @@ class Doubts:
         return digests
 
     def recorded(self, assetids: Collection[str]) -> set[str]:
-        """Tell which of the ids are explained: a damaged asset is one attempt's proof and not another's."""
+        """Return the ids recorded as damaged: a damaged asset is the proof of one attempt and of no other."""
         return self._known("SELECT assetid FROM sightings WHERE why = 'damaged' AND assetid IN", assetids)
 
     def left_in(self, folder: str, since: float) -> list[LeftBy]:
-        """Give the uploads into a folder that may have made or left an asset there.
+        """Return the uploads into a folder that may have created an asset there, whole or cut.
 
-        Those that are open, and the newest that were ended without their asset since a time.
+        These are the open attempts, and the newest attempts that were waived since a time.
         """
         rows = self._store.rows(
             "SELECT id, sent_name, size, md5 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
@@ -210,18 +215,18 @@ class Doubts:
         return [LeftBy(*row) for row in rows]
 
     def may_rename(self, destfolderid: str) -> bool:
-        """Return whether the service may rename uploads into a folder: it did, or none was read back yet."""
+        """Return whether the service may rename uploads into a folder: it did, or no upload was read back yet."""
         kept = "SELECT 1 FROM folders WHERE destfolderid = ? AND names = 'kept'"
         return not self._store.rows(kept, destfolderid)
 
     def newest_attempt(self) -> int:
-        """Give the number of the newest attempt: the clock by which sightings and attempts are put in order."""
+        """Return the number of the newest attempt: the clock that orders sightings and attempts."""
         return int(self._store.rows("SELECT COALESCE(MAX(id), 0) FROM attempts")[0][0])
 
     def first_seen(self, assetids: Collection[str]) -> dict[str, tuple[int, float]]:
-        """Give, for assets seen before, the newest attempt at the end of the look-up that first showed them, and when.
+        """Return, by asset id, the newest attempt at the end of the look-up that first showed the asset, and the time.
 
-        The time is in seconds since the epoch.
+        The time is in seconds since the epoch. Assets without a sighting are left out.
         """
         found: dict[str, tuple[int, float]] = {}
         for part in _parts(list(assetids)):
@@ -230,16 +235,16 @@ class Doubts:
         return found
 
     def sight(self, assets: Iterable[Asset], newest: int, now: float) -> None:
-        """Remember assets that no live row owns; the order of the first sight stays.
+        """Record assets that no live row owns; the order of the first sightings is kept.
 
-        `newest` is the newest attempt when the look-up ended.
+        `newest` is the newest attempt at the end of the look-up.
         """
         values = [(a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, newest) for a in assets]
         if values:
             self._store.write(lambda conn: _sight(conn, values))
 
     def looked(self, looks: Sequence[tuple[int, Grace, float]]) -> None:
-        """Record answered look-ups: (attempt, its grace after them, when to look again)."""
+        """Record answered look-ups: (attempt id, grace after the look-up, time of the next look-up)."""
 
         def work(conn: sqlite3.Connection) -> None:
             conn.executemany(
@@ -252,12 +257,12 @@ class Doubts:
             self._store.write(work)
 
     def looked_first(self, attempt_id: int, boot: str, ended: float) -> None:
-        """Record the first answered look-up of a boot; `ended` in seconds on its steady clock."""
+        """Record the first answered look-up of a boot; `ended` is in seconds on the steady clock of that boot."""
         sql = "UPDATE attempts SET look_boot = ?, look_first = ? WHERE id = ?"
         self._store.write(lambda conn: conn.execute(sql, (boot, ended, attempt_id)))
 
     def unanswered(self, attempt_ids: Sequence[int], with_them: Sequence[int], look_at: float, detail: str) -> None:
-        """Put look-ups off that got no answer, and others with them; no grace is touched, so that its gap shows."""
+        """Postpone look-ups without an answer, and those `with_them`; graces stay unchanged, so that the gap shows."""
 
         def work(conn: sqlite3.Connection) -> None:
             later = [(look_at, attempt) for attempt in {*attempt_ids, *with_them}]
@@ -271,7 +276,7 @@ class Doubts:
         self._store.write(work)
 
     def hashed(self, attempt_id: int, file_id: int, md5: str) -> None:
-        """Record the digest of what was sent, read again after an unclean stop."""
+        """Record the digest of the bytes sent, read again after an unclean stop."""
 
         def work(conn: sqlite3.Connection) -> None:
             conn.execute("UPDATE attempts SET md5 = ? WHERE id = ?", (md5, attempt_id))
@@ -280,10 +285,10 @@ class Doubts:
         self._store.write(work)
 
     def decide(self, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
-        """End a doubt as the verdict says, and list what it brought to light.
+        """End a doubt by the verdict, and record the assets that the verdict explains.
 
-        A doubt that was decided otherwise while the service answered, or whose asset another file took meanwhile, is
-        left as it is.
+        A doubt stays as it is if it was decided otherwise while the service answered, or if another file took its
+        asset.
         """
         file, attempt = doubt.file, doubt.attempt
 
@@ -304,8 +309,8 @@ class Doubts:
                 "UPDATE attempts SET closed_at = ?, result = ? WHERE id = ?", (now, str(verdict.judgement), attempt.id)
             )
             if verdict.judgement is Judgement.FOUND:
-                # Where names come back alike, the asset may have been an equal doubt's: what is still to come of that
-                # one, or of this, is waited for anew, and for as long.
+                # Names may come back alike, so the asset may belong to an equal doubt. Remains of either upload may
+                # still appear: the grace of each equal doubt starts again, and allows for the longer upload time.
                 conn.execute(
                     "UPDATE attempts SET grace_boot = NULL, look_boot = NULL,"
                     " took = IIF(?1 IS NULL, took, MAX(?1, COALESCE(took, 0)))"
@@ -357,7 +362,7 @@ def _may_be_decided(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict
 
 def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
     file, attempt = doubt.file, doubt.attempt
-    # The attempt stays open, so that `retry` looks again, but no longer holds its name back.
+    # The attempt stays open, so that `retry` looks it up again, but no longer holds its name.
     conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (attempt.id,))
     word, helps = "undecidable", "look in the service, then `assetsync doubt resolve PATH`"
     if attempt.is_duplicate:
@@ -370,29 +375,29 @@ def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verd
 
 
 def _took(attempt: AttemptRow) -> float | None:
-    """Return how long an upload took whose whole body may have left; None for one that was cut."""
+    """Return the duration in seconds of an upload whose whole body may have left; None for an upload that was cut."""
     return attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0
 
 
 def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
     if doubt.attempt.is_duplicate:
-        # What it is refused as a copy of was there before, and was told what is said of another file, if anything.
+        # The asset was there before this upload, and has the metadata of another file, if any.
         uploaded: dict[str, float | None] = {"uploaded_at": None}
     elif doubt.attempt.accepted_id is None:
         count_upload(conn, doubt.attempt.size, now)
         uploaded = {"uploaded_at": now}
     else:
-        # Its answer was counted, and its asset was not shown any more.
+        # The upload was counted when its answer came; its asset was missing later.
         uploaded = {}
     conn.execute("DELETE FROM sightings WHERE assetid = ?", (verdict.assetid,))
-    # Of a large file that was never read to its end, the service knows the digest first: a version that only was
-    # touched meanwhile is then known for the same.
+    # For a large file that was never read to its end, the service's digest is the first one known: it shows later that
+    # a version that was only touched is equal.
     known = {} if verdict.md5 is None else {"md5": verdict.md5}
     apply(
         conn, doubt.file.id, Event.FOUND, now, **known, **uploaded,
         assetid=verdict.assetid, id_from="adopted", asset_folder=verdict.folder_id, seen_at=now,
         findable_at=None, index_asked_at=None, verified_at=None, reason=None, detail=None, due_at=now, send_again=0,
-        # It may lie in another folder, or what was told was of another asset.
+        # The asset may be in another folder, or may have the metadata of another asset.
         drift="unread",
     )  # fmt: skip
 
@@ -408,7 +413,7 @@ def _sight(conn: sqlite3.Connection, values: Sequence[tuple[object, ...]]) -> No
 
 
 def _explain(conn: sqlite3.Connection, assetid: str, why: str, file: FileRow) -> None:
-    """Say of a sighted asset what it is; proof is not taken back by a later suspicion."""
+    """Record what a sighted asset is; proof of damage is not replaced by a later suspicion."""
     conn.execute(
         "UPDATE sightings SET why = ?, file_id = ?, path = ? WHERE assetid = ? AND why <> 'damaged'",
         (why, file.id, file.path, assetid),

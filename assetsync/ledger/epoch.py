@@ -1,11 +1,11 @@
-"""The number of the latest start, kept beside the ledger: by it a ledger that was put back from a copy is known.
+"""The number of the latest start, kept beside the ledger to detect a ledger that was put back from a copy.
 
-A copy that was made while a process held the ledger lacks the mark of a clean stop; one that was made between two
-processes is behind this number, or, where the number was put back with it, does not know the time of that change. Which
-of these a ledger shows is `ledger`'s to say; here the number is read and written.
+A copy made while a process held the ledger lacks the mark of a clean stop. A copy made between two processes has a
+lower number than this file or, if this file was put back too, does not have the file's new change time. Judging a
+ledger by these signs is left to `ledger`; this module reads and writes the number.
 
 A disk that is rolled back as a whole (a snapshot of a volume or of a virtual machine) takes the file beside the ledger
-with it. So the number is kept outside that disk too, in the folder for the files of running programs.
+with it. So the number is also kept outside that disk, in the folder for runtime files.
 """
 
 import contextlib
@@ -20,29 +20,29 @@ from assetsync.errors import LedgerError, LedgerUnwritable
 from assetsync.ledger.place import give
 
 SUFFIX = ".epoch"
-"""What stands behind the name of the ledger."""
+"""Suffix of the epoch file, after the name of the ledger."""
 
 _DIGITS = 15
 OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""What the disk may answer that is full or fails."""
+"""Errors of a disk that is full or failing."""
 
 RUNTIME = Path("/run/assetsync")
-"""The folder that the units of `systemd/` name as RuntimeDirectory, so that commands by hand find it without them."""
+"""The RuntimeDirectory of the units in `systemd/`; commands started by hand find it without them."""
 
 _FIX = "see what stands there and remove it: every folder is then listed once"
 
 
 class Epoch:
-    """The file `<ledger>.epoch`."""
+    """The epoch file, `<ledger>.epoch`."""
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
         self._path = ledger.with_name(ledger.name + SUFFIX)
 
     def read(self) -> int | None:
-        """Give the number; None where there is no file. Raises LedgerError for what holds no number."""
+        """Return the number; None if there is no file. Raises LedgerError if the file holds no number."""
         try:
-            # Neither a link nor a pipe put there may lead elsewhere or hold the start up.
+            # A link placed here must not lead elsewhere, and a pipe must not block the start.
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 said = os.read(fd, _DIGITS + 2)
@@ -58,18 +58,18 @@ class Epoch:
         return int(digits)
 
     def changed(self) -> str:
-        """Give when the file was last changed, as the file system says: no program that restores files can set it."""
+        """Return the change time of the file in ns, "" without a file: no program that restores files can set it."""
         try:
             return str(self._path.stat(follow_symlinks=False).st_ctime_ns)
         except OSError:
-            # It was taken away, which the next start sees as well.
+            # The file was removed, which the next start also detects.
             return ""
 
     def write(self, start_no: int) -> None:
-        """Put the number on the disk; raises LedgerError."""
+        """Write the number to the disk; raise LedgerError."""
         temporary = self._path.with_name(self._path.name + ".new")
         try:
-            # Whatever stands there was left behind, or put there: it is neither written to nor followed.
+            # A leftover file, or one that somebody placed here, is neither written to nor followed.
             temporary.unlink(missing_ok=True)
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
@@ -98,7 +98,7 @@ class OutsideEpoch:
     def __init__(self, ledger: Path, environ: Mapping[str, str]) -> None:
         """Choose the folder: $RUNTIME_DIRECTORY, else /run/assetsync, else `assetsync` in $XDG_RUNTIME_DIR.
 
-        Without $RUNTIME_DIRECTORY a folder on the ledger's own file system is left out. There may be none.
+        A folder on the ledger's own file system is used only if $RUNTIME_DIRECTORY names it. There may be no folder.
         """
         self._ledger = ledger
         self._boot = boot_id()
@@ -123,7 +123,7 @@ class OutsideEpoch:
         return int(digits) if boot == self._boot and digits.isdecimal() and len(digits) <= _DIGITS else None
 
     def write(self, start_no: int) -> bool:
-        """Write the number; return whether it is there."""
+        """Write the number; return whether it was written."""
         if self._path is None:
             return False
         temporary = self._path.with_name(self._path.name + ".new")
@@ -138,7 +138,7 @@ class OutsideEpoch:
                 os.close(fd)
             temporary.replace(self._path)
         except OSError:
-            # An older number that stays behind would confirm a ledger that was rolled back to it.
+            # An older number left here would confirm a ledger that was rolled back to it.
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
             return False
@@ -150,7 +150,7 @@ def _runtime_folder(ledger: Path, environ: Mapping[str, str]) -> Path | None:
     if named:
         return Path(named)
     users = Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
-    # Only root can make the first one.
+    # Only root can create RUNTIME.
     found = RUNTIME if RUNTIME.is_dir() or os.geteuid() == 0 else users / "assetsync"
     try:
         within = found if found.is_dir() else found.parent

@@ -1,6 +1,6 @@
-"""Finds what stands for a file already: an equal version that has an asset or may have one, an equal asset of nobody.
+"""Find equal content for a file: a version that has an asset or may have one, or an asset that no row owns.
 
-Reads only; what is done with it is `sync.upload.prepare`'s to decide and `queue`'s to write down.
+Reads only. What to do with the result is left to `sync.upload.prepare`, recording it to `queue`.
 """
 
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.database import Database
 from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row
 
-# An attempt that is open although its row is neither sending nor in doubt: blocked, and perhaps stored.
+# The last case is an open attempt of a blocked row, which may have stored its asset.
 _MAY_HAVE_ASSET = (
     "(assetid IS NOT NULL OR state IN ('sending', 'in_doubt')"
     " OR EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL))"
 )
-# Named, because the planner would take the index by content, and with it all that is queued of this size.
+# The index is named because the planner would choose the index by content and read all queued versions of this size.
 _UNHASHED = (
     "SELECT id FROM files INDEXED BY files_unhashed"
     " WHERE destfolderid = ?1 AND size = ?2 AND md5 IS NULL AND assetid IS NOT NULL"
@@ -24,16 +24,18 @@ _UNHASHED_AND_OPEN = (
     "SELECT f.id FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
     " WHERE a.closed_at IS NULL AND f.md5 IS NULL AND f.destfolderid = ?1 AND f.size = ?2"
 )
-# What somebody has moved into the folder in the service; its digest is asked for each way by itself, for the index.
+# Assets that somebody moved into the folder in the service. The digest is compared in a separate statement for each
+# case, so that each uses the index.
 _MOVED_THERE = (
     "SELECT id FROM files INDEXED BY files_elsewhere"
     " WHERE asset_folder = ?1 AND size = ?2 AND asset_folder <> destfolderid AND assetid IS NOT NULL"
 )
 _EQUAL_MOVED_THERE = f"{_MOVED_THERE} AND md5 = ?4 UNION ALL {_MOVED_THERE} AND md5 IS NULL"
 OWNED = "EXISTS (SELECT 1 FROM files l WHERE l.assetid = {0} AND l.state NOT IN ('superseded', 'gone'))"
-"""Whether a live row has the asset."""
+"""SQL condition: a live row has the asset."""
 _MISSED = TAKEN_AWAY.format("s.folder_id", SIGHTED.format("s"))
-# What a listing of the folder did not show after an audit had not is not there. Of others, first what an audit has met.
+# `met_at` 0: neither the folder's newest audit nor a listing after it showed the asset, so it is not there. Of the
+# others, those that the audit showed come first.
 _IS_THERE = "s.met_at IS NOT 0"
 _LIKELIEST = f"{_MISSED}, first_seen, assetid"
 
@@ -46,13 +48,13 @@ _EQUAL_ASSET = (
 )
 _MAY_HAVE_STORED_IT = (
     "SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = s.folder_id"
-    # Of what a person is asked about, whose bytes nobody knows, nothing is waited for.
+    # Don't wait for undigested attempts that an operator must decide.
     " AND a.size = s.size AND (a.md5 = s.md5 OR a.md5 IS NULL AND a.parked = 0)"
 )
 
 
 class Hints(NamedTuple):
-    """What there may be for a file: a version of equal content, and an asset that no row owned when it was seen."""
+    """Whether equal content may exist for a file: as a version, or as an asset that no row owned when it was seen."""
 
     version: bool
     asset: bool
@@ -67,13 +69,13 @@ class Resembling(NamedTuple):
 
 
 class EqualContent:
-    """Asked for each file before it is sent; sizes are in bytes, digests MD5 in upper-case hex."""
+    """Queries for each file before it is sent; sizes are in bytes, digests are MD5 in upper-case hex."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
     def has_size(self, file_id: int, destfolderid: str, size: int) -> bool:
-        """Whether another version or a sighted asset of this size is known in the folder, so that hashing pays."""
+        """Return whether the folder has another version or a sighted asset of this size, so that hashing pays off."""
         rows = self._store.rows(
             "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
             f"   AND {_MAY_HAVE_ASSET})"
@@ -86,7 +88,7 @@ class EqualContent:
         return bool(rows[0][0])
 
     def hints(self, row: FileRow, md5: str) -> Hints:
-        """Tell where a closer look pays: asked of each file that is sent, so in one statement."""
+        """Return which closer look may find equal content; one statement, because it runs for each file sent."""
         found = self._store.rows(
             "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4 AND id <> ?3)"
             f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN}) OR EXISTS ({_EQUAL_MOVED_THERE}),"
@@ -99,15 +101,16 @@ class EqualContent:
         return Hints(bool(found[0]), bool(found[1]))
 
     def equals(self, row: FileRow, md5: str) -> list[FileRow]:
-        """Give versions of the same content in the folder that have an asset or may have one, likeliest first.
+        """Return versions of the same content in the folder that have an asset or may have one, most likely first.
 
-        They were sent there, or their assets were moved there since.
+        They were sent to the folder, or their assets were moved there later.
 
-        A version in doubt whose bytes were never hashed counts if it is the same inode, size and mtime. A version at
-        rest whose asset a live row owns by now has nothing left to hand on.
+        A version whose bytes were never hashed counts if it has the same inode, size and mtime. A version at rest is
+        left out if a live row owns its asset by now, since it has no asset left to pass on.
         """
         rows = self._store.rows(
-            # Joined in this order, each way by its index: cameras and scanners make any number of files of one size.
+            # The joins are fixed in this order, so that each part uses its index: cameras and scanners produce any
+            # number of files of the same size.
             f"SELECT {FILE_COLUMNS} FROM ("
             "   SELECT id AS found FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4"
             f"  UNION {_UNHASHED} UNION {_UNHASHED_AND_OPEN} UNION {_EQUAL_MOVED_THERE}"
@@ -115,7 +118,7 @@ class EqualContent:
             f" AND {_MAY_HAVE_ASSET}"
             " AND (md5 = ?4 OR md5 IS NULL AND inode = ?5 AND mtime_ns = ?6)"
             f" AND (state NOT IN ('superseded', 'gone') OR assetid IS NULL OR NOT {OWNED.format('files.assetid')})"
-            # A renamed file keeps its inode; what is at rest needs no look at the disk.
+            # A renamed file keeps its inode. Versions at rest come early because they need no look at the disk.
             " ORDER BY path = ?7 DESC, inode = ?5 DESC, wanted IN ('replaced', 'gone') DESC,"
             " state IN ('verified', 'stored') DESC, id DESC LIMIT 100",
             row.destfolderid,
@@ -129,15 +132,15 @@ class EqualContent:
         return [file_row(found) for found in rows]
 
     def unread(self, row: FileRow) -> list[FileRow]:
-        """Give versions of its size that may just have been stored in the folder and whose bytes were never hashed.
+        """Return undecided versions of its size that may just have been stored in the folder and were never hashed.
 
-        What was queued before them was another file then, and is one now. The same inode and mtime is left out: that
-        one can be told for the same (`equals`); and what a person is asked about, which would be waited for without an
-        end.
+        Only versions queued before this one count: a file that was queued before them existed beside them, so it is
+        another file. A version of the same inode and mtime is left out because `equals` finds it. A version that an
+        operator must decide is left out because the wait for it could be endless.
         """
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files WHERE id IN (SELECT file_id FROM attempts WHERE closed_at IS NULL"
-            # By the ids, and not the times: a clock may be set back.
+            # Order by id, not by time: the clock may be set back.
             "   AND destfolderid = ?1 AND size = ?2) AND id < ?3 AND md5 IS NULL"
             " AND state IN ('sending', 'in_doubt') AND NOT (inode = ?4 AND mtime_ns = ?5)",
             row.destfolderid,
@@ -149,14 +152,14 @@ class EqualContent:
         return [file_row(found) for found in rows]
 
     def sighted(self, row: FileRow, md5: str) -> str | None:
-        """Give the id of an asset of the same MD5 in the folder that no row owns."""
-        # While an equal upload is undecided, the asset is likelier what that one stored.
+        """Return the id of an asset of the same MD5 in the folder that no row owns."""
+        # While an equal upload is undecided, the asset more likely belongs to that upload.
         sql = f"SELECT assetid {_EQUAL_ASSET} AND NOT EXISTS ({_MAY_HAVE_STORED_IT}) ORDER BY {_LIKELIEST} LIMIT 1"
         rows = self._store.rows(sql, row.destfolderid, row.size, md5)
         return str(rows[0][0]) if rows else None
 
     def may_have_stored_it(self, row: FileRow, md5: str) -> FileRow | None:
-        """Give a version whose undecided upload, of bytes that nobody has hashed, may have stored such an asset."""
+        """Return a version whose undecided upload, of bytes that were never hashed, may have stored such an asset."""
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files WHERE id <> ?4 AND state IN ('sending', 'in_doubt') AND id IN"
             " (SELECT file_id FROM attempts a WHERE a.closed_at IS NULL AND a.parked = 0 AND a.md5 IS NULL"
@@ -169,17 +172,17 @@ class EqualContent:
         return file_row(rows[0]) if rows else None
 
     def resembling(self, row: FileRow, sent_name: str) -> list[Resembling]:
-        """Return assets of this size without a digest whose name may be the file's, the likeliest first.
+        """Return assets of this size without a digest whose name may be the file's, most likely first.
 
-        Where the service gives no MD5, nothing tells whether such an asset is this file. None of them was ever a
-        version's, and a person who said that the file is not there had not seen it.
+        Without an MD5 from the service, nothing shows whether such an asset is this file. Assets that ever belonged to
+        a version are left out, and so are assets seen before an operator resolved a doubt of this file.
         """
         patterns = sorted(shown_patterns(sent_name))
         alike = " OR ".join(["name LIKE ?"] * len(patterns))
         rows = self._store.rows(
             "SELECT assetid, name FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL"
             f" AND why <> 'damaged' AND ({alike}) AND {_IS_THERE}"
-            # Of what was a version's once, the digest is known, and it is another.
+            # The digest of an asset that once belonged to a version is known, and differs.
             f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')})"
             " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND result = 'resolved'"
             f"   AND closed_at >= s.first_seen) ORDER BY {_LIKELIEST}",
@@ -205,7 +208,7 @@ class EqualContent:
         return file_row(found[0]) if found else None
 
     def is_only_match(self, row: FileRow, shown: str) -> bool:
-        """Return whether no other file of this size in the folder that has no asset may have come back under a name."""
+        """Return whether no other file of this size in the folder lacks an asset and may have come back as `shown`."""
         rows = self._store.rows(
             "SELECT folded_name FROM files WHERE destfolderid = ? AND size = ? AND id <> ? AND wanted = 'yes'"
             " AND assetid IS NULL LIMIT ?",
@@ -217,6 +220,6 @@ class EqualContent:
         return len(rows) < _COMPARED_AT_MOST and not any(is_shown_as(found[0], shown) for found in rows)
 
     def is_missed(self, assetid: str) -> bool:
-        """Whether the newest audit of its folder did not show a sighted asset any more."""
+        """Return whether the newest audit of its folder no longer showed a sighted asset."""
         rows = self._store.rows(f"SELECT {_MISSED} FROM sightings s WHERE assetid = ?", assetid)
         return bool(rows) and bool(rows[0][0])

@@ -1,8 +1,8 @@
-"""Folders of which everything was known when they were scanned, so that their files need not be compared again.
+"""The folder cache: folders whose files a scan need not compare again, because everything in them was known.
 
-That a folder is quiet says two things: its names and facts gave the digest, and the ledger's rows agreed with them. The
-next scan sees for itself whether the first still holds. The second holds until a row of the folder changes: whatever
-writes through the store, the folder is struck out in the very transaction (`Stirred`).
+A cached folder meets two conditions: the names and properties of its files gave the digest, and the ledger's rows
+agreed with them. The next scan checks the first. The second holds until a row of the folder changes: the writing
+connection removes the folder from the cache in the same transaction (`Stirred`).
 """
 
 import sqlite3
@@ -23,7 +23,8 @@ _COUNT = "SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GRO
 _COLUMNS = ("path", "wanted", "size", "mtime_ns", "ctime_ns", "inode", "destfolderid")
 _DIFFERS = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in _COLUMNS)
 _WATCHED, _BOTH = ", ".join(_COLUMNS), " BEGIN SELECT stir(OLD.path), stir(NEW.path); END"
-# Of the connection and not of the file: any tool may write to a ledger, and then the weekly look at all mends it.
+# Temporary triggers, which belong to the connection and not to the file: any other tool may write to a ledger, and the
+# weekly full comparison then corrects the cache.
 _TRIGGERS = (
     "CREATE TEMP TRIGGER stirred_files_new AFTER INSERT ON main.files BEGIN SELECT stir(NEW.path); END",
     "CREATE TEMP TRIGGER stirred_files_gone AFTER DELETE ON main.files BEGIN SELECT stir(OLD.path); END",
@@ -35,7 +36,10 @@ _TRIGGERS = (
 
 
 class Stirred:
-    """The folders whose rows change, struck out with the change; all but `has` is called under the store's lock."""
+    """Removes folders from the cache in the transaction that changes their rows.
+
+    Except `has`, every method is called under the store's lock.
+    """
 
     def __init__(self) -> None:
         self._pending: set[bytes] = set()
@@ -43,27 +47,27 @@ class Stirred:
         self._too_many = False
 
     def install(self, conn: sqlite3.Connection) -> None:
-        """Listen to the one connection that writes."""
+        """Install the triggers on the writing connection."""
         conn.create_function("stir", 1, self._stir)
         for trigger in _TRIGGERS:
             conn.execute(trigger)
 
     def settle(self, conn: sqlite3.Connection) -> None:
-        """Strike out what was stirred; the last statement of a transaction."""
+        """Remove the folders of changed rows from the cache; runs as the last statement of a transaction."""
         if self._pending:
             conn.executemany("DELETE FROM quiet WHERE folder = ?", [(folder,) for folder in self._pending])
             self._pending.clear()
 
     def note(self) -> None:
-        """Begin to keep in mind what is stirred."""
+        """Begin to remember which folders change."""
         self._noted, self._too_many = set(), False
 
     def forget(self) -> None:
-        """Keep nothing in mind any more."""
+        """Stop remembering changed folders."""
         self._noted = None
 
     def has(self, folder: bytes) -> bool:
-        """Whether the folder was stirred since `note`; also when it is not known, as without a `note`."""
+        """Return whether the folder changed since `note`; True if unknown, for example without a `note`."""
         return self._noted is None or self._too_many or folder in self._noted
 
     def _stir(self, path: bytes) -> None:
@@ -77,23 +81,23 @@ class Stirred:
 
 
 class FolderCache:
-    """The ledger's side of leaving out what has not changed; for one scan at a time."""
+    """The ledger's part for skipping unchanged folders; for one scan at a time."""
 
     def __init__(self, store: "Database") -> None:
         self._store = store
 
     def begin(self, plan: str, now: float) -> bool:
-        """Begin a scan by this plan; False when nothing may be relied on.
+        """Begin a scan by this plan; return False if no cached folder may be used.
 
-        What was found by another plan is forgotten, and after a week everything is: whatever went wrong with the ledger
-        is then found by comparing, and counting, all of it. A ledger that is only read keeps no notes.
+        Folders cached under another plan are removed, and after a week all folders are: comparing and counting
+        everything then finds whatever went wrong with the ledger. A ledger opened without the lock is not changed.
         """
         usable = self._is_usable(plan, now)
         if self._store.read_only or not self._store.holds_lock:
             return usable
 
         def work(conn: sqlite3.Connection) -> None:
-            # In a transaction: what was stirred before is on the disk when the scan reads its first row.
+            # In a transaction, so that earlier changes are on the disk when the scan reads its first row.
             self._store.stirred.note()
             if usable:
                 return
@@ -111,18 +115,18 @@ class FolderCache:
         self._store.stirred.forget()
 
     def recorded(self) -> Iterator[Quiet]:
-        """Give the folders by their paths in byte order."""
+        """Yield the cached folders by path, in byte order."""
         sql = "SELECT folder, digest, files, sidecars, ignored FROM quiet WHERE folder"
         yield from (Quiet(*row) for row in self._store.rows(f"{sql} = ?", b""))
         below = self._store.pages(f"{sql} > ? ORDER BY folder LIMIT ?", "folder", (b"",), size=_PAGE)
         yield from (Quiet(*row) for row in below)
 
     def was_stirred(self, folder: bytes) -> bool:
-        """Whether a row of the folder has changed since the scan began; beside a holder nobody knows."""
+        """Return whether a row of the folder changed since the scan began; unknown, and False, without the lock."""
         return self._store.holds_lock and self._store.stirred.has(folder)
 
     def record(self, found: Sequence[Quiet], struck: Sequence[bytes]) -> None:
-        """Write down what the scan found, but for folders that were stirred meanwhile, and strike out others."""
+        """Record the folders that the scan found, except those that changed meanwhile; remove those in `struck`."""
 
         def work(conn: sqlite3.Connection) -> None:
             conn.executemany("DELETE FROM quiet WHERE folder = ?", [(folder,) for folder in struck])

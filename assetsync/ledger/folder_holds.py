@@ -1,4 +1,4 @@
-"""Folders of the service that are held back and let go again. Why one is held, and for how long, is the caller's."""
+"""Hold destination folders and release them. Why a folder is held, and for how long, is left to the caller."""
 
 import sqlite3
 
@@ -6,15 +6,16 @@ from assetsync.core.states import Event
 from assetsync.ledger.rows import apply
 
 UNLISTED = "unlisted"
-"""Why a folder is held that cannot be listed: the word stands until it can, also while that is tried."""
+"""The hold reason of a folder that cannot be listed; kept until a listing succeeds, also while one is tried."""
 
 HELD = "(hold_until > ?1 AND hold_until <= ?1 + 3600)"
-"""Whether a folder is held, `now` being the first value; what is further away was set by a clock since set back."""
+"""SQL condition: a folder is held; `now` is the first value. A time further ahead was set by a clock that was set back
+since."""
 
 
 def hold_folder(conn: sqlite3.Connection, destfolderid: str, reason: str, detail: str, until: float) -> None:
-    """Hold a whole folder back: what is wrong with it is not the matter of its files."""
-    # That it cannot be listed takes the place of no other reason: by that, blocked files are let go later.
+    """Hold a whole destination folder, because the cause is not in its files."""
+    # UNLISTED does not replace another reason: the other reason is needed later to release the files that it blocked.
     stays = "excluded.hold_reason = ?5 AND hold_reason <> ?5"
     conn.execute(
         "INSERT INTO folders (destfolderid, hold_reason, hold_detail, hold_until) VALUES (?1, ?2, ?3, ?4)"
@@ -27,7 +28,7 @@ def hold_folder(conn: sqlite3.Connection, destfolderid: str, reason: str, detail
 
 
 def release_folder(conn: sqlite3.Connection, destfolderid: str, now: float) -> None:
-    """Let a folder be sent to again that was held, or took a file again, with the files that its trouble blocked."""
+    """Release a folder that was held, or that accepted a file again, and retry the files that its trouble blocked."""
     sql = "SELECT hold_reason FROM folders WHERE destfolderid = ? AND hold_until IS NOT NULL"
     held = conn.execute(sql, (destfolderid,)).fetchone()
     if held is None:

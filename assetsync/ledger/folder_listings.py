@@ -1,4 +1,7 @@
-"""Which folders of the service were listed before the first POST into them, and what a listing left to wait for."""
+"""Folder listings: which destination folders were listed before the first POST, and which sightings they left open.
+
+Making a listing is left to `sync.upload.folder_listing`.
+"""
 
 import sqlite3
 from collections import Counter
@@ -9,11 +12,11 @@ from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import OWNED
 
 _AGAIN = -1
-"""Stands in place of the number of a start, and is below them all."""
+"""Stored in place of a start number; lower than every start."""
 
 
 def note_names(conn: sqlite3.Connection, destfolderid: str, *, kept: bool) -> None:
-    """Record whether an upload into a folder kept its name; a folder in which one was renamed stays so."""
+    """Record whether an upload into a folder kept its name; once an upload was renamed, the folder stays `changed`."""
     conn.execute(
         "INSERT INTO folders (destfolderid, names) VALUES (?, ?) ON CONFLICT (destfolderid) DO UPDATE"
         " SET names = excluded.names WHERE names IS NOT 'changed'",
@@ -22,7 +25,7 @@ def note_names(conn: sqlite3.Connection, destfolderid: str, *, kept: bool) -> No
 
 
 class FolderListings:
-    """The ledger's side of first contact. `start_no` numbers the start of the program that opened it."""
+    """The ledger's part for folder listings. `start_no` is the number of the start of this process."""
 
     def __init__(self, store: Database, start_no: int) -> None:
         self._store = store
@@ -30,10 +33,10 @@ class FolderListings:
         self._asks: Counter[str] = Counter()
 
     def needed(self, destfolderid: str) -> bool:
-        """Whether the folder must be listed before anything is posted into it.
+        """Return whether the folder must be listed before the first POST into it.
 
-        So it is before the first POST into a folder of which no row is verified, where the ledger may have forgotten
-        some that was sent (`open_ledger`), and where a mapping points there anew (`again`).
+        It must be if no row of the folder is verified and it was never listed, if the ledger may lack uploads that were
+        sent (`open_ledger`), and if a mapping points to the folder anew (`again`).
         """
         rows = self._store.rows(
             "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start >="
@@ -50,13 +53,13 @@ class FolderListings:
         self._set(destfolderid, self._start_no)
 
     def again(self, destfolderid: str) -> None:
-        """Record that the folder must be listed once more, whatever was listed before."""
+        """Record that the folder must be listed again, whatever was listed before."""
         self._set(destfolderid, _AGAIN)
-        # After that: whoever hears of it looks there.
+        # Count after the write: a thread that sees the new count finds the record in the ledger.
         self._asks[destfolderid] += 1
 
     def asks(self, destfolderid: str) -> int:
-        """Count how often `again` was said of the folder in this process: what was listed at another count is old."""
+        """Return how often `again` was called for the folder in this process; a listing of another count is old."""
         return self._asks[destfolderid]
 
     def _set(self, destfolderid: str, start_no: int) -> None:
@@ -73,7 +76,7 @@ class FolderListings:
         self._store.write(lambda conn: note_names(conn, destfolderid, kept=kept))
 
     def left_unprocessed(self, destfolderid: str) -> bool:
-        """Whether an asset was seen in the folder that the service was still working on, and that is no row's."""
+        """Return whether a sighted asset in the folder, which no row owns, was still being processed."""
         rows = self._store.rows(
             "SELECT EXISTS (SELECT 1 FROM sightings s WHERE folder_id = ? AND size IS NULL"
             f" AND NOT {OWNED.format('s.assetid')})",
@@ -82,12 +85,12 @@ class FolderListings:
         return bool(rows[0][0])
 
     def sighted_since(self, assetid: str) -> float | None:
-        """Give when an asset that no row owns was first seen."""
+        """Return when an asset that no row owns was first seen; None without a sighting."""
         rows = self._store.rows("SELECT first_seen FROM sightings WHERE assetid = ?", assetid)
         return float(rows[0][0]) if rows else None
 
     def missed(self, destfolderid: str, limit: int) -> dict[str, float | None]:
-        """Give some of the sighted assets that the folder's newest audit did not show, with when they were met last."""
+        """Return some sighted assets that the folder's newest audit did not show, with the time each was last seen."""
         rows = self._store.rows(
             "SELECT assetid, met_at FROM sightings s WHERE folder_id = ? AND met_at IS NOT 0"
             f" AND {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))} LIMIT ?",
@@ -97,7 +100,7 @@ class FolderListings:
         return {row[0]: row[1] for row in rows}
 
     def not_there(self, missed: Mapping[str, float | None]) -> None:
-        """Record that a listing did not show them either, unless they were met since."""
+        """Record that a listing did not show these assets either, unless they were seen since."""
         sql = "UPDATE sightings SET met_at = 0 WHERE assetid = ? AND met_at IS ?"
         if missed:
             self._store.write(lambda conn: conn.executemany(sql, missed.items()))

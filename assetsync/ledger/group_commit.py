@@ -1,8 +1,8 @@
-"""Group commit: pieces of work that wait at the same moment are one transaction, so that many workers pay one fsync.
+"""Group commit: pieces of work that wait at the same moment share one transaction, and so one fsync.
 
-A piece that was submitted and not yet asked for its result goes along with the next commit, whoever makes it. Where one
-of them fails, all are done once more, and only that counts. Opening the file and turning SQLite's errors into ours is
-left to `store`.
+A piece that was submitted goes into the next commit, whichever thread makes it. If a piece of a batch fails, the whole
+batch runs again, each piece in its own savepoint, and only the second run counts. Opening the file and translating
+SQLite's errors are left to `database`.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ class _Slot(Generic[T]):
 
 
 class Pending(Generic[T]):
-    """A piece of work that was handed in and may not be on the disk yet."""
+    """A piece of work that was submitted and may not be on the disk yet."""
 
     __slots__ = ("_commits", "_slot")
 
@@ -39,17 +39,17 @@ class Pending(Generic[T]):
         self._slot = slot
 
     def result(self) -> T:
-        """Return when it is on the disk; raises what the work raised, or LedgerError when the commit failed."""
+        """Return once the work is on the disk; raise what the work raised, or LedgerError if the commit failed."""
         return self._commits.finish(self._slot)
 
     @property
     def has_failed(self) -> bool:
-        """Whether a commit that it went along with was not made: it goes along with no other."""
+        """Whether the work or its commit failed; the piece is in no later commit."""
         return self._slot.done and self._slot.error is not None
 
 
 class Commits:
-    """Commits for any number of threads over the one connection that writes."""
+    """Commits for any number of threads over the single writing connection."""
 
     def __init__(
         self,
@@ -59,50 +59,52 @@ class Commits:
         last: Callable[[sqlite3.Connection], None],
         check: Callable[[], None],
     ) -> None:
-        """Begin with none; `last` is done at the end of each transaction, `check` raises where it is not on the disk.
+        """Begin without work; `last` runs at the end of each transaction, `check` raises if one is not on the disk.
 
-        `check` is called after each commit, before any piece of it is reported as done.
+        `check` runs after each commit, before any piece in it is reported as done.
         """
         self.count = 0
-        """How many transactions were written."""
+        """Number of transactions written."""
         self._last = last
         self._check = check
         self._conn = conn
         self._translate = translate
         self._commit_lock = threading.Lock()
         self._queue_lock = threading.Lock()
-        self._left = TURN.left()  # of the one that commits
+        self._left = TURN.left()  # of the thread that commits
         self._queue: list[_Slot[Any]] = []
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> Pending[T]:
-        """Let `work` go along with the next commit; it runs before what is submitted later."""
+        """Queue `work` for the next commit; it runs before work that is submitted later."""
         slot = _Slot(work)
         with self._queue_lock:
             self._queue.append(slot)
         return Pending(self, slot)
 
     def finish(self, slot: _Slot[T]) -> T:
-        """Commit what waits, unless another thread has done it, and give the result of one piece."""
+        """Commit the queued work, unless another thread has done so, and return the result of one piece."""
         if not slot.done and self._has_to_commit(slot):
             left = self._left = TURN.left()
             try:
                 self._commit_waiting()
             finally:
                 self._commit_lock.release()
-                # Only now: who is next should not wait until it is the turn of who is done.
+                # Take the turn only after releasing the lock, so that the next committer does not wait for this
+                # thread's turn.
                 left.end()
         if slot.error is not None:
             raise slot.error
         return slot.result  # type: ignore[return-value]
 
     def _has_to_commit(self, slot: _Slot[Any]) -> bool:
-        """Wait until a piece is on the disk, or until it is for this thread to commit it: then it has the lock."""
+        """Wait until a piece is done, or until this thread must commit it; in that case the thread holds the lock."""
         if not self._commit_lock.acquire(blocking=False):
-            # Left for the wait alone: without it the statements of a commit would compete with who has it.
+            # Leave the turn only for the wait: otherwise this thread would compete with the statements of the commit.
             with TURN.left():
                 self._commit_lock.acquire()
                 if slot.done:
-                    # In here: who has nothing to commit should not wait for the turn with the lock in hand.
+                    # Release before taking the turn again: a thread with nothing to commit must not hold the lock while
+                    # it waits for the turn.
                     self._commit_lock.release()
                     return False
         if slot.done:
@@ -113,7 +115,7 @@ class Commits:
         with self._queue_lock:
             batch, self._queue = self._queue, []
         conn = self._conn
-        # Stands until it is known better: whatever goes wrong on the way, nobody is told that it is on the disk.
+        # The default result: whatever goes wrong below, no piece is reported as being on the disk.
         failure: BaseException | None = LedgerError("what was to be written to the ledger is not on the disk")
         try:
             if not self._run_together(conn, batch):
@@ -135,11 +137,11 @@ class Commits:
                 slot.done = True
 
     def _make_room(self, conn: sqlite3.Connection) -> None:
-        """Move what the log holds into the ledger, so that the log is written again from its beginning.
+        """Checkpoint the write-ahead log into the database, so that SQLite writes the log again from its beginning.
 
-        SQLite does so after a commit only: on a small disk the log alone would keep every commit from being made.
+        SQLite does so only after a commit: on a small disk the log alone could make every commit fail.
         """
-        # Where there is no room for that either, the caller tells of the disk.
+        # If there is no room for the checkpoint either, the caller reports the disk.
         with contextlib.suppress(sqlite3.Error):
             conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -151,7 +153,7 @@ class Commits:
         self.count += 1
 
     def _run_together(self, conn: sqlite3.Connection, batch: Sequence[_Slot[Any]]) -> bool:
-        """Do all in one transaction; when one fails, which is rare, none of them is done, and the answer is False."""
+        """Run all pieces in one transaction; if one fails, which is rare, roll all of them back and return False."""
         conn.execute("BEGIN IMMEDIATE")
         try:
             for slot in batch:
@@ -159,13 +161,13 @@ class Commits:
         except sqlite3.OperationalError:
             # A full disk or an I/O error concerns the whole transaction, not this piece.
             raise
-        except Exception:  # noqa: BLE001 - it comes again where it is known whose it is
+        except Exception:  # noqa: BLE001 - raised again by `_run_apart`, which knows its piece
             conn.execute("ROLLBACK")
             return False
         return True
 
     def _run_apart(self, conn: sqlite3.Connection, batch: Sequence[_Slot[Any]]) -> None:
-        """Do all in one transaction, each in a savepoint of its own, so that one that fails undoes only itself."""
+        """Run all pieces in one transaction, each in its own savepoint, so that a failure undoes only its piece."""
         conn.execute("BEGIN IMMEDIATE")
         for slot in batch:
             conn.execute("SAVEPOINT piece")
@@ -173,7 +175,7 @@ class Commits:
                 slot.result = slot.work(conn)
             except sqlite3.OperationalError:
                 raise
-            except Exception as error:  # noqa: BLE001 - carried to the thread that asked, which raises it
+            except Exception as error:  # noqa: BLE001 - raised in the thread that submitted the work
                 conn.execute("ROLLBACK TO piece")
                 self._failed(slot, error)
             finally:

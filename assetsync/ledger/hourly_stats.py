@@ -1,6 +1,6 @@
-"""How much was uploaded in each hour: kept in the commit that records the upload, so that a chart costs 24 rows.
+"""Uploads per hour, counted in the commit that records the upload, so that a chart reads only 24 rows.
 
-An index over a million attempts would cost as much with every upload as this one row, and more when it is read.
+An index over a million attempts would cost as much per upload as this row, and more when it is read.
 """
 
 import sqlite3
@@ -12,7 +12,7 @@ SECONDS = 3600
 
 
 class Hour(NamedTuple):
-    """One hour that began at `start` (seconds since the epoch): how many files were uploaded, and their bytes."""
+    """One hour that began at `start` (seconds since the epoch): number of uploaded files, and their bytes."""
 
     start: float
     uploads: int
@@ -26,7 +26,7 @@ class HourlyStats:
         self._store = store
 
     def last(self, count: int, now: float) -> list[Hour]:
-        """Give the last `count` hours, the current one last; an hour in which nothing was uploaded is 0."""
+        """Return the last `count` hours, the current hour last; an hour without uploads has zeros."""
         current = int(now // SECONDS)
         sql = "SELECT hour, uploads, bytes FROM hours WHERE hour > ? AND hour <= ?"
         known = {row[0]: (row[1], row[2]) for row in self._store.rows(sql, current - count, current)}

@@ -1,4 +1,7 @@
-"""The ledger as its users see it: the parts by what they are for, and the start and end of a holder's session."""
+"""The ledger as callers use it: its parts by purpose, brakes, requests, and the start and end of a holder's session.
+
+The tables, and the SQL of files, attempts and assets, are left to the parts. Reports are left to `view`.
+"""
 
 import contextlib
 import json
@@ -31,7 +34,7 @@ from assetsync.ledger.view import LedgerView, store_beside
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a command beside the holder of the lock asked for; `argument` is None where it is no object of JSON."""
+    """A request that a command left for the holder of the lock; `argument` is None if it is not a JSON object."""
 
     id: int
     verb: str
@@ -39,7 +42,7 @@ class Request:
 
 
 class Ledger(LedgerView):
-    """A ledger that this process sends for (`open_ledger`) or only looks at (`read_ledger`)."""
+    """A ledger that this process sends for (`open_ledger`) or only reads (`read_ledger`)."""
 
     def __init__(
         self, store: Database, start_no: int = 0, *, restored: bool = False, unconfirmed: bool = False
@@ -48,7 +51,8 @@ class Ledger(LedgerView):
         self.start_no = start_no
         self.restored = restored
         self.unconfirmed = unconfirmed
-        """Whether nothing outside the ledger's disk shows that its last clean stop was the last one there was."""
+        """Whether nothing outside the ledger's disk confirms that the last clean stop it records was the latest
+        stop."""
         self.intake = Intake(store)
         self.drifts = MetadataDrift(store)
         self.queue = Queue(store, start_no)
@@ -63,11 +67,11 @@ class Ledger(LedgerView):
         self.witnesses = ControlSamples(store)
 
     def set_fact(self, name: str, value: str | None) -> None:
-        """Write one of the facts that concern the whole ledger."""
+        """Write one fact of the whole ledger."""
         self.store.write(lambda conn: set_fact(conn, name, value))
 
     def pull_brake(self, kind: str, subject: str, detail: str, amount: int, now: float) -> bool:
-        """Record a brake; False when it is pulled already."""
+        """Record a brake; return False if it is pulled already."""
 
         def work(conn: sqlite3.Connection) -> bool:
             done = conn.execute(
@@ -80,7 +84,7 @@ class Ledger(LedgerView):
         return self.store.write(work)
 
     def resume(self, brake_id: int | None, now: float) -> int:
-        """Release one brake, or all; gives how many."""
+        """Release one brake, or all; return the number released."""
         where, values = ("", ()) if brake_id is None else (" AND id = ?", (brake_id,))
         return self.store.write(
             lambda conn: (
@@ -92,25 +96,25 @@ class Ledger(LedgerView):
         )
 
     def lift_brake(self, brake_id: int, now: float) -> None:
-        """Release a brake whose reason is gone by itself: nothing is allowed by it."""
+        """Release a brake whose cause has cleared without an operator; this release permits nothing."""
         self.store.write(
             lambda conn: conn.execute("UPDATE brakes SET resumed_at = ?, amount = 0 WHERE id = ?", (now, brake_id))
         )
 
     def resumed_amount(self, kind: str, subject: str, since: float) -> int | None:
-        """Give how much a person has allowed by releasing such a brake since then."""
+        """Return the largest amount that an operator permitted by releasing such a brake since then."""
         rows = self.store.rows(
             "SELECT MAX(amount) FROM brakes WHERE kind = ? AND subject = ? AND resumed_at >= ?", kind, subject, since
         )
         return None if rows[0][0] is None else int(rows[0][0])
 
     def withdraw(self, kind: str, subject: str, since: float) -> None:
-        """Let nothing be allowed any more by a release of such a brake since then."""
+        """Revoke the operators' releases of such a brake since then."""
         sql = "UPDATE brakes SET amount = 0 WHERE kind = ? AND subject = ? AND resumed_at >= ?"
         self.store.write(lambda conn: conn.execute(sql, (kind, subject, since)))
 
     def withdraw_others(self, kind: str, subjects: Collection[str]) -> None:
-        """Let nothing be allowed any more by a release of such a brake on another subject than these."""
+        """Revoke the operators' releases of such a brake on any subject other than these."""
         marks = ", ".join("?" * len(subjects))
         others = f"kind = ? AND subject NOT IN ({marks}) AND resumed_at IS NOT NULL AND amount > 0"
         if self.store.rows(f"SELECT 1 FROM brakes WHERE {others} LIMIT 1", kind, *subjects):
@@ -118,7 +122,7 @@ class Ledger(LedgerView):
             self.store.write(lambda conn: conn.execute(sql, (kind, *subjects)))
 
     def ask(self, verb: str, argument: dict[str, object], now: float) -> int:
-        """Leave a request for the holder of the lock; gives its number."""
+        """Leave a request for the holder of the lock; return its number."""
         return self.store.write(
             lambda conn: int(
                 conn.execute(
@@ -130,22 +134,22 @@ class Ledger(LedgerView):
         )
 
     def asked(self) -> list[Request]:
-        """Give the requests that are not carried out yet."""
+        """Return the first 100 requests that are not carried out yet."""
         rows = self.store.rows("SELECT id, verb, argument FROM requests WHERE done_at IS NULL ORDER BY id LIMIT 100")
         return [Request(row[0], row[1], _argument(row[2])) for row in rows]
 
     def begin_request(self, request_id: int) -> bool:
-        """Record that a request is being carried out; False when that was begun before, and not answered."""
+        """Record that a request is being carried out; return False if an earlier attempt at it left no answer."""
         sql = "UPDATE requests SET answer = 'begun' WHERE id = ? AND answer IS NULL"
         return self.store.write(lambda conn: conn.execute(sql, (request_id,)).rowcount == 1)
 
     def answered(self, request_id: int) -> str | None:
-        """Give what became of a request; None while nobody has carried it out or refused it."""
+        """Return the answer to a request; None until a holder has carried it out or refused it."""
         rows = self.store.rows("SELECT answer FROM requests WHERE id = ? AND done_at IS NOT NULL", request_id)
         return str(rows[0][0]) if rows else None
 
     def answer(self, request_id: int, answer: str, now: float) -> None:
-        """Record that a request was carried out."""
+        """Record that a request was carried out or refused."""
         self.store.write(
             lambda conn: conn.execute(
                 "UPDATE requests SET done_at = ?, answer = ? WHERE id = ?", (now, answer, request_id)
@@ -153,9 +157,9 @@ class Ledger(LedgerView):
         )
 
     def close(self) -> None:
-        """End the session; the one that holds the ledger leaves the mark of a clean stop, or of damage that it met."""
+        """End the session; the holder of the ledger records a clean stop, or the damage that it found."""
         if self.store.holds_lock:
-            # Without a mark the next start looks closer, and no more: that is no reason not to stop.
+            # Without the mark the next start only checks more, so a failure here must not prevent the stop.
             with contextlib.suppress(LedgerError):
                 if self.store.found_damage:
                     self.set_fact(DAMAGE_SEEN, None)
@@ -167,19 +171,19 @@ class Ledger(LedgerView):
 def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_scratch: bool = False) -> Ledger:
     """Take the lock, open the ledger for sending and count this start.
 
-    It must be the `site`'s, where one is named: LedgerOfAnother is raised for another's, be it held or not. One that
-    `is_scratch` is removed after this start, which is counted nowhere else.
+    If `site` is named, the ledger must belong to it: LedgerOfAnother is raised for the ledger of another site, held or
+    not. A ledger that `is_scratch` is removed after this start, which is then not recorded outside the ledger's disk.
 
-    Where it may not hold all that was sent, every folder is listed again before anything is posted into it: so it is
-    for one that was put back, as far as that can be told (`restored`), after an unclean stop, because a copy made
-    while a process held it looks the same, and where nothing outside its disk confirms that its last clean stop was
-    the last there was (`unconfirmed`): a disk that was rolled back shows an earlier one. Raises as `store.open_store`
-    does.
+    If the ledger may lack uploads that were sent, every folder is listed again before the first POST into it. This
+    applies to a ledger put back from a copy, as far as that can be detected (`restored`); after an unclean stop,
+    because a copy made while a process held the ledger looks the same; and if nothing outside its disk confirms that
+    its last clean stop was the latest stop (`unconfirmed`), because a disk that was rolled back shows an earlier one.
+    Raises as `database.open_database` does.
     """
     try:
         store = open_database(path, create=create)
     except LedgerBusy:
-        # To whoever names the wrong ledger, that it is in use would say nothing.
+        # If the configuration names another site's ledger, report that: "in use" would not help.
         _refuse_another(path, site)
         raise
     try:
@@ -191,28 +195,28 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
                 owner.claim(conn, store.path, site)
             facts = dict(conn.execute("SELECT name, value FROM facts WHERE name IN ('start', ?)", (CLEAN_STOP,)))
             known = int(facts.get("start") or 0)
-            # A new ledger needs no confirmation: it knows no folder, and lists each.
+            # A new ledger needs no confirmation: it knows no folder, so every folder is listed.
             confirmed = not known or _confirms(kept, known)
             start = max(known, copied or 0, 0 if confirmed else kept or 0) + 1
             restored = _is_restored(known, copied, facts.get(CLEAN_STOP), changed)
             restored = restored or (not confirmed and kept is not None and kept > known)
             set_fact(conn, "start", str(start))
-            # In one commit with the number, before anything else is written: a copy made from now on lacks the mark.
+            # In the same commit as the number, before anything else is written: a copy made from now on lacks the mark.
             conn.execute("DELETE FROM facts WHERE name IN (?, ?)", (CLEAN_STOP, DAMAGE_SEEN))
             if restored or (known and (CLEAN_STOP not in facts or not confirmed)):
                 set_fact(conn, "contact_from", str(start))
             return start, restored, not confirmed
 
         start_no, restored, unconfirmed = store.write(work)
-        # Only then: a crash in between is an unclean stop, and no more.
+        # Write the epoch file after the commit: a crash in between then counts as an unclean stop, nothing worse.
         epoch.write(start_no)
         if not is_scratch and not outside.write(start_no) and kept is not None:
-            # Starts that cannot write there confirm nothing to each other.
+            # Starts that cannot write the number outside the disk confirm nothing to each other.
             unconfirmed = True
             store.write(lambda conn: set_fact(conn, "contact_from", str(start_no)))
     except BaseException:
         if store.found_damage:
-            # As `Ledger.close`; the mark of the last clean stop would keep the next start from looking.
+            # As in `Ledger.close`: with the mark of the last clean stop, the next start would skip its check.
             with contextlib.suppress(LedgerError):
                 store.write(_damage_was_seen)
         store.close()
@@ -234,10 +238,10 @@ def _argument(text: str) -> dict[str, object] | None:
 
 
 def _is_restored(known: int, copied: int | None, stopped: str | None, changed: str) -> bool:
-    """Tell whether a ledger was put back from a copy, lost or moved: by its number, and by the copy of it beside it.
+    """Return whether the ledger was put back from a copy, lost or moved, judged by its number and by the epoch file.
 
-    `stopped` is the mark of a clean stop. It holds when the number beside it had last been `changed`, which is another
-    time where both were put back together.
+    `stopped` is the mark of a clean stop: the time at which the epoch file had last been `changed`. The two times
+    differ if ledger and epoch file were put back together.
     """
     if not known:
         return copied is not None
@@ -245,7 +249,7 @@ def _is_restored(known: int, copied: int | None, stopped: str | None, changed: s
 
 
 def _confirms(kept: int | None, known: int) -> bool:
-    """Return whether the number `kept` outside the ledger's disk is that of the last start that the ledger knows."""
+    """Return whether `kept`, the number outside the ledger's disk, is that of the last start recorded in the ledger."""
     return kept == known
 
 
@@ -255,13 +259,13 @@ def _refuse_another(path: Path, site: str | None) -> None:
     except LedgerOfAnother:
         raise
     except LedgerError:
-        # It is being made, or of another release: that it is held is what counts.
+        # The ledger is being created, or is of another release; LedgerBusy is then the error to report.
         return
 
 
 def read_ledger(path: Path, *, site: str | None = None, writable: bool = False) -> Ledger:
     """Open a ledger beside its holder, to read it or (writable) to leave requests; creates nothing.
 
-    Raises as `view.store_beside` does. For what `LedgerView` shows, `view_ledger` is the quicker way.
+    Raises as `view.store_beside` does. If `LedgerView` is enough, `view_ledger` is faster.
     """
     return Ledger(store_beside(path, site=site, writable=writable))

@@ -1,4 +1,4 @@
-"""Facts of the whole ledger, by their names. What a fact means is for whoever writes it."""
+"""Facts of the whole ledger, by name. The meaning of a fact is left to the module that writes it."""
 
 import sqlite3
 from typing import TYPE_CHECKING
@@ -8,13 +8,13 @@ if TYPE_CHECKING:
 
 
 def fact(store: "Database", name: str) -> str | None:
-    """Read one fact; None where nobody has written it. Raises LedgerError."""
+    """Return one fact; None if it was never written. Raises LedgerError."""
     rows = store.rows("SELECT value FROM facts WHERE name = ?", name)
     return None if not rows else rows[0][0]
 
 
 def set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:
-    """Write one fact, in a transaction of the caller's."""
+    """Write one fact, in the caller's transaction."""
     conn.execute(
         "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         (name, value),

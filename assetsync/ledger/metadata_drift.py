@@ -1,4 +1,4 @@
-"""Record and settle drift: what the tree or the configuration says of a file and the service does not.
+"""Record and settle drift: differences between the tree or configuration and the service.
 
 A version that may have changed is marked as unread; `sync.readback.drift` reads it and records the drift here.
 """
@@ -12,28 +12,28 @@ from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row
 from assetsync.model import Asset
 
 AWAY = "away"
-"""The word in place of a drift for a file that was not there to be looked at: `back` has it read."""
+"""Stored in place of a drift if the file was not there to be read; `back` marks it as unread."""
 
 NOT_TOLD = ("unread", AWAY)
-"""The words in place of a drift that tell of none."""
+"""Values of `drift` that report no drift."""
 
 DRIFTED = f"drift <> 'unread' AND drift <> '{AWAY}' AND wanted = 'yes'"
-"""The condition of SQL for the files that something is told of: history asks for nothing."""
+"""SQL condition for files with drift; versions of history are left out because nothing is to be done about them."""
 
 ELSEWHERE = "it lies in another folder of the service: "
-"""The sentence on an asset that was moved there, before the folder."""
+"""The drift of a file whose asset was moved to another folder; the folder is appended."""
 
 UNREADABLE = "its metadata cannot be read any more, mend the sidecar: "
-"""The sentence on a file with a sidecar that cannot be used, before what is wrong with it."""
+"""The drift of a file with an unusable sidecar; the error is appended."""
 
 _READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype", "meta_digest")
-"""What the drift of a version depends on beside its sidecars."""
+"""The columns that the drift of a version depends on, besides its sidecars."""
 
 _IS_THERE = "asset_folder = ? AND state IN ('stored', 'verified')"
 
 
 class Found(NamedTuple):
-    """What was found of a version (None: nothing that the service lacks), with the digest of what is said of it now."""
+    """The drift found for a version (None: the service lacks nothing), and the digest of its current metadata."""
 
     drift: str | None
     said_digest: str | None
@@ -41,35 +41,38 @@ class Found(NamedTuple):
 
 
 def _known_from(drift: str | None, digest: str | None) -> str | None:
-    """Give what is said from here on of a file that an earlier release took over; "" where it is unreadable."""
+    """Return the metadata digest to compare with from now on for a file taken over by an earlier release.
+
+    It is "" if the metadata cannot be read.
+    """
     return digest or (None if drift in (None, AWAY) else "")
 
 
 class MetadataDrift:
-    """The ledger's side of drift."""
+    """The ledger's part for drift."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
     def unread(self, limit: int = 500) -> list[FileRow]:
-        """Give versions of which something may have changed since they were sent, for a look at what it is."""
-        # While one is on its way or in doubt it is open which upload of it will count.
+        """Return versions that are marked as unread, so that their drift is read."""
+        # While a version is being sent or in doubt, it is open which of its uploads will count.
         settled = "state IN ('stored', 'verified', 'blocked')"
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE drift = 'unread' AND {settled} ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
 
     def mark_unread(self, file_id: int) -> None:
-        """Note that something may have been said of a version since it was told."""
+        """Mark a version as unread: its metadata may have changed since it was sent."""
         self._store.write(lambda conn: conn.execute("UPDATE files SET drift = 'unread' WHERE id = ?", (file_id,)))
 
     def back(self) -> None:
-        """Have read what was not there to be looked at: it may be there again."""
+        """Mark files that were away as unread: they may be there again."""
         if self._store.rows(f"SELECT 1 FROM files WHERE drift = '{AWAY}' LIMIT 1"):
             sql = f"UPDATE files SET drift = 'unread' WHERE drift = '{AWAY}'"
             self._store.write(lambda conn: conn.execute(sql))
 
     def unreadable(self) -> list[FileRow]:
-        """Give one file for each thing that keeps sidecars from being read, many or one."""
+        """Return one file for each error that makes sidecars unreadable, however many files it affects."""
         sql = (
             f"SELECT {FILE_COLUMNS} FROM files WHERE id IN"
             f" (SELECT MIN(id) FROM files WHERE {DRIFTED} AND drift LIKE '{UNREADABLE}%' GROUP BY drift)"
@@ -77,20 +80,20 @@ class MetadataDrift:
         return [file_row(row) for row in self._store.rows(sql)]
 
     def read_alike(self, drift: str) -> None:
-        """Have read all of which that was told: it is so no longer."""
+        """Mark all files with this drift as unread, because it no longer holds."""
         self._store.write(
             lambda conn: conn.execute(f"UPDATE files SET drift = 'unread' WHERE {DRIFTED} AND drift = ?", (drift,))
         )
 
     def read_anew(self) -> None:
-        """Note that what is told may be so no longer: the mappings are others."""
+        """Mark all files with drift as unread, because the mappings changed."""
         self._store.write(lambda conn: conn.execute(f"UPDATE files SET drift = 'unread' WHERE {DRIFTED}"))
 
     def read(self, found: Sequence[Found], *, still: Callable[[], bool]) -> None:
-        """Note what was found of versions that were unread.
+        """Record the drift found for versions that were unread.
 
-        Nothing is noted where it is not `still` so; nor of a file that was moved, or of which something else was noted,
-        meanwhile, here or in the service: it is read once more.
+        Nothing is recorded unless `still` returns True in the transaction. A version is skipped, and read again, if its
+        file was moved or one of the columns in `_READ_BY` changed since.
         """
         values = [
             (drift, digest, _known_from(drift, digest), row.id, *(getattr(row, name) for name in _READ_BY))
@@ -100,7 +103,7 @@ class MetadataDrift:
         def work(conn: sqlite3.Connection) -> None:
             if still():
                 same = " AND ".join(f"{name} IS ?" for name in _READ_BY)
-                # Of what was taken over by an earlier release: from here on.
+                # Files taken over by an earlier release have no digest: compare from now on.
                 since = "CASE WHEN assetid IS NULL THEN meta_digest ELSE COALESCE(meta_digest, ?) END"
                 sql = (
                     f"UPDATE files SET drift = ?, said_digest = ?, meta_digest = {since}"
@@ -111,7 +114,7 @@ class MetadataDrift:
         self._store.write(work)
 
     def told(self, below: bytes = b"") -> Iterator[FileRow]:
-        """Give the files that something is told of, those below a folder or that one path; all unless told."""
+        """Yield the files with drift: below a folder, or at that path; all files if `below` is empty."""
         low, high = (below + b"/", below + b"0") if below else (b"", b"\xff" * 8)
         sql = (
             f"SELECT {FILE_COLUMNS} FROM files WHERE {DRIFTED} AND (path = ? OR path >= ? AND path < ?)"
@@ -120,10 +123,10 @@ class MetadataDrift:
         return map(file_row, self._store.pages(sql, "id", (0,), below, low, high))
 
     def settle(self, rows: Iterable[FileRow]) -> int:
-        """Record a person's word that the service has by now what is told of versions, and that they may stay there.
+        """Record an operator's word that the service now has the metadata of versions, and that they may stay in place.
 
-        Gives of how many, those left out of which something else is told by now. They are read once more: what cannot
-        be settled is told again.
+        Returns the number of versions settled; versions whose drift changed meanwhile are left out. The settled
+        versions are read again, and drift that cannot be settled is reported again.
         """
         sql = (
             "UPDATE files SET meta_digest = COALESCE(said_digest, meta_digest), drift = 'unread',"
@@ -134,14 +137,15 @@ class MetadataDrift:
         return self._store.write(lambda conn: conn.executemany(sql, values).rowcount) if values else 0
 
     def lies_in(self, file_id: int, folder: str) -> bool:
-        """Whether a version's asset was last seen in that folder of the service, wherever it was sent."""
+        """Return whether a version's asset was last seen in that folder of the service, wherever it was sent."""
         sql = f"SELECT EXISTS (SELECT 1 FROM files WHERE id = ? AND {_IS_THERE})"
         return bool(self._store.rows(sql, file_id, folder)[0][0])
 
     def met(self, folder: str, assets: Collection[Asset]) -> list[bytes]:
-        """Record that a listing of a folder of the service shows these assets there; gives the paths of what was moved.
+        """Record that a listing of a folder shows these assets in it; return the paths of those that were moved.
 
-        Of history too: it may be what is to be sent there. What was never read back is believed by its digest alone.
+        History is included: its assets may be equal to a file that is to be sent there. An asset that was never read
+        back counts only if its digest matches.
         """
         if not assets:
             return []
@@ -163,7 +167,8 @@ class MetadataDrift:
 
             def work(conn: sqlite3.Connection) -> None:
                 conn.executemany(sql, [(folder, row["id"]) for row in moved])
-                # What was seen of it before, when it was nobody's, would have a later version look for it there.
+                # A sighting from a time when no row owned the asset would make a later version look for it in the old
+                # folder.
                 seen = "UPDATE sightings SET folder_id = ? WHERE assetid = ?"
                 conn.executemany(seen, [(folder, row["assetid"]) for row in moved])
 
@@ -171,9 +176,10 @@ class MetadataDrift:
         return [row["path"] for row in moved]
 
     def remapped(self, rows: Sequence[tuple[int, str]]) -> None:
-        """Note of (row, folder) that its mapping points to that folder now.
+        """Record for each (row id, folder) that the row's mapping points to that folder now.
 
-        One whose asset was moved there in the service counts as sent there. Of others it is to be told.
+        If the asset was moved to that folder in the service, the version counts as sent there. Otherwise the difference
+        is reported as drift.
         """
 
         def work(conn: sqlite3.Connection) -> None:
@@ -181,7 +187,8 @@ class MetadataDrift:
                 agreed = "agreed_folder = NULL, drift = 'unread'"
                 moved = f"UPDATE files SET destfolderid = ?, {agreed} WHERE id = ? AND {_IS_THERE}"
                 conn.execute(moved, (folder, file_id, folder))
-                # Told once: each scan meets it again, and where the mappings have changed all is read anew.
+                # Mark it only if it has no drift yet: each scan finds the row again, and `read_anew` covers changed
+                # mappings.
                 conn.execute("UPDATE files SET drift = 'unread' WHERE id = ? AND drift IS NULL", (file_id,))
 
         if rows:

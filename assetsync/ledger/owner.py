@@ -1,7 +1,7 @@
-"""Whose ledger it is: the site that its first process served, by which a second configuration that names it is refused.
+"""The owner of a ledger: the site that its first process served. Another site's configuration that names it is refused.
 
-Two sites in one ledger would each take the other's files for vanished. That a site may move to another root is another
-matter, and `sync.intake.root_identity`'s.
+Two sites in one ledger would each report the other's files as vanished. Whether a site has moved to another root is
+left to `sync.intake.root_identity`.
 """
 
 import sqlite3
@@ -11,23 +11,23 @@ from assetsync.errors import LedgerOfAnother
 from assetsync.ledger.ledger_metadata import set_fact
 
 ROOT = "root"
-"""The fact that names the root that the ledger's files lie below."""
+"""The fact that holds the root of the ledger's files."""
 
 SITE = "site"
-"""The fact that names the site whose ledger it is."""
+"""The fact that holds the name of the site that owns the ledger."""
 
 SERVICE = "service"
-"""The fact that names the address of the service that was sent to."""
+"""The fact that holds the address of the service that was sent to."""
 
 LAYOUT = "mappings"
-"""The fact that says where the files go: the mapped folders, each with the folder of the service."""
+"""The fact that maps each mapped folder to the folder of the service that its files go to."""
 
 LISTED = "mappings_listed"
-"""The fact that says the same of the configuration, before its files followed it."""
+"""The fact that holds the same of the configuration, before the files followed it."""
 
 
 def claim(conn: sqlite3.Connection, path: Path, site: str) -> None:
-    """See, in a transaction, that the ledger is the site's; one of nobody's becomes so. Raises LedgerOfAnother."""
+    """Check, in a transaction, that the site owns the ledger, or make it the owner. Raises LedgerOfAnother."""
     owner = _owner(conn)
     if owner is None:
         set_fact(conn, SITE, site)
@@ -36,7 +36,7 @@ def claim(conn: sqlite3.Connection, path: Path, site: str) -> None:
 
 
 def expect(conn: sqlite3.Connection, path: Path, site: str) -> None:
-    """See that the ledger is the site's, or nobody's yet. Raises LedgerOfAnother, sqlite3.Error."""
+    """Check that the site owns the ledger, or that nobody does yet. Raises LedgerOfAnother, sqlite3.Error."""
     owner = _owner(conn)
     if owner is not None:
         _expect(path, owner, site)

@@ -1,7 +1,7 @@
-"""Where a ledger lies: what may stand there, what it is called, whether there is room, and who keeps its files there.
+"""A ledger's location: what kind of file is allowed there, its real path, its free space and its owner.
 
-Connections are opened by `store`. Here stands the one other place that opens the database file: closing any descriptor
-of a file drops every POSIX lock that the process holds on it, SQLite's too
+Connections are left to `database`. This module is the only other place that opens the database file: closing any
+descriptor of a file drops every POSIX lock that the process holds on it, including SQLite's
 (https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).
 """
 
@@ -16,29 +16,29 @@ from assetsync.errors import LedgerDetached, LedgerError
 from assetsync.text import amount
 
 _LEAST_ROOM = 1024 * 1024
-"""Bytes: with less, the next commits may find no room."""
+"""Bytes; with less free space the next commits may fail."""
 
 _SHARED_RANGE = (0x40000000 + 2, 510)
-"""First byte and length of what a connection in WAL mode keeps locked for reading (SQLite's file format)."""
+"""First byte and length of the range that a connection in WAL mode keeps locked for reading (SQLite's file format)."""
 
 _headers: dict[tuple[int, int], int] = {}
-"""The descriptors by which `header` has read, by device and inode."""
+"""The descriptors opened by `header`, by device and inode."""
 
 
 def real(path: Path) -> Path:
-    """Give the place of a ledger that is named through links: by two names it is still one, with one lock."""
+    """Return the real path of a ledger that is named through links: under two names it is one ledger with one lock."""
     return Path(os.path.realpath(path))
 
 
 def expect_file(path: Path) -> None:
-    """Refuse what is no regular file, of which opening alone may block, and one with two names, hence two locks.
+    """Raise LedgerError for anything but a regular file, because opening it may block, and for a file with two names.
 
-    Nothing at all may stand there. Raises LedgerError.
+    Two names would mean two locks. A path without a file is accepted.
     """
     try:
         status = path.lstat()
     except OSError:
-        # It is made, or opening it says what is wrong.
+        # The file is created later, or opening it reports the error.
         return
     if not stat.S_ISREG(status.st_mode):
         raise LedgerError(f"the ledger {path} is no file", hint="name a file, or one that is not there yet")
@@ -50,7 +50,7 @@ def expect_file(path: Path) -> None:
 
 
 def make(path: Path, ledger: Path) -> int | None:
-    """Make a file of a ledger for its owner alone, and open it; None where something stands there. Raises OSError."""
+    """Create and open a file of a ledger, for its owner only; return None if the path exists. Raises OSError."""
     owner = ledger.stat() if ledger.exists() else ledger.parent.stat()
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -61,26 +61,26 @@ def make(path: Path, ledger: Path) -> int | None:
 
 
 def give(fd: int, owner: os.stat_result) -> None:
-    """Give what root makes to the ledger's owner, before there is one to its folder's.
+    """Change the owner of a file that root created to the ledger's owner, or to its folder's if there is no ledger yet.
 
-    A command that a person ran as root must not keep the daemon's user out.
+    A command that a person ran as root must not lock out the daemon's user.
     """
     if os.geteuid() == 0:
-        # Root in a container may not be allowed to, or has no number for that owner: then it is no worse than it was.
+        # Root in a container may not be permitted to, or may have no id for that owner: the file then stays root's.
         with contextlib.suppress(OSError):
             os.fchown(fd, owner.st_uid, owner.st_gid)
 
 
 def without_room(path: Path) -> str | None:
-    """Say that the disk of a ledger is full; None where there is room, or where that cannot be told."""
+    """Return a sentence if the ledger's disk is full; None if there is space, or if that is unknown."""
     try:
         disk = os.statvfs(path.parent)
     except OSError:
         return None
     if not disk.f_blocks or disk.f_flag & os.ST_RDONLY:
-        # It counts none, or is only looked at from here.
+        # The file system counts no blocks, or is mounted read-only.
         return None
-    # What is kept for root is no room for others.
+    # Space reserved for root is not available to others.
     free = disk.f_bavail * disk.f_frsize
     return f"the disk of {path.parent} has {amount(free)} left" if free < _LEAST_ROOM else None
 
@@ -101,19 +101,20 @@ def header(path: Path, length: int) -> bytes:
 class Guard:
     """The holder's own descriptor of the database, open from before the first connection until after the last one.
 
-    It carries a read lock of its own (F_OFD_SETLK), which the process cannot lose by closing another descriptor: no
-    other program can take the database for unused, checkpoint it and delete its write-ahead log.
+    It holds its own read lock (F_OFD_SETLK), which the process cannot lose by closing another descriptor: no other
+    program can take the database for unused, checkpoint it and delete its write-ahead log.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the database, made for its owner alone if it is absent. Raises OSError."""
-        # Created with the owner and mode it keeps: SQLite gives its side files those of the main file.
+        """Open the database; create it for its owner only if it is absent. Raises OSError."""
+        # Create it with its final owner and mode: SQLite copies those of the main file to its side files.
         fd = make(path, path)
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC) if fd is None else fd
         try:
             status = os.fstat(self._fd)
             if status.st_size == 0:
-                # Whoever wanted to read it before there was one may have left an empty file for all to read.
+                # Somebody who wanted to read the file before it existed may have left an empty file that everyone can
+                # read.
                 os.fchmod(self._fd, 0o600)
         except OSError:
             self.close()
@@ -125,10 +126,10 @@ class Guard:
     def hold(self, *, has_log: bool) -> None:
         """Take the lock and remember which files the writing connection has open. Raises LedgerDetached.
 
-        `has_log`: the connection is in WAL mode, so that it has opened the log.
+        `has_log`: the connection is in WAL mode, so it has opened the log.
         """
         with contextlib.suppress(OSError):
-            # A file system that has no such locks is left to SQLite's own.
+            # On a file system without such locks, only SQLite's own locks apply.
             self._lock(fcntl.F_RDLCK)
         if has_log:
             log = f"{self._path}-wal"
@@ -136,7 +137,7 @@ class Guard:
         self.expect_in_place()
 
     def expect_in_place(self) -> None:
-        """Raise LedgerDetached if the database or its log is no longer the file at its path: commits go nowhere."""
+        """Raise LedgerDetached if the database or its log is no longer the file at its path: commits would be lost."""
         if self._detached is None:
             for file, identity in self._files:
                 if _identity(file) != identity:
@@ -148,16 +149,17 @@ class Guard:
             raise self._detached
 
     def release(self) -> None:
-        """Give the lock back before the writing connection closes, which checkpoints the log and deletes it.
+        """Release the lock before the writing connection closes, which checkpoints the log and deletes it.
 
-        Not if the files were replaced: the connection would then overwrite or delete files that are not its own.
+        The lock is kept if the files were replaced: the connection would then overwrite or delete files that are not
+        its own.
         """
         with contextlib.suppress(LedgerDetached, OSError):
             self.expect_in_place()
             self._lock(fcntl.F_UNLCK)
 
     def close(self) -> None:
-        """Close the descriptor; no connection of this process to the database is open any more."""
+        """Close the descriptor; no connection of this process to the database may be open any more."""
         os.close(self._fd)
 
     def _lock(self, kind: int) -> None:

@@ -1,6 +1,6 @@
-"""The queue: what is due, what is taken over or held, and the intent committed before a body leaves.
+"""The queue: due files, files taken over or held, and the intent that is committed before a body leaves.
 
-What need not be sent because its equal is there is found by `alike`.
+Finding equal content that makes an upload unnecessary is left to `equal_content`.
 """
 
 import sqlite3
@@ -18,13 +18,13 @@ from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, Usual, app
 from assetsync.model import FileStat, SentExtent, State, Wanted
 
 _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
-# By the other condition the newest would be those of another clock.
+# Not `_DUE`: its second condition would return as newest the rows with due times of a clock that was set back.
 _NEWEST_DUE = "due_at <= ?1 AND +attempts = 0"
 _IS_QUEUED = "SELECT queued_at FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
 _BLOCKED_FOR = "SELECT id FROM files WHERE state = 'blocked' AND reason = ?3"
 _CUT_OFF = "changed_while_sent"
 _PAST = 64
-"""Versions and uploads of a path that are looked back upon."""
+"""Maximum number of versions of a path, and of its uploads, that `uploads_of` reads."""
 _QUEUED = "FROM counted WHERE wanted = 'yes' AND state = 'queued' AND files > 0"
 _IS_HELD = f"destfolderid IN (SELECT destfolderid FROM folders WHERE {HELD})"
 _CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "reason", "detail", "attempts")
@@ -37,9 +37,9 @@ _CLAIM = Usual(
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is committed of an attempt before its first byte leaves; `md5` where the file was read whole before.
+    """The record of an attempt, committed before its first byte leaves; `md5` is set if the file was read whole before.
 
-    `by_hand`: `assetsync upload` sends it, and not the process that holds the ledger.
+    `by_hand`: `assetsync upload` sends the file, not the process that holds the ledger.
     """
 
     file_id: int
@@ -61,7 +61,7 @@ class Outdated(Exception):
 
 
 class Queue:
-    """The ledger's side of sending. `start_no` numbers the start of the program that opened it."""
+    """The ledger's part for sending. `start_no` is the number of the start of this process."""
 
     def __init__(self, store: Database, start_no: int) -> None:
         self._store = store
@@ -77,15 +77,15 @@ class Queue:
         below: int | None = None,
         newest: bool = False,
     ) -> list[FileRow]:
-        """Give up to `limit` versions that may be sent now, oldest due first, or the `newest` of those never tried.
+        """Return up to `limit` versions that may be sent now: oldest due first, or the `newest` of those never tried.
 
-        Without those in `skip`, those for the folders of the service in `apart_from`, and those of `below` bytes and
-        more.
+        Versions in `skip`, versions for the destination folders in `apart_from`, and versions of `below` bytes or more
+        are left out.
         """
         if self._all_are_held(now):
             return []
         others = ",".join(f"?{number}" for number in range(4, 4 + len(apart_from)))
-        # The plus keeps SQLite to the order of the queue.
+        # The plus makes SQLite keep to the index in queue order.
         short = "" if below is None else f" AND +size < {below:d}"
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
@@ -105,22 +105,21 @@ class Queue:
         return [file_row(row) for row in rows if row["id"] not in skip][:limit]
 
     def _all_are_held(self, now: float) -> bool:
-        """Whether folders are held, and nothing waits for another: told without a look at each file that waits."""
+        """Return whether a folder is held and every queued file waits for a held folder, without reading each file."""
         if not self._store.rows(f"SELECT 1 FROM folders WHERE {HELD} LIMIT 1", now):
             return False
         return not self._store.rows(f"SELECT 1 {_QUEUED} AND NOT {_IS_HELD} LIMIT 1", now)
 
     def next_due(self) -> float | None:
-        """Give the earliest due time of the queue."""
+        """Return the earliest due time of the queue."""
         row = self._store.rows("SELECT MIN(due_at) FROM files WHERE state = 'queued' AND wanted = 'yes'")[0]
         return None if row[0] is None else float(row[0])
 
     def take_over(self, row: FileRow, old: FileRow, md5: str, now: float) -> State | None:
-        """Let the older version stand for this one, asset, attempts and all; the new row is merged into it.
+        """Let the older version take the place of this one, with its asset and attempts; the new row is merged into it.
 
-        It counts as sent where this one would be: its asset may have been moved there.
-
-        Gives None, and changes nothing, when either is not what it was when it was read.
+        The version counts as sent to the new row's folder, because its asset may have been moved there. Returns None,
+        and changes nothing, if either row changed since it was read.
         """
 
         def work(conn: sqlite3.Connection) -> State | None:
@@ -131,7 +130,8 @@ class Queue:
                 return None
             conn.execute("UPDATE attempts SET file_id = ? WHERE file_id = ?", (old.id, row.id))
             conn.execute("DELETE FROM files WHERE id = ?", (row.id,))
-            # It may have been seen while nobody's file had it; where it is moved to later, that would not say.
+            # The asset may have a sighting from a time when no row owned it; that sighting would not follow a later
+            # move of the asset.
             conn.execute("DELETE FROM sightings WHERE assetid = ?", (current.assetid,))
             is_there = current.destfolderid == row.destfolderid
             return apply(
@@ -147,9 +147,9 @@ class Queue:
     def adopt(self, row: FileRow, assetid: str, md5: str, meta_digest: str, now: float) -> bool:
         """Record an asset of equal content that was in the folder before anything was sent.
 
-        `meta_digest` is of what is said of the file by now, "" where that cannot be read: a change of it is told, also
-        one between the look and this.
-        False, and nothing is changed, when another file was quicker or the version is no longer queued.
+        `meta_digest` is the digest of the file's current metadata, "" if it cannot be read: any later change of the
+        metadata is then reported as drift, even a change between reading it and this commit. Returns False, and changes
+        nothing, if another file took the asset first or the version is no longer queued.
         """
 
         def work(conn: sqlite3.Connection) -> bool:
@@ -167,11 +167,11 @@ class Queue:
         return self._store.write(work)
 
     def begin(self, intent: Intent, now: float) -> int:
-        """Commit the attempt; the body may leave when this has returned. Gives its id; raises NameBusy, Outdated."""
+        """Commit the attempt and return its id; the body may leave once this returns. Raises NameBusy, Outdated."""
         return self.submit_begin(intent, now).result()
 
     def submit_begin(self, intent: Intent, now: float) -> Pending[int]:
-        """Let the attempt go along with the next commit; the body may leave once that has given its result.
+        """Queue the attempt for the next commit; the body may leave once the Pending has returned its result.
 
         The result raises as `begin` does.
         """
@@ -208,7 +208,7 @@ class Queue:
             if row is None or row["state"] != State.QUEUED or row["wanted"] not in wanted:
                 raise Outdated
             if row["destfolderid"] != intent.destfolderid:
-                # Its mapping was pointed elsewhere while it was read.
+                # The mapping changed to another destination folder after the file was read.
                 raise Outdated
             move(
                 conn, row, Event.CLAIMED, now, open_attempt=True,
@@ -220,14 +220,15 @@ class Queue:
         return self._store.submit(work)
 
     def may_have_left(self, file_id: int) -> bool:
-        """Whether of any upload of a version that was begun a byte may have left."""
+        """Return whether a byte of any attempt of the version may have left."""
         sql = "SELECT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND left_part IS NOT ?)"
         return bool(self._store.rows(sql, file_id, SentExtent.NOTHING)[0][0])
 
     def uploads_of(self, row: FileRow) -> list[PastUpload]:
         """Return the newest uploads of a version's path, oldest first.
 
-        Each that a change of the file cut off, and one for each other version that may have arrived whole.
+        Includes each upload that was cut off by a change of the file, and one upload for each other version that may
+        have arrived whole.
         """
         rows = self._store.rows(
             "SELECT MAX(COALESCE(a.ended_at, a.started_at)) AS at, a.why IS ?3 AS cut FROM"
@@ -243,10 +244,10 @@ class Queue:
         return [PastUpload(found["at"], bool(found["cut"])) for found in reversed(rows)]
 
     def hold(self, file_id: int, reason: str, detail: str, now: float, *, due_at: float | None = None) -> None:
-        """Block a version that must not be sent as it is; one that is no longer queued is left alone.
+        """Block a version that must not be sent as it is; skip it if it is no longer queued.
 
-        Where it is tried again by itself, it is due at `due_at`; without one after as long as it has been known, and
-        soon in any case.
+        If the block is retried automatically, it is due at `due_at`. Without `due_at` the delay is the time since the
+        version was queued, at most `LONGEST`.
         """
 
         def work(conn: sqlite3.Connection) -> None:
@@ -258,15 +259,15 @@ class Queue:
         self._store.write(work)
 
     def postpone(self, file_id: int, due_at: float, detail: str) -> None:
-        """Let a version wait without counting it as a failure; `detail` says for what."""
+        """Delay a version without counting a failure; `detail` says what it waits for."""
         sql = "UPDATE files SET due_at = ?, reason = NULL, detail = ? WHERE id = ?"
         self._store.write(lambda conn: conn.execute(sql, (due_at, detail, file_id)))
 
     def postpone_behind(self, row: FileRow, undecided: FileRow, now: float, pause: float, detail: str) -> None:
-        """Let a version, and all that wait for the same, wait for the upload of another: see `alike.unread`."""
+        """Delay a version, and later ones of its folder and size, behind an upload: see `EqualContent.unread`."""
         put_off = "SELECT 1 FROM files WHERE id = ?1 AND due_at > ?2 AND due_at <= ?2 + ?3"
         if self._store.rows(put_off, row.id, now, LONGEST):
-            # Read ahead, and put off with another meanwhile.
+            # The version was read ahead of its turn, and has been postponed together with another one since.
             return
         sql = (
             "UPDATE files SET due_at = ?1 + ?2, reason = NULL, detail = ?3 WHERE destfolderid = ?4 AND size = ?5"
@@ -277,7 +278,7 @@ class Queue:
         self._store.write(lambda conn: conn.execute(sql, (now, pause, detail, *values)))
 
     def vanished(self, file_id: int, now: float) -> None:
-        """Record that a path was found empty when it was to be sent."""
+        """Record that a file was missing when it was to be sent."""
 
         def work(conn: sqlite3.Connection) -> None:
             if _is_queued(conn, file_id):
@@ -286,13 +287,13 @@ class Queue:
         self._store.write(work)
 
     def has_blocked(self, reason: str, now: float, *, longest: float = LONGEST) -> bool:
-        """Whether `retry_blocked` would let any due file be tried again."""
+        """Return whether `retry_blocked` with `only_due` would retry any file."""
         return bool(self._store.rows(f"{_BLOCKED_FOR} AND {_DUE} LIMIT 1", now, longest, reason))
 
     def retry_blocked(self, reason: str, now: float, *, only_due: bool = False, longest: float = LONGEST) -> int:
-        """Let all files blocked for one reason be tried again, or those that are due; gives how many.
+        """Retry all files blocked for one reason, or only those that are due; return their number.
 
-        A due time that is more than `longest` seconds away was set by a clock that has since been set back.
+        A due time more than `longest` seconds ahead was set by a clock that has since been set back; it counts as due.
         """
         due = f" AND {_DUE}" if only_due else ""
 
@@ -305,16 +306,16 @@ class Queue:
         return self._store.write(work)
 
     def counts(self, now: float) -> tuple[int, int]:
-        """Give how many wanted files wait to be sent, and how many of these wait for a held folder."""
+        """Return the number of queued wanted files, and how many of them wait for a held folder."""
         rows = self._store.rows(f"SELECT files, {_IS_HELD} {_QUEUED}", now)
         return sum(row[0] for row in rows), sum(row[0] for row in rows if row[1])
 
     def hold_folder(self, destfolderid: str, reason: str, detail: str, until: float) -> None:
-        """Hold a folder of the service back for a while, with the files that wait for it."""
+        """Hold a destination folder until then, and with it the files queued for it."""
         self._store.write(lambda conn: hold_folder(conn, destfolderid, reason, detail, until))
 
     def listed(self, destfolderid: str) -> None:
-        """Let a folder be sent to again that was held because it could not be listed."""
+        """Release a folder that was held because it could not be listed."""
         sql = (
             "UPDATE folders SET hold_reason = NULL, hold_detail = NULL, hold_until = NULL"
             " WHERE destfolderid = ? AND hold_reason = ?"
@@ -322,7 +323,7 @@ class Queue:
         self._store.write(lambda conn: conn.execute(sql, (destfolderid, UNLISTED)))
 
     def release_folders(self, now: float) -> None:
-        """Let held folders be tried again, with the files that their trouble blocked."""
+        """Release all held folders, and retry the files that their trouble blocked."""
 
         def work(conn: sqlite3.Connection) -> None:
             held = conn.execute("SELECT destfolderid FROM folders WHERE hold_until IS NOT NULL").fetchall()
@@ -333,7 +334,7 @@ class Queue:
 
 
 def _is_queued(conn: sqlite3.Connection, file_id: int) -> bool:
-    """Whether a row that was read a while ago is still to be sent: it may have been replaced or merged meanwhile."""
+    """Return whether a row read earlier is still to be sent: it may have been replaced or merged meanwhile."""
     return conn.execute(_IS_QUEUED, (file_id,)).fetchone() is not None
 
 

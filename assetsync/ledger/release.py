@@ -1,6 +1,7 @@
-"""Whether a ledger is of this release, older or newer, and how an older one is brought up.
+"""Check whether a ledger is of this release, older or newer, and migrate an older one.
 
-sqlite-utils, which applies the migrations and takes a while to load, is needed for an older ledger only.
+The migrations are left to `schema`. sqlite-utils applies them and takes a while to load, so it is loaded only for a
+ledger that is not of this release.
 """
 
 import sqlite3
@@ -33,7 +34,7 @@ MIGRATIONS = frozenset(
 
 
 def expect_current(path: Path, conn: sqlite3.Connection) -> None:
-    """See that this release can read a ledger; raises LedgerNewer, LedgerError for an older one, sqlite3.Error."""
+    """Check that this release can read a ledger; raise LedgerNewer, LedgerError for an older one, or sqlite3.Error."""
     rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'").fetchall()
     applied = {row[0] for row in rows}
     if applied == MIGRATIONS:
@@ -49,7 +50,7 @@ def expect_current(path: Path, conn: sqlite3.Connection) -> None:
 
 
 def migrate(path: Path, conn: sqlite3.Connection) -> None:
-    """Make the tables, or bring them up; raises LedgerNewer, LedgerDamaged for what is no ledger, sqlite3.Error."""
+    """Create or migrate the tables; raise LedgerNewer, LedgerDamaged for a file that is no ledger, or sqlite3.Error."""
     tables = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     unlisted = bool(tables) and "_sqlite_migrations" not in tables
     if unlisted and damage.is_ours(conn):

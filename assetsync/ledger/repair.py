@@ -1,4 +1,7 @@
-"""What a person decides about a file: try it again, send it again, say what became of it."""
+"""An operator's decisions on a file: retry it, send it again, or state whether an asset is the file.
+
+Reading the request, and looking at the service for it, are left to `sync.requests`.
+"""
 
 import sqlite3
 
@@ -12,10 +15,10 @@ GOES_ON = {
     "reason": None, "detail": None, "failures": 0, "absences": 0, "crashes": 0,
     "unseen_boot": None, "seen_at": None, "findable_at": None,
 }  # fmt: skip
-"""What is written of a blocked file that is to go on, beside when it is due."""
+"""Columns to write for a blocked file that continues, besides `due_at`."""
 
 MISSING = "missing"
-"""The reason of what an audit has not found any more, also while it is looked for once more."""
+"""The reason of a file whose asset an audit no longer found; kept while the asset is looked up again."""
 
 _MAY_LET_GO = (
     "SELECT EXISTS (SELECT 1 FROM files f WHERE id = ? AND assetid = ? AND state = 'blocked' AND wanted = 'yes'"
@@ -25,26 +28,27 @@ _MAY_LET_GO = (
 
 
 class Repair:
-    """The ledger's side of `retry` and `doubt resolve`."""
+    """The ledger's part for `retry` and `doubt resolve`."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
     def may_let_go(self, row: FileRow) -> bool:
-        """Whether a blocked file may have another equal asset of its folder, in place of the one it had adopted.
+        """Return whether a blocked file may take another equal asset of its folder in place of its adopted asset.
 
-        Its asset was adopted from where it is to be sent, is not there any more, and nothing was ever sent of it.
+        It may if its asset was adopted in its destination folder and is no longer there, and nothing of the file was
+        ever sent.
         """
         rows = self._store.rows(_MAY_LET_GO, row.id, row.assetid)
         return bool(rows[0][0])
 
     def let_go(self, row: FileRow, kept: str, now: float) -> State:
-        """Let a file that `may_let_go` have another equal asset of its folder, which is read back; nothing is sent."""
+        """Assign another equal asset of the folder to a file that `may_let_go`; it is read back, nothing is sent."""
 
         def work(conn: sqlite3.Connection) -> State:
             owned = conn.execute(f"SELECT {OWNED.format('?')}", (kept,)).fetchone()[0]
             if owned or not conn.execute(_MAY_LET_GO, (row.id, row.assetid)).fetchone()[0]:
-                # Another file was quicker, or it was decided otherwise.
+                # Another file took the asset first, or this file was decided otherwise.
                 return read_file(conn, row.id).state
             conn.execute("DELETE FROM sightings WHERE assetid IN (?, ?)", (row.assetid, kept))
             return apply(
@@ -55,7 +59,7 @@ class Repair:
         return self._store.write(work)
 
     def retry(self, row: FileRow, now: float) -> State:
-        """Let a blocked file go on where its facts put it, and look at a doubt at once."""
+        """Resume a blocked file in the state that its facts lead to, and make the look-up of a doubt due now."""
 
         def work(conn: sqlite3.Connection) -> State:
             current = read_file(conn, row.id)
@@ -67,16 +71,17 @@ class Repair:
             conn.execute("UPDATE attempts SET look_at = ? WHERE file_id = ? AND closed_at IS NULL", (now, row.id))
             for attempt in conn.execute("SELECT id FROM attempts WHERE file_id = ? AND closed_at IS NULL", (row.id,)):
                 hold_name(conn, attempt["id"])
-            # What was missing is so until it is found: where it is not, a person is told the same again.
+            # A missing asset stays `missing` until it is found; if it is not, the operator gets the same message again.
             missing = {"reason": MISSING} if current.reason == MISSING else {}
             return apply(conn, row.id, Event.RETRIED, now, due_at=now, **(GOES_ON | missing))
 
         return self._store.write(work)
 
     def send_again(self, row: FileRow, now: float) -> State:
-        """Queue a file although an asset of it is known or may exist; the known one is listed as replaced.
+        """Queue a file although an asset of it is known or may exist; record the known asset as replaced.
 
-        Not where it holds something else by now: that is somebody's work, and the next audit says that it is unknown.
+        An asset that holds somebody else's content is not recorded: it is their work, and the next audit reports it as
+        unknown.
         """
 
         def work(conn: sqlite3.Connection) -> State:
@@ -102,7 +107,7 @@ class Repair:
         return self._store.write(work)
 
     def is_asset(self, row: FileRow, asset: Asset, now: float) -> State:
-        """Record a person's word that this asset, just seen in the service, is the file; it is read back next."""
+        """Record an operator's decision that this asset, just seen in the service, is the file; read it back next."""
 
         def work(conn: sqlite3.Connection) -> State:
             close_attempts(conn, row.id, "resolved", now)
@@ -117,7 +122,7 @@ class Repair:
         return self._store.write(work)
 
     def is_absent(self, row: FileRow, now: float) -> State:
-        """Record a person's word that nothing of the file is in the service: it is sent again."""
+        """Record an operator's decision that nothing of the file is in the service: it is sent again."""
 
         def work(conn: sqlite3.Connection) -> State:
             close_attempts(conn, row.id, "resolved", now)

@@ -1,4 +1,4 @@
-"""What the ledger tells people and machines: counts, files, orphans. Reads only."""
+"""Reports on the ledger for people and machines: counts, files, orphans. Reads only."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -16,14 +16,14 @@ from assetsync.model import State, Wanted
 
 _AFTER_SLASH = bytes([ord("/") + 1])
 _NOT_OWNED = "NOT " + OWNED.format("{0}.assetid")
-# An open attempt of the same content, or of the same size where a digest is missing.
+# An open attempt of the same content, or of the same size if a digest is missing.
 _DOUBTED = (
     "EXISTS (SELECT 1 FROM attempts a WHERE a.closed_at IS NULL AND a.destfolderid = {0}"
     " AND (a.md5 = {1}.md5 OR (a.md5 IS NULL OR {1}.md5 IS NULL) AND a.size = {1}.size))"
 )
 _FOLDER = "COALESCE({0}.asset_folder, {0}.destfolderid)"
 _LAST_KNOWN = "MAX(COALESCE({0}.audited_at, 0), COALESCE({0}.uploaded_at, {0}.queued_at))"
-# A version whose asset is there as far as is known. One that is only to be read back again may have none.
+# A version whose asset exists as far as is known. A version that still has to be read back again may have no asset.
 _HAS_ASSET = (
     "({0}.assetid IS NOT NULL AND {0}.state IN ('stored', 'verified', 'superseded', 'gone')"
     " AND {0}.seen_at IS NOT NULL AND NOT "
@@ -32,18 +32,19 @@ _HAS_ASSET = (
     + TAKEN_AWAY.format(_FOLDER, "MAX(COALESCE({0}.verified_at, {0}.seen_at), COALESCE({0}.audited_at, 0))")
     + ")"
 )
-# The versions of which a sighted asset may be a copy: the one that was said to be its like, and all of its content.
+# The versions that a sighted asset may be a copy of: the version recorded with the sighting, and all of equal content.
 _LIKE_IT = (
     "SELECT s.file_id UNION ALL SELECT id FROM files WHERE destfolderid = s.folder_id AND size = s.size AND md5 = s.md5"
 )
 _UNREAD_LIKE_IT = "SELECT id FROM files WHERE destfolderid = s.folder_id AND size = s.size AND md5 IS NULL"
-# A copy is one too many where another is there, and no file lacks one: else it is the last, and about to be adopted.
+# A copy is surplus if another copy exists and no file lacks an asset: otherwise it is the last copy, and about to be
+# adopted.
 _IS_TOO_MANY = (
     f"(EXISTS (SELECT 1 FROM files f WHERE f.id IN ({_LIKE_IT}) AND {_HAS_ASSET.format('f')})"
     f" AND NOT EXISTS (SELECT 1 FROM files f WHERE f.id IN ({_LIKE_IT} UNION ALL {_UNREAD_LIKE_IT})"
     f" AND f.wanted IN ('yes', 'unmapped') AND NOT {_HAS_ASSET.format('f')}))"
 )
-# Files whose assets are not what they should be: the word for it, how they stand, and where it is said.
+# Files with a wrong asset: the word for it, the condition, and the SQL expression of its detail.
 _NOT_AS_SENT = (
     ("missing", "state = 'blocked' AND reason = 'missing'", "detail"),
     ("different", "state = 'blocked' AND reason = 'different'", "detail"),
@@ -57,7 +58,7 @@ _NOT_AS_SENT = (
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many current files stand in each state, and what else keeps a site from being in sync.
+    """The number of current files in each state, and other reasons why a site is not in sync.
 
     `folders` counts by destfolderid.
     """
@@ -70,14 +71,14 @@ class Counts:
     bytes_queued: int = 0
 
     def of(self, *states: State) -> int:
-        """Add up some states."""
+        """Return the sum of the counts of these states."""
         return sum(self.states.get(state, 0) for state in states)
 
 
 class Orphan(NamedTuple):
-    """An asset in the service that no live file stands behind, and why.
+    """An asset in the service without a live file, and why.
 
-    `name` is the service's, of what was only seen there; what was sent has its path.
+    `name` is the service's name of a sighted asset; an asset that was sent has the path of its file.
     """
 
     assetid: str
@@ -90,7 +91,7 @@ class Orphan(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What differs between the ledger and the service: a word for it, and the asset, the file, or both.
+    """A difference between the ledger and the service: a word for it, and the asset, the file, or both.
 
     `name` as in `Orphan`.
     """
@@ -106,7 +107,7 @@ class Finding(NamedTuple):
 
 
 class Brake(NamedTuple):
-    """A pause that waits for a person."""
+    """A brake that waits for an operator."""
 
     id: int
     kind: str
@@ -117,13 +118,13 @@ class Brake(NamedTuple):
 
 
 class Reports:
-    """Views of the ledger."""
+    """Queries for reports."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
     def counts(self, now: float) -> Counts:
-        """Count the current files by state; how many there are does not matter."""
+        """Count the current files by state; the cost does not depend on their number."""
         states: Counter[State] = Counter()
         folders: dict[str, dict[State, int]] = {}
         sizes: Counter[State] = Counter()
@@ -135,10 +136,10 @@ class Reports:
                 folders.setdefault(folder, {})[State(state)] = count
                 sizes[State(state)] += size
             elif wanted != Wanted.UNMAPPED:
-                # A doubt that nobody could decide is a person's matter, also when its file is replaced or gone by now.
+                # An undecidable doubt needs an operator even after its file was replaced or deleted.
                 states[State.BLOCKED] += count if state == State.BLOCKED else 0
                 unresolved_history += count if state in (State.SENDING, State.IN_DOUBT) else 0
-        # What cannot be listed may be in a moment, without a person.
+        # Not the folders that could not be listed: the next try may succeed without an operator.
         sql = f"SELECT destfolderid FROM folders WHERE {HELD} AND hold_reason <> ?2"
         held = sum(folders.get(row[0], {}).get(State.QUEUED, 0) for row in self._store.rows(sql, now, UNLISTED))
         found = {state: count for state, count in states.items() if count}
@@ -147,9 +148,9 @@ class Reports:
     def files(
         self, state: State | None = None, *, history: bool = False, under: bytes | None = None
     ) -> Iterator[FileRow]:
-        """Give the current row of every path in byte order, or all rows with `history`.
+        """Yield the current row of every path in byte order, or all rows with `history`.
 
-        `under` leaves those of one file, or of all below one folder.
+        `under` limits the result to one file, or to all files below one folder.
         """
         where = ["(path, id) > (?, ?)"]
         values: list[object] = []
@@ -159,40 +160,41 @@ class Reports:
             where.insert(0, "state = ?")
             values.append(state)
         if under is not None:
-            # Among what is read are names that begin alike, such as `a-b` beside `a/b`.
+            # The range also contains names with the same beginning, such as `a-b` beside `a/b`; the second condition
+            # removes them.
             where[:0] = ["path < ?", "(path = ? OR substr(path, 1, ?) = ?)"]
             values[:0] = [under + _AFTER_SLASH, under, len(under) + 1, under + b"/"]
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {' AND '.join(where)} ORDER BY path, id LIMIT ?"
         return (file_row(row) for row in self._store.pages(sql, "path, id", (under or b"", 0), *values))
 
     def of_path(self, path: bytes) -> list[FileRow]:
-        """Give all versions of one path, the current one first."""
+        """Return all versions of a path, the current version first."""
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE path = ? ORDER BY wanted = 'yes' DESC, id DESC"
         return [file_row(row) for row in self._store.rows(sql, path)]
 
     def blocked(self, limit: int) -> list[FileRow]:
-        """Give some of the blocked files, the first by id."""
+        """Return up to `limit` blocked files, ordered by id."""
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'blocked' AND wanted <> 'unmapped' ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
 
     def count_blocked(self) -> int:
-        """Count what `blocked` gives without a limit."""
+        """Return the number of rows that `blocked` returns without a limit."""
         sql = "SELECT COALESCE(SUM(files), 0) FROM counted WHERE state = 'blocked' AND wanted <> 'unmapped'"
         return int(self._store.rows(sql)[0][0])
 
     def trying(self, ids: Collection[int]) -> set[int]:
-        """Give those of these rows that are queued or on their way again."""
+        """Return the ids of those rows that are queued or being sent again."""
         marks = ", ".join("?" * len(ids))
         sql = f"SELECT id FROM files WHERE id IN ({marks}) AND state IN ('queued', 'sending') AND wanted = 'yes'"
         return {int(row[0]) for row in self._store.rows(sql, *ids)}
 
     def in_doubt(self, limit: int) -> list[FileRow]:
-        """Give some of the versions in doubt, the first by id, those that the tree no longer has included."""
+        """Return up to `limit` versions in doubt, ordered by id, including versions that the tree no longer has."""
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'in_doubt' ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
 
     def waiting_longest(self) -> FileRow | None:
-        """Give, of what is under way to the service, the version that was queued first."""
+        """Return the unverified current version that was queued first, blocked files excepted."""
         first = (
             "SELECT MIN(id) FROM files f WHERE size >= 0 AND wanted = 'yes' AND f.destfolderid = c.destfolderid"
             " AND f.state = c.state"
@@ -204,21 +206,21 @@ class Reports:
         return file_row(rows[0]) if rows else None
 
     def drifted(self, limit: int) -> list[FileRow]:
-        """Give some of the files whose sidecar or mapping says what the service does not."""
+        """Return up to `limit` files with drift, ordered by id."""
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {DRIFTED} ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
 
     def count_drifted(self) -> int:
-        """Count what `drifted` gives without a limit."""
+        """Return the number of files that `drifted` returns without a limit."""
         return int(self._store.rows(f"SELECT COUNT(*) FROM files WHERE {DRIFTED}")[0][0])
 
     def holds(self, now: float) -> dict[str, str]:
-        """Give the folders that are held back, with the sentence that says why."""
+        """Return the folders that are held, each with the sentence that explains why."""
         sql = f"SELECT destfolderid, hold_detail FROM folders WHERE {HELD} AND hold_reason <> ?2"
         return {row[0]: row[1] for row in self._store.rows(sql, now, UNLISTED)} | self.unlisted()
 
     def unlisted(self) -> dict[str, str]:
-        """Give the folders that cannot be listed while a file waits for it, as `holds` does."""
+        """Return the folders that cannot be listed while a file is queued for them, in the form of `holds`."""
         rows = self._store.rows(
             "SELECT destfolderid, hold_detail FROM folders WHERE hold_reason = ? AND EXISTS (SELECT 1 FROM counted"
             " WHERE wanted = 'yes' AND state = 'queued' AND destfolderid = folders.destfolderid AND files > 0)",
@@ -227,26 +229,26 @@ class Reports:
         return {row[0]: row[1] for row in rows}
 
     def brakes(self) -> list[Brake]:
-        """Give the brakes that wait for a person."""
+        """Return the brakes that wait for an operator."""
         rows = self._store.rows(
             "SELECT id, kind, subject, detail, amount, pulled_at FROM brakes WHERE resumed_at IS NULL ORDER BY id"
         )
         return [Brake(*row) for row in rows]
 
     def orphans(self, gone_before: float) -> Iterator[Orphan]:
-        """Give assets without a live file: history (deleted ones only if gone before then) and unexplained sightings.
+        """Yield assets without a live file: history (deleted files only if gone before then), and explained sightings.
 
-        Never one that a live row owns, or that a doubt which is still open may turn out to need, nor one that an audit
-        did not find any more, one that holds somebody else's work, or the last copy of a file.
+        Left out are assets that a live row owns, that an open doubt may need, that an audit no longer found, that hold
+        somebody else's work, or that are the last copy of a file.
         """
         history = self._store.pages(
             "SELECT id, assetid, path, asset_folder, destfolderid, size, md5, state FROM files f"
             " WHERE state IN ('superseded', 'gone') AND assetid IS NOT NULL"
             " AND (state = 'superseded' OR rested_at < ?)"
-            # Until its successor is stored, the old asset is the only one that the DAM has of the file.
+            # Until its successor is stored, the old asset is the only asset of the file in the service.
             " AND NOT EXISTS (SELECT 1 FROM files n WHERE n.path = f.path AND n.wanted = 'yes'"
             "   AND n.state NOT IN ('stored', 'verified'))"
-            # While a brake is pulled, what was replaced or is gone may be the mistake that it was pulled for.
+            # While a brake is pulled, replaced or deleted files may be the mistake that pulled it.
             " AND NOT EXISTS (SELECT 1 FROM brakes WHERE resumed_at IS NULL)"
             f" AND {_NOT_OWNED.format('f')}"
             f" AND NOT {_DOUBTED.format(_FOLDER.format('f'), 'f')}"
@@ -275,7 +277,7 @@ class Reports:
             yield Orphan(*(row[name] for name in ("assetid", "path", "folder_id", "size", "md5", "why", "name")))
 
     def findings(self) -> Iterator[Finding]:
-        """Give what stands different in the service: files first, then assets of ours or of nobody's."""
+        """Yield differences in the service: files first, then orphans other than replaced and deleted assets."""
         for why, where, said in _NOT_AS_SENT:
             rows = self._store.pages(
                 "SELECT id, assetid, path, COALESCE(asset_folder, destfolderid) AS folder, size, md5,"
@@ -291,15 +293,15 @@ class Reports:
                 yield Finding(orphan.why, orphan.assetid, orphan.path, folder, size, md5, None, orphan.name)
 
     def settled_elsewhere(self) -> int:
-        """Count the files whose assets were moved in the service, and may stay where they are."""
+        """Return the number of files whose assets were moved in the service and may stay there."""
         sql = "SELECT COUNT(*) FROM files WHERE wanted = 'yes' AND asset_folder <> destfolderid AND state IN"
         return int(self._store.rows(f"{sql} ('stored', 'verified') AND asset_folder IS agreed_folder")[0][0])
 
     def replenished(self) -> int:
-        """Count the files that are queued again because an audit missed their assets."""
+        """Return the number of files that are queued again because an audit missed their assets."""
         sql = "SELECT COUNT(*) FROM files WHERE state = 'queued' AND wanted = 'yes' AND reason = 'missing'"
         return int(self._store.rows(sql)[0][0])
 
     def fact(self, name: str) -> str | None:
-        """Give one of the facts that concern the whole ledger."""
+        """Return one fact of the whole ledger."""
         return fact(self._store, name)

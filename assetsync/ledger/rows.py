@@ -1,4 +1,7 @@
-"""The rows of the ledger as values, and the one way in which a row changes its state."""
+"""The rows of the ledger as values, and the only way to change a row's state.
+
+`core.states` decides which state follows an event. Which event happened is left to the callers.
+"""
 
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -11,7 +14,7 @@ from assetsync.model import FileStat, State, Wanted
 
 
 class FileRow(NamedTuple):
-    """One version of one path; see the schema for each column."""
+    """One version of one path; the schema describes each column."""
 
     id: int
     path: bytes
@@ -54,27 +57,27 @@ class FileRow(NamedTuple):
 
     @property
     def says_otherwise(self) -> bool:
-        """Whether its metadata, as it was read last, is not what was sent."""
+        """Whether the metadata that was read last differs from the metadata that was sent."""
         return self.said_digest not in (None, self.meta_digest)
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether its asset was moved in the service, and nobody has agreed to where it is."""
+        """Whether the asset was moved in the service and nobody has agreed to its new folder."""
         return self.asset_folder not in (None, "", self.destfolderid, self.agreed_folder)
 
     @property
     def is_theirs(self) -> bool:
-        """Whether its asset holds something else that somebody has put there: as `THEIRS` says it in SQL."""
+        """Whether the asset holds content that somebody else put there; the same condition as `THEIRS` in SQL."""
         return self.reason == "different" and (self.verified_at is not None or self.id_from == "adopted")
 
     @property
     def stat(self) -> FileStat:
-        """The facts of the file on disk that make this version."""
+        """The properties of the file on disk that identify this version."""
         return FileStat(self.size, self.mtime_ns, self.ctime_ns, self.inode)
 
 
 class AttemptRow(NamedTuple):
-    """One POST that was begun; see the schema for each column."""
+    """One POST that was begun; the schema describes each column."""
 
     id: int
     file_id: int
@@ -114,13 +117,14 @@ class AttemptRow(NamedTuple):
 FILE_COLUMNS = ", ".join(FileRow._fields)
 ATTEMPT_COLUMNS = ", ".join(AttemptRow._fields)
 THEIRS = "COALESCE({0}.reason = 'different' AND ({0}.verified_at IS NOT NULL OR {0}.id_from = 'adopted'), 0)"
-"""Whether an asset that was a version's file once holds a DAM user's own work, found by an audit or on reading it."""
+"""SQL condition: an asset that was once a version's file now holds a DAM user's own work, found by an audit or when it
+was read back."""
 
 WHOSE_ASSET = "(assetid {0} AND state NOT IN ('superseded', 'gone') OR assetid {0} AND state IN ('superseded', 'gone'))"
-"""The condition of SQL for the rows of an asset, live or at rest: those have an index each."""
+"""SQL condition for the rows of an asset, live or at rest; each of the two kinds has an index."""
 
 NOT_INDEXED: dict[str, Any] = {"findable_at": None, "index_asked_at": None}
-"""What is written of a version that returns from rest: the index may have dropped its asset meanwhile."""
+"""Columns to write for a version that returns from rest: the index may have dropped its asset meanwhile."""
 
 _STATE, _WANTED = FileRow._fields.index("state"), FileRow._fields.index("wanted")
 
@@ -129,7 +133,7 @@ _OPEN = "EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at I
 
 
 def file_row(row: sqlite3.Row) -> FileRow:
-    """Make the value of a `SELECT FILE_COLUMNS`; raises LedgerDamaged for a word that nobody has written."""
+    """Return the value of a `SELECT FILE_COLUMNS`; raise LedgerDamaged for an unknown state or `wanted`."""
     values = [*row]
     try:
         values[_STATE] = State(values[_STATE])
@@ -140,17 +144,17 @@ def file_row(row: sqlite3.Row) -> FileRow:
 
 
 def attempt_row(row: sqlite3.Row) -> AttemptRow:
-    """Make the value of a `SELECT ATTEMPT_COLUMNS`."""
+    """Return the value of a `SELECT ATTEMPT_COLUMNS`."""
     return AttemptRow._make(row)
 
 
 def row_missing(file_id: int) -> RowUnfit:
-    """Say that a row is not there: it was merged into another, or taken away from outside."""
+    """Return the error for a row that does not exist: it was merged into another, or removed by another program."""
     return RowUnfit(f"row {file_id} of the ledger is not there any more")
 
 
 def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
-    """Read one row that must exist."""
+    """Return one row, which must exist."""
     row = conn.execute(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", (file_id,)).fetchone()
     if row is None:
         raise row_missing(file_id)
@@ -158,9 +162,10 @@ def read_file(conn: sqlite3.Connection, file_id: int) -> FileRow:
 
 
 def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, accepted_id: str | None) -> None:
-    """Open a decided attempt again, to be looked for from the start.
+    """Reopen a decided attempt, so that its look-ups start from the beginning.
 
-    It holds its name again, so that no other file's asset is taken for its own; unless one of the name is on its way.
+    The attempt holds its name again, unless another open attempt holds it already. So no other file's asset is taken
+    for its own.
     """
     conn.execute(
         "UPDATE attempts SET closed_at = NULL, result = NULL, parked = 1, why = ?, accepted_id = ?, look_at = ?,"
@@ -171,23 +176,23 @@ def reopen(conn: sqlite3.Connection, attempt_id: int, now: float, *, why: str, a
 
 
 def close_attempts(conn: sqlite3.Connection, file_id: int, result: str, now: float) -> None:
-    """Close what is open of a version, decided by this word."""
+    """Close the open attempts of a version with this result."""
     conn.execute(
         "UPDATE attempts SET closed_at = ?, result = ? WHERE file_id = ? AND closed_at IS NULL", (now, result, file_id)
     )
 
 
 def hold_name(conn: sqlite3.Connection, attempt_id: int) -> None:
-    """Let an open attempt hold its name back for others again, if none of them is on its way."""
+    """Let an open attempt hold its name again, unless another open attempt holds it."""
     conn.execute("UPDATE OR IGNORE attempts SET parked = 0 WHERE id = ? AND closed_at IS NULL", (attempt_id,))
 
 
 def standing(
     conn: sqlite3.Connection, file_id: int, names: Iterable[str], also: str = _OPEN, **values: Any
 ) -> sqlite3.Row | None:
-    """Read what `move` has to know of a row: its columns `names`, and `also` with its parameters; None without a row.
+    """Return the columns `names` of a row as `move` needs them, and `also` with its parameters; None without a row.
 
-    `also` is more of the select list: by itself whether the row has an open attempt, as `open`.
+    `also` extends the select list; by default it adds `open`: whether the row has an open attempt.
     """
     row: sqlite3.Row | None = conn.execute(
         f"SELECT {', '.join({**_ALWAYS_READ, **dict.fromkeys(names)})}, {also} FROM files WHERE id = :id",
@@ -199,10 +204,10 @@ def standing(
 def move(
     conn: sqlite3.Connection, row: sqlite3.Row, event: Event, now: float, *, open_attempt: bool, **changes: Any
 ) -> State:
-    """Let `event` happen to a row that was read by `standing` in this transaction; gives the state after it.
+    """Apply `event` to a row that `standing` read in this transaction; return the state after it.
 
-    `open_attempt`: whether one is open after the event. Raises IllegalTransition and changes nothing where the table of
-    states does not allow it.
+    `open_attempt`: whether an attempt is open after the event. Raises IllegalTransition, and changes nothing, if the
+    table of states does not allow the event.
     """
     before = State(row["state"])
     wanted = WANTED_AFTER.get(event, Wanted(row["wanted"]))
@@ -214,7 +219,7 @@ def move(
     after = transition(before, event, facts)
     resting = after in (State.SUPERSEDED, State.GONE)
     columns = {"state": after, "wanted": wanted, "rested_at": (row["rested_at"] or now) if resting else None} | changes
-    # Every column that is named costs the indexes that hold it, changed or not. The state is always one.
+    # SQLite updates the indexes of every column named here, changed or not. The state is always named.
     columns = {name: value for name, value in columns.items() if name == "state" or value != row[name]}
     assignments = ", ".join(f"{name} = ?" for name in columns)
     done = conn.execute(
@@ -227,21 +232,21 @@ def move(
 
 
 class Usual:
-    """An event as nearly every row meets it, in one statement, which demands of the row what `move` would have read.
+    """The common case of an event as one statement, whose condition covers what `move` would have read.
 
-    A row that is otherwise is left as it is, and goes the way of all others: by `standing` and `move`.
+    If the condition does not hold, the row stays as it is; the caller then uses `standing` and `move`.
     """
 
     def __init__(
         self, before: State, event: Event, facts: Facts, changes: Mapping[str, str], *, empty: Iterable[str], only: str
     ) -> None:
-        """Ask the table of states where the event leads, once for all rows; raises IllegalTransition.
+        """Look up the state after the event once, for all rows; raise IllegalTransition.
 
-        `changes` are columns with what they become, `empty` are those that have to be NULL and stay so, and `only` is
-        the rest of the condition; in SQL, where ?1 is the row's id.
+        All arguments after `facts` are SQL in which ?1 is the row's id: `changes` maps columns to their new values,
+        `empty` lists columns that must be NULL and stay so, and `only` is the rest of the condition.
         """
         self.after = transition(before, event, facts)
-        """The state after it."""
+        """The state after the event."""
         assignments = ", ".join(f"{name} = {value}" for name, value in {"state": f"'{self.after}'", **changes}.items())
         nothing = " AND ".join(f"{name} IS NULL" for name in ("rested_at", *empty))
         self._sql = (
@@ -250,15 +255,15 @@ class Usual:
         )
 
     def happens(self, conn: sqlite3.Connection, *values: Any) -> bool:
-        """Let it happen to the row whose id is the first value; False, and nothing is changed, when that is another."""
+        """Apply the event to the row whose id is the first value; return False, changing nothing, if it is unusual."""
         return conn.execute(self._sql, values).rowcount == 1
 
 
 def apply(conn: sqlite3.Connection, file_id: int, event: Event, now: float, **changes: Any) -> State:
-    """Let `event` happen to a row, with the columns it changes; gives the state after it.
+    """Apply `event` to a row, with the columns it changes; return the state after it.
 
-    Attempts must have been opened or closed before, as the event says. Raises as `move` does, and LedgerError for
-    a row that is not there.
+    The caller must have opened or closed attempts first, as the event requires. Raises as `move` does, and LedgerError
+    if the row does not exist.
     """
     row = standing(conn, file_id, changes)
     if row is None:

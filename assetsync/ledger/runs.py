@@ -1,6 +1,6 @@
-"""What runs leave for those who look later: when regular work ended, what the last scan met, what stopped the last run.
+"""Results of runs, kept for later readers: when regular work ended, what the last scan found, why the last run stopped.
 
-Facts of the ledger, each one object of JSON. What follows from them is `status.standing`'s.
+Each result is a fact of the ledger, as one JSON object. Conclusions are left to `status.standing`.
 """
 
 import json
@@ -13,24 +13,25 @@ from assetsync.ledger.ledger_metadata import fact, set_fact
 JOBS = ("rescan", "index", "verify", "audit")
 
 _PAUSED = "paused"
-"""The fact in which a process tells of its pause: start, since, reason, detail, and `ended` if it gave up on it."""
+"""The fact in which a process records its pause: start, since, reason, detail, and `ended` if it gave up."""
 
 AUDITED = "audited "
-"""The facts that hold what each folder's newest audit found are named by this and the folder."""
+"""Prefix of the facts that hold the result of each folder's newest audit; the folder follows."""
 
 _UNSETTLED = "unsettled"
 
 _REFUSED = "config_refused"
-"""The fact in which a process tells of the configuration that it was last to go on with and did not: start, at,
+"""The fact in which a process records a new configuration that it rejected while it kept the old one: start, at,
 mistake."""
 
 
 class LastScan(NamedTuple):
-    """When the tree was last looked at as a whole, whether all of it was there to be read, and what was not.
+    """When the whole tree was last scanned, whether it was completely readable, and the paths that were not.
 
-    `missing` names the mapped folders that were not there. So many sidecars were `stray`, which speak of no file, a
-    thousand at most; `first_stray` is one of them. `first_unreadable` names a path that must be made readable, and why;
-    `also_unreadable` does of some others. Of what is counted as `unreadable` so many had only `moved` meanwhile.
+    `missing` names the mapped folders that were not there. `stray` counts sidecars without a matching file, up to
+    1,000; `first_stray` is the path of one of them. `first_unreadable` names a path that must be made readable, and
+    why; `also_unreadable` does the same for some others. `moved` is the number of paths in `unreadable` that had only
+    moved meanwhile.
     """
 
     at: float
@@ -45,24 +46,24 @@ class LastScan(NamedTuple):
 
     @property
     def blind(self) -> tuple[str, ...]:
-        """Name paths that must be made readable, and why."""
+        """Paths that must be made readable, and why."""
         return (self.first_unreadable, *self.also_unreadable) if self.first_unreadable else ()
 
     @property
     def unread(self) -> int:
-        """Count the paths that must be made readable."""
+        """Number of paths that must be made readable."""
         return self.unreadable - self.moved if self.first_unreadable else 0
 
 
 class Run(NamedTuple):
-    """When a kind of regular work last came to its end, and how many seconds it took, where that is known."""
+    """When a kind of regular work last ended, and its duration in seconds if it is known."""
 
     at: float
     seconds: float | None
 
 
 class Pause(NamedTuple):
-    """Why and since when a process sent nothing, by which start of the ledger, and when it gave up, if it did."""
+    """Why and since when a process sends nothing, in which start of the ledger, and when it gave up, if it did."""
 
     start: int
     since: float
@@ -72,7 +73,7 @@ class Pause(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """When a process, of this start of the ledger, refused a new configuration and kept the old one, and why."""
+    """When a process, in this start of the ledger, rejected a new configuration and kept the old one, and why."""
 
     start: int
     at: float
@@ -81,20 +82,20 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """How many files were seen while they may still have been written; `overflowed`: there were more than are known."""
+    """Number of files seen that may still be being written; `overflowed`: there were more files than are tracked."""
 
     count: int = 0
     overflowed: bool = False
 
 
 class Runs:
-    """Writes down and reads what runs leave behind."""
+    """Records and reads the results of runs."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
 
     def scanned(self, scan: LastScan, seconds: float) -> None:
-        """Write down how a scan ended."""
+        """Record the result of a scan."""
         missing = {"missing": scan.missing} if scan.missing else {}
         self._write(
             _of("rescan"),
@@ -112,11 +113,11 @@ class Runs:
         )
 
     def ended(self, job: str, at: float, seconds: float) -> None:
-        """Write down that other regular work came to its end."""
+        """Record that other regular work ended."""
         self._write(_of(job), {"at": at, "seconds": round(seconds, 3)})
 
     def last_scan(self) -> LastScan | None:
-        """Give how the last scan ended."""
+        """Return the result of the last scan."""
         said = self._read(_of("rescan"))
         if said is None:
             return None
@@ -134,18 +135,18 @@ class Runs:
         )
 
     def not_scanned(self, unreadable: str = "") -> None:
-        """Let the last scan count as incomplete: since then the tree, or this `unreadable` path, could not be read."""
+        """Mark the last scan as incomplete: since then the tree, or this `unreadable` path, could not be read."""
         said = self._read(_of("rescan"))
         if said is None:
             return
         named = {} if said.get("first_unreadable") or not unreadable else {"first_unreadable": unreadable}
-        # What had only moved is counted as well, and is not this one.
+        # `unreadable` includes paths that had only moved, and this path is not one of them.
         counted = {"unreadable": max(1 + int(said.get("moved", 0)), int(said["unreadable"]))} if unreadable else {}
         if (now := said | {"complete": False} | named | counted) != said:
             self._write(_of("rescan"), now)
 
     def last(self) -> dict[str, Run]:
-        """Give when each kind of work that has ever come to its end last did."""
+        """Return the last Run of each kind of work that has ever ended."""
         runs = {}
         for job in JOBS:
             said = self._read(_of(job))
@@ -154,7 +155,7 @@ class Runs:
         return runs
 
     def note_pause(self, pause: Pause | None) -> None:
-        """Write down the pause at hand, or that there is none."""
+        """Record the current pause, or that there is none."""
         said = None
         if pause is not None:
             said = {"start": pause.start, "since": pause.since, "reason": pause.reason, "detail": pause.detail}
@@ -162,7 +163,7 @@ class Runs:
         self._write(_PAUSED, said)
 
     def pause(self) -> Pause | None:
-        """Give the pause that was written down last and did not end."""
+        """Return the pause that was recorded last and not cleared since."""
         said = self._read(_PAUSED)
         if said is None:
             return None
@@ -171,32 +172,32 @@ class Runs:
         )
 
     def pause_at_hand(self) -> Pause | None:
-        """Give the pause that the latest process wrote down: one of an earlier process is over."""
+        """Return the pause that the latest process recorded; the pause of an earlier process is over."""
         pause = self.pause()
         return pause if pause is not None and str(pause.start) == fact(self._store, "start") else None
 
     def note_refusal(self, refusal: Refusal) -> None:
-        """Write down that a new configuration was refused; one that is taken is another start of the ledger."""
+        """Record that a new configuration was rejected; an accepted one begins another start of the ledger."""
         self._write(_REFUSED, {"start": refusal.start, "at": refusal.at, "mistake": refusal.mistake})
 
     def refusal_at_hand(self) -> Refusal | None:
-        """Give the refusal that the latest process wrote down: one of an earlier process is over."""
+        """Return the refusal that the latest process recorded; the refusal of an earlier process is over."""
         said = self._read(_REFUSED)
         if said is None or str(said["start"]) != fact(self._store, "start"):
             return None
         return Refusal(int(said["start"]), float(said["at"]), str(said["mistake"]))
 
     def note_unsettled(self, unsettled: Unsettled) -> None:
-        """Write down how many files are not at rest yet."""
+        """Record how many files are not settled yet."""
         self._write(_UNSETTLED, {"count": unsettled.count, "overflowed": unsettled.overflowed})
 
     def unsettled(self) -> Unsettled:
-        """Give how many files were not at rest when it was written down last."""
+        """Return how many files were not settled when it was last recorded."""
         said = self._read(_UNSETTLED)
         return Unsettled() if said is None else Unsettled(int(said["count"]), bool(said["overflowed"]))
 
     def undecided_audits(self) -> list[str]:
-        """Name the folders of the service whose newest audit concluded nothing: it missed so much that a brake came."""
+        """Return the folders whose newest audit was inconclusive: it missed so many assets that it pulled a brake."""
         sql = (
             "SELECT substr(name, ?) FROM facts WHERE name BETWEEN ? AND ? AND json_extract(value, '$.braked')"
             " ORDER BY name"

@@ -1,7 +1,8 @@
-"""The tables of the ledger and how older files become newer ones.
+"""The tables of the ledger, and the migrations of older files.
 
 The schema is a public interface: any SQLite tool may read it. Times are seconds since the epoch, paths are the raw
-bytes relative to the root, MD5s are upper-case hex. A migration, once released, is never changed.
+bytes relative to the root, MD5s are upper-case hex. A migration, once released, is never changed. Whether a ledger
+needs a migration is left to `release`.
 """
 
 import sqlite_utils
@@ -171,8 +172,8 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 
 @migrations()
 def m001_first(db: sqlite_utils.Database) -> None:
-    """Create everything."""
-    # executescript would commit the surrounding transaction first, so each statement goes by itself.
+    """Create all tables."""
+    # executescript would commit the surrounding transaction first, so each statement runs separately.
     for statement in statements(_TABLES):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -196,20 +197,20 @@ ALTER TABLE attempts ADD COLUMN grace_slow REAL;  -- seconds of the slow look-up
 
 @migrations()
 def m002_quiet(db: sqlite_utils.Database) -> None:
-    """Let scans leave out folders in which nothing has changed."""
+    """Add the folder cache, so that scans skip unchanged folders."""
     for statement in statements(_QUIET):
         db.execute(statement)
 
 
 @migrations()
 def m003_unhashed(db: sqlite_utils.Database) -> None:
-    """Find the few versions that have an asset and no digest without a look at each of their size."""
+    """Add an index of the few versions with an asset and no digest, so that not every version of a size is read."""
     db.execute("CREATE INDEX files_unhashed ON files (destfolderid, size) WHERE md5 IS NULL AND assetid IS NOT NULL")
 
 
 @migrations()
 def m004_slow(db: sqlite_utils.Database) -> None:
-    """Keep with the grace of a doubt for how slow look-ups it let a longer gap pass."""
+    """Store with the grace of a doubt the duration of the slow look-ups that allowed a longer gap."""
     for statement in statements(_SLOW):
         db.execute(statement)
 
@@ -251,7 +252,7 @@ _CHANGED = f"AFTER UPDATE OF destfolderid, wanted, state, size ON files WHEN {_C
 
 @migrations()
 def m005_counted(db: sqlite_utils.Database) -> None:
-    """Keep count of the files, so that to count them costs the same however many there are; part what drifted."""
+    """Count the files in a table, so that counting costs the same for any number; split the index of drift."""
     for statement in statements(_COUNTED):
         db.execute(statement)
     db.execute(f"CREATE TRIGGER counted_new AFTER INSERT ON files BEGIN {_ONE_MORE} END")
@@ -265,36 +266,37 @@ ALTER TABLE files ADD COLUMN agreed_folder TEXT;  -- where a person wants the as
 UPDATE files SET drift = 'unread' WHERE drift <> 'unread';
 """
 
-# Uploads that were ended without their asset: what a cut left of one may come to light later, and seem another's.
+# Uploads that were closed without an asset: the remains of a cut upload may appear later and look like another file's.
 _WAIVED = """
 CREATE INDEX attempts_waived ON attempts (destfolderid, id) WHERE result IN ('absent', 'resolved', 'sent_again')
 """
 
-# An asset that was moved in the service is found by where it lies, too: it may be what is to be sent there.
+# Finds an asset that was moved in the service by its current folder, because it may equal a file to be sent there.
 _ELSEWHERE = """
 CREATE INDEX files_elsewhere ON files (asset_folder, size, md5) WHERE asset_folder <> destfolderid
 """
 
-# What an upload in doubt may have left is looked for under each name that nobody owns.
+# The remains of an upload in doubt are searched for under each name that no row owns.
 _DOUBTED = """
 CREATE INDEX attempts_doubted ON attempts (destfolderid, folded_name)
     WHERE why IS NOT NULL AND result IN ('absent', 'damaged', 'found', 'resolved')
 """
 
-# By the words of `drifts.DRIFTED`, so that what is told is counted by the index alone.
+# The same words as in `metadata_drift.DRIFTED`, so that SQLite counts drift from the index alone.
 _AWAY = """
 DROP INDEX files_drifted;
 CREATE INDEX files_drifted ON files (wanted) WHERE drift <> 'unread' AND drift <> 'away';
 CREATE INDEX files_away ON files (id) WHERE drift = 'away';
 """
 
-# With the unique index of the live ones, so that an upload goes into one of the two.
+# Complements the unique index of live rows, so that each upload writes only one of the two.
 _RESTED = """
 DROP INDEX files_history;
 CREATE INDEX files_rested ON files (assetid) WHERE assetid IS NOT NULL AND state IN ('superseded', 'gone');
 """
 
-# For a list of more than two SQLite makes a table with each row that is written: the first condition spares most of it.
+# SQLite builds a table for a list of more than two values for each row written; the first condition avoids most of
+# them.
 _WAIVED_APART = """
 DROP INDEX attempts_waived;
 CREATE INDEX attempts_waived ON attempts (destfolderid, id)
@@ -304,55 +306,55 @@ CREATE INDEX attempts_waived ON attempts (destfolderid, id)
 
 @migrations()
 def m006_settled(db: sqlite_utils.Database) -> None:
-    """Let a person say that the service has by now what drift is about; what was told before is compared anew."""
+    """Let an operator record that the service has the metadata that drift reports; read all reported drift again."""
     for statement in statements(_SETTLED):
         db.execute(statement)
 
 
 @migrations()
 def m007_waived(db: sqlite_utils.Database) -> None:
-    """Find the uploads into a folder that were ended without their asset."""
+    """Add an index of the uploads into a folder that were closed without an asset."""
     for statement in statements(_WAIVED):
         db.execute(statement)
 
 
 @migrations()
 def m008_elsewhere(db: sqlite_utils.Database) -> None:
-    """Find the assets that were moved into a folder of the service."""
+    """Add an index of the assets that were moved into a folder of the service."""
     for statement in statements(_ELSEWHERE):
         db.execute(statement)
 
 
 @migrations()
 def m009_said_since(db: sqlite_utils.Database) -> None:
-    """Have read what is said of files whose assets were taken over, so that a change of it can be told."""
+    """Mark as unread the files whose assets were taken over, so that later changes of their metadata are reported."""
     db.execute("UPDATE files SET drift = 'unread' WHERE meta_digest IS NULL AND assetid IS NOT NULL AND wanted = 'yes'")
 
 
 @migrations()
 def m010_doubted(db: sqlite_utils.Database) -> None:
-    """Find what an upload in doubt may have left, for each asset that nobody owns."""
+    """Add an index of the names of uploads in doubt, whose remains may be an asset that no row owns."""
     for statement in statements(_DOUBTED):
         db.execute(statement)
 
 
 @migrations()
 def m011_away(db: sqlite_utils.Database) -> None:
-    """Find the files whose drift could not be looked at because they were not there, and count them as none."""
+    """Add an index of files whose drift could not be read because they were missing; they do not count as drift."""
     for statement in statements(_AWAY):
         db.execute(statement)
 
 
 @migrations()
 def m012_rested(db: sqlite_utils.Database) -> None:
-    """Find by their assets the versions at rest apart from the live ones, which have an index already."""
+    """Replace the index by asset by an index of versions at rest; live versions have an index already."""
     for statement in statements(_RESTED):
         db.execute(statement)
 
 
 @migrations()
 def m013_waived_apart(db: sqlite_utils.Database) -> None:
-    """Tell an upload that was accepted from those that were ended without their asset at the first glance."""
+    """Exclude accepted uploads from the index of waived uploads by the first condition."""
     for statement in statements(_WAIVED_APART):
         db.execute(statement)
 
@@ -364,7 +366,7 @@ ALTER TABLE folders ADD COLUMN names TEXT;  -- of uploads there, as read back: k
 
 @migrations()
 def m014_names(db: sqlite_utils.Database) -> None:
-    """Keep for each folder whether the service renames what is uploaded there."""
+    """Record for each folder whether the service renames uploads into it."""
     for statement in statements(_NAMES):
         db.execute(statement)
 
@@ -390,19 +392,19 @@ ALTER TABLE attempts ADD COLUMN look_first REAL;  -- and its end on the steady c
 
 @migrations()
 def m016_took(db: sqlite_utils.Database) -> None:
-    """Record how long an upload in doubt took, and when it was first looked for."""
+    """Record the duration of an upload in doubt, and the time of its first look-up."""
     for statement in statements(_TOOK):
         db.execute(statement)
 
 
 def statements(script: str) -> list[str]:
-    """Split a script at the semicolons that end its statements, comments removed."""
+    """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())
     return [part.strip() for part in bare.split(";") if part.strip()]
 
 
 def known() -> set[str]:
-    """Give the names of all migrations that this release has."""
+    """Return the names of all migrations of this release."""
     empty = sqlite_utils.Database(memory=True)
     try:
         return {migration.name for migration in migrations.pending(empty)}

@@ -1,8 +1,8 @@
-"""The ledgers of other sites that lie beside this one, and what each of them says it mirrors.
+"""Claims of other sites: the ledgers beside this one, and what each of them mirrors.
 
-A site claims, in a fact of its ledger, which folders of which tree it sends to which folders of which service, before
-it looks at a file. So two sites that would send the same files know of each other before they do. What follows from
-that is for `sync.intake.duplicate_sites` to say.
+A site records a claim in a fact of its ledger before it reads a file: which folders of which tree it sends to which
+folders of which service. So two sites that would send the same files detect each other first. What follows from a
+conflict is left to `sync.intake.duplicate_sites`.
 """
 
 import json
@@ -23,13 +23,13 @@ CLAIM = "claim"
 """The fact that holds the claim of a ledger's site."""
 
 AGREED = "twins"
-"""The fact that names the ledgers that a person has agreed to."""
+"""The fact that lists the ledgers that an operator has agreed to."""
 
 
 class ClaimState(StrEnum):
-    """How a claim stands: it was made and not looked around yet, it holds, or its site waits for a person.
+    """The state of a claim: made but not compared with other claims yet, in force, or waiting for an operator.
 
-    One that is BLIND holds as far as could be seen: a ledger beside it could not be read, and is looked at again.
+    A BLIND claim is in force as far as could be checked: a ledger beside it could not be read, and is checked again.
     """
 
     ASKING = "asking"
@@ -40,10 +40,10 @@ class ClaimState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a site mirrors: `folders` gives for each mapped path below the `root` the folder of the `service`.
+    """What a site mirrors: `folders` maps each mapped path below `root` to a folder of `service`.
 
-    `places` gives where each mapped folder really lies, with its device and inode, as far as it was there. `ledger` is
-    a word that only copies of the ledger share, and `path` where the one lies that the claim was made for.
+    `places` holds the real path, device and inode of each mapped folder that existed. `ledger` is a word that only
+    copies of the ledger share, and `path` is the path of the ledger that the claim was made for.
     """
 
     root: bytes
@@ -55,12 +55,12 @@ class Claim:
     state: ClaimState = ClaimState.ACTIVE
 
     def is_same(self, other: "Claim") -> bool:
-        """Whether the same configuration made both, for the ledger at the same path."""
+        """Return whether the same configuration made both claims, for the ledger at the same path."""
         ours, theirs = ((c.root, c.service, c.folders, c.path) for c in (self, other))
         return ours == theirs
 
     def text(self) -> str:
-        """Give it as it stands in the fact."""
+        """Return the claim in the form stored in the fact."""
         return json.dumps(
             {
                 "root": self.root.hex(),
@@ -76,9 +76,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another ledger with the claim of its site, None where it cannot be read; a process may send for it (`is_held`).
+    """Another ledger and the claim of its site, None if unreadable; `is_held`: a process sends for it.
 
-    `agreed` names the ledgers that a person has agreed to there.
+    `agreed` lists the ledgers that an operator has agreed to there.
     """
 
     ledger: Path
@@ -89,7 +89,7 @@ class Neighbour:
 
 
 def read_claim(text: str | None) -> Claim | None:
-    """Read what `Claim.text` gave; None where there is none, or what stands there is none."""
+    """Return the claim that `Claim.text` wrote; None for no text or an invalid one."""
     try:
         said = json.loads(text or "")
         return Claim(
@@ -109,10 +109,10 @@ def read_claim(text: str | None) -> Claim | None:
 
 
 def neighbours(ledger: Path) -> Iterator[Neighbour]:
-    """Yield the other ledgers in the folder of this one, by name; it need not exist itself.
+    """Yield the other ledgers in the folder of this ledger, by name; this ledger need not exist.
 
-    One without a claim is left out, and of an earlier release one that no process holds. Where the ledger is named
-    through a link, those beside the link and those beside the file are meant.
+    Ledgers without a claim are left out, and so are ledgers of an earlier release that no process holds. If the
+    ledger's path is a link, the ledgers beside the link and those beside its target are included.
     """
     seen = {real(ledger)}
     for folder in dict.fromkeys((ledger.parent, real(ledger).parent)):
@@ -129,7 +129,7 @@ def _look(ledger: Path) -> Neighbour | None:
     try:
         if not ledger.is_file():
             return None
-        # Of whatever release it is: the facts have always been there.
+        # Any release will do: the table of facts has always existed.
         store = Database(ledger, read_only=True)
         try:
             site, agreed = fact(store, SITE) or "", agreed_ledgers(fact(store, AGREED))
@@ -145,7 +145,7 @@ def _look(ledger: Path) -> Neighbour | None:
 
 
 def agreed_ledgers(text: str | None) -> tuple[str, ...]:
-    """Read the fact AGREED."""
+    """Return the ledgers that the fact AGREED lists."""
     try:
         return tuple(map(str, json.loads(text or "[]")))
     except (ValueError, TypeError):
@@ -153,9 +153,9 @@ def agreed_ledgers(text: str | None) -> tuple[str, ...]:
 
 
 def _earlier(store: Database) -> Claim | None:
-    """Make the claim of a site whose release made none, from what it wrote down."""
+    """Return the claim of a site whose release wrote none, derived from its other facts."""
     root, service = fact(store, ROOT), fact(store, SERVICE)
-    # Older releases kept the other alone.
+    # Older releases wrote only LAYOUT.
     layout = fact(store, LISTED) or fact(store, LAYOUT)
     if root is None or service is None or layout is None:
         return None

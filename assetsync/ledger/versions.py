@@ -1,4 +1,7 @@
-"""What the tree says, written down: new versions, replaced, vanished, unmapped and revived ones, sidecars."""
+"""Record what the tree shows: new versions; replaced, vanished, unmapped and revived files; sidecars.
+
+Comparing the tree with these rows is left to `sync.intake`.
+"""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,13 +17,13 @@ from assetsync.model import FileStat, State, Wanted
 _PAGE = 5000
 _OF_A_FOLDER = b"/" + FOLDER_SIDECAR
 _FIRST_PAGE = 100
-# No path is longer than the kernel's 4,096 bytes, and none begins so.
+# _AFTER_ALL sorts after every path: the kernel limits a path to 4,096 bytes.
 _FOLDERS_LEFT_OUT = 100
 _AFTER_ALL = b"\xff" * 5000
 
 
 class Known(NamedTuple):
-    """The current row of a path, as the scan compares it."""
+    """The current row of a path, with the columns that a scan compares."""
 
     path: bytes
     size: int
@@ -33,9 +36,9 @@ class Known(NamedTuple):
 
 
 class NewVersion(NamedTuple):
-    """A version to be queued; `replaces` is the row that was current for its path.
+    """A version to queue; `replaces` is the id of the row that was current for its path.
 
-    With `hold`, a reason and its detail, it is held in the same commit: it is known that it cannot be sent.
+    With `hold` (reason, detail) the version is blocked in the same commit, because it is known that it cannot be sent.
     """
 
     path: bytes
@@ -47,7 +50,7 @@ class NewVersion(NamedTuple):
 
 
 class SidecarChange(NamedTuple):
-    """A sidecar as it is now (None: gone), and the one path, or the range of paths, that it speaks of."""
+    """A sidecar's new state (None: it was deleted), and the path, or range of paths, that it applies to."""
 
     path: bytes
     stat: FileStat | None
@@ -55,7 +58,7 @@ class SidecarChange(NamedTuple):
 
 
 class Intake:
-    """The ledger's side of scanning and watching."""
+    """The ledger's part for scanning and watching."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
@@ -63,9 +66,9 @@ class Intake:
     def current(
         self, first: bytes = b"", until: bytes | None = None, *, not_in: bytes | None = None
     ) -> Iterator[Known]:
-        """Give the current row of each path in byte order, in pages, from `first` to before `until` (None: to the end).
+        """Yield the current row of each path from `first` to before `until` (None: to the end) in byte order, by pages.
 
-        What is directly in the folder `not_in` (with a slash at its end) is left out.
+        Files directly in the folder `not_in` (with a slash at its end) are left out.
         """
         where, values = _range(until)
         if not_in is not None:
@@ -84,31 +87,31 @@ class Intake:
             after, size = page[-1][0], min(4 * size, _PAGE)
 
     def count(self, first: bytes, until: bytes | None) -> int:
-        """Count the paths from `first` to before `until` (None: to the end)."""
+        """Return the number of current paths from `first` to before `until` (None: to the end)."""
         where, values = _range(until)
         sql = f"SELECT COUNT(*) FROM files WHERE wanted = 'yes' AND path >= ?{where}"
         return int(self._store.rows(sql, first, *values)[0][0])
 
     def current_of(self, path: bytes) -> FileRow | None:
-        """Give the current row of one path."""
+        """Return the current row of one path."""
         rows = self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE path = ? AND wanted = 'yes'", path)
         return file_row(rows[0]) if rows else None
 
     def enqueue(self, versions: Sequence[NewVersion], now: float, *, due_at: float | None = None) -> list[NewVersion]:
-        """Queue new versions, each replacing the current one of its path; gives those that were left out.
+        """Queue new versions, each in place of the current version of its path; return those that were skipped.
 
-        A version that is the very one of a row put aside as unmapped revives that row instead, where its asset was
-        sent to the same folder, or was moved there. One whose path has another current version by now than `replaces`
-        says comes of a look that is out of date, and is left out: its path is to be looked at once more.
+        If a row put aside as unmapped has the same path, size, times and inode, and its asset was sent or moved to the
+        same folder, that row is revived instead. A version is skipped if the current row of its path is no longer
+        `replaces`: the scan that found it is outdated, and the caller must look at the path again.
         """
         due = now if due_at is None else due_at
         return self._store.write(lambda conn: [v for v in versions if not _enqueue(conn, v, now, due)])
 
     def add_by_hand(self, version: NewVersion, now: float) -> int:
-        """Add what `assetsync upload` is to send and is no file of the tree, by its absolute path; gives the row's id.
+        """Add a file that `assetsync upload` is to send, by its absolute path; return the row's id.
 
-        No scan misses it and the queue leaves it alone. A row of the path and the folder of which nothing was stored is
-        taken again.
+        Scans do not report it missing, and the queue does not send it. A queued row of the same path and folder from an
+        earlier upload by hand, of which nothing was stored, is used again.
         """
 
         def work(conn: sqlite3.Connection) -> int:
@@ -125,13 +128,13 @@ class Intake:
         return self._store.write(work)
 
     def forget(self, file_id: int) -> None:
-        """Remove a version of which no byte was ever sent; another is left alone."""
+        """Delete a version if none of its bytes was ever sent."""
         self._store.write(lambda conn: _forget_unsent(conn, file_id))
 
     def unwanted(self, rows: Iterable[tuple[int, bytes]], event: Event, now: float) -> None:
-        """Record of (row, path) that the path is gone (VANISHED) or no longer mapped (UNMAPPED).
+        """Record for each (row id, path) that the path is gone (VANISHED) or no longer mapped (UNMAPPED).
 
-        A row that has come to stand for another path meanwhile, because its file was moved, is left alone.
+        A row that belongs to another path by now, because its file was moved, is skipped.
         """
         known = list(rows)
 
@@ -144,7 +147,7 @@ class Intake:
             self._store.write(work)
 
     def remap(self, file_id: int, destfolderid: str) -> None:
-        """Point a row that was never sent to another folder, after its mapping changed."""
+        """Change the destination folder of a queued row without an asset, after its mapping changed."""
         self._store.write(
             lambda conn: conn.execute(
                 "UPDATE files SET destfolderid = ? WHERE id = ? AND state = 'queued' AND assetid IS NULL",
@@ -153,7 +156,7 @@ class Intake:
         )
 
     def sidecars(self) -> Iterator[tuple[bytes, FileStat]]:
-        """Give the known sidecars in byte order."""
+        """Yield the known sidecars in byte order."""
         after = b""
         sql = "SELECT path, size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path > ? ORDER BY path LIMIT ?"
         while True:
@@ -164,7 +167,7 @@ class Intake:
             after = page[-1][0]
 
     def strays(self, limit: int) -> list[bytes]:
-        """Give the first known sidecars that speak of no file that the ledger knows; takes a look at each of them."""
+        """Return the first known sidecars without a matching current file; checks every known sidecar."""
         rows = self._store.rows(
             f"SELECT path FROM sidecars s WHERE path <> ?1 AND substr(path, -{len(_OF_A_FOLDER)}) <> ?2"
             " AND NOT EXISTS (SELECT 1 FROM files"
@@ -177,14 +180,15 @@ class Intake:
         return [row[0] for row in rows]
 
     def sidecar(self, path: bytes) -> FileStat | None:
-        """Give one sidecar as it is known."""
+        """Return the recorded state of one sidecar."""
         rows = self._store.rows("SELECT size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path = ?", path)
         return FileStat(*rows[0]) if rows else None
 
     def sidecars_changed(self, changes: Sequence[SidecarChange], now: float) -> int:
-        """Record new, changed and vanished sidecars and what follows for the files; gives how many are due by that.
+        """Record new, changed and deleted sidecars; return the number of files that become due because of them.
 
-        Files that a bad sidecar blocked are tried again; files that were sent have metadata that may differ now.
+        Files that a bad sidecar blocked are retried. Files that were sent are marked for reading, because their
+        metadata may differ now.
         """
 
         def work(conn: sqlite3.Connection) -> int:
@@ -193,7 +197,7 @@ class Intake:
         return self._store.write(work) if changes else 0
 
     def sent(self) -> Iterator[tuple[bytes, str, str | None]]:
-        """Give of each current version that has an asset its path, where it was sent, and where its asset lies."""
+        """Yield path, destination folder and asset folder of each current version that has an asset."""
         sql = (
             "SELECT path, destfolderid, asset_folder FROM files WHERE wanted = 'yes'"
             " AND state IN ('stored', 'verified', 'blocked') AND assetid IS NOT NULL AND path > ? ORDER BY path LIMIT ?"
@@ -201,12 +205,12 @@ class Intake:
         return ((row[0], row[1], row[2]) for row in self._store.pages(sql, "path", (b"",), size=_PAGE))
 
     def has_asides(self) -> bool:
-        """Whether there are versions with an asset that were put aside as unmapped."""
+        """Return whether any version put aside as unmapped has an asset."""
         aside = "wanted = 'unmapped' AND state IN ('stored', 'verified', 'blocked') AND files > 0"
         return bool(self._store.rows(f"SELECT EXISTS (SELECT 1 FROM counted WHERE {aside})")[0][0])
 
     def was_sent_elsewhere(self, path: bytes, stat: FileStat, folder: str) -> bool:
-        """Whether the very file was put aside as unmapped, and all assets of it lie in other folders of the service."""
+        """Return whether this file was put aside as unmapped and all its assets are in other folders of the service."""
         rows = self._store.rows(
             "SELECT wanted, destfolderid, asset_folder FROM files WHERE path = ? AND assetid IS NOT NULL"
             " AND +size = ? AND mtime_ns = ?",
@@ -217,7 +221,7 @@ class Intake:
         return any(row[0] == Wanted.UNMAPPED for row in rows) and all(folder not in (row[1], row[2]) for row in rows)
 
     def has_assets(self, mapping: bytes, destfolderid: str | None, apart_from: str) -> bool:
-        """Whether files below a mapped folder were sent to a folder of the service, and lie in another than one."""
+        """Return whether files below a mapping were sent to `destfolderid` and have assets outside `apart_from`."""
         low, high = (mapping + b"/", mapping + b"0") if mapping else (b"", b"\xff" * 8)
         rows = self._store.rows(
             "SELECT EXISTS (SELECT 1 FROM files WHERE path >= ? AND path < ? AND wanted = 'yes'"
@@ -230,9 +234,9 @@ class Intake:
         return bool(rows[0][0])
 
     def sample(self, below: bytes, limit: int, *, but: Sequence[bytes] = ()) -> list[Known]:
-        """Give up to so many of the current versions below a folder that have an asset, always the same ones.
+        """Return up to `limit` current versions below a folder that have an asset, the same ones on each call.
 
-        None from below the folders in `but`, or the first hundred of them.
+        Versions below the folders in `but` (the first 100 of them) are left out.
         """
         bounds = [(folder + b"/", folder + b"0") for folder in but[:_FOLDERS_LEFT_OUT]]
         low, high = (below + b"/", below + b"0") if below else (b"", _AFTER_ALL)
@@ -248,7 +252,7 @@ class Intake:
         return [Known._make(row) for row in rows]
 
     def size(self) -> int:
-        """Give how many paths are current."""
+        """Return the number of current paths."""
         return int(self._store.rows("SELECT COALESCE(SUM(files), 0) FROM counted WHERE wanted = 'yes'")[0][0])
 
 
@@ -257,26 +261,28 @@ def _range(until: bytes | None) -> tuple[str, list[object]]:
 
 
 def _enqueue(conn: sqlite3.Connection, version: NewVersion, now: float, due_at: float) -> bool:
-    """Queue one version; False where its path has come to stand for another meanwhile."""
+    """Queue one version; return False if its path has another current row by now."""
     path, stat, destfolderid, _folded_name, replaces, hold = version
     if _current_id(conn, path) != replaces:
         return False
     if replaces is not None and hold is None and not is_settled(stat, now, HOUR):
-        # What is held for its changes stays so with the next one: it is not queued for a moment each time.
+        # A file that is blocked because it keeps changing stays blocked with its next version, so that it is not queued
+        # for a moment at each change.
         sql = "SELECT reason, detail FROM files WHERE id = ? AND state = 'blocked' AND reason = ?"
         hold = conn.execute(sql, (replaces, KEEPS_CHANGING)).fetchone()
         due_at = due_at if hold is None else now + HOUR
     if replaces is not None and not _forget_unsent(conn, replaces):
         apply(conn, replaces, Event.REPLACED, now)
     aside = conn.execute(
-        # By the path: the index by content would be taken, with all files of this size. And by the word itself: were it
-        # bound, SQLite would compile the statement anew for each file, to see whether an index is for that word alone.
+        # The plus signs make SQLite use the index by path: the index by content would read all files of this size.
+        # 'unmapped' is not a parameter: with one, SQLite would recompile the statement for each file, to check whether
+        # the partial index applies.
         "SELECT id FROM files WHERE path = ?1 AND wanted = 'unmapped' AND (+destfolderid = ?2 OR asset_folder = ?2)"
         " AND +size = ?3 AND mtime_ns = ?4 AND ctime_ns = ?5 AND inode = ?6",
         (path, destfolderid, *stat),
     ).fetchone()
     if aside is not None:
-        # What was said of it meanwhile was said of nobody's file.
+        # Sidecar changes while the path was unmapped were not recorded: read the metadata again.
         apply(conn, aside[0], Event.REVIVED, now, destfolderid=destfolderid, drift="unread")
         return True
     file_id = _insert(conn, version, Wanted.YES, now, due_at)
@@ -296,7 +302,7 @@ def _insert(conn: sqlite3.Connection, version: NewVersion, wanted: Wanted, now: 
 
 
 def _forget_unsent(conn: sqlite3.Connection, file_id: int) -> bool:
-    """Remove a version of which no byte was ever sent: it is nobody's history."""
+    """Delete a version of which no byte was ever sent, since it has no history; return whether it was deleted."""
     done = conn.execute(
         "DELETE FROM files WHERE id = ? AND state IN ('queued', 'blocked') AND attempts = 0 AND assetid IS NULL",
         (file_id,),

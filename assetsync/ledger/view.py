@@ -1,7 +1,7 @@
-"""The ledger as those see it who only look: what it tells, and what runs left behind.
+"""The read-only view of a ledger: reports, hourly statistics and the results of runs.
 
-A command that looks loads nothing of what sends, which takes longer to load than looking does. All the rest of a ledger
-is `ledger`'s.
+A command that only reads does not load the modules that send, which take longer to load than reading takes. Everything
+else of a ledger is left to `ledger`.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from assetsync.ledger.runs import Runs
 
 
 class LedgerView:
-    """A ledger to look at (`view_ledger`), or what there is to see of one that is sent for."""
+    """A ledger that is only read (`view_ledger`), or the readable part of a ledger that is sent for."""
 
     def __init__(self, store: Database) -> None:
         self.store = store
@@ -24,19 +24,19 @@ class LedgerView:
         self.runs = Runs(store)
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         self.store.close()
 
 
 def view_ledger(path: Path, *, site: str | None = None) -> LedgerView:
-    """Open a ledger beside its holder, to look at it; creates nothing. Raises as `store_beside` does."""
+    """Open a ledger beside its holder, to read it; creates nothing. Raises as `store_beside` does."""
     return LedgerView(store_beside(path, site=site))
 
 
 def store_beside(path: Path, *, site: str | None, writable: bool = False) -> Database:
     """Open the file of a ledger beside its holder, to read it or (writable) to leave requests; creates nothing.
 
-    Raises as `store.open_beside` does, and LedgerOfAnother for that of another site than `site`, where one is named.
+    Raises as `database.open_beside` does, and LedgerOfAnother if `site` is named and another site owns the ledger.
     """
     store = open_beside(path, writable=writable)
     try:
