@@ -1,1 +1,1 @@
-"""What the tree shows becomes rows of the ledger: scans, watcher hints, settling, sidecars."""
+"""Intake: scans, watched paths and sidecars become rows of the ledger; sending is left to `sync.upload`."""

@@ -1,9 +1,10 @@
-"""Other sites on this machine that send the same files to the same folder of the service.
+"""Detect other sites on this machine that send the same files to the same folder of the service.
 
-A configuration that was copied for another site, and not changed in all places, makes such a twin: neither ledger knows
-what the other has sent, and each file would be uploaded twice. Whoever claims the same files later waits for a person,
-and nothing of its tree is looked at. Who has once passed goes on, and looks around again only when its configuration
-says something else: nothing that another site does stops it. What a waiting site claims counts for nobody.
+A configuration that was copied for another site, and not changed in all places, makes such a duplicate. Neither ledger
+knows what the other has sent, so each file would be uploaded twice. The site that claims the same files later waits for
+a person, and its tree is not read. A site that has passed once goes on, and checks again only after its configuration
+changes: nothing that another site does stops it. The claim of a waiting site does not count. Reading the claims of
+other ledgers is left to `ledger.site_claims`.
 """
 
 import json
@@ -43,7 +44,7 @@ UNREADABLE_FIX = (
     "let assetsync's user read it: whether its site sends the same files cannot be told; only where that site is no"
     " more, remove it with its .epoch"
 )
-"""What mends that a ledger beside this one cannot be read."""
+"""The fix for a ledger beside this one that cannot be read."""
 
 _NAMED = 3
 _PORTS = {"http": 80, "https": 443}
@@ -51,13 +52,13 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class DuplicateSite:
-    """Another site, and the folders on disk that both mirror, each with the folder of the service it is sent to."""
+    """Another site, and the folders on disk that both sites mirror, each with its folder of the service."""
 
     neighbour: Neighbour
     shared: Mapping[bytes, str]
 
     def __str__(self) -> str:
-        """Name it in a sentence."""
+        """Return a clause that names the site and the shared folders."""
         named = [f"{printable(place)} to folder {folder}" for place, folder in list(self.shared.items())[:_NAMED]]
         more = len(self.shared) - len(named)
         what = ", ".join(named) + (f" and {more:,} more" if more else "")
@@ -65,25 +66,25 @@ class DuplicateSite:
 
     @property
     def subject(self) -> str:
-        """What its brake is about."""
+        """The subject of its brake."""
         return str(self.neighbour.ledger)
 
 
 class DuplicateSites:
-    """Looks at the ledgers beside this one; used by one thread at a time."""
+    """Checks the ledgers beside this one; used by one thread at a time."""
 
     def __init__(self, ledger: Ledger, clock: Clock, path: Path, claim: Claim) -> None:
-        """Take from the configuration where the ledger lies, and what the site claims."""
+        """Take the path of the ledger and the claim of the site, both from the configuration."""
         self._ledger = ledger
         self._brake_control = BrakeControl(ledger, clock)
         self._path, self._said = path, claim
         self._warned = False
 
     def check(self) -> None:
-        """Return where nobody else sends the same, or a person has agreed to it; else pull brakes, raise RootElsewhere.
+        """Return if no other site sends the same files or a person agreed; else pull brakes and raise RootElsewhere.
 
-        A brake holds until a person has looked or this site's own configuration was changed: what the other one does
-        meanwhile, a restart, a repair of its ledger, another address, is no reason to begin.
+        A brake holds until a person has looked or this site's own configuration was changed. Nothing that the other
+        site does meanwhile (a restart, a repair of its ledger, another address) lets this site start.
         """
         before, pulled = self._claimed(), self._pulled()
         claim = self._claim(before)
@@ -92,7 +93,7 @@ class DuplicateSites:
             return
         if pulled and before is not None and before.is_same(claim):
             raise RootElsewhere(pulled[0].detail)
-        # Written before the others are looked at: of two that begin at the same moment, one at least sees the other.
+        # Write the claim before reading the others': if two sites start at once, at least one sees the other.
         claim = replace(claim, state=ClaimState.ASKING)
         self._write(claim, before)
         beside = list(neighbours(self._path))
@@ -100,18 +101,18 @@ class DuplicateSites:
         for brake in pulled:
             if brake.subject not in {twin.subject for twin in duplicate_sites}:
                 self._brake_control.lift(brake, "this configuration no longer says the same as the other site's")
-        # While one cannot be read, it is looked at again by the next check.
+        # While a ledger cannot be read, each check reads it again.
         passed = ClaimState.BLIND if self._is_blind(beside) else ClaimState.ACTIVE
         self._write(replace(claim, state=ClaimState.WAITING if duplicate_sites else passed), claim)
         for twin in duplicate_sites:
             self._brake_control.pull(TWIN, twin.subject, _sentence(twin), 1)
         if duplicate_sites:
             raise RootElsewhere(_sentence(duplicate_sites[0]))
-        # Who released a brake of what was put right has agreed to no later mistake.
+        # The release of a brake whose cause was fixed must not cover a later mistake.
         self._brake_control.withdraw_others(TWIN, ())
 
     def expect(self) -> None:
-        """Raise RootElsewhere as `check` does; nothing is pulled or written down."""
+        """Raise RootElsewhere if another site sends the same files and nobody agreed; pull no brake."""
         before = self._claimed()
         claim = self._claim(before)
         if _passed(before, claim):
@@ -120,7 +121,7 @@ class DuplicateSites:
             raise RootElsewhere(_sentence(twin))
 
     def _found(self, claim: Claim, beside: Iterable[Neighbour]) -> list[DuplicateSite]:
-        """Give the twins that nobody has agreed to; whom a person has agreed to just now is remembered."""
+        """Return the duplicate sites that nobody has agreed to; record those that a person has agreed to just now."""
         agreed = agreed_ledgers(self._ledger.reports.fact(AGREED))
         duplicate_sites = [twin for twin in twins_of(claim, beside) if twin.subject not in agreed]
         allowed = [twin.subject for twin in duplicate_sites if self._brake_control.allowed(TWIN, twin.subject, 1)]
@@ -139,7 +140,7 @@ class DuplicateSites:
         claim = placed(self._said)
         if before is None:
             return replace(claim, ledger=secrets.token_hex(8))
-        # A folder that is not there at the moment lies where it lay.
+        # A folder that is not there at the moment keeps its last location.
         places = {**before.places, **claim.places} if before.is_same(claim) else claim.places
         return replace(claim, ledger=before.ledger, places=places)
 
@@ -155,12 +156,12 @@ class DuplicateSites:
 
 
 def make_claim(root: bytes, service: str, folders: Mapping[bytes, str], ledger: Path) -> Claim:
-    """Make the claim of a site from its configuration; where its folders lie is left open."""
+    """Return the claim of a site from its configuration, without the locations of its folders on disk."""
     return Claim(root, service, dict(folders), path=str(real(ledger)))
 
 
 def placed(claim: Claim) -> Claim:
-    """Add where the mapped folders really lie now, those that are there."""
+    """Return the claim with the real location of each mapped folder that is there now."""
     places = {}
     for path in claim.folders:
         named = Path(os.fsdecode(claim.root), os.fsdecode(path))
@@ -173,7 +174,7 @@ def placed(claim: Claim) -> Claim:
 
 
 def twins_of(claim: Claim, beside: Iterable[Neighbour]) -> Iterator[DuplicateSite]:
-    """Yield the sites, of those whose ledgers lie beside this one, that send some of its files to the same folder."""
+    """Yield the sites with ledgers beside this one that send some of its files to the same folder."""
     ours = _Placed(claim)
     for neighbour in beside:
         theirs = neighbour.claim
@@ -187,12 +188,16 @@ def twins_of(claim: Claim, beside: Iterable[Neighbour]) -> Iterator[DuplicateSit
 
 
 def _passed(before: Claim | None, claim: Claim) -> bool:
-    """Whether a claim of the same configuration has passed before."""
+    """Return whether a claim of the same configuration has passed before."""
     return before is not None and before.is_same(claim) and before.state is ClaimState.ACTIVE
 
 
 def _counts(neighbour: Neighbour, theirs: Claim, ours: Claim) -> bool:
-    """Whether a neighbour may send: not a copy that somebody keeps, nor a site that waits, or was agreed to there."""
+    """Return whether a neighbour counts as a site that may send.
+
+    It does not if it waits for a person, or if a person agreed to this site there. While no process holds it, it does
+    not either if it is a copy of this ledger, or if its site has not yet checked its own claim.
+    """
     is_copy = bool(theirs.ledger) and theirs.ledger == ours.ledger
     if (is_copy or theirs.state is ClaimState.ASKING) and not neighbour.is_held:
         return False
@@ -200,7 +205,7 @@ def _counts(neighbour: Neighbour, theirs: Claim, ours: Claim) -> bool:
 
 
 def is_same_service(one: str, other: str) -> bool:
-    """Whether two addresses, as people write them, are one."""
+    """Return whether two addresses, as people write them, are the same."""
     return _address(one) == _address(other)
 
 
@@ -214,7 +219,7 @@ def _address(url: str) -> object:
 
 
 class _Placed:
-    """The mapped folders of a claim where they lie on disk."""
+    """The mapped folders of a claim, by their location on disk."""
 
     def __init__(self, claim: Claim) -> None:
         self.folders: dict[bytes, str] = {}
@@ -228,7 +233,7 @@ class _Placed:
                 self.nodes[found[1:]] = place
 
     def goes_to(self, place: bytes) -> str | None:
-        """Give where a folder goes by the longest mapping that holds it."""
+        """Return the destination of a folder by the longest mapping that holds it, None if it is not mapped."""
         while place not in self.folders:
             above = os.path.dirname(place)  # noqa: PTH120 - bytes
             if above == place:
@@ -238,16 +243,16 @@ class _Placed:
 
 
 def _shared(ours: _Placed, theirs: _Placed) -> Iterator[tuple[bytes, str]]:
-    """Yield the folders that both send to the same one; of two of which one lies in the other, the inner one."""
+    """Yield the folders that both sites send to the same destination; of two nested folders, the inner one."""
     for place, folder in ours.folders.items():
-        # It goes where its parents go, unless it has a mapping of its own.
+        # A folder goes where its parents go, unless it has a mapping of its own.
         if theirs.goes_to(place) == folder:
             yield place, folder
     for place, folder in theirs.folders.items():
         if place not in ours.folders and ours.goes_to(place) == folder:
             yield place, folder
     for node, place in ours.nodes.items():
-        # The same folder by another path: mounted twice.
+        # The same folder at another path: it is mounted twice.
         other = theirs.nodes.get(node)
         if other not in (None, place) and ours.folders[place] == theirs.folders[other]:
             yield place, ours.folders[place]

@@ -1,7 +1,7 @@
-"""What is said of a file by its mapping, the sidecars of its folders and its own, ready for the form.
+"""Collect the metadata of a file for the upload form: from its mapping, its folders' sidecars and its own sidecar.
 
-Reads sidecars through the tree; what they mean is `core.metadata`'s. A folder's sidecar is kept for a moment, because
-the files of a folder come one after the other.
+This module reads sidecars through the tree; their meaning is left to `core.metadata`. A folder's sidecar is cached
+briefly, because the files of a folder come one after another.
 """
 
 import threading
@@ -28,7 +28,7 @@ _MOST_READ = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FileMetadata:
-    """The form fields of one file; `digest` changes when any of it does.
+    """The metadata of one file; `digest` covers `fields`, `options` and `language`.
 
     `folders_written` is when the youngest sidecar of its folders was written (seconds since the epoch), 0 without one.
     """
@@ -43,7 +43,7 @@ class FileMetadata:
 
 
 class _Kept(NamedTuple):
-    """What a folder's sidecar says, None without one, its bytes, and when it was written (seconds since the epoch)."""
+    """A cached folder sidecar: metadata (None without one), bytes, and time of writing (seconds since the epoch)."""
 
     level: Metadata | None
     size: int
@@ -51,7 +51,7 @@ class _Kept(NamedTuple):
 
 
 class Sidecars:
-    """Reads what is said of files; shared by all workers."""
+    """Reads and merges the metadata of files; shared by all workers."""
 
     def __init__(self, tree: Tree, clock: Clock, fields_table: AnyMapping[str, tuple[str, str]]) -> None:
         self._tree = tree
@@ -61,21 +61,21 @@ class Sidecars:
         self._folders: OrderedDict[bytes, tuple[float, _Kept]] = OrderedDict()
         self._fields = 0
         self.changes = 0
-        """Goes up before each change that is recorded: what was told at another count may be out of date."""
+        """Rises before each recorded change. Metadata that was read at another count may be out of date."""
         self.met: Callable[[bytes], None] = lambda _path: None
-        """Hears of each sidecar that was read."""
-        # The files of a folder are mostly told the same.
+        """Called with the path of each sidecar that was read."""
+        # The files of a folder mostly have the same metadata.
         self._said = lru_cache(maxsize=_KEPT_SAYINGS)(self._merged)
 
     def misnames(self, path: bytes, kind: str) -> bool:
-        """Whether the fields of a file are named otherwise than for the kind that the service took it for."""
+        """Return whether the field names of a file are wrong for `kind`, the kind that the service assigned."""
         return kind in self._fields_table and self._fields_table[kind] != self._fields_table[guess_kind(path)]
 
     def told(self, path: bytes, mapping: Mapping, kind: str | None = None, *, is_alone: bool = False) -> FileMetadata:
-        """Merge all levels for the file at `path`; raises SidecarError for the first that cannot be used.
+        """Merge all levels for the file at `path`. Raise SidecarError for the first level that cannot be used.
 
-        Its fields are named for the `kind` that the service took it for; before it is sent, that is guessed.
-        `is_alone`: it was seen just now to have no sidecar of its own.
+        The fields are named for `kind`, which the service assigned; before the upload the kind is guessed.
+        `is_alone`: the file was just seen to have no sidecar of its own.
         """
         levels = [metadata.expand(mapping.metadata, path)]
         own: Metadata | None = None
@@ -86,7 +86,7 @@ class Sidecars:
                 level, size, written = self._folder(folder_sidecar, mapping)
                 together += size
                 if together > _MOST_READ:
-                    # Each is small enough, but a tree may be deep, and every file in it would read them all.
+                    # Each sidecar is small enough, but a tree may be deep, and each file in it would read them all.
                     problem = f"the sidecars of its folders together hold over {_MOST_READ // 1024} KiB"
                     raise SidecarError(printable(path), problem, hint="say less in them")
                 if level is not None:
@@ -123,14 +123,14 @@ class Sidecars:
         return FileMetadata(fields, language, options, digest, has_own, is_empty, folders_written)
 
     def forget(self) -> None:
-        """Read every folder's sidecar anew from here on."""
+        """Drop all cached folder sidecars, so that each is read again."""
         with self._lock:
             self.changes += 1
             self._folders.clear()
             self._fields = 0
 
     def read(self, path: bytes, mapping: Mapping) -> tuple[Metadata | None, int]:
-        """Give what one sidecar says, None without one, and how many bytes it has; raises SidecarError."""
+        """Return the metadata of one sidecar, None without one, and its size in bytes. Raise SidecarError."""
         if self._tree.is_absent(path):
             return None, 0
         try:
@@ -154,12 +154,12 @@ class Sidecars:
             return kept[1]
         changes = self.changes
         level, size = self.read(path, mapping)
-        # Looked at after it was read: what is written meanwhile shows.
+        # Read the time after the content, so that a write in between shows.
         written = 0.0 if level is None else self._written(path)
         kept_now = _Kept(level, size, written)
         with self._lock:
             if self.changes != changes:
-                # It may be what stood there before the change: of use to whoever asked before it, and to nobody else.
+                # The content may predate the change. Return it to this caller, who asked before; do not cache it.
                 return kept_now
             before = self._folders.pop(path, None)
             self._fields -= 0 if before is None else _weight(before[1].level)
@@ -178,7 +178,7 @@ class Sidecars:
 
 
 def _weight(level: Metadata | None) -> int:
-    """Count what is kept of a sidecar, roughly: a folder's may be as large as any, and there may be many folders."""
+    """Return the rough size of a cached sidecar: a folder's may be as large as any, and there may be many folders."""
     if level is None:
         return 1
     texts = (level.description or "", level.location or "", *(value for _, value in level.meta))

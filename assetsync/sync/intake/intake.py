@@ -1,8 +1,8 @@
-"""From looks at the tree to rows of the ledger: the merge of a scan with what is known, and single looks.
+"""Record in the ledger what looks at the tree find: whole scans, and looks at single paths.
 
-The scan and the ledger come in the same order and are merged as streams; a file that is unchanged costs a comparison.
-What has vanished is decided after a complete scan only, by a second look. What a look means is `core.settled`'s, when
-too much has vanished `sync.brakes`'s.
+A scan and the ledger are merged as streams in the same order; an unchanged file costs one comparison. Vanished files
+are recorded only after a scan that reached its end, and after a second look at each of them. `core.settled` decides
+what a look means, and `sync.brakes` whether too much has vanished.
 """
 
 from collections import Counter
@@ -29,12 +29,12 @@ log = structlog.get_logger(__name__)
 
 _BATCH = 1000
 _FEW = 100
-"""Files that single looks found are written down sooner: each may be waited for."""
+"""Batch size for single looks. It is smaller than `_BATCH`, because each of these files may be waited for."""
 
 
 @dataclass(slots=True)
 class Missing:
-    """A current version that the scan did not meet."""
+    """A current version whose file the scan did not find."""
 
     id: int
     path: bytes
@@ -43,10 +43,11 @@ class Missing:
 
 @dataclass(slots=True)
 class ScanResult:
-    """What one scan found; `to_send` counts what was queued by it (in a dry run: what would be).
+    """The result of one scan; `to_send` counts the files that it queued (in a dry run: that it would queue).
 
-    `missing_by` counts, by mapping, what is missing, of which `missing` names as many as the brake lets pass.
-    `taken_over` counts, by mapping, files that were mapped nowhere for a while and were sent to another folder before.
+    `missing_by` counts the missing files by mapping. `missing` lists them and the files that are no longer mapped, each
+    kind up to `most_missing`, which is no less than the brake allows. `taken_over` counts, by mapping, files that were
+    unmapped for a while and had been sent to another folder of the service before.
     """
 
     report: ScanReport
@@ -64,15 +65,15 @@ class ScanResult:
 
     @property
     def missing_count(self) -> int:
-        """How many files of the mappings are missing."""
+        """The number of missing files in all mappings."""
         return self.missing_by.total()
 
 
 class Intake:
-    """Feeds the ledger from looks at the tree; used by one thread at a time.
+    """Records looks at the tree in the ledger; used by one thread at a time.
 
-    `settles` are the seconds for which the files of each mapping must rest. `new_versions` counts what single looks
-    found new or changed; `forget` is told before changed sidecars are recorded.
+    `settles` holds, by mapping, the seconds for which files must rest. `new_versions` counts the new and changed files
+    that single looks found. `forget` is called before changed sidecars are recorded.
     """
 
     def __init__(
@@ -99,8 +100,8 @@ class Intake:
         self._has_asides = False
         self._is_looking = False
         self.allows_takeover: Callable[[int, int], bool] = lambda _position, _count: True
-        """Whether a mapping may have so many files sent that lie in another folder of the service."""
-        # The last scan's: what a later look cannot tell makes it incomplete.
+        """Return whether a mapping may send this many files whose assets are in another folder of the service."""
+        # The report of the last scan. A later look that fails makes it incomplete.
         self._report = ScanReport()
         self._folders = [mapping.destfolderid for mapping in plan.mappings.all]
         self._batch: list[NewVersion] = []
@@ -112,9 +113,9 @@ class Intake:
     def scan(
         self, look: Callable[[Notes | None], Iterable[Seen]], report: ScanReport, *, dry_run: bool = False
     ) -> ScanResult:
-        """Merge one scan into the ledger; with `dry_run` only count. What is missing is collected, not decided.
+        """Merge one scan into the ledger; with `dry_run` only count. Missing files are collected, not decided.
 
-        `look` begins the scan, with notes of what need not be yielded.
+        `look` starts the scan. Its argument is the folder cache: files in unchanged folders are not yielded.
         """
         result = ScanResult(report)
         self._dry_run = dry_run
@@ -153,7 +154,10 @@ class Intake:
         return result
 
     def decide_missing(self, result: ScanResult) -> int:
-        """After a complete scan: record what is gone and what is no longer mapped; gives how many are gone."""
+        """Record the missing files that are gone or no longer mapped; return how many are gone.
+
+        Called after a scan that reached its end. Paths that its report does not cover are skipped.
+        """
         gone: list[tuple[int, bytes]] = []
         unmapped: list[tuple[int, bytes]] = []
         for missing in result.missing:
@@ -175,11 +179,11 @@ class Intake:
         return len(gone)
 
     def look_again(self, most: int | None = None) -> int:
-        """Take the second look at files that had not settled, `most` at a time; gives how many were queued."""
+        """Take the second look at up to `most` files that had not settled; return how many were queued."""
         return self.look(*self.settling.due(self._clock.steady(), most))
 
     def look(self, *paths: bytes) -> int:
-        """Look at paths that are no sidecars, for a hint or a second look; gives how many were queued."""
+        """Look at paths that are not sidecars: watched paths and second looks. Return how many were queued."""
         self._dry_run = False
         self._has_asides = self._ledger.intake.has_asides()
         self._is_looking = True
@@ -211,7 +215,7 @@ class Intake:
             self._ledger.runs.not_scanned(f"{printable(path)} ({why})" if is_blind else "")
             stat = None
         if stat is None:
-            # Whether it is gone is decided by a complete scan.
+            # Only a scan that reaches its end decides whether the file is gone.
             self.settling.forget(path)
             return
         current = self._ledger.intake.current_of(path)
@@ -221,7 +225,7 @@ class Intake:
         self._differs(Seen(path, *stat, mapping, False), known, result)
 
     def _mark(self) -> str:
-        """Name by what rules the tree is looked at."""
+        """Return the key of the rules of a scan; the folder cache holds for one key only."""
         return f"3 {self._plan.mark} {self._tree.follow_symlinks}"
 
     def _differs(self, seen: Seen, row: Known | None, result: ScanResult) -> None:
@@ -249,15 +253,15 @@ class Intake:
         self._batch.append(NewVersion(seen.path, stat, folder, name, row.id if row else None, hold))
 
     def _is_taken_over(self, seen: Seen, stat: FileStat, folder: str, result: ScanResult) -> bool:
-        """Whether a file that is mapped again, and was sent elsewhere before, has to wait for a person."""
+        """Return whether a file that is mapped again, and was sent to another folder, must wait for a person."""
         if not self._ledger.intake.was_sent_elsewhere(seen.path, stat, folder):
             return False
         result.taken_over[seen.mapping] += 1
-        # Of one that is looked at by itself it is not known how many there are: the next scan counts them.
+        # A single look does not know how many such files there are; the next scan counts them.
         return self._is_looking or not self.allows_takeover(seen.mapping, result.taken_over[seen.mapping])
 
     def _stays(self, seen: Seen, row: Known | None, folder: str, result: ScanResult) -> bool:
-        """Whether a file whose mapping has come to point to another folder is not to be sent there."""
+        """Return True if a file is not to be sent to the other folder that its mapping points to now."""
         if seen.mapping in self.frozen:
             result.unchanged += 1
             return True
@@ -279,12 +283,12 @@ class Intake:
         if mapping is None:
             result.unmapped += 1
         elif result.report.blind_at(row.path):
-            # Not missing, but not seen: it pulls no brake, and takes no place from what can be decided.
+            # Unseen, not missing: it counts for no brake and takes no place in `missing`.
             return
         else:
             result.missing_by[mapping] += 1
             if result.missing_count > self._most_missing:
-                # More than the brake lets pass: which ones does not matter any more.
+                # More than the brake allows: which files they are does not matter.
                 return
         if result.unmapped <= self._most_missing or mapping is not None:
             result.missing.append(Missing(row.id, row.path, mapping))
@@ -299,13 +303,13 @@ class Intake:
             return
         left_out = set(self._ledger.intake.enqueue(batch, self._clock.now()))
         for version in left_out:
-            # What was current was taken over for another path since (a save that keeps the old file as a backup, two
-            # names that were swapped), and nothing else leads here again.
+            # The row that was current moved to another path meanwhile (a save that keeps the old file as a backup, two
+            # swapped names). Nothing else leads back to this path.
             mapping = self._plan.mapping_of(version.path.rpartition(b"/")[0])
             settle = None if mapping is None else self._settles[mapping]
             self.settling.see_anew(version.path, version.stat, self._clock.steady(), settle)
         for version in (version for version in batch if version not in left_out):
-            # Not sooner: whatever a reader sees between must be in the one or in the other.
+            # After the commit: a reader must always find the file in `settling` or in the ledger.
             self.settling.queued(version.path, version.stat)
             if version.hold is not None:
                 reason, detail = version.hold

@@ -1,8 +1,9 @@
 """Check that the root holds the tree that the ledger was filled from.
 
-Another tree in its place (another `root`, or another disk mounted at a mapped folder) would end all known files and
-send all its own. So would the tree of another site (`sync.intake.duplicate_sites`). Nothing of such a tree
-is read before a person agrees to it. A missing root pulls a brake of its own.
+With another tree in its place (another `root`, or another disk mounted at a mapped folder), all known files would count
+as gone and all files of that tree would be sent. The tree of another site would do the same; that check is left to
+`sync.intake.duplicate_sites`. Nothing of such a tree is read before a person agrees. A missing root pulls a brake of
+its own.
 """
 
 import os
@@ -27,7 +28,7 @@ _COARSE = 2 * 10**9
 
 
 class _Problem(NamedTuple):
-    """What is another than before: the subject of its brake, and the sentence."""
+    """A difference from before: the subject of its brake, and the message."""
 
     subject: str
     detail: str
@@ -35,7 +36,7 @@ class _Problem(NamedTuple):
 
 
 class RootIdentity:
-    """Looks before the tree is looked at; used by one thread at a time."""
+    """Checks the root before the tree is read; used by one thread at a time."""
 
     def __init__(self, context: Context, plan: Plan, duplicate_sites: DuplicateSites) -> None:
         self._duplicate_sites = duplicate_sites
@@ -44,12 +45,12 @@ class RootIdentity:
         self._plan = plan
         self._brake_control = BrakeControl(context.ledger, context.clock)
         self.elsewhere = False
-        """Whether `check` found another tree than the ledger's: then nothing of it is to be looked at."""
+        """Whether `check` found another tree than the ledger's. Nothing of such a tree may be read."""
 
     def check(self) -> None:
-        """Return where the tree is the ledger's, or a person has agreed to it; else pull a brake, raise RootElsewhere.
+        """Return if the tree is the ledger's or a person has agreed to it; else pull a brake and raise RootElsewhere.
 
-        The first root that a ledger is used with is its own; another spelling of the same folder is no other root.
+        The first root that a ledger is used with is its own. Another spelling of the same folder is the same root.
         """
         try:
             self._check()
@@ -62,12 +63,12 @@ class RootIdentity:
         problem = self._problem()
         if problem is not None:
             self._brake_control.pull(_KIND, problem.subject, problem.detail, 1)
-            # That another root is not there, by now, is no matter; of this one the next scan tells.
+            # A brake for a missing root is obsolete if the root is another one; else the next scan decides about it.
             also = () if problem.is_another_root else (_MISSING,)
             self._lift_others("another brake is about what is there now", problem.subject, *also)
             raise RootElsewhere(problem.detail)
         self._remember()
-        # What was agreed to is what it knows by now.
+        # The ledger now records what a person agreed to, so the release is no longer needed.
         self._brake_control.withdraw_others(_KIND, ())
         self._lift_others("the tree is the ledger's again", _MISSING)
         self._duplicate_sites.check()
@@ -78,18 +79,18 @@ class RootIdentity:
                 self._brake_control.lift(brake, why)
 
     def expect(self) -> None:
-        """Raise RootElsewhere as `check` does; nothing is pulled or written down."""
+        """Raise RootElsewhere as `check` does, but pull no brake and write nothing."""
         problem = self._problem()
         if problem is not None:
             raise RootElsewhere(problem.detail)
         self._duplicate_sites.expect()
 
     def missing(self, problem: str) -> None:
-        """Pull the brake because the root of a known site is not there; `problem` says how."""
+        """Pull the brake because the root of a known site is not there; `problem` is its message."""
         self._brake_control.pull(_KIND, _MISSING, problem, 1)
 
     def is_there(self, why: str) -> None:
-        """After a scan that missed no file, or pulled a brake for what it missed: lift that of a root that was away."""
+        """Lift the brake for a missing root, after a scan that missed no file or pulled a brake for those it missed."""
         for brake in self._ledger.reports.brakes():
             if brake.kind == _KIND and brake.subject == _MISSING:
                 self._brake_control.lift(brake, why)
@@ -123,14 +124,14 @@ class RootIdentity:
         return self._ledger.intake.size() > 0 and not self._brake_control.allowed(_KIND, self._here(), 1)
 
     def _another_disk(self, position: int, mapping: Mapping) -> str | None:
-        """Name the file system of a mapped folder where it is another than before and holds strangers alone.
+        """Return the file system of a mapped folder if it differs from before and holds none of the known files.
 
-        By its number alone nothing is told: some are given a new one by each mount.
+        Its number alone proves nothing: some file systems get a new number with each mount.
         """
         known, here = self._ledger.reports.fact(_disk_of(mapping)), self._file_system(mapping)
         if known is None or here in (None, known):
             return None
-        # What a mapping below it has may lie on a disk of its own.
+        # A mapping below this one may be on a disk of its own.
         inside = mapping.path + b"/" if mapping.path else b""
         others = [other.path for other in self._plan.mappings.all if other.path.startswith(inside) and other.path]
         below = self._ledger.intake.sample(mapping.path, _SAMPLE, but=others)
@@ -147,9 +148,9 @@ class RootIdentity:
         return found is not None and found.size == size and abs(found.mtime_ns - mtime_ns) <= _COARSE
 
     def _file_system(self, mapping: Mapping) -> str | None:
-        """Name the file system that a mapped folder lies on, if there is anything in it.
+        """Return the file system of a mapped folder, None if the folder is empty or cannot be read.
 
-        An empty one is likelier a place where nothing is mounted: what is missing then is `sync.brakes`'s to weigh.
+        An empty folder is more likely a mount point without its disk. `sync.brakes` judges the files missing there.
         """
         try:
             fd = self._tree.open_folder(mapping.path)

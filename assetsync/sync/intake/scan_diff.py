@@ -1,7 +1,7 @@
-"""The merge of a scan with the rows of the ledger, as two streams in one order, folder by folder where nothing changed.
+"""Merge a scan with the rows of the ledger: two streams in one order, folder by folder where nothing changed.
 
-Folders that are quiet cost one count of their rows. Of all others, each file is given its row, and rows that no file
-stands for are handed on as missing. What a difference means is `sync.intake.intake`'s.
+Unchanged folders cost a count of their rows. In other folders each file is matched with its row, and rows without a
+file are passed on as missing. What a difference means is left to `sync.intake.intake`.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +20,10 @@ Piece = tuple[bytes, bytes | None, bytes | None]
 
 
 class ScanDiff:
-    """The comparison of one scan, and its notes (`tree.folder_digest.Notes`) of unchanged folders.
+    """The comparison of one scan, and its folder cache (`tree.folder_digest.Notes`).
 
-    `missing` is called with each row that has no file. `plan` names the rules of the scan: notes made
-    under other rules do not hold.
+    `missing` is called with each row that has no file. `plan` identifies the rules of the scan: a cache made under
+    other rules is not used.
     """
 
     def __init__(self, context: Context, beside: SidecarDiff, plan: str, *, dry_run: bool) -> None:
@@ -31,11 +31,11 @@ class ScanDiff:
         self._beside = beside
         self._dry_run = dry_run
         self.missing: Callable[[Known], None] = lambda _row: None
-        # Up to here (not included) the scan has told everything; None is beyond all paths.
+        # The scan has yielded everything before this path; None is after all paths.
         self._at: bytes | None = b""
         self._rows: Iterator[Known] | None = None
         self._next: Known | None = None
-        # Pieces of the order of paths in which the scan met no file, which are asked about together.
+        # Ranges of paths in which the scan yielded no file. The ledger is queried for several of them at once.
         self._run: list[Piece] = []
         self._expected: int | None = 0
         usable = self._ledger.quiet.begin(plan, context.clock.now())
@@ -45,10 +45,10 @@ class ScanDiff:
         self._found: list[Quiet] = []
         self._struck: list[bytes] = []
         self.left_out = 0
-        """Files that were not yielded, because they are as they were."""
+        """The number of files that were not yielded because they are unchanged."""
 
     def row(self, path: bytes) -> Known | None:
-        """Give the current row of a path that the scan met; those before it are missing."""
+        """Return the current row of a path that the scan yielded; rows before it are missing."""
         if self._run:
             self._settle()
         if self._rows is None:
@@ -62,13 +62,13 @@ class ScanDiff:
         return row
 
     def spoil(self, path: bytes) -> None:
-        """Note that the folder of the path is not as the ledger says."""
+        """Note that the folder of the path differs from the ledger."""
         self._spoiled.add(path[: path.rfind(b"/") + 1])
 
     def recall(self, folder: bytes) -> Quiet | None:
-        """Give what is known of the folder, if no row of it has changed since."""
+        """Return the cached state of the folder, None if there is none or a row of the folder has changed since."""
         while self._known is not None and self._known.folder < folder:
-            # It is not there any more, or not mapped: were it there again, that would have to be found out anew.
+            # The folder is gone or no longer mapped. If it comes back, its files must be compared again.
             self._struck.append(self._known.folder)
             self._known = next(self._recorded, None)
         if len(self._struck) >= _BATCH:
@@ -80,7 +80,7 @@ class ScanDiff:
         return None if self._ledger.quiet.was_stirred(folder) else known
 
     def reached(self, until: bytes | None, folder: bytes, quiet: Quiet | None) -> None:
-        """Hear that the scan has told all before `until`, in `folder`."""
+        """Note that the scan has passed everything before `until`, all of it in `folder`."""
         first, self._at = self._at, until
         assert first is not None
         self._beside.reached(until, folder, is_quiet=quiet is not None)
@@ -94,27 +94,27 @@ class ScanDiff:
             if first == folder:
                 self.left_out += quiet.files
             whole = first == folder and until == (folder[:-1] + b"0" if folder else None)
-            # Where folders lie between its files, it is not known how many there are in each gap.
+            # With subfolders between the files, the number of files in each range is unknown.
             self._expected = self._expected + quiet.files if whole and self._expected is not None else None
         if len(self._run) >= _MOST_PIECES or self._expected is None or self._expected > _MOST_COUNTED:
             self._settle()
 
     def ended(self, found: Quiet | None) -> None:
-        """Hear how to know a folder again; it is remembered unless something in it was not as the ledger says."""
+        """Note how to recognise a folder again; it is cached unless something in it differed from the ledger."""
         if found is not None:
             self._found.append(found)
         if len(self._found) >= _BATCH or len(self._spoiled) > _MOST_SPOILED:
             self._write()
 
     def finish(self, *, to_the_end: bool) -> None:
-        """Write down what is known; of a scan that went to its end, take the rows that are left for missing."""
+        """Write the folder cache; after a scan that reached its end, pass the remaining rows on as missing."""
         if to_the_end and self._at is not None:
             self.reached(None, b"", None)
         self._beside.finish()
         self._write()
 
     def close(self) -> None:
-        """End it, finished or not."""
+        """End the comparison, finished or not."""
         self._ledger.quiet.end()
 
     def _open(self, first: bytes) -> None:
@@ -134,7 +134,7 @@ class ScanDiff:
         self.missing(row)
 
     def _settle(self) -> None:
-        """See that the ledger has no more rows in the pieces passed than the quiet folders have files."""
+        """Check that the ledger has as many rows in the passed ranges as the unchanged folders have files."""
         if not self._run:
             return
         run, self._run = self._run, []
@@ -149,17 +149,17 @@ class ScanDiff:
                 self._miss(row)
                 missed += 1
         if count is not None and count - missed != expected:
-            # A quiet folder has not the rows that it had: the next scan looks at each of its files.
+            # An unchanged folder has other rows than before: the next scan compares each of its files.
             self._struck += [quiet for _first, _until, quiet in run if quiet is not None]
 
     def _write(self) -> None:
-        """Write down what is known of folders; not between the last `reached` of one and its `ended`."""
-        # Rows that are missing in a folder without files are found only now.
+        """Write the folder cache; must not be called between the last `reached` of a folder and its `ended`."""
+        # Rows without a file, in a folder without files, are found only here.
         self._settle()
         found, self._found = self._found, []
         struck, self._struck = self._struck, []
         if not self._dry_run:
             self._ledger.quiet.record([each for each in found if each.folder not in self._spoiled], struck)
-        # Only the folders in which the scan stands are yet to end, and their paths begin where it stands.
+        # Only the folders that contain the position of the scan have not ended.
         at = self._at
         self._spoiled = set() if at is None else {folder for folder in self._spoiled if at.startswith(folder)}

@@ -1,7 +1,7 @@
-"""Files that were seen while they may still have been written: kept in mind until two looks agree.
+"""Remember files that may still be being written, until two looks agree.
 
-In memory, and so with a limit; what does not fit is found by the next scan, which the daemon then does not put off for
-long. The scan and the hints share it.
+They are kept in memory, with a limit. The next scan finds the files beyond it, and the daemon then does not delay that
+scan for long. Scans and watched paths share one instance; what a look means is left to `core.settled`.
 """
 
 import threading
@@ -20,13 +20,13 @@ class _Look:
 
 
 class Settling:
-    """Paths on their way to being settled; all times are steady seconds, `settle` is the rest where none is named."""
+    """Paths that have not settled. All times are steady seconds; `settle` is the rest if a call names none."""
 
     def __init__(self, settle: float, *, most: int = 20_000) -> None:
         self._settle = settle
         self._most = most
         self._lock = threading.Lock()
-        # By the seconds of their rest, one or a few; each in the order of the last looks: what is due stands first.
+        # By rest in seconds: one key or a few. Each dict is in the order of its last looks, so its first is due first.
         self._looks: dict[float, dict[bytes, _Look]] = {}
         self.overflowed = False
 
@@ -34,7 +34,7 @@ class Settling:
         return sum(map(len, list(self._looks.values())))
 
     def see(self, path: bytes, stat: FileStat, now: float, settle: float | None = None) -> bool:
-        """Count a look at an unsettled file; True when it agrees with one `settle` seconds ago."""
+        """Count a look at an unsettled file; return True if it agrees with a look at least `settle` seconds ago."""
         rest = self._settle if settle is None else settle
         with self._lock:
             looks = self._looks.setdefault(rest, {})
@@ -49,18 +49,18 @@ class Settling:
             return False
 
     def see_anew(self, path: bytes, stat: FileStat, now: float, settle: float | None = None) -> None:
-        """Count a look that could not be written down as the first one."""
+        """Count a look that could not be recorded in the ledger as the first look."""
         self.forget(path)
         self.see(path, stat, now, settle)
 
     def forget(self, path: bytes) -> None:
-        """Drop a path that is gone, or is as it is known."""
+        """Drop a path that is gone or unchanged."""
         with self._lock:
             for looks in self._looks.values():
                 looks.pop(path, None)
 
     def queued(self, path: bytes, stat: FileStat) -> None:
-        """Drop a path that is in the ledger as it was seen; one that was seen otherwise since is kept."""
+        """Drop a path that the ledger has as it was seen; keep it if a later look saw something else."""
         with self._lock:
             for looks in self._looks.values():
                 look = looks.get(path)
@@ -68,7 +68,7 @@ class Settling:
                     del looks[path]
 
     def due(self, now: float, most: int | None = None) -> list[bytes]:
-        """Give the paths whose second look is due, of `most` those that are due longest."""
+        """Return the paths whose second look is due: at most `most`, those due longest."""
         due: list[tuple[float, bytes]] = []
         with self._lock:
             for rest, looks in self._looks.items():
@@ -76,11 +76,11 @@ class Settling:
                     if now - look.at < rest:
                         break
                     due.append((look.at + rest, path))
-        # Stable: those of one rest stay in their order.
+        # The sort is stable: paths of the same rest stay in order.
         return [path for _, path in sorted(due, key=itemgetter(0))[:most]]
 
     def next_due(self) -> float | None:
-        """Give the steady time of the next second look."""
+        """Return the steady time of the next second look, None without one."""
         with self._lock:
             firsts = [(next(iter(looks.values())).at + rest) for rest, looks in self._looks.items() if looks]
         return min(firsts, default=None)

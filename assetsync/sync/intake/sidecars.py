@@ -1,6 +1,6 @@
-"""Sidecars: the merge of those that a scan meets with those that the ledger knows, and the look at a hinted one.
+"""Find changed sidecars: compare those of a scan with the ledger, and look at single ones that the watcher reported.
 
-Only that one has changed is found out here; it is read when its file is sent.
+This module finds only that a sidecar has changed; its content is read when its file is sent.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,16 @@ from assetsync.tree.scan_report import ScanReport
 log = structlog.get_logger(__name__)
 
 _TICK = 2.5
-"""Seconds: the times of FAT, which some servers hand on, go in steps of two."""
+"""Seconds. FAT times, which some servers pass on, have steps of two seconds."""
 _MOST_GONE = 10_000
-"""So many vanished sidecars are kept in mind to the end of a scan; the next one finds the others."""
+"""The number of vanished sidecars that are kept until the end of a scan; the next scan finds the others."""
 
 
 class SidecarDiff:
-    """One scan's merge; `see` takes sidecars in the order of the scan, `forget` hears of changes before the ledger."""
+    """The comparison of one scan's sidecars with the ledger.
+
+    `see` takes them in the order of the scan. `forget` is called before changes are recorded.
+    """
 
     def __init__(self, context: Context, report: ScanReport, forget: Callable[[], None]) -> None:
         self._forget = forget
@@ -39,10 +42,10 @@ class SidecarDiff:
         self._changes: list[SidecarChange] = []
         self._gone: list[bytes] = []
         self.spoil: Callable[[bytes], None] = lambda _path: None
-        """Hears of each sidecar that is not as it was known, or was known and is not there."""
+        """Called with the path of each sidecar that differs from the ledger or has vanished."""
 
     def see(self, seen: Seen) -> None:
-        """Compare one sidecar with what is known of it."""
+        """Compare one sidecar with its row in the ledger."""
         while self._next is not None and self._next[0] < seen.path:
             self._missing(self._next[0])
         known = self._next
@@ -54,7 +57,10 @@ class SidecarDiff:
         self._changes.append(SidecarChange(seen.path, FileStat(*seen[1:5]), spoken_of(seen.path)))
 
     def reached(self, until: bytes | None, folder: bytes, *, is_quiet: bool) -> None:
-        """Hear that the scan has told all before `until`, but for what is directly in `folder` where that is quiet."""
+        """Note that the scan has passed everything before `until`.
+
+        If `is_quiet`, the sidecars directly in `folder` were not yielded and are unchanged.
+        """
         while self._next is not None and (until is None or self._next[0] < until):
             path = self._next[0]
             if is_quiet and path.startswith(folder) and b"/" not in path[len(folder) :]:
@@ -64,21 +70,21 @@ class SidecarDiff:
 
     @property
     def held(self) -> int:
-        """Count the changes that are not written down."""
+        """The number of changes that are not yet written."""
         return len(self._changes)
 
     def finish(self) -> None:
-        """Take what is left for missing; for the end of the scan, which tells what it covered."""
+        """Take the remaining sidecars as vanished, at the end of the scan; only paths that its report covers count."""
         while self._next is not None:
             self._missing(self._next[0])
         covered = filter(self._report.covers, self._gone)
         self._changes += [SidecarChange(path, None, spoken_of(path)) for path in covered]
 
     def flush(self, *, dry_run: bool) -> None:
-        """Write the changes so far down, or forget them."""
+        """Write the changes so far, or drop them in a dry run."""
         changes, self._changes = self._changes, []
         if changes and not dry_run:
-            # What is sent from here on is to be told what is recorded as seen.
+            # Uploads from here on must carry the metadata that is recorded as seen.
             self._forget()
             self._ledger.intake.sidecars_changed(changes, self._clock.now())
 
@@ -90,15 +96,15 @@ class SidecarDiff:
 
 
 def look_at_sidecar(context: Context, said: Sidecars, path: bytes) -> int:
-    """Look at one sidecar that a hint led to; gives how many files may be sent at once because of it."""
+    """Look at one sidecar that the watcher reported; return how many files became due because of it."""
     try:
         stat = context.tree.lstat(path)
     except (FileUnreadable, RootMissing) as error:
         log.warning("cannot be looked at", path=printable(path), why=str(error))
         return 0
     now = context.clock.now()
-    # Two changes within one tick of the clock that stamps files look alike: one so young is taken for another. And
-    # where nothing regular is, or was, there may be a link, or have been one, which blocks its file as well.
+    # Two changes within one tick of the clock that stamps files look alike, so a young sidecar counts as changed.
+    # Without a regular file there may be a link, or may have been one, which blocks its file as well.
     if stat is not None and context.ledger.intake.sidecar(path) == stat and is_settled(stat, now, _TICK):
         return 0
     said.forget()
@@ -106,9 +112,9 @@ def look_at_sidecar(context: Context, said: Sidecars, path: bytes) -> int:
 
 
 def note_sidecar(context: Context, plan: Plan, said: Sidecars, path: bytes) -> None:
-    """See to it that the ledger knows a sidecar that was read: else nobody would notice that it goes again.
+    """Record a sidecar that was read, if the ledger does not know it; else its removal would not be noticed.
 
-    Where a scan takes it for a file, it is known as that.
+    A path that a scan treats as a file is skipped: the ledger knows it as a file.
     """
     if not plan.is_sidecar(path) or context.ledger.intake.sidecar(path) is not None:
         return
@@ -117,16 +123,16 @@ def note_sidecar(context: Context, plan: Plan, said: Sidecars, path: bytes) -> N
     except (FileUnreadable, RootMissing) as error:
         log.warning("cannot be looked at", path=printable(path), why=str(error))
         stat = None
-    # Gone already: whoever was told what it said is to look once more.
+    # The sidecar may be gone already: callers that read it must read again.
     said.forget()
     if stat is not None:
         context.ledger.intake.sidecars_changed([SidecarChange(path, stat, spoken_of(path))], context.clock.now())
 
 
 def spoken_of(sidecar: bytes) -> bytes | tuple[bytes, bytes]:
-    """Give the path of the file that a sidecar is for, or the range of paths below a folder that has one."""
+    """Return the path of the file that a sidecar is for, or for a folder's sidecar the range of paths below it."""
     folder, slash, name = sidecar.rpartition(b"/")
     if name != FOLDER_SIDECAR:
         return sidecar.removesuffix(SUFFIX)
-    # "0" follows "/" in the order of bytes; below the root everything is meant.
+    # "0" follows "/" in byte order; the range of the root covers every path.
     return (folder + slash, folder + b"0") if slash else (b"", b"\xff" * 8)

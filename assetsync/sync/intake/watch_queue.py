@@ -1,6 +1,7 @@
-"""Paths that something happened at, on their way to a look: in memory, each once, with a limit.
+"""Queue the paths that the watcher reported, and look at them.
 
-Beyond the limit nothing is kept, and a scan is asked for instead. A hint is never believed: the look decides.
+The queue is in memory, holds each path once, and has a limit. Beyond it paths are dropped and a scan is requested
+instead. A report is never trusted: the look decides. Watching is left to `tree.watch`.
 """
 
 import threading
@@ -16,7 +17,7 @@ _AT_A_TIME = 500
 
 
 class WatchQueue:
-    """Filled by the watcher's threads, emptied by the one that looks."""
+    """The queue. The watcher's threads fill it, and the thread that looks empties it."""
 
     def __init__(self, *, most: int = _MOST) -> None:
         self._most = most
@@ -28,7 +29,7 @@ class WatchQueue:
         return len(self._paths)
 
     def add(self, path: bytes) -> None:
-        """Keep a path for a look; never blocks for long."""
+        """Queue a path for a look; never block for long."""
         with self._condition:
             if len(self._paths) >= self._most:
                 self._overflowed = True
@@ -37,12 +38,12 @@ class WatchQueue:
             self._condition.notify()
 
     def wake(self) -> None:
-        """Let a waiting `take` return."""
+        """Make a waiting `take` return."""
         with self._condition:
             self._condition.notify_all()
 
     def take(self, patience: float, most: int = _AT_A_TIME) -> list[bytes]:
-        """Give the oldest paths, waiting up to `patience` seconds for the first."""
+        """Return the oldest paths, at most `most`; wait up to `patience` seconds for the first."""
         with self._condition:
             if not self._paths and patience > 0:
                 self._condition.wait(patience)
@@ -52,14 +53,14 @@ class WatchQueue:
             return taken
 
     def overflowed(self) -> bool:
-        """Tell once whether hints were dropped since it was asked last."""
+        """Return whether paths were dropped since the last call."""
         with self._condition:
             was, self._overflowed = self._overflowed, False
             return was
 
 
 class Looker:
-    """Looks at hinted paths and at those that are settling; used by one thread."""
+    """Looks at watched paths and at those that are settling; used by one thread."""
 
     def __init__(self, context: Context, plan: Plan, intake: Intake, hints: WatchQueue, sidecars: Sidecars) -> None:
         self._context = context
@@ -72,7 +73,7 @@ class Looker:
         self._sidecar_seen = False
 
     def step(self, patience: float) -> int:
-        """Take what is hinted and due, waiting up to `patience` seconds for it; gives how many files may be due now."""
+        """Look at watched and due paths, waiting up to `patience` seconds; return how many files may be due now."""
         due = self._settling.next_due()
         if due is not None:
             patience = min(patience, max(0.0, due - self._clock.steady()))
@@ -87,6 +88,6 @@ class Looker:
         return queued + self._intake.look(*files) + self._intake.look_again(_AT_A_TIME)
 
     def saw_a_sidecar(self) -> bool:
-        """Tell once whether a sidecar was looked at since it was asked last."""
+        """Return whether a sidecar was looked at since the last call."""
         was, self._sidecar_seen = self._sidecar_seen, False
         return was
