@@ -1,1 +1,1 @@
-"""The way of a file from the tree to a verified asset; each step acts only through its context."""
+"""The steps of a file from the tree to a verified asset. Each step acts only through its context."""

@@ -1,7 +1,8 @@
-"""The brake: changes so large that they are likelier a mistake than a wish stop the sending until a person resumes it.
+"""Decide which changes are so large that they are likelier a mistake: they stop uploads until a person resumes them.
 
-An upload cannot be undone, so an unmounted disk, a mapping that points to another folder by mistake or a tool that
-rewrites a whole tree must not be mirrored before someone has looked.
+An upload cannot be undone. So an unmounted disk, a mapping that points to another folder by mistake or a tool that
+rewrites a whole tree must not be mirrored before a person has looked. Pulling and lifting is left to
+`sync.brake_control`.
 """
 
 import json
@@ -29,12 +30,12 @@ _QUEUE_WAS_EMPTY = "queue_was_empty"
 
 
 def _mapping_fact(mapping: Mapping) -> str:
-    """Name the fact that says where a mapping pointed."""
+    """Return the name of the ledger metadata that holds the last destination of a mapping."""
     return "mapping:" + mapping.path.hex()
 
 
 def _most_of(result: ScanResult) -> str:
-    """Name the folders from which most is missing, in words."""
+    """Return a clause that names the folders with the most missing files."""
     folders = Counter(one.path.rpartition(b"/")[0] for one in result.missing if one.mapping is not None)
     named = [f"{count:,} from {printable(folder) or '.'}" for folder, count in folders.most_common(_NAMED)]
     others = [f"the others from {plural(len(folders) - _NAMED, 'other folder')}"] * (len(folders) > _NAMED)
@@ -42,7 +43,10 @@ def _most_of(result: ScanResult) -> str:
 
 
 def pointed_to(ledger: Ledger, mapping: Mapping) -> str | None:
-    """Give the folder of the service that a mapping pointed to, where it has assets there and points elsewhere now."""
+    """Return the folder of the service that a mapping pointed to before, if it points elsewhere now and has assets.
+
+    Return None otherwise. Assets that were moved to the new folder in the service do not count.
+    """
     before, to = ledger.reports.fact(_mapping_fact(mapping)), mapping.destfolderid
     if before is None or before == to or not ledger.intake.has_assets(mapping.path, before, apart_from=to):
         return None
@@ -51,7 +55,7 @@ def pointed_to(ledger: Ledger, mapping: Mapping) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much may be new or vanish at once (configuration `brake`), and whether what has moved is sent again."""
+    """How many files may be new or vanish at once (configuration `brake`), and whether moved files are sent again."""
 
     max_new_files: int
     max_vanished: int
@@ -59,7 +63,7 @@ class Limits:
 
 
 class _Reason(NamedTuple):
-    """What a brake is pulled for: its kind and subject, the sentence, and how much it is."""
+    """The reason for a brake: its kind, subject, message and amount."""
 
     kind: str
     subject: str
@@ -68,13 +72,13 @@ class _Reason(NamedTuple):
 
 
 class Brakes:
-    """Pulls brakes; `pulled` tells whether any waits for a person."""
+    """Checks a site against its limits and pulls the brakes."""
 
     def __init__(self, context: Context, plan: Plan, limits: Limits, list_again: Callable[[str], None]) -> None:
         """Make the brakes of a site.
 
-        `list_again` is told the folders of the service to which a mapping points anew: what was moved there by hand is
-        seen before anything is sent.
+        `list_again` is called with each folder of the service that a mapping newly points to, so that assets moved
+        there by hand are seen before anything is sent.
         """
         self._ledger = context.ledger
         self._brake_control = BrakeControl(context.ledger, context.clock)
@@ -82,21 +86,22 @@ class Brakes:
         self._plan = plan
         self._limits = limits
         self._list_again = list_again
-        # The mappings that the last check found to take over files.
+        # The mappings that take over files, by the last check.
         self._taking: set[int] = set()
         self._had_been_empty = False
-        # Of the last hour, a minute apart: (steady seconds, how many versions had been new until then).
+        # Samples of the last hour, a minute apart: (steady seconds, number of new versions until then).
         self._counted: deque[tuple[float, int]] = deque()
         self._told = 0
 
     def pulled(self) -> bool:
-        """Whether a brake waits for a person."""
+        """Return whether a brake waits for a person."""
         return bool(self._ledger.reports.brakes())
 
     def check_mappings(self) -> frozenset[int]:
-        """Before a scan: a mapping that has assets must not point to another folder of the service unnoticed.
+        """Pull a brake for each mapping with assets that points to another folder than before; called before a scan.
 
-        Gives the positions of those that do; until a person has looked, their files stay what they were.
+        A mapping that takes over files sent to another folder pulls a brake, too. Return the positions of all these
+        mappings: their files stay as they are until a person has looked.
         """
         self._heed_changes()
         frozen, subjects = set(), set()
@@ -110,15 +115,15 @@ class Brakes:
                 self._ledger.set_fact(_mapping_fact(mapping), mapping.destfolderid)
         for brake in self._ledger.reports.brakes():
             if brake.kind == "destfolderid" and brake.subject not in subjects:
-                # A resume instead would agree to the mistake that was just put right.
+                # Lifted here, because a person's release would agree to the mistake that was just fixed.
                 self._brake_control.lift(brake, "nothing would be sent again by it any more")
         for kind in ("destfolderid", "takeover"):
-            # Once a mapping points elsewhere again, by a mistake that was agreed to, it is asked for anew.
+            # Revoke releases for other destinations: if a mapping points there again, a person must agree again.
             self._brake_control.withdraw_others(kind, [self._subject(at) for at in range(len(self._plan.mappings.all))])
         return frozenset(frozen | self._check_takeover(frozen))
 
     def _repointed(self, position: int) -> _Reason | None:
-        """Tell whether a mapping that has assets points to another folder than before, to which nobody has agreed."""
+        """Return a reason if a mapping with assets points to another folder than before and nobody has agreed."""
         mapping, subject = self._plan.mappings.all[position], self._subject(position)
         before, to = pointed_to(self._ledger, mapping), mapping.destfolderid
         if before is None or self._brake_control.allowed("destfolderid", subject, 1):
@@ -132,9 +137,9 @@ class Brakes:
         return json.dumps({mapping.path.hex(): mapping.destfolderid for mapping in self._plan.mappings.all})
 
     def _heed_changes(self) -> None:
-        """Have the folders listed to which a mapping points that did not before, or not of late; and drift read."""
+        """If the mappings changed: list the folders again that a mapping newly points to, and read all drift again."""
         layout, fact = self._layout(), self._ledger.reports.fact
-        # Older releases kept the other alone.
+        # Older releases wrote only LAYOUT.
         before = fact(LISTED) or fact(LAYOUT)
         if layout == before:
             return
@@ -147,7 +152,10 @@ class Brakes:
         self._ledger.set_fact(LISTED, layout)
 
     def _check_takeover(self, frozen: set[int]) -> set[int]:
-        """Where the mappings are others than before, see whether one takes over files that lie elsewhere by now."""
+        """Pull a brake for each mapping that takes over files sent to another folder; return the positions of these.
+
+        The mappings are checked only if they differ from those that were last found in order.
+        """
         if not self._may_take_over():
             self._taking = set()
             return set()
@@ -163,7 +171,7 @@ class Brakes:
         return self._limits.resend_moved and self._ledger.reports.fact(LAYOUT) != self._layout()
 
     def _takeovers(self, counts: Counter[int]) -> dict[int, _Reason]:
-        """Tell, by mapping, which take over files sent elsewhere, to which nobody has agreed."""
+        """Return, by mapping, the reasons for taking over files sent to another folder without a person's release."""
         found = {}
         for position, count in sorted(counts.items()):
             if not self.allows_takeover(position, count):
@@ -176,7 +184,7 @@ class Brakes:
         return found
 
     def _taken_over(self) -> Iterator[int]:
-        """Give, for each version whose asset lies in another folder than its mapping points to, the mapping."""
+        """Yield the mapping of each version whose asset is in another folder than the mapping points to."""
         mappings = self._plan.mappings
         for path, *folders in self._ledger.intake.sent():
             position = mappings.for_directory(path.rpartition(b"/")[0])
@@ -184,17 +192,20 @@ class Brakes:
                 yield position
 
     def allows_takeover(self, position: int, count: int) -> bool:
-        """Whether a mapping may have so many files sent that lie in another folder of the service."""
+        """Return whether a mapping may send this many files whose assets are in another folder of the service."""
         subject = self._subject(position)
         if any((brake.kind, brake.subject) == ("takeover", subject) for brake in self._ledger.reports.brakes()):
-            # A word on fewer does not hold for what is left of more.
+            # A release for fewer files does not cover the rest of a larger number.
             return False
         return self._brake_control.allowed("destfolderid", subject, 1) or self._brake_control.allowed(
             "takeover", subject, count
         )
 
     def check_back(self, result: ScanResult) -> None:
-        """After a scan: files that were mapped nowhere for a while, and whose mapping points to another folder now."""
+        """After a scan: pull a brake for files that were unmapped for a while and are now mapped to another folder.
+
+        After a complete scan, the brakes of mappings that no longer take over files are lifted.
+        """
         for reason in self._takeovers(result.taken_over).values():
             self._brake_control.pull(*reason)
         wanted = {self._subject(position) for position in (*result.taken_over, *self._taking)}
@@ -206,18 +217,18 @@ class Brakes:
         return subject_of(self._plan.mappings.all[position])
 
     def allows_missing(self, folder: str, detail: str, amount: int) -> bool:
-        """During an audit: whether so many assets may be taken for missing in a folder of the service."""
+        """During an audit: return whether this many assets of a folder may count as missing; else pull a brake."""
         if self._brake_control.allowed("missing", folder, amount):
             return True
         self._brake_control.pull("missing", folder, detail, amount)
         return False
 
     def missing_few(self, folder: str) -> None:
-        """After an audit that missed no more than is let pass in a folder: a word on more is used, or not needed."""
+        """After an audit of a folder within the limit: revoke the operator's earlier release."""
         self._brake_control.withdraw("missing", folder)
 
     def allows_vanished(self, result: ScanResult) -> bool:
-        """After a scan that came to its end: whether what is missing may be recorded as gone."""
+        """After a scan that reached its end: return whether missing files may be recorded as gone; else pull brakes."""
         if result.report.complete:
             self._heed_whole(result)
         reasons = list(self._vanished(result))
@@ -226,12 +237,15 @@ class Brakes:
         return not reasons
 
     def _heed_whole(self, result: ScanResult) -> None:
-        """After a complete scan: note of what nothing is missing any more, and which folders are mapped no more."""
+        """After a complete scan: revoke releases and lift brakes where nothing is missing any more.
+
+        The brakes of folders that are no longer mapped are lifted, too.
+        """
         subjects = [printable(mapping.path) or "." for mapping in self._plan.mappings.all]
         whole = {("emptied", subject) for at, subject in enumerate(subjects) if not result.missing_by[at]}
         whole |= {("vanished", "site")} if not result.missing_count else set()
         for kind, subject in whole:
-            # Whoever resumed had mounted the disk again: that is no word on the next time.
+            # The person who resumed had mounted the disk again: the release must not cover the next time.
             self._brake_control.withdraw(kind, subject)
         for brake in self._ledger.reports.brakes():
             if (brake.kind, brake.subject) in whole:
@@ -240,7 +254,7 @@ class Brakes:
                 self._brake_control.lift(brake, "no mapping names this folder any more")
 
     def _vanished(self, result: ScanResult) -> Iterator[_Reason]:
-        """Tell what is missing that nobody has agreed to: all of a mapped folder, or too much of the site."""
+        """Yield a reason for each mapped folder without any file and for too many missing files, unless released."""
         for position, count in result.missing_by.items():
             subject = printable(self._plan.mappings.all[position].path) or "."
             if result.report.per_mapping[position] == 0 and not self._brake_control.allowed("emptied", subject, count):
@@ -254,11 +268,11 @@ class Brakes:
             yield _Reason("vanished", "site", detail, count)
 
     def queue_is_empty(self) -> None:
-        """Note that a first import has ended: from now on, many new files at once are a matter for a person."""
+        """Record that a first import has ended: from now on, many new files at once pull a brake."""
         self._ledger.set_fact(_QUEUE_WAS_EMPTY, "1")
 
     def check_new(self, result: ScanResult) -> None:
-        """After a scan: more new files than anyone saves in an hour, once the queue had been empty before."""
+        """After a scan: pull a brake for more new files than anyone saves in an hour, once the queue has been empty."""
         for reason in self._too_new(result):
             self._brake_control.pull(*reason)
 
@@ -271,7 +285,7 @@ class Brakes:
             yield _Reason("new_files", "site", detail, count)
 
     def foreseen(self, result: ScanResult) -> list[str]:
-        """After a dry scan: for what a run would pull brakes that are not pulled yet. Writes nothing."""
+        """After a dry scan: return the messages of the brakes that a run would pull in addition. Write nothing."""
         positions = range(len(self._plan.mappings.all))
         reasons = [reason for position in positions if (reason := self._repointed(position)) is not None]
         taken = result.taken_over | (Counter(self._taken_over()) if self._may_take_over() else Counter())
@@ -284,11 +298,14 @@ class Brakes:
         return [reason.detail for reason in reasons if (reason.kind, reason.subject) not in pulled]
 
     def check_hour(self, new_versions: int) -> None:
-        """Between scans: as `check_new`, for what single looks found new; `new_versions` counts since the start."""
+        """Between scans: do as `check_new` for the last hour of single looks.
+
+        `new_versions` is the number of new and changed files since the start of the process.
+        """
         now = self._clock.steady()
         if not self._had_been_empty:
             self._had_been_empty = self._ledger.reports.fact(_QUEUE_WAS_EMPTY) is not None
-            # What a first import brought is no reason.
+            # The files of a first import do not count.
             self._counted = deque([(now, new_versions)])
         while self._counted and now - self._counted[0][0] > _HOUR:
             self._counted.popleft()
@@ -299,5 +316,5 @@ class Brakes:
         if count > self._limits.max_new_files:
             detail = f"{count:,} files came or changed within an hour: shall they all be sent?"
             self._brake_control.pull("new_files", "hour", detail, count)
-            # Once a person has resumed, another hour begins.
+            # Start a new hour: once a person has resumed, these files do not count again.
             self._counted = deque([(now, new_versions)])

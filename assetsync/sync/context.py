@@ -1,4 +1,4 @@
-"""What every step acts with; the fault simulation passes its own."""
+"""The parts that every step of `sync` receives; building them is left to `app` and to the fault simulation."""
 
 import random
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from assetsync.tree.safe_open import Tree
 
 
 class NullMeter:
-    """Takes everything and counts nothing (`model.Meter`)."""
+    """A meter that counts nothing (`model.Meter`)."""
 
     def attempted(self, sent: Sent, *, again: bool) -> None:
         """See `Meter`."""
@@ -31,9 +31,9 @@ class NullMeter:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The ledger, the service, the tree, the time, chance (for boundaries and retries), and where to count.
+    """The ledger, service, tree, clock, randomness (for boundaries and retries) and counters of a site.
 
-    `tick` is called in long work on the disk: it is a sign of life, and True when the work is to be given up.
+    `tick` is called during long work on the disk. It is a sign of life, and returns True if the work must stop.
     """
 
     ledger: Ledger
@@ -46,5 +46,5 @@ class Context:
     meter: Meter = field(default_factory=NullMeter)
 
     def token(self) -> str:
-        """Make a boundary that no file holds by accident; a plain token (observed: a quoted one hangs the service)."""
+        """Return a boundary that no file holds by accident; unquoted, for a quoted one hangs the service (observed)."""
         return f"assetsync{self.chance.getrandbits(128):032x}"

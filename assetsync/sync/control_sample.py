@@ -1,8 +1,9 @@
-"""Listings of a folder of the service, believed only where they show something that is known to lie there.
+"""Believe a listing of a folder of the service only if it shows an asset that is known to be there.
 
-A search that answers with nothing at all, while its database is restored or since the key has lost a right, looks like
-a folder in which nothing arrived: what is in doubt would be sent a second time. So of a folder in which nothing of ours
-is shown, some of what was read back from it is asked for in all folders, because people may have moved it.
+A search may return nothing at all, while the service's database is restored or after the key has lost a right. That
+looks like a folder in which nothing arrived, and files in doubt would be sent a second time. So if a folder shows none
+of our assets, some of those read back from it are searched for in all folders, because people may have moved them.
+Choosing the samples is left to `ledger.control_samples`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,9 +27,9 @@ _LOOKED_AT = 20
 
 
 def expect_shown(service: Service, known: Sequence[KnownAsset], where: str, *, hint: str) -> None:
-    """Raise BadAnswer where the service, which shows nothing of ours in `where`, shows none of these in any folder.
+    """Raise BadAnswer if the service, which shows none of our assets in `where`, shows none of `known` in any folder.
 
-    Where nobody is known who could be asked for, nothing is expected. Raises ServiceError where it does not answer.
+    If no asset is `known`, nothing is expected. Raise ServiceError if the service does not answer.
     """
     if known and not is_shown(service, known):
         raise BadAnswer(
@@ -39,13 +40,13 @@ def expect_shown(service: Service, known: Sequence[KnownAsset], where: str, *, h
 
 
 def is_shown(service: Service, known: Sequence[KnownAsset]) -> bool:
-    """Whether the service shows one of these, in any folder; they are asked for by name. Raises ServiceError."""
+    """Return whether the service shows one of these in any folder; search by name. Raise ServiceError."""
     wanted: dict[str, set[str]] = {}
     for path, name, assetid in known:
-        # It lies there by the name that was sent, also where the file has another by now.
+        # The asset has the name that was sent, even if the file was renamed since.
         pattern = like_pattern(name or sent_name(path.rpartition(b"/")[2]))
         wanted.setdefault(pattern, set()).add(assetid)
-    # Of a name that is not ASCII little is sure, and much else has the rest of it.
+    # Fewest wildcards first: little of a name that is not ASCII is certain, and the rest matches many other assets.
     for pattern in sorted(wanted, key=lambda pattern: pattern.count("%")):
         request = SearchRequest(searchfor=pattern, dbdirect=True)
         if any(asset.id in wanted[pattern] for asset in every(service.search, request)):
@@ -54,11 +55,12 @@ def is_shown(service: Service, known: Sequence[KnownAsset]) -> bool:
 
 
 def shown_sample(service: Service, witnesses: ControlSamples, since: Sequence[int]) -> int:
-    """Return the attempt of an accepted upload that the service shows, 0 where it shows none that was asked for.
+    """Return the attempt id of an accepted upload that the service shows, 0 if it shows none that was searched for.
 
-    `since`: attempts after which a sample may begin, to be newer than one doubt or another. It begins after the last of
-    them where there is one, else after some. It is asked for by its name, in all folders, because people may have moved
-    it. A search that fails shows nothing: the round then has no control sample.
+    `since` holds attempts; a sample that began after an attempt is newer than its doubt. The sample began after the
+    last of them if there is such an upload, else after the first, as late as possible. It is searched for by name in
+    all folders, because people may have moved it. A search that fails shows nothing: the round then has no control
+    sample.
     """
     if not since:
         return 0
@@ -70,23 +72,23 @@ def shown_sample(service: Service, witnesses: ControlSamples, since: Sequence[in
         except ServiceError as error:
             log.debug("the control sample cannot be looked for", detail=str(error))
             if not isinstance(error, BadAnswer | ServiceRefused):
-                # The next one would fail as well, perhaps after a time-out.
+                # The next search would fail as well, perhaps after a time-out.
                 return 0
     return 0
 
 
 class CheckedListing:
-    """Lists folders; shared by whoever concludes something from what is not shown."""
+    """Lists folders of the service; shared by all parts that conclude something from an asset's absence."""
 
     def __init__(self, context: Context) -> None:
         self._ledger = context.ledger
         self._service = context.service
 
     def listing(self, destfolderid: str) -> Iterator[Asset]:
-        """Yield every asset of the folder that its database shows (interface section 4.1).
+        """Yield every asset of the folder that the service's database shows (interface section 4.1).
 
-        Raises ServiceError; BadAnswer, at the end, where neither the folder nor the service shows what was read back
-        from there before.
+        Raise ServiceError. Raise BadAnswer at the end if the folder shows none of our assets, and the service shows
+        none of those that were read back from the folder before.
         """
         batch: list[str] = []
         is_ours = False

@@ -1,4 +1,7 @@
-"""Asks the service for next to nothing, to see whether it answers, and whether what failed is one folder's trouble."""
+"""Send the service a minimal search, to see whether it answers and whether a failure concerns a folder alone.
+
+What follows is left to the callers: pausing uploads to `sync.upload.circuit_breaker`, waits to `sync.folder_backoff`.
+"""
 
 from collections.abc import Container, Sequence
 
@@ -9,19 +12,19 @@ from assetsync.model import SearchRequest, Service
 
 log = structlog.get_logger(__name__)
 
-# A name that no asset has: the database is asked, and the answer is short.
+# No asset has this name: the database is searched, and the answer is short.
 _NOBODY = "assetsync-probe"
 
 
 def probe(service: Service, destfolderid: str) -> None:
-    """Search a folder for a name that no asset has (interface section 4.1); raises ServiceError where that fails."""
+    """Search a folder for a name that no asset has (interface section 4.1). Raise ServiceError if that fails."""
     with service.search(SearchRequest(searchfor=_NOBODY, folderid=destfolderid, dbdirect=True)) as assets:
         for _asset in assets:
             pass
 
 
 class HealthCheck:
-    """Probes of one site. The folder that was answered for is asked again, after one that was not comes another."""
+    """The health checks of one site. A folder that was answered is searched again; after a failure comes another."""
 
     def __init__(self, service: Service, folders: Sequence[str]) -> None:
         """Begin with the first of the mapped folders."""
@@ -29,17 +32,17 @@ class HealthCheck:
         self._folders = list(folders)
 
     def ask(self, apart_from: Container[str] = ()) -> None:
-        """Ask for a folder, where there is another than those `apart_from` for that one; raises ServiceError."""
+        """Search one folder, if possible none of those in `apart_from`. Raise ServiceError."""
         folder = next((folder for folder in self._folders if folder not in apart_from), self._folders[0])
         try:
             probe(self._service, folder)
         except ServiceError:
-            # A folder that is never answered for must not keep the service from being found to answer.
+            # A folder that is never answered must not hide that the service answers.
             self._folders = [*(other for other in self._folders if other != folder), folder]
             raise
 
     def is_answered(self, failing: Container[str]) -> bool:
-        """Whether the service answers at all, so that what failed is the trouble of the `failing` folders."""
+        """Return whether the service answers at all, so that only the `failing` folders have trouble."""
         try:
             self.ask(failing)
         except ServiceError as error:
@@ -49,7 +52,7 @@ class HealthCheck:
 
 
 def describe(error: ServiceError) -> tuple[str, float | None]:
-    """Give the stable word for a failure, and the seconds that the service asked to be left alone, if it did."""
+    """Return the stable code of a failure, and the seconds that the service asked the client to wait, if it did."""
     if isinstance(error, KeyRefused):
         return "key_refused", None
     if isinstance(error, ServiceElsewhere):

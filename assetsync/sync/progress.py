@@ -1,4 +1,4 @@
-"""Counts what a run has done, for its report and its progress bar."""
+"""Count the work of a run, for its report and its progress bar; showing them is left to `reconcile` and `cli`."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from assetsync.model import Body
 
 
 class Counted(NamedTuple):
-    """So much was uploaded, taken over without an upload, and looked at for sending."""
+    """Totals: files and bytes uploaded, files that got an asset without an upload, files that left the queue."""
 
     uploaded: int = 0
     bytes_uploaded: int = 0
@@ -18,7 +18,7 @@ class Counted(NamedTuple):
 
 
 class ProgressCounts:
-    """Adds up over all threads."""
+    """The totals of all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,7 +28,7 @@ class ProgressCounts:
 
     @contextmanager
     def sending(self, body: Body) -> Iterator[None]:
-        """Count what leaves of a large body while it is sent; costs nothing by the chunk, as the body knows it."""
+        """Include the sent bytes of a large body while it is sent. The body counts them, so no chunk costs more."""
         with self._lock:
             self._underway.append(body)
         try:
@@ -38,7 +38,7 @@ class ProgressCounts:
                 self._underway.remove(body)
 
     def hashed(self, size: int) -> None:
-        """Count so many bytes of a large file that were read to compare it before it is sent."""
+        """Count `size` bytes of a large file that were read to compare it before it is sent."""
         with self._lock:
             self._hashed += size
 
@@ -55,13 +55,13 @@ class ProgressCounts:
             self._counted = Counted(c.uploaded, c.bytes_uploaded, c.adopted + 1, c.handled)
 
     def handled(self) -> None:
-        """Count a file that came out of the queue, whatever became of it."""
+        """Count a file that left the queue, whatever the result."""
         with self._lock:
             c = self._counted
             self._counted = Counted(c.uploaded, c.bytes_uploaded, c.adopted, c.handled + 1)
 
     def shown(self) -> tuple[float, int, int]:
-        """Give for a progress bar: files handled with the parts that are on their way, bytes sent, bytes hashed."""
+        """Return for a progress bar: files handled plus the sent parts of those in flight, bytes sent, bytes hashed."""
         with self._lock:
             c, handed = self._counted, [(body.handed, body.size) for body in self._underway]
             hashed = self._hashed
@@ -69,5 +69,5 @@ class ProgressCounts:
         return c.handled + part, c.bytes_uploaded + sum(sent for sent, _size in handed), hashed
 
     def read(self) -> Counted:
-        """Give the sums so far."""
+        """Return the totals so far."""
         return self._counted

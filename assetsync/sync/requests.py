@@ -1,7 +1,7 @@
-"""What a person asks of the holder of the ledger: retry, resume, resolve a doubt, settle what drifted, upload by hand.
+"""Carry out an operator's requests: retry, resume, resolve a doubt, settle drift, audit, upload by hand.
 
-A command that holds the lock calls `carry_out` itself; beside a running process it leaves the request in the ledger,
-and the process that holds the lock takes it from there with `take_requests`.
+A command that holds the lock calls `carry_out` itself. If another process holds the lock, the command leaves the
+request in the ledger, and that process takes it with `take_requests`. Reading the command line is left to `cli`.
 """
 
 import json
@@ -31,17 +31,17 @@ from assetsync.text import plural
 log = structlog.get_logger(__name__)
 
 REFUSED = "refused: "
-"""An answer that begins so is the holder's refusal."""
+"""The prefix of an answer by which the holder refuses a request."""
 
 UNASKED = "the service: "
-"""An answer that begins so tells that the service had to be asked and did not answer; nothing was done."""
+"""The prefix of an answer after the service had to be asked and did not answer; nothing was done."""
 
 _PAGE = 500
 _UPLOADS = ("upload", "uploaded")
 
 
 def take_requests(context: Context) -> int:
-    """Carry out what was left in the ledger; gives how many requests there were that concern more than an upload."""
+    """Carry out the requests in the ledger; return how many were neither `upload` nor `uploaded`."""
     requests = context.ledger.asked()
     for request in requests:
         context.ledger.answer(request.id, _answer(context, request), context.clock.now())
@@ -53,7 +53,7 @@ def take_requests(context: Context) -> int:
 
 
 def asked_of(ledger: Ledger, verb: str, argument: dict[str, object]) -> dict[str, object]:
-    """Give the argument as the holder is to get it, with what `all` was when the person asked."""
+    """Return the argument for the holder; a `resume` of all brakes lists those that are pulled now."""
     if verb == "resume" and argument.get("id") is None:
         return {**argument, "seen": _pulled(ledger, argument)}
     return argument
@@ -69,7 +69,7 @@ def _answer(context: Context, request: Request) -> str:
         answer = f"{REFUSED}{error}"
         log.warning("request refused", verb=request.verb, detail=str(error))
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        # Left by another release, or by hand: it must not end the holder, now and at every start after.
+        # Another release, or a person, wrote the request. It must not end the holder now and at every later start.
         detail = f"the request cannot be understood ({type(error).__name__})"
         answer = f"{REFUSED}{detail}"
         log.warning("request refused", verb=request.verb, detail=detail)
@@ -81,12 +81,12 @@ def _answer(context: Context, request: Request) -> str:
 
 
 def _once(context: Context, request: Request) -> str:
-    """Carry a request out; what may send a file again not a second time. Raises as `carry_out` does, and ValueError."""
+    """Carry out a request, but one that may send a file again only once. Raise as `carry_out` does, and ValueError."""
     argument = request.argument
     if argument is None:
         raise ValueError("its argument is no object of JSON")
     if _is_for_once(request.verb, argument) and not context.ledger.begin_request(request.id):
-        # Since then the file may have been sent: a second time would be another upload.
+        # The file may have been sent since: a second time would be another upload.
         raise UsageError(
             "the process ended while it did this, and it may be done", hint="`assetsync explain` tells, then ask again"
         )
@@ -94,19 +94,19 @@ def _once(context: Context, request: Request) -> str:
 
 
 def _is_for_once(verb: str, argument: dict[str, object]) -> bool:
-    """Whether it may send a file that was sent, so that it must not be done again after an end without an answer."""
+    """Return whether a request may send a file again, so that it must not be repeated if the process ends meanwhile."""
     return verb == "doubt" or (verb == "retry" and bool(argument.get("send_again")))
 
 
 def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argument: dict[str, object]) -> str:
-    """Do what is asked and say in a sentence what was done. Paths in `argument` are hex of their bytes.
+    """Carry out a request and return a sentence about the result. Paths in `argument` are hex of their bytes.
 
-    retry: {"paths": [...], "send_again": bool}, of files or folders, no paths for all that is blocked · resume: {"id":
-    int | None}, no id for all, or all of {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None for absent ·
-    drift: {"paths": [...]}, of files or folders · audit: {}, which the daemon goes on with · upload: what
-    `by_hand.ByHand.asked` returns, answered with `by_hand.Begun` as JSON · uploaded: what `by_hand.outcome_of` returns
-    · sighted: what an older release left of an upload by hand. Raises UsageError for what cannot be done, ServiceError
-    where the service had to be asked.
+    retry: {"paths": [...], "send_again": bool}, paths of files or folders, no paths for all that is blocked · resume:
+    {"id": int | None}, no id for all, or for all of {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None
+    for absent · drift: {"paths": [...]}, paths of files or folders · audit: {}, which the daemon continues · upload:
+    the value of `by_hand.ByHand.asked`, answered with `by_hand.Begun` as JSON · uploaded: the value of
+    `by_hand.outcome_of` · sighted: left by an older release after an upload by hand. Raise UsageError for a request
+    that cannot be carried out, and ServiceError if the service had to be asked and failed.
     """
     now = clock.now()
     refuse(ledger, verb, argument)
@@ -116,11 +116,11 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
         pulled = _pulled(ledger, argument)
         then = ""
         if any(brake.kind == "missing" and brake.id in pulled for brake in ledger.reports.brakes()):
-            # An audit pulled it, and the next decides: the word may be over by the time that one is due.
+            # An audit pulled it, and the next one decides. The release may have expired when that one is due.
             ask_for_audit(ledger, now)
             then = "; an audit concludes what is missing: the daemon makes it, or the next `assetsync reconcile`"
         for number in pulled:
-            # Each by its number: one that is pulled meanwhile was seen by nobody.
+            # Each by its number: nobody has seen a brake that is pulled meanwhile.
             ledger.resume(number, now)
         return f"{plural(len(pulled), 'brake')} released: {', '.join(map(str, pulled))}{then}"
     if verb == "doubt":
@@ -149,7 +149,7 @@ def _by_hand(ledger: Ledger, service: Service, verb: str, argument: dict[str, ob
 
 
 def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
-    """Raise UsageError for what cannot be done as the ledger stands; changes nothing and asks nobody."""
+    """Raise UsageError for a request that the ledger's state excludes; change nothing and send nothing."""
     if verb == "retry":
         _refuse_retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")))
     elif verb == "resume" and not _pulled(ledger, argument):
@@ -205,14 +205,14 @@ def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: flo
 
 
 def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
-    """Give the files of these paths, and what is blocked below those that are folders, each once; b"" is the root.
+    """Yield the files at these paths, and the blocked files below those that are folders, each once; b"" is the root.
 
-    What lies below a folder may be more than fits into memory.
+    The files below a folder may be too many for memory.
     """
     known = {path: ledger.reports.of_path(path)[:1] for path in sorted({*paths})}
     files = {row.id: row for rows in known.values() for row in rows}
     yield from files.values()
-    # One that was a file once may be a folder by now.
+    # A path that was a file once may be a folder by now.
     folders = {path for path, rows in known.items() if not rows or rows[0].wanted is not Wanted.YES}
     for folder in sorted(folders):
         if folders.isdisjoint(_above(folder)):
@@ -221,14 +221,14 @@ def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
 
 
 def _above(path: bytes) -> Iterator[bytes]:
-    """Give the folders that a path lies in, b"" being the root; of the root none."""
+    """Yield the folders that a path is in, up to the root (b""); none for the root itself."""
     while path:
         path = path.rpartition(b"/")[0]
         yield path
 
 
 def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
-    """Let one file go on; gives what comes of it, in words."""
+    """Retry one file; return the result in words."""
     if row.state is State.BLOCKED and row.reason == EMPTY[0]:
         return "still blocked: empty, which the service refuses"
     reason = row.reason or ""
@@ -241,7 +241,7 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
 
 
 def _kept(ledger: Ledger, row: FileRow) -> str | None:
-    """Give an equal asset that lies in the folder of a file whose adopted one is not there any more."""
+    """Return an equal asset in the folder of a file whose adopted asset is gone, None without one."""
     if not ledger.repair.may_let_go(row):
         return None
     kept = ledger.alike.sighted(row, row.md5 or "")
@@ -249,7 +249,7 @@ def _kept(ledger: Ledger, row: FileRow) -> str | None:
 
 
 def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
-    """Take a person's word for what is told of these files, and of those below these folders."""
+    """Record that a person settled the drift of these files and of the files below these folders."""
     told = settled = 0
     for path in paths:
         rows = ledger.drifts.told(path)
@@ -284,7 +284,7 @@ def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None,
     asset = find_asset(ledger, service, row, assetid)
     reading, difference = compare(Expected(asset.folder_id, row.size, row.md5), asset)
     if reading is Reading.DIFFERENT:
-        # Taken for this file it would be missed by the one that it is of, which would then be sent again.
+        # If this file took the asset, the file that it belongs to would miss it and be sent again.
         raise UsageError(
             f"the asset {assetid} is not {printable(path)}: {difference}",
             hint="look for the one that is, or use --absent; `assetsync retry --send-again PATH` uploads the file anew",
@@ -293,9 +293,9 @@ def _resolve(ledger: Ledger, service: Service, path: bytes, assetid: str | None,
 
 
 def find_asset(ledger: Ledger, service: Service, row: FileRow, assetid: str) -> Asset:
-    """Find an asset by its id, through the index, in the file's folder, or by its name wherever it was moved.
+    """Return an asset by its id. Search the index, then the file's folder, then by name in all folders.
 
-    Raises UsageError when it is nowhere.
+    Raise UsageError if no search shows it, and ServiceError.
     """
     in_folder = SearchRequest(searchfor="%", folderid=row.asset_folder or row.destfolderid, dbdirect=True)
     found = by_id(service, [assetid]).get(assetid)
@@ -319,13 +319,13 @@ def _state(row: FileRow) -> str:
 
 
 def _paths(argument: dict[str, object]) -> list[bytes]:
-    """Read the paths of a request; raises ValueError."""
+    """Return the paths of a request. Raise ValueError."""
     paths = argument.get("paths")
     return list(dict.fromkeys(bytes.fromhex(str(path)) for path in paths)) if isinstance(paths, list) else []
 
 
 def _pulled(ledger: Ledger, argument: dict[str, object]) -> list[int]:
-    """Give the numbers of the pulled brakes that are meant; raises ValueError."""
+    """Return the numbers of the pulled brakes that a request means. Raise ValueError."""
     wanted, seen = argument.get("id"), argument.get("seen")
     pulled = [brake.id for brake in ledger.reports.brakes() if wanted is None or brake.id == int(str(wanted))]
     return [number for number in pulled if number in seen] if isinstance(seen, list) else pulled

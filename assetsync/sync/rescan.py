@@ -1,6 +1,6 @@
-"""A look at the whole tree: whether it is the right one, the scan, what the brakes say of it, and what is written down.
+"""Scan the whole tree once: check that it is the right tree, scan it, check the brakes and record the result.
 
-When it is due is left to `reconcile` and the daemon; what a scan finds means what `sync.intake.intake` makes of it.
+When a scan is due is left to `reconcile` and the daemon, and what its findings mean to `sync.intake.intake`.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,15 +30,15 @@ log = structlog.get_logger(__name__)
 _MOST_STRAYS = 1000
 
 _MOST_BLIND = 100
-"""Paths that cannot be read of which each is written down, so that a new one among them is told."""
+"""The number of unreadable paths that are recorded by name, so that a new one among them is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rescan:
     """Scans one site; used by one thread at a time.
 
-    `looking` is the intake of single looks, beside the scan's own. What is too much for memory lies in `spill_folder`
-    for a while: where temporary files go may be in memory, or in the tree.
+    `intake` records scans, `looking` single looks. `spill_folder` holds for a while what is too large for memory: the
+    system's folder for temporary files may be in memory, or in the tree.
     """
 
     context: Context
@@ -52,10 +52,10 @@ class Rescan:
     spill_folder: Path
 
     def run(self, *, dry_run: bool = False, seen: Callable[[int], None] = lambda _files: None) -> ScanResult:
-        """Look at the whole tree once and write down what it says; a brake may keep what is missing undecided.
+        """Scan the whole tree once and record the result; a brake may leave missing files undecided.
 
-        `seen` is told, folder by folder, how many files there were so far.
-        Raises RootMissing, and RootElsewhere after a brake was pulled for that.
+        `seen` is called, folder by folder, with the number of files so far. Raise RootMissing, and RootElsewhere after
+        pulling a brake for it; with `dry_run` no brake is pulled.
         """
         report, clock = ScanReport(), self.context.clock
         if dry_run:
@@ -86,11 +86,11 @@ class Rescan:
         return result
 
     def heed_mappings(self) -> None:
-        """Let files stay what they are whose mapping has come to point elsewhere, until a person has looked."""
+        """Keep files as they are if their mapping now points to another folder, until a person has looked."""
         self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
 
     def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
-        """Name the mapped folders that a scan did not find."""
+        """Return the mapped folders that a scan did not find."""
         return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
 
     def _heed_place(self) -> None:
@@ -119,7 +119,7 @@ class Rescan:
         moved = len(report.unreadable) - len(blind)
         unread = report.unreadable_count - moved
         if before is not None and not report.finished:
-            # What it did not come to is as it was.
+            # Keep the earlier findings: the scan may not have reached their paths.
             missing, blind = before.missing, list(dict.fromkeys([*before.blind, *blind]))
             unread = max(before.unread, len(blind))
         stray, first = self._strays(before)
@@ -140,8 +140,8 @@ class Rescan:
         self.context.meter.ran("rescan", seconds)
 
     def _strays(self, before: LastScan | None) -> tuple[int, str]:
-        """Count the sidecars that speak of no file, and name the first."""
-        # Of a file that is not at rest yet the ledger does not know.
+        """Return the number of sidecars without a matching file, and the first of them."""
+        # The ledger does not know a file that has not settled, so the tree is checked as well.
         absent = self.context.tree.is_absent
         strays = [path for path in self.context.ledger.intake.strays(_MOST_STRAYS) if absent(path.removesuffix(SUFFIX))]
         first = printable(strays[0]) if strays else ""

@@ -1,6 +1,7 @@
-"""What a process under way writes down for those who only see its ledger: pauses, and files that are not at rest yet.
+"""Record the state of a running process for readers of its ledger: pauses, and files that have not settled.
 
-In few commits: a change is written once it is a few seconds old, its beginning and its end at the next `note`.
+Commits are kept few: while files are settling, their number is written every few seconds, and its start and end at the
+next `note`. What a reader makes of it is left to `status`.
 """
 
 import threading
@@ -15,7 +16,7 @@ _EVERY = 5.0
 
 
 class RuntimeState:
-    """Notes for one site; `note` and `end` are for one thread, the others for any."""
+    """The runtime state of one site. One thread calls `note` and `end`; any thread calls the others."""
 
     def __init__(self, context: Context, circuit_breaker: CircuitBreaker, settling: Settling) -> None:
         self._clock = context.clock
@@ -24,7 +25,7 @@ class RuntimeState:
         self._circuit_breaker = circuit_breaker
         self._settling = settling
         self._paused: tuple[float, str] | None = None
-        # What an earlier process left is not this one's pause.
+        # A pause that an earlier process recorded is not a pause of this process.
         self._inherits = True
         self._unsettled: Unsettled | None = None
         self._unsettled_at = 0.0
@@ -33,12 +34,12 @@ class RuntimeState:
         self._lock = threading.Lock()
 
     def begin_scan(self) -> None:
-        """Hear that a scan begins: until its end nobody knows whether all that settles has found room."""
+        """Note that a scan begins: until it ends, it is unknown whether all unsettled files fit in memory."""
         self._scanning = True
         self._had_overflowed, self._settling.overflowed = self._settling.overflowed, False
 
     def end_scan(self, *, finished: bool) -> None:
-        """Hear that a scan ended: what settles is known from the first one on that was `finished`."""
+        """Note that a scan ended; the number of unsettled files is known from the first `finished` scan on."""
         self._settling.overflowed |= self._had_overflowed and not finished
         self._scanning = False
         if finished and self._unsettled is None:
@@ -46,17 +47,17 @@ class RuntimeState:
         self._note_unsettled(at_once=True)
 
     def looked(self) -> None:
-        """Hear that files were looked at again: what a reader must not miss is that none is left. As `note`."""
+        """Record at once if no unsettled file is left, after files were looked at again. Raise as `note` does."""
         if not len(self._settling):
             self._note_unsettled(at_once=True)
 
     def note(self) -> None:
-        """Write down what has changed. Raises LedgerError, and then it is tried again."""
+        """Record what has changed. Raise LedgerError; the next call then tries again."""
         self._note_pause()
         self._note_unsettled(at_once=False)
 
     def end(self) -> None:
-        """Write down how things stand at the end of the process: what it was paused for has ended it. As `note`."""
+        """Record the final state of the process, with the end of a current pause. Raise as `note` does."""
         self._note_pause()
         if self._paused is not None:
             self._runs.note_pause(self._pause(ended=self._clock.now()))
@@ -86,7 +87,7 @@ class RuntimeState:
             if noted is None or found == noted:
                 return
             if self._scanning and noted.overflowed:
-                # The scan has yet to meet what found no room.
+                # The scan has not yet reached the files that did not fit in memory.
                 return
             goes_on = found.count and noted.count and found.overflowed == noted.overflowed
             if goes_on and not at_once and self._clock.steady() - self._unsettled_at < _EVERY:

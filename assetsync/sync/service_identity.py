@@ -1,9 +1,9 @@
-"""The service of the configuration, asked only once it is known for the one that holds what the ledger tells of.
+"""Use the service of the configuration only once it is known to be the one that holds the assets of the ledger.
 
-Where its address is another than before, it may be another installation, with folders of the same ids: all that is
-verified would seem to be there, and what is in doubt would be looked for, not found and sent. So it is first asked for
-assets that it should have. Where it shows one of them the address alone has changed; where it shows none a brake asks
-a person. Nothing is sent, looked up or concluded before.
+If its address has changed, it may be another installation with folders of the same ids. Everything verified would then
+seem to be there, and files in doubt would be looked up, not found and sent. So it is first searched for assets that it
+should hold. If it shows one of them, only the address has changed; if it shows none, a brake asks a person. Nothing is
+sent, looked up or concluded before. The requests themselves are left to the `Service` that is passed in.
 """
 
 import threading
@@ -33,7 +33,7 @@ _ASK_AGAIN = 600.0
 
 
 class ServiceIdentity:
-    """Passes everything on to the service once it is known; shared by all threads. Writes nothing before."""
+    """Passes all requests on to the service once it is known; shared by all threads."""
 
     def __init__(
         self, service: Service, ledger: Ledger, clock: Clock, address: str, folders: Sequence[str] = ()
@@ -49,17 +49,17 @@ class ServiceIdentity:
         self._lock = threading.Lock()
         self._refused: tuple[float, str] | None = None
         self.is_known = False
-        """Whether it is the service that the ledger tells of, as far as was asked."""
+        """Whether the service counts as the one that holds the ledger's assets; an unchanged address is enough."""
 
     def make_sure(self) -> None:
-        """Return when the service is known; raises ServiceError, and ServiceElsewhere where it may be another."""
+        """Return if the service is known. Raise ServiceError, and ServiceElsewhere if it may be another one."""
         if self.is_known:
             return
         before = self._ledger.reports.fact(SERVICE)
         if before is None or before == self._address:
             self._settle()
             return
-        # Whoever waits for the one that asks would seem to hang.
+        # A thread that waits for the one that asks would seem to hang.
         if not self._lock.acquire(blocking=False):
             raise ServiceElsewhere("the service has another address, and is being asked for what it should hold")
         try:
@@ -70,20 +70,20 @@ class ServiceIdentity:
             self._lock.release()
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
-        """Post one file, for which `make_sure` was asked when it was prepared."""
+        """Send one file; `make_sure` was called when the file was prepared."""
         return self._service.upload(request, body)
 
     def start(self, request: UploadRequest, body: Body) -> Underway:
-        """Send one file, as `upload` does, whose answer is read later."""
+        """Send one file as `upload` does; its answer is read later."""
         return self._service.start(request, body)
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
-        """Open one search; raises as `make_sure` does, too."""
+        """Open one search. Raise as `make_sure` does, too."""
         self.make_sure()
         return self._repeating.search(request)
 
     def index(self, assetids: Sequence[str]) -> str:
-        """Ask for indexing; raises as `make_sure` does, too."""
+        """Request indexing. Raise as `make_sure` does, too."""
         self.make_sure()
         return self._service.index(assetids)
 
@@ -92,7 +92,7 @@ class ServiceIdentity:
         self._service.close()
 
     def _ask(self, before: str) -> None:
-        """Return where the service at the address may be taken for the one before; else pull the brake and raise."""
+        """Return if the service may be taken for the one at the earlier address; else pull the brake and raise."""
         if self._brake_control.allowed(_KIND, self._address, 1):
             return
         if self._refused is not None and self._clock.steady() - self._refused[0] < _ASK_AGAIN:
@@ -119,9 +119,9 @@ class ServiceIdentity:
         except KeyRefused:
             raise
         except ServiceError as error:
-            # Of names that are not ASCII much is asked for at once, which may be too much.
+            # A name that is not ASCII makes a broad search, whose answer may be too large.
             unnamed = error
-        # People may have renamed them all. The index knows them still, unless it was left behind where they came from.
+        # People may have renamed all of them. The index still knows them, unless it was not moved with the service.
         try:
             return bool(by_id(self._service, [witness.assetid for witness in witnesses]))
         except KeyRefused:
@@ -133,10 +133,10 @@ class ServiceIdentity:
             return False
 
     def _begin_anew(self, before: str) -> None:
-        """Let all be looked at again that the service was asked at its other address."""
+        """Have everything read again that was learned from the service at its earlier address."""
         for folder in self._folders:
             self._ledger.contacts.again(folder)
-        # What was found out of its index was another's, or is so no more.
+        # Findings about the index belong to the earlier address, or no longer hold.
         for name in (SUSPECT, INDEX_STOPPED):
             self._ledger.set_fact(name, None)
         ask_for_audit(self._ledger, self._clock.now())
@@ -145,7 +145,7 @@ class ServiceIdentity:
     def _settle(self) -> None:
         if self._ledger.reports.fact(SERVICE) != self._address:
             self._ledger.set_fact(SERVICE, self._address)
-        # Who agreed to another address has come back from it.
+        # Revoke releases for other addresses: the operator has come back from them.
         self._brake_control.withdraw_others(_KIND, [self._address])
         for brake in self._ledger.reports.brakes():
             if brake.kind == _KIND:
