@@ -1,1 +1,1 @@
-"""Uploads whose answer was lost: look-ups, candidates, and the decision to adopt or to send again."""
+"""Uploads whose answer was lost: look-ups, candidates, and the decision to adopt an asset or send again."""

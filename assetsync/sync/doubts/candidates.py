@@ -1,6 +1,6 @@
-"""What look-ups have shown for an upload in doubt, beside what the ledger and the tree know of it; judges nothing.
+"""Collect the assets that may be an upload in doubt, with what the ledger and the tree know about them.
 
-Asking the service is `sync.doubts.resolver`'s, the verdict `core.doubt`'s.
+The look-ups are left to `sync.doubts.resolver`, the judgement to `core.doubt`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -26,12 +26,13 @@ _MOST_KEPT = 2_000_000
 
 @dataclass(slots=True)
 class Looking:
-    """One doubt in a round, with what the look-ups have shown so far.
+    """A doubt in a round, with the assets that look-ups have shown so far.
 
-    `span`: when the first of them began and the last ended, on the steady clock in seconds · `wider`: what all folders
-    show that may be it, None where that was not asked, or not answered · `renames`: whether the service may rename what
-    is uploaded into its folder · `is_answered`: every look-up that its verdict rests on was answered · `by_name`: it
-    showed by its name, so that the folder was not listed for it.
+    `span`: start of the first look-up and end of the last, in seconds on the steady clock · `wider`: candidates in all
+    folders, None if there was no such look-up or no answer · `renames`: the service may rename uploads into the folder
+    · `is_answered`: every look-up that the verdict rests on was answered · `by_name`: the search by name showed an
+    equal asset, so that the folder is not listed for this doubt · `prefixes`: MD5 of the first bytes of the file, by
+    length.
     """
 
     doubt: OpenDoubt
@@ -46,47 +47,49 @@ class Looking:
 
 
 class Candidates:
-    """Keeps what is shown, and says whose it may be; used by one thread at a time."""
+    """Collector of the assets that look-ups show and that may be doubts; used by one thread at a time."""
 
     def __init__(self, context: Context) -> None:
-        """Begin with no file read."""
+        """Start without any digest."""
         self._doubts = context.ledger.doubts
         self._tree = context.tree
         self._tick = context.tick
         self._prefixes: dict[int, dict[int, str]] = {}
-        # The same of those whose file is surely what was sent: only there a beginning that does not fit says something.
+        # The same, only of files proven to be unchanged since they were sent: only of these does a prefix that differs
+        # prove anything.
         self._beginnings: dict[int, dict[int, str]] = {}
 
     def begin(self, doubt: OpenDoubt) -> Looking:
-        """Give a doubt of which nothing has been shown yet."""
+        """Return a doubt for a new round, without any shown asset."""
         return Looking(doubt, self._facts(doubt), self._doubts.may_rename(doubt.attempt.destfolderid))
 
     def forget_but(self, attempts: Collection[int]) -> None:
-        """Forget what was read of files for other attempts."""
+        """Drop the prefixes of all other attempts."""
         self._prefixes = {attempt: kept for attempt, kept in self._prefixes.items() if attempt in attempts}
         self._beginnings = {attempt: kept for attempt, kept in self._beginnings.items() if attempt in attempts}
 
     def keep(self, looking: Sequence[Looking], assets: Iterable[Asset], folder: str | None) -> None:
-        """Keep of a stream what any of the doubts may need: a folder may hold 100,000 assets.
+        """Keep the assets that any of the doubts may need, because a folder may hold 100,000 assets.
 
-        What lies in another folder than was asked for is no answer: a release may not know the parameter.
+        Skip assets outside the requested folder, because a release of the service may ignore the parameter. Raises
+        BadAnswer if there are more than 2,000,000 to keep.
         """
         kept = sum(len(one.assets) for one in looking)
         for shown in assets:
             if folder is not None and shown.folder_id not in (folder, ""):
                 continue
-            # Of its many columns none is needed here.
+            # None of the asset's many columns is needed here.
             asset = replace(shown, columns={})
             for one in looking:
                 if _is_wanted(one, asset) or may_be(one.doubt.attempt.sent_name, asset.filename):
-                    # Several look-ups may show it.
+                    # Several look-ups may show the same asset.
                     kept += asset.id not in one.assets
                     one.assets[asset.id] = asset
             if kept > _MOST_KEPT:
                 raise BadAnswer("the service shows more assets than could ever have been ours")
 
     def keep_wider(self, looking: Sequence[Looking], assets: Iterable[Asset]) -> None:
-        """Keep what may be one of the doubts, of what all folders show: there may be millions of assets."""
+        """Keep the assets of all folders that may be one of the doubts, because there may be millions of assets."""
         for one in looking:
             one.wider = {}
         for shown in assets:
@@ -97,9 +100,9 @@ class Candidates:
                     one.wider[asset.id] = asset
 
     def wider(self, one: Looking, newest: int) -> tuple[list[Candidate], list[Candidate]]:
-        """Give what all folders show that may be the doubt's: in its own folder, and in others.
+        """Return the candidates that all folders show: those in the doubt's own folder, and those in others.
 
-        What another upload into that folder may have made or left is not what was moved there.
+        Leave out assets that another upload into their folder may have made or left: nobody moved them there.
         """
         seen = self._doubts.first_seen(list(one.wider or ()))
         here, elsewhere = [], []
@@ -112,11 +115,12 @@ class Candidates:
         return here, elsewhere
 
     def _is_left(self, asset: Asset, seen_to: int, began: float) -> bool:
-        """Whether another upload into an asset's folder, begun before it was first seen, may have made or left it.
+        """Return whether another upload into the asset's folder, begun before the first sight, may have made the asset.
 
-        What is equal to ours is not taken for the beginning of another file: it would be sent twice for that. Nor is
-        what is not processed yet, which will show what it is. What comes late does so within days of the upload;
-        `began`: when ours did, in seconds since 1970.
+        An asset counts only if it may be the whole of the other file: if an equal asset counted as the beginning of
+        another file, the file in doubt would be sent twice. An unprocessed asset does not count, because it will show
+        later what it is. A late asset appears within days of its upload. `began` is the start of the attempt in doubt,
+        in seconds since 1970.
         """
         return asset.processed and any(
             by.attempt_id <= seen_to and _may_be_whole(by, asset)
@@ -125,9 +129,9 @@ class Candidates:
         )
 
     def has_equal(self, one: Looking) -> bool:
-        """Return whether an equal asset was shown that is no other version's.
+        """Return whether a look-up showed an equal asset that belongs to no other version.
 
-        Without MD5 it must have the name that was sent, and be new: after others the folder has to be listed.
+        An asset without MD5 must be new and have the sent name. After any other asset, the folder has to be listed.
         """
         attempt = one.doubt.attempt
         free = set(one.assets) - self._taken(one)
@@ -145,7 +149,7 @@ class Candidates:
         )
 
     def of(self, one: Looking, newest: int) -> list[Candidate]:
-        """Give what was shown, with whose it may be; `newest` is the newest attempt by now."""
+        """Return the shown assets as candidates, with the claims of other attempts; `newest` is the newest attempt."""
         attempt = one.doubt.attempt
         ids = list(one.assets)
         owned = self._taken(one)
@@ -159,7 +163,7 @@ class Candidates:
             sight = Candidate(
                 asset,
                 owned=assetid in owned,
-                # Only what a look-up showed that ended before the attempt began was there before it.
+                # An asset was there before the attempt only if a look-up that ended before the attempt showed it.
                 before=seen_to < attempt.id or assetid in explained,
                 named=is_named,
                 unsure=is_named and asset.processed and is_unsure(competing_attempts, asset, seen_to, attempt),
@@ -167,7 +171,8 @@ class Candidates:
                 prefix=one.prefixes.get(asset.size or 0),
                 since=since,
             )
-            # Asked for what a verdict may rest on alone: there may be many assets of such a name, and many rivals.
+            # Compare only assets that a verdict may rest on: there may be many assets of the name, and many competing
+            # attempts.
             rests_on_it = (rests(one.facts, sight) for rests in (is_equal, is_damaged, is_undecided))
             if not sight.owned and any(rests_on_it):
                 known = self._beginnings
@@ -179,7 +184,7 @@ class Candidates:
         return candidates
 
     def read_prefixes(self, one: Looking) -> None:
-        """Hash as much of the file as each smaller asset of its name holds: the proof that a cut left it."""
+        """Hash the beginning of the file at the length of each asset of another size: a match proves a cut upload."""
         attempt = one.doubt.attempt
         tail = closing(attempt.boundary)
         lengths = {
@@ -187,7 +192,7 @@ class Candidates:
             for asset in one.assets.values()
             if asset.size and asset.md5 and asset.size != attempt.size and asset.size <= attempt.size + len(tail)
         }
-        # A large file is not read again for each look-up: that would take longer than the gap between them may be.
+        # Do not read a large file for each look-up: that would take longer than the gap between look-ups may be.
         one.prefixes = self._prefixes.setdefault(attempt.id, {}) if lengths else {}
         lengths -= one.prefixes.keys()
         if not lengths:
@@ -199,18 +204,18 @@ class Candidates:
                     return
                 found = prefix_digests(file, sorted(lengths), tail=tail, stop=self._tick)
                 one.prefixes.update(found)
-                # What was rewritten and had its time set back shows in the ctime alone.
+                # Only the ctime shows that a file was rewritten and its mtime set back.
                 if file.stat == expected == file.restat():
                     self._beginnings.setdefault(attempt.id, {}).update(found)
         except TreeError as error:
             log.debug("cannot be read again", path=printable(one.doubt.file.path), why=str(error))
 
     def _taken(self, one: Looking) -> set[str]:
-        """Tell which of the assets are other versions', and not for this doubt to take.
+        """Return the assets that belong to other versions, so that this doubt must not take them.
 
-        What lay there for a version at rest was there before the attempt, and is handed on by the queue, which knows to
-        whom; in place of what a person had replaced, another is wanted. Only what was refused as a copy of it may take
-        it here, and by its digest alone: where the service gives none, the name and size of the past say nothing.
+        An asset of a version at rest was there before the attempt; the queue passes it on, and knows to which version.
+        An asset that an operator had replaced is not wanted any more. Only an upload that was refused as a copy may
+        take such an asset here, and only by its digest: without MD5, the name and size of an old version prove nothing.
         """
         ids = list(one.assets)
         taken = self._doubts.owned(ids)
@@ -235,7 +240,7 @@ class Candidates:
         )
 
     def _read_again(self, doubt: OpenDoubt) -> str | None:
-        """Read the digest of what was sent from the file, if it is still that version."""
+        """Return the MD5 of the file if it is still the version that was sent, else None; record it in the ledger."""
         attempt = doubt.attempt
         expected = FileStat(attempt.size, attempt.mtime_ns, doubt.file.ctime_ns, attempt.inode)
         try:
@@ -251,13 +256,13 @@ class Candidates:
 
 
 def _is_wanted(one: Looking, asset: Asset) -> bool:
-    """Return whether a doubt needs an asset whatever its name is: by its MD5, or because it may have been renamed."""
+    """Return whether a doubt needs an asset under any name: the MD5 is equal, or the service may have renamed it."""
     if asset.md5 is not None:
         return asset.md5 == one.facts.md5
     return one.renames and (not asset.processed or asset.size == one.facts.size)
 
 
 def _may_be_whole(by: LeftBy, asset: Asset) -> bool:
-    """Whether an asset may be all of what an upload sent."""
+    """Return whether an asset may be the whole file of an upload."""
     both = by.md5 is not None and asset.md5 is not None
     return by.md5 == asset.md5 if both else by.size == asset.size

@@ -1,6 +1,7 @@
-"""Whether an asset may be what another upload made, and so is not for a doubt to take, or no proof of a cut.
+"""Compare an asset with competing attempts: such an asset must not be taken for a doubt, or is no proof of a cut.
 
-A name is never proof of whose an asset is: the service gives several back alike. Reads nothing and decides nothing.
+A name never proves which attempt made an asset, because the service may return several names in the same form. These
+functions read nothing; the judgement is left to `core.doubt`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,13 +15,13 @@ from assetsync.model import Asset
 def claims(
     rival: CompetingAttempt, asset: Asset, seen_to: int, attempt: AttemptRow, beginnings: Mapping[int, str]
 ) -> bool:
-    """Whether the rival may have made an asset, or left it when it was cut, rather than the attempt.
+    """Return whether the competing attempt `rival` may have made an asset, or left it when it was cut.
 
-    `seen_to`: the newest attempt when a look-up first showed the asset · `beginnings`: the MD5s of the first so many
-    bytes that the rival sent, as far as they are known.
+    `seen_to`: the newest attempt when a look-up first showed the asset · `beginnings`: the known MD5s of the first
+    bytes that the rival sent, by length.
     """
     if rival.refused:
-        # It made nothing, and may wait for a person for ever.
+        # A refused attempt made nothing, and may wait for an operator for ever.
         return False
     if _may_have_begun(rival, asset, seen_to, attempt, beginnings.get(asset.size or 0)):
         return True
@@ -28,10 +29,10 @@ def claims(
 
 
 def is_unsure(competing_attempts: Iterable[CompetingAttempt], asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
-    """Return whether the name of an asset without MD5 does not tell that this attempt made it.
+    """Return whether the name of an asset without MD5 fails to prove that this attempt made it.
 
-    So it is where the name is only similar to the name sent, or where another undecided upload of other content and
-    equal size may have come back under it, too.
+    The name fails if it is only similar to the sent name. It also fails if the service may show another undecided
+    upload of equal size and other content under the same name.
     """
     if asset.md5 is not None or is_exactly(attempt.sent_name, asset.filename):
         return False
@@ -45,9 +46,10 @@ def is_unsure(competing_attempts: Iterable[CompetingAttempt], asset: Asset, seen
 
 
 def is_renamed(competing_attempts: Iterable[CompetingAttempt], asset: Asset, attempt: AttemptRow) -> bool:
-    """Return whether an asset under another name may be this upload, where the service may have renamed it.
+    """Return whether an asset under another name may be this upload, renamed by the service.
 
-    An asset with an MD5 proves itself, and so does one whose name is that of another open upload.
+    An asset with an MD5 is never such an asset, because its MD5 decides. Nor is an asset under the name of another open
+    upload.
     """
     if asset.md5 is not None or asset.folder_id not in (attempt.destfolderid, ""):
         return False
@@ -57,28 +59,28 @@ def is_renamed(competing_attempts: Iterable[CompetingAttempt], asset: Asset, att
 def _may_have_begun(
     rival: CompetingAttempt, asset: Asset, seen_to: int, attempt: AttemptRow, beginning: str | None
 ) -> bool:
-    """Whether another attempt may have been cut there, so that an asset that is not ours whole is no proof of a cut.
+    """Return whether a cut of the rival may have left an asset, so that it is no proof of a cut of this attempt.
 
-    Two files may well begin alike, and a name come back as either; `beginning` is the MD5 of so many bytes of the
-    other, where it is known. One that was taken for absent, or ended by a person, is among them: that was about what
-    could be seen then. An earlier upload of the same file is, too.
+    Two files may begin alike, and the service may show one name for both. `beginning` is the MD5 of the rival's first
+    bytes up to the size of the asset, if known. A rival that was judged absent or ended by an operator counts as well,
+    because that decision rested on what was visible then. So does an earlier upload of the same file.
     """
-    # Without a size nothing is known to be a part.
+    # An asset without a size is not known to be a part of a file.
     if asset.size in (attempt.size, None) or asset.folder_id not in (rival.folder_id, "") or rival.attempt_id > seen_to:
         return False
     return may_be(rival.sent_name, asset.filename) and beginning in (None, asset.md5)
 
 
 def _may_have_made(rival: CompetingAttempt, asset: Asset, seen_to: int, attempt: AttemptRow) -> bool:
-    """Whether an asset may be what another open attempt made whole, or has its name: not ours to take, or not yet."""
-    # An attempt that began after the asset was first seen cannot have made it.
+    """Return whether another open attempt may have made an asset whole, or whether the asset has the rival's name."""
+    # An attempt that began after a look-up showed the asset cannot have made it.
     may_have = rival.attempt_id <= seen_to and rival.size == asset.size
     may_have = may_have and (rival.md5 is None or asset.md5 is None or rival.md5 == asset.md5)
     if rival.folder_id != attempt.destfolderid or asset.size != attempt.size:
-        # What another upload may have made whole is neither our copy nor what a cut left of ours.
+        # An asset that another upload may have made whole is neither the copy in question nor a part left by a cut.
         whole = may_have and rival.folder_id == asset.folder_id
     else:
-        # Of two that sent the same, whoever looks first may take it, once nobody waits for an answer.
+        # If two attempts sent the same content, the first to look may take the asset once the rival is not in flight.
         whole = may_have and rival.in_flight
     same_folder = rival.folder_id == attempt.destfolderid
     return whole or (same_folder and is_others(attempt.sent_name, rival.sent_name, asset.filename))

@@ -1,9 +1,13 @@
-"""Looks up what became of uploads whose answer was lost, and ends each doubt as `core.doubt` judges it.
+"""Look up the uploads whose answer was lost, and end each doubt.
 
-One round takes all doubts that are due, folder by folder: first by name, and where no equal asset shows, by one
-listing of the folder for all its doubts together. What is not there after the grace is looked for in all folders before
-it is sent again. A look-up that was not answered decides nothing and leaves a gap in the grace; each doubt is decided
-by what was answered for it, whatever failed for the others of the round.
+A round handles all due doubts, folder by folder. The resolver first searches for each doubt by name, unless more than
+20 doubts of the folder are due. If no search shows an equal asset, one listing of the folder serves all its remaining
+doubts. An upload that its folder does not show after the grace is looked up in all folders before the file is sent
+again. A look-up without an answer decides nothing and leaves a gap in the grace. Failed look-ups of other doubts do not
+delay a doubt whose own look-ups were answered.
+
+The judgement is left to `core.doubt`, the assets that look-ups show to `sync.doubts.candidates`, and the backoff of
+folders whose look-ups fail to `sync.folder_backoff`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,9 +47,9 @@ _BY_NAME_AT_MOST = 20
 _FAILED_IN_A_ROW = 2
 _SLOWEST = 60.0
 _SLOW_PART = 16
-"""A round that takes more than this part of the grace is slow: at twice that, look-ups would leave nothing but gaps."""
+"""A round is slow above this fraction of the grace (1/16); at 1/8, look-ups would leave nothing but gaps."""
 _SETTLED = 10
-"""Look-ups after which the pause between them has its length."""
+"""Number of look-ups after which the pause between them no longer grows."""
 
 
 class Resolver:
@@ -54,7 +58,7 @@ class Resolver:
     def __init__(
         self, context: Context, health_check: HealthCheck, *, grace: float, lag: float, read_timeout: float
     ) -> None:
-        """Begin with nothing known of how long look-ups take; `grace`, `lag` and `read_timeout` in seconds."""
+        """Start without any measured look-up times; `grace`, `lag` and `read_timeout` are in seconds."""
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
@@ -63,25 +67,26 @@ class Resolver:
         self._grace = grace
         self._lag = lag
         self._read_timeout = read_timeout
-        # For each attempt the span over which this process got answers, whether they counted or not, and the newest
-        # attempt when it began.
+        # Per attempt: the span over which this process got answers, counted for the grace or not, and the newest
+        # attempt at the start of that span.
         self._watched: dict[int, tuple[Grace, int]] = {}
-        # The round's doubts, and the control sample that the service has shown; None before it was asked for one.
+        # The doubts of this round, and the attempt of the control sample that the service showed: None before the
+        # search for a sample, 0 if the service showed none.
         self._round: list[OpenDoubt] = []
         self._sample: int | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._failing = FolderBackoff(health_check, grace=grace)
         self._witnessed = CheckedListing(context)
         self._candidates = Candidates(context)
-        # Uploads for which all folders could not be looked into.
+        # Attempts whose last look-up in all folders failed, the oldest failure first.
         self._unanswered: dict[int, None] = {}
-        # How many look-ups were answered so far.
+        # Number of answered look-ups since the start.
         self._answers = 0
 
     def step(self) -> int:
-        """Look at every doubt that is due; gives how many were looked at with an answer.
+        """Look up every due doubt, and return how many got an answer.
 
-        Raises ServiceError where the service answers for nothing else either.
+        Raises ServiceError if no look-up of the round was answered and the service answers for no other folder either.
         """
         now = self._clock.now()
         due = self._ledger.doubts.due(now)
@@ -89,15 +94,16 @@ class Resolver:
             self._forget_decided()
             slow = self._slow()
             if slow > self._grace / _SLOW_PART:
-                # All in one round: those of two would wait for each other, and what they take would not be known.
+                # Take all doubts in one round: two rounds would wait for each other, and their durations would be
+                # unknown.
                 due = self._ledger.doubts.due(now + self._pause(_SETTLED) + SLOW_GAP * slow)
         self._round, self._sample = due, None
         folders = [(folder, list(group)) for folder, group in groupby(due, key=lambda d: d.attempt.destfolderid)]
         done, failed, before = 0, False, self._answers
-        # What failed is looked at last.
+        # Folders that failed come last.
         for destfolderid, doubts in sorted(folders, key=lambda each: self._failing.count(each[0])):
             if failed and self._failing.keeps_on(destfolderid):
-                # Put off with the one before.
+                # `_put_off` has postponed it together with the folder that failed before.
                 continue
             answers = self._answers
             looking, failure = self._folder(destfolderid, doubts)
@@ -111,7 +117,7 @@ class Resolver:
                 continue
             failed = True
             self._put_off(destfolderid, unanswered, failure)
-            # An answer in this round says as much as one to a probe.
+            # An answer in this round proves as much as an answered health check.
             if self._answers == before and not self._failing.are_alone():
                 raise failure.error
             detail = str(failure.error)
@@ -119,16 +125,17 @@ class Resolver:
         return done
 
     def _look_soon(self, destfolderid: str, doubts: Sequence[OpenDoubt], error: ServiceError) -> None:
-        """Look again soon at doubts for which a look-up failed while others of their folder were answered."""
+        """Schedule an early look-up for doubts without an answer in a folder where other look-ups were answered."""
         look_at = self._clock.now() + self._failing.partly(destfolderid)
         detail = f"cannot be looked for in the service: {error}"
         self._ledger.doubts.unanswered([doubt.attempt.id for doubt in doubts], (), look_at, detail)
         log.debug("partly looked for", destfolderid=destfolderid, unanswered=len(doubts), detail=str(error))
 
     def _put_off(self, destfolderid: str, doubts: Sequence[OpenDoubt], failure: Failure) -> None:
-        """Put a folder off that was not answered for, and with it all others that keep failing.
+        """Postpone the look-ups of a folder that got no answer.
 
-        What times out at several times would leave no span without a gap to the doubts of those that are answered for.
+        If the folder keeps failing, postpone all other folders that keep failing to the same time. Time-outs at several
+        different times would leave gaps in every grace of the folders that do get answers.
         """
         error = failure.error
         look_at = self._clock.now() + self._failing.failed(destfolderid, error, is_passing=failure.is_passing)
@@ -147,14 +154,14 @@ class Resolver:
         self._failing.keep(folders)
 
     def _folder(self, destfolderid: str, doubts: Sequence[OpenDoubt]) -> tuple[list[Looking], Failure | None]:
-        """Look for the doubts of a folder and judge those that were answered for; return all, and what failed last."""
+        """Look up the doubts of a folder and judge the answered ones; return all doubts and the last failure."""
         looking = [self._candidates.begin(doubt) for doubt in doubts]
         answers = self._answers
         failure = self._by_name(destfolderid, looking) if len(looking) <= _BY_NAME_AT_MOST else None
         unseen = [one for one in looking if not one.by_name]
         keeps_failing = self._failing.keeps_on(destfolderid) and self._answers == answers
         if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
-            # A listing shows what the names show, too.
+            # A listing also shows the assets that a search by name shows.
             failure = self._by_listing(destfolderid, unseen)
         answered = [one for one in looking if one.is_answered]
         if answered:
@@ -162,9 +169,10 @@ class Resolver:
         return looking, failure
 
     def _by_name(self, destfolderid: str, looking: Sequence[Looking]) -> Failure | None:
-        """Look each doubt up by its name until two look-ups in a row fail, or one where the folder keeps failing.
+        """Look up each doubt by its name, and return the last failure.
 
-        Return the last failure.
+        Stop after two failures in a row, after the first one in a folder that keeps failing, and after any failure that
+        is not passing.
         """
         failure, in_a_row = None, 0
         most = 1 if self._failing.keeps_on(destfolderid) else _FAILED_IN_A_ROW
@@ -181,8 +189,8 @@ class Resolver:
         return failure
 
     def _by_listing(self, destfolderid: str, unseen: Sequence[Looking]) -> Failure | None:
-        """Look for doubts by a listing of their folder, and where they are refused copies in all folders."""
-        # Before the folder is listed: the listing is not older then.
+        """Look up doubts in a listing of their folder; look up refused duplicates that it lacks in all folders."""
+        # Search for the control sample before the listing, so that the listing is at least as current as the sample.
         self._ask_for_sample()
         failure = self._read(unseen, self._witnessed.listing(destfolderid), destfolderid)
         if failure is not None:
@@ -190,7 +198,7 @@ class Resolver:
         rest = [one for one in unseen if not self._candidates.has_equal(one)]
         _answered(one for one in unseen if one not in rest)
         if rest:
-            # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
+            # Some releases show unprocessed assets only on request (interface section 4.1).
             request = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
             failure = self._look(rest, request)
             if failure is not None:
@@ -205,14 +213,14 @@ class Resolver:
         return None
 
     def _judge_all(self, destfolderid: str, looking: Sequence[Looking]) -> None:
-        """Judge the doubts of a folder that were answered for."""
+        """Judge the doubts of a folder whose look-ups were answered."""
         newest = self._ledger.doubts.newest_attempt()
         took = max(one.span[1] for one in looking) - min(one.span[0] for one in looking)
-        # One that ends with the names is quick, and says nothing of those that list the folder.
+        # Measure rounds by name alone apart: they are quick, and say nothing about rounds that list the folder.
         kind = destfolderid, not all(one.by_name for one in looking)
         self._paces[kind] = self._paces.get(kind, Pace()).after(took)
         for one in looking:
-            # First of all: what is proven to be another's is no proof for one of them.
+            # Read all prefixes before any verdict: a verdict compares an asset with those of competing attempts, too.
             self._candidates.read_prefixes(one)
         over = [one for one in looking if self._graced(one).over(self._needed(one))]
         absent = [one for one in over if self._verdict(one, newest)[0].judgement is Judgement.ABSENT]
@@ -225,7 +233,7 @@ class Resolver:
         return self._read(looking, every(self._service.search, request), request.folderid)
 
     def _read(self, looking: Sequence[Looking], assets: Iterable[Asset], folder: str | None) -> Failure | None:
-        """Keep what is shown; return the failure where it was not answered to its end."""
+        """Add the shown assets to the doubts; return the failure if the answer was not complete."""
         started = self._clock.steady()
         try:
             self._candidates.keep(looking, assets, folder)
@@ -234,15 +242,17 @@ class Resolver:
         ended = self._clock.steady()
         self._answers += 1
         for one in looking:
-            # The first look-up of a round opens its span, the last closes it: every part of the answer lies within.
+            # The span covers all look-ups of the round for this doubt, from the start of the first to the end of the
+            # last.
             one.span = (one.span[0] or started, ended)
         return None
 
     def _look_everywhere(self, absent: Sequence[Looking]) -> None:
-        """Look in all folders before anything is sent again: people move what they have just seen.
+        """Look up doubts in all folders before their files are sent again, because people may move new assets.
 
-        Each by its name, and those together of whose names hardly anything can be asked for. What failed comes last the
-        next time, so that it holds up no other; after a failure no more are tried.
+        Each doubt is searched for by name. Doubts with broad names (`is_broad`) share one search. The first failure
+        ends the look-ups of this round. A failed search comes last in the next round, so that it does not hold up the
+        others.
         """
         broad = [one for one in absent if is_broad(one.doubt.attempt.sent_name)]
         groups = [[one] for one in absent if one not in broad] + [broad] * bool(broad)
@@ -255,9 +265,9 @@ class Resolver:
             try:
                 self._candidates.keep_wider(group, named(self._service, [one.doubt.attempt.sent_name for one in group]))
             except ServiceError as error:
-                # They wait alone: others of the folder need no look into all of them.
+                # Only these doubts wait: other doubts of the folder need no look-up in all folders.
                 for attempt in attempts:
-                    # To the end: what failed longest ago is tried before what failed just now.
+                    # Move the attempt to the end: the search that failed longest ago is tried first.
                     self._unanswered.pop(attempt, None)
                     self._unanswered[attempt] = None
                 for one in group:
@@ -268,7 +278,7 @@ class Resolver:
                 self._unanswered.pop(attempt, None)
 
     def _ask_for_sample(self) -> None:
-        """Ask once a round for an upload that began since the round's attempts are watched."""
+        """Search once a round for a control sample: an upload that began after the round's attempts were watched."""
         if self._sample is None and self._lag:
             watched = [self._watched.get(doubt.attempt.id) for doubt in self._round]
             since = [newest for _, newest in filter(None, watched)]
@@ -277,7 +287,7 @@ class Resolver:
     def _is_current(self, one: Looking, attempt: AttemptRow) -> bool:
         facts = one.facts
         if facts.refused_as_duplicate or facts.accepted_id is not None:
-            # It is not sent again, whatever a look-up shows.
+            # No verdict sends this upload again, so that an old look-up does no harm.
             return True
         span, newest = self._watch(one, attempt)
         watched = max(0.0, one.span[0] - span.first)
@@ -286,8 +296,8 @@ class Resolver:
     def _watch(self, one: Looking, attempt: AttemptRow) -> tuple[Grace, int]:
         """Return the span over which this process got answers about an attempt, and the newest attempt at its start.
 
-        A gap, or what begins the grace anew, begins it anew: where look-ups are old, they show later what the service
-        did not do in the gap.
+        The span restarts after a gap, and whenever the grace restarts: if look-ups lag, what happened in a gap shows
+        only later.
         """
         before, newest = self._watched.get(attempt.id, (Grace(), 0))
         if attempt.grace_boot is None:
@@ -299,13 +309,13 @@ class Resolver:
         return span.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
 
     def _age(self, one: Looking, attempt: AttemptRow) -> float:
-        """Return the seconds since the first answered look-up of an attempt; 0 where that was in another boot."""
+        """Return the seconds since the first answered look-up of an attempt; 0 if there is none in this boot."""
         if attempt.look_first is None or attempt.look_boot != self._clock.boot():
             return 0.0
         return one.span[0] - attempt.look_first
 
     def _needed(self, one: Looking) -> float:
-        """Return for how many seconds look-ups have to be answered before the attempt is absent."""
+        """Return the grace of an attempt: the seconds of answered look-ups after which it counts as absent."""
         attempt, facts = self._fresh(one), one.facts
         is_cut = attempt.left_part == SentExtent.PART and attempt.took is None
         if is_cut or facts.refused_as_duplicate or facts.accepted_id is not None:
@@ -313,23 +323,23 @@ class Resolver:
         return grace_of_whole(self._grace, self._read_timeout, attempt.took or 0.0, self._age(one, attempt))
 
     def _fresh(self, one: Looking) -> AttemptRow:
-        """Read an attempt again: another verdict of this round may have begun its grace anew."""
+        """Read an attempt again, because another verdict of this round may have restarted its grace."""
         fresh = self._ledger.doubts.of(one.doubt.file.id)
         return fresh if fresh is not None and fresh.id == one.doubt.attempt.id else one.doubt.attempt
 
     def _graced(self, one: Looking) -> Grace:
-        """Give the grace of a doubt as it stands after this round's look-up."""
+        """Return the grace of a doubt after this round's look-up; empty if the look-up is not current."""
         attempt = self._fresh(one)
         if not self._is_current(one, attempt):
             return Grace()
         return self._extended(grace_of(attempt) if self._is_counted(attempt.id) else Grace(), one)
 
     def _is_counted(self, attempt_id: int) -> bool:
-        """Return whether the grace of an attempt was counted since this process started: a restart begins it anew."""
+        """Return whether this process has watched the attempt; a restart of the process restarts the grace."""
         return attempt_id in self._watched
 
     def _verdict(self, one: Looking, newest: int) -> tuple[Verdict, Grace]:
-        """Judge by what the folder shows; gives the grace that it was judged by, too."""
+        """Judge a doubt by the assets that its look-ups showed; return the verdict and the grace it rests on."""
         now = self._clock.now()
         candidates = self._candidates.of(one, newest)
         self._ledger.doubts.sight([s.asset for s in candidates if not s.owned], newest, now)
@@ -360,16 +370,21 @@ class Resolver:
         here, elsewhere = self._candidates.wider(one, newest)
         verdict = unless_moved(absent, one.facts, here, elsewhere, now)
         if verdict is not absent:
-            # Seen from now on: what a person says is not ours is not asked about again, and a day has its beginning.
+            # Record when these assets were first seen: an asset that an operator rejects is not asked about again, and
+            # the 24 hours of an unprocessed asset begin now.
             doubts.sight([sight.asset for sight in elsewhere if not sight.owned], newest, now)
         return verdict
 
     def _slow(self) -> float:
-        """Give what a round takes as a matter of course: between two look-ups of one folder lie those of all others."""
+        """Return the usual seconds of a round: the look-ups of all folders lie between two look-ups of a folder."""
         return sum(pace.least for pace in self._paces.values())
 
     def _pause(self, looks: int) -> float:
-        """Look soon at first, for an answer that was only slow; then often enough that the grace has no gap."""
+        """Return the seconds until the next look-up.
+
+        The pause is short at first, because the service may only be slow. Later it is at most a quarter of the grace,
+        so that the grace has no gap.
+        """
         return min(max(0.25, self._grace / 4), 0.5 * 2.0 ** min(looks, _SETTLED), _SLOWEST)
 
     def _report(self, one: Looking, verdict: Verdict) -> None:
