@@ -1,1 +1,1 @@
-"""Stored assets are indexed, read back, verified and audited."""
+"""Index, read back, verify and audit stored assets."""

@@ -1,7 +1,8 @@
-"""What the service made of our ZIP archives: their members are assets of their own (interface section 4.3).
+"""Recognize assets that the service unpacked from uploaded ZIP archives (interface section 4.3).
 
-Members in folders of an archive go to sub-folders of the service, which are no mapped folders; those at its top lie
-beside it. They are told by name and size from the archive's own list; nothing is unpacked.
+The service stores each member of an archive as an asset. Members at the top of the archive lie in the archive's folder.
+Members in folders go to sub-folders of the service, which are not mapped. This module compares assets by name and size
+with the archive's own list and unpacks nothing. Reading that list is left to `tree.archive`.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ _MOST = 100_000
 
 
 class Members:
-    """Knows the members of the archives that were sent into one folder; made anew for each audit of one."""
+    """Names and sizes of the members of all archives in one folder; read again for each audit of a folder."""
 
     def __init__(self, context: Context, mappings: Mappings, sidecars: Sidecars) -> None:
         self._ledger = context.ledger
@@ -34,11 +35,11 @@ class Members:
         self._names: dict[int, list[str]] = {}
 
     def begin(self) -> None:
-        """Forget what was read: archives may have changed."""
+        """Drop the members that were read, because archives may have changed."""
         self._folder = None
 
     def holds(self, folder: str, asset: Asset) -> bool:
-        """Whether an asset in the folder is, by its name and size, a member of an archive that was sent there."""
+        """Return whether an asset in the folder is, by its name and size, a member of an archive sent there."""
         if self._folder != folder:
             self._folder, self._names = folder, {}
             self._read(folder)
@@ -47,7 +48,7 @@ class Members:
     def _read(self, folder: str) -> None:
         count = 0
         for path in self._ledger.audits.archives(folder):
-            # A sign of life: there may be many, on a slow disk.
+            # Show a sign of life: there may be many archives on a slow disk.
             self._tick()
             for name, size in self._members(path):
                 if count >= _MOST:

@@ -1,8 +1,10 @@
-"""The audit: each mapped folder of the service against the ledger, both ways.
+"""Audit a mapped folder of the service against the ledger, both ways.
 
-What the ledger calls verified and the folder does not show is missing, once its id is found nowhere else; what the
-folder shows and no row owns is doubled, suspected or unknown. Only a folder that was listed to its end is judged, and
-when more than a hundredth of it is missing, a person is asked first.
+A verified asset that the folder does not show is missing if it is found nowhere else either. An asset that the folder
+shows and no row owns is doubled, suspected or unknown. Only a complete listing is judged.
+
+The search for assets that the listing does not show is left to `sync.readback.missing`, which also pulls the brake if
+too many are missing.
 """
 
 from dataclasses import asdict
@@ -27,10 +29,10 @@ _BATCH = 500
 
 
 class Auditor:
-    """Audits folders; used by one thread at a time."""
+    """Auditor of the folders of a site; used by one thread at a time."""
 
     def __init__(self, context: Context, members: Members, missing: Missing) -> None:
-        """Make the auditor of a site."""
+        """Create the auditor of a site."""
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
@@ -38,7 +40,10 @@ class Auditor:
         self._missing = missing
 
     def audit(self, folder: str) -> AuditCounts:
-        """Audit one folder of the service; raises ServiceError, and then nothing is concluded from what is missing."""
+        """Audit one folder of the service, and return the counts.
+
+        Raises ServiceError if a search fails; then the audit reports no asset as missing.
+        """
         underway = begin(self._clock)
         began = underway.at
         result = AuditCounts(folder)
@@ -91,14 +96,14 @@ class Auditor:
         self._explain(folder, strangers, began, result)
 
     def _explain(self, folder: str, assets: list[Asset], began: float, result: AuditCounts) -> None:
-        """Take note of what nobody owns; what is history or explained already stays so."""
+        """Record assets that no row owns; assets of old versions and explained assets keep their explanation."""
         history = self._ledger.audits.history([asset.id for asset in assets]) if assets else set()
         self._ledger.audits.met_history(history, began)
         self._ledger.drifts.met(folder, [asset for asset in assets if asset.id in history])
         strangers = [asset for asset in assets if asset.id not in history and asset.processed]
         doubts = self._ledger.doubts
         doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())
-        # What a person had replaced is listed for removal, and is no copy that nobody wanted.
+        # An asset that an operator had replaced is already listed for removal: it is not a doubled one.
         replaced = self._ledger.audits.replaced([asset.id for asset in strangers])
         equal = self._ledger.audits.equal_content(folder, strangers)
         found: list[tuple[str, str, FileRow | None]] = []
@@ -110,7 +115,7 @@ class Auditor:
                 result.doubled += 1
                 found.append((asset.id, "doubled", equal[asset.id]))
                 continue
-            # An attempt that ended in doubt is looked at once more: a cut that the service noticed late.
+            # A smaller asset under the name of an attempt that ended in doubt may be a cut that appeared late.
             sent = self._ledger.audits.sent_as(folder, asset.filename)
             if sent is not None and asset.size is not None and asset.size < sent.size:
                 result.suspected += 1
@@ -124,17 +129,17 @@ class Auditor:
 
 
 def _is_proven(row: FileRow, asset: Asset) -> bool:
-    """Whether the digest says that an asset is the file: of what was never read back nothing else does."""
+    """Return whether the MD5 proves that an asset is the file; a file that was never read back has no other proof."""
     return row.md5 is not None and asset.md5 == row.md5
 
 
 def _is_mended(row: FileRow, reading: Reading, asset: Asset) -> bool:
-    """Whether what was blocked by an audit, or when it was read back, is met as it should be: put back by somebody."""
+    """Return whether the asset of a file that an audit or a read-back blocked is whole again: somebody put it back."""
     is_whole = reading is Reading.EQUAL or (reading is Reading.MOVED and row.verified_at is not None)
     is_blocked = row.state is State.BLOCKED and row.reason in ("missing", "different", "unseen")
     return is_blocked and is_whole and (row.verified_at is not None or _is_proven(row, asset))
 
 
 def _is_rendition(asset: Asset) -> bool:
-    """Whether it is a smaller copy that the service made of a picture; some releases show these whatever is asked."""
+    """Return whether an asset is a rendition, a smaller copy of a picture; some releases show these unasked."""
     return str(asset.columns.get("file_type") or "original").lower() != "original"

@@ -1,6 +1,8 @@
-"""Drift: what the tree says now and the service, which cannot update an asset, does not, and what was moved there.
+"""Find drift: metadata that changed in the tree after the upload, and assets that lie in another folder.
 
-Looks only at files of which something changed since they were sent. It is reported, never acted on.
+The interface cannot update an asset, so that drift is only reported. Only files that the ledger marks as unread,
+because something changed since they were sent, are compared. Reading their metadata is left to
+`sync.intake.file_metadata`.
 """
 
 from collections.abc import Iterator
@@ -24,22 +26,22 @@ _AND = "; "
 
 
 class Drift:
-    """Compares what would be sent with what was."""
+    """Comparison of what would be sent now with what was sent."""
 
     def __init__(self, context: Context, plan: Plan, sidecars: Sidecars, *, resend_moved: bool) -> None:
-        """Make it; with `resend_moved` what is mapped to another folder is sent there, and no drift."""
+        """Create the comparison; with `resend_moved`, remapped files are sent again and are no drift."""
         self._resend_moved = resend_moved
         self._ledger = context.ledger
         self._tick = context.tick
         self._plan = plan
         self._sidecars = sidecars
-        # Of a file that is not there, with its folder and the sidecars in it, nobody has said anything else.
+        # An absent file has no drift: if its folder and sidecars are absent as well, nobody changed its metadata.
         self._is_absent = context.tree.is_absent
 
     def step(self) -> int:
-        """Look at some of the files in question; gives how many.
+        """Compare a batch of unread files, and return the size of the batch.
 
-        Without a root none can be looked at: all wait for the scan that finds it again.
+        Return 0 if the root is missing: all files wait for the scan that finds it again.
         """
         as_of = self._sidecars.changes
         rows = self._ledger.drifts.unread()
@@ -52,15 +54,16 @@ class Drift:
             if self._tick():
                 break
         if found:
-            # What changed while it was read is recorded behind our back: then it is read once more.
+            # If sidecars changed during the comparison, record nothing: the files are read again.
             self._ledger.drifts.read(found, still=lambda: self._sidecars.changes == as_of)
         return len(rows)
 
     def look_again(self) -> None:
-        """Have read what could not be at the last look, and can be now: a scan takes note of neither.
+        """Mark files as unread that could not be compared before and can be now.
 
-        A file may have come back, and a disk or a right that failed for a moment leaves its sidecar as it was. One look
-        is made for each thing that was wrong, however many files there are below a folder's sidecar.
+        A scan does not notice that a file came back. Nor does it notice that a disk or a permission works again,
+        because the sidecar itself did not change. Each problem is tried once, however many files lie below a folder's
+        sidecar.
         """
         self._ledger.drifts.back()
         for row in self._ledger.drifts.unreadable():
@@ -89,7 +92,7 @@ class Drift:
         return Found(drift, digest, row)
 
     def _said(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
-        """Compare the metadata, and give the digest of what is said now; raises SidecarError and RootMissing."""
+        """Return the drift of the metadata, and the digest of the metadata now; raises SidecarError and RootMissing."""
         if row.assetid is None and row.meta_digest is None:
             return None, None
         if row.assetid is not None and row.uploaded_at is None:
@@ -101,15 +104,15 @@ class Drift:
         return _MISNAMED.format(row.filetype) if as_sent else _CHANGED, told.digest
 
     def _said_since(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
-        """Compare the metadata of what was not sent by us: with what was said of it when it was taken over.
+        """Compare the metadata of an adopted asset with the metadata that its file had when it was adopted.
 
-        What the service says of it by then nobody knows.
+        The metadata that the service had at that time is unknown.
         """
         digest = self._sidecars.told(row.path, mapping).digest
         return None if row.meta_digest in (None, digest) else _CHANGED_SINCE, digest
 
     def _where(self, row: FileRow, mapping: Mapping) -> Iterator[str]:
-        """Tell of an asset that does not lie where the configuration has it."""
+        """Yield a sentence for each way in which the asset lies outside its configured folder."""
         if row.is_elsewhere:
             yield f"{ELSEWHERE}{row.asset_folder}"
         if row.destfolderid != mapping.destfolderid and not self._resend_moved:

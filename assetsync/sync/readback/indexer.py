@@ -1,10 +1,11 @@
-"""Asks the service to index what is stored but not findable, and guards the index while doing so.
+"""Ask the service to index stored assets that are not findable, and guard its index.
 
-Observed: in some releases any call first deletes the tenant's whole index. So assets that were findable are looked up
-before and after each call; when they are not findable any more, no further call is made, and that is said loudly.
+Observed: in some releases, any call of searchIndex first deletes the tenant's whole index. So the indexer looks up a
+sample of findable assets before and after each call. If fewer than half of the sample are still findable, it makes no
+further call and logs an error.
 
-Calls are gathered: one call carries all that is due, and the next one follows an interval later. Only where more is due
-than one call can carry do further calls follow at once.
+A call carries all due ids, and the next call follows an interval later. If more ids are due than fit into a call, the
+next call follows at once. Finding out which assets are findable is left to `sync.readback.verifier`.
 """
 
 from collections.abc import Sequence
@@ -21,54 +22,54 @@ log = structlog.get_logger(__name__)
 
 SUSPECT = "index_suspect"
 _CALLED = "index_called"
-"""The fact that holds when the last call was made, in seconds since the epoch: a restart does not call any sooner."""
+"""Key of the time of the last call, in seconds since the epoch: after a restart, the interval still counts."""
 
 _SAMPLE = 5
 _AGAIN_AFTER = 10
 
 
 class Indexer:
-    """Calls searchIndex when it is due; used by one thread at a time. `interval` is schedule.index, None for off."""
+    """Caller of searchIndex; used by one thread at a time. `interval` is schedule.index in seconds, None for off."""
 
     def __init__(self, context: Context, *, interval: float | None) -> None:
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
         self._interval = interval
-        # The sample of a call that another process made before it died is looked at in the first step.
+        # The first step checks the sample of a call that an earlier process made before it died.
         self._look_again_at: float | None = 0.0
-        # Whether the last call could not carry all that was due.
+        # Whether more ids were due than the last call could carry.
         self._has_more = False
 
     @property
     def enabled(self) -> bool:
-        """Whether it asks at all: the configuration wants it, and the guard has not stopped it."""
+        """Whether the configuration wants indexing and the guard has not stopped it."""
         return self._interval is not None and not self.stopped
 
     @property
     def stopped(self) -> bool:
-        """Whether the guard has found that a call made other assets unfindable."""
+        """Whether the guard found that a call made other assets unfindable."""
         return self._ledger.reports.fact(INDEX_STOPPED) is not None
 
     def begin(self) -> None:
-        """Forget what the guard found where nothing is to be indexed: whoever switches it on again wants it tried."""
+        """Clear the guard's result while indexing is off, so that switching it on again tries a call."""
         if self._interval is None and self.stopped:
             for fact in (SUSPECT, INDEX_STOPPED):
                 self._ledger.set_fact(fact, None)
 
     def rest(self) -> float:
-        """Return the seconds until the next call may be made; 0 if it may be made now."""
+        """Return the seconds until the next call may be made; 0 for now."""
         called = self._ledger.reports.fact(_CALLED)
         if self._interval is None or self._has_more or called is None:
             return 0.0
         since = self._clock.now() - float(called)
-        # A time after now was told by a clock that has since been set back.
+        # A time in the future comes from a clock that has since been set back.
         return max(0.0, self._interval - since) if since >= 0 else 0.0
 
     def step(self) -> int:
-        """Ask for the indexing of what is due, once an interval; return how many ids were sent. Raises ServiceError.
+        """Ask for the indexing of due assets, once an interval, and return how many ids were sent.
 
-        A call that fails counts: what is due stays due for the next one.
+        Raises ServiceError. A failed call counts as a call; its assets stay due for the next one.
         """
         if self._interval is None or self.stopped:
             return 0
@@ -80,12 +81,12 @@ class Indexer:
         self._has_more = False
         again = now - _AGAIN_AFTER * self._interval
         rows = self._ledger.assets.to_index(now, now - self._interval, again, BATCH_COUNT + 1)
-        # One call a step, with its own look before and after.
+        # A step makes one call, with a check before and after it.
         ids = next(batches(row.assetid for row in rows if row.assetid is not None), [])
         if not ids or self._was_wiped():
             return 0
         sample = self._sample(set(ids))
-        # Written before the call: should the process die in it, the next start still looks at the sample.
+        # Commit the sample before the call: if the process dies during the call, the next start checks the sample.
         self._ledger.set_fact(SUSPECT, ",".join(sample) or None)
         self._ledger.set_fact(_CALLED, repr(now))
         self._service.index(ids)
@@ -93,12 +94,12 @@ class Indexer:
         self._ledger.assets.asked([row.id for row in rows if row.assetid in ids], now)
         log.info("asked for indexing", assets=len(ids))
         if not self._was_wiped():
-            # Once more after a while: what the call began may not have been over.
+            # Check again after an interval: the work that the call started may not have ended yet.
             self._look_again_at = self._clock.steady() + self._interval
         return len(ids)
 
     def _sample(self, sent: set[str]) -> list[str]:
-        """Find a few assets of the whole tenant that are findable now, without those that are about to be sent."""
+        """Return ids of a few findable assets of the whole tenant, without those in `sent`."""
         request = SearchRequest(searchfor="*", maxrows=_SAMPLE + len(sent))
         with self._service.search(request) as assets:
             sample: list[str] = []
@@ -111,7 +112,10 @@ class Indexer:
         return sample
 
     def _was_wiped(self) -> bool:
-        """Look at the sample of the last call; stop for good when it is gone. Raises ServiceError: no verdict."""
+        """Check the sample of the last call; stop indexing for good if more than half of it is gone.
+
+        Raises ServiceError if the service does not answer; then nothing is decided.
+        """
         kept = self._ledger.reports.fact(SUSPECT)
         if not kept:
             self._look_again_at = None

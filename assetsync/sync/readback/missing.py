@@ -1,7 +1,8 @@
-"""What an audit of a folder did not meet there: looked for in every way before it is called missing.
+"""Look up the assets that an audit did not meet in their folder before they are reported as missing.
 
-People move assets, the index lags behind or is being built anew, and some releases hide what is being processed: an
-asset that is only not shown must not be sent a second time.
+People move assets, the index lags or is being rebuilt, and some releases hide unprocessed assets. An asset that the
+service merely does not show must not be sent a second time. The listing of the folder is left to
+`sync.readback.auditor`.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +28,7 @@ from assetsync.sync.global_lookup import by_id, everything, named, names_of
 
 @dataclass(slots=True)
 class AuditCounts:
-    """Counted while the folder is listed, and what it should hold is looked for."""
+    """The counts of an audit: of the listing of the folder, and of the search for unmet assets."""
 
     folder: str
     assets: int = 0
@@ -39,11 +40,11 @@ class AuditCounts:
     suspected: int = 0
     unknown: int = 0
     history: int = 0
-    """Of versions that were replaced or deleted, or that a person had sent again."""
+    """Assets of versions that were replaced or deleted, or that an operator had sent again."""
     braked: bool = False
 
     def count(self, *, at_home: bool) -> None:
-        """Count an asset that is what was sent: where it was sent to or may be, or moved by somebody, now or before."""
+        """Count an asset that equals the sent file: `fine` at its destination or an agreed folder, else `elsewhere`."""
         self.fine += at_home
         self.elsewhere += not at_home
 
@@ -55,11 +56,11 @@ _SHARE = 0.01
 _IDS = 100
 _BATCH = 500
 _BY_NAME_AT_MOST = 200
-"""Of more the service is listed once: that is one answer, however long, in place of as many."""
+"""Above this number, list the whole service once: that is one long answer instead of one answer per name."""
 
 
 class Missing:
-    """Looks for what was not met; used by one thread at a time. `mapped`: the folders that are audited themselves."""
+    """Search for unmet assets; used by one thread at a time. `mapped` are the folders that are audited themselves."""
 
     def __init__(self, context: Context, brakes: Brakes, *, resend: bool, mapped: Collection[str]) -> None:
         self._context = context
@@ -68,9 +69,9 @@ class Missing:
         self._mapped = mapped
 
     def decide(self, result: AuditCounts, audit: RunningAudit) -> None:
-        """Judge what the audit of a folder has not met; raises ServiceError.
+        """Find the assets that the audit of a folder has not met, or report them as missing; raises ServiceError.
 
-        When more than a hundredth is missing, a person is asked first.
+        Pull the brake instead if more than 10 assets and more than 1 % are missing.
         """
         case = _Case(self._context, audit, result, resend=self._resend)
         here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
@@ -89,13 +90,14 @@ class Missing:
             return
         for unmet in (here, away):
             case.give_up(unmet)
-        # Whoever resumed had put it right, or what was agreed to is done: that is no word on the next time.
+        # Withdraw the operator's release of the brake: it was meant for this audit and not for the next one.
         self._brakes.missing_few(result.folder)
 
     def _is_believed(self, lost: int, ids: Sequence[str], result: AuditCounts) -> bool:
-        """Whether few may be missing; raises BadAnswer where the service shows nothing of ours any more.
+        """Return whether a small number of missing assets is plausible.
 
-        A key that has lost a right, or a database that is being restored, answers with nothing for each folder.
+        A key that lost a permission, or a database that is being restored, makes every folder look empty. Raises
+        BadAnswer if the service shows none of the control samples either.
         """
         if result.fine or result.elsewhere or result.different:
             return True
@@ -104,7 +106,7 @@ class Missing:
         expect_shown(
             self._context.service, others, f"folder {result.folder}", hint="may the key's user see the folders?"
         )
-        # With nobody to ask, a person says so before anything is sent again.
+        # Without a control sample, pull the brake before anything is sent again.
         return bool(others) or not self._resend or self._may_be(lost, lost, result)
 
     def _may_be(self, missing: int, known: int, result: AuditCounts) -> bool:
@@ -117,7 +119,7 @@ class Missing:
 
 
 class _Case:
-    """What one audit of one folder did not meet, and where it turns up."""
+    """The unmet assets of one audit of a folder, and the places where they are found."""
 
     def __init__(self, context: Context, audit: RunningAudit, result: AuditCounts, *, resend: bool) -> None:
         self._ledger = context.ledger
@@ -128,19 +130,19 @@ class _Case:
         self._resend = resend
 
     def count(self, unmet: Unmet) -> int:
-        """Count what is unmet still; each count goes through all files."""
+        """Count the assets that are still unmet; each count may read all files of the ledger."""
         return self._ledger.audits.count(unmet, self._audit)
 
     def verified(self, unmet: Unmet) -> int:
-        """Count what could have been met, or not."""
+        """Count the assets that the audit should meet, met or not."""
         return self._ledger.audits.verified(unmet, self._audit)
 
     def ids(self, *unmet: Unmet) -> list[str]:
-        """Give ids of what is unmet still, of each a hundred at most."""
+        """Return ids of assets that are still unmet, at most a hundred for each `Unmet`."""
         return [row.assetid or "" for of in unmet for row in self._ledger.audits.unmet(of, self._audit, _IDS)]
 
     def meet_unprocessed(self) -> None:
-        """Ask for what is being processed anew: some releases show it only then (interface section 4.1)."""
+        """Search for unprocessed assets, which some releases show only on request (interface section 4.1)."""
         folder = self._result.folder
         request = SearchRequest(searchfor="%", folderid=folder, dbdirect=True, available="0", showrenditions=False)
         met: list[str] = []
@@ -153,16 +155,16 @@ class _Case:
         self._ledger.audits.met_ids(met, self._audit.at)
 
     def look(self, unmet: Unmet) -> int:
-        """Look in all folders for what is unmet, and note what is found; gives how many were not."""
+        """Look up unmet assets in all folders, record those found, and return how many are still unmet."""
         after = 0
         while rows := self._ledger.audits.unmet(unmet, self._audit, _IDS, after=after):
             after = rows[-1].id
             found = by_id(self._service, [row.assetid for row in rows if row.assetid is not None])
             self._note([(row, found[row.assetid]) for row in rows if row.assetid in found])
-        # The index may lag behind, or be built anew.
+        # Search the database as well, because the index may lag or be in the middle of a rebuild.
         left = self._ledger.audits.unmet(unmet, self._audit, _BY_NAME_AT_MOST + 1)
         if len(left) > _BY_NAME_AT_MOST or (left and self._resend):
-            # By its name it may not be found: somebody may have given it another. It must not be sent twice for that.
+            # List everything: a search by name misses a renamed asset, and the file would be sent twice.
             self._meet(everything(self._service), unmet)
         elif left:
             names = set[str]().union(*(names_of(self._ledger, row) for row in left))
@@ -170,7 +172,7 @@ class _Case:
         return self.count(unmet)
 
     def give_up(self, unmet: Unmet) -> None:
-        """Call missing what is unmet still."""
+        """Report the assets that are still unmet as missing."""
         while rows := self._ledger.audits.unmet(unmet, self._audit, _IDS):
             self._gone(rows)
 
@@ -180,7 +182,7 @@ class _Case:
             self._note([(row, batch[row.assetid or ""]) for row in rows])
 
     def _note(self, found: Sequence[tuple[FileRow, Asset]]) -> None:
-        """Write down where assets lie that were not where they were last seen, and which are others by now."""
+        """Record where moved assets lie now, and which assets no longer equal their file."""
         changes: list[Change] = []
         for row, asset in found:
             reading, difference = compare(Expected(row.asset_folder or self._result.folder, row.size, row.md5), asset)
@@ -214,7 +216,7 @@ class _Case:
 
 
 def different(row: FileRow, difference: str) -> dict[str, Any]:
-    """Give what is written of a file whose asset is no longer what was sent, and say so in the log."""
+    """Return the columns for a file whose asset no longer equals it, and log an error."""
     detail = f"the asset {row.assetid} is no longer this file: {difference}; look at it in the service"
     log.error("blocked", path=printable(row.path), assetid=row.assetid, detail=detail)
     return {"reason": "different", "detail": detail}

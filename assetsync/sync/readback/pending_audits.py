@@ -1,7 +1,7 @@
-"""The audits that are owed: asked for, and not made yet of each mapped folder.
+"""Keep track of audits that were requested and are still to be made.
 
-Which are is a fact in the ledger: one that a restart, an outage or a full disk cut short is taken up again, by the
-daemon or by the next run.
+The ledger stores the request. If a restart, an outage or a full disk cuts an audit short, the daemon or the next run
+makes it again. The audit itself is left to `sync.readback.auditor`.
 """
 
 from collections.abc import Collection
@@ -11,16 +11,16 @@ from assetsync.model import Clock
 
 _ASKED = "audit_asked"
 _FROM = "audit_from"
-"""The fact that holds when the ledger's first start was, from which the first audit is counted."""
+"""Key of the time, in seconds since the epoch, from which the wait for the first audit counts."""
 
 
 def ask_for_audit(ledger: Ledger, now: float) -> None:
-    """Let each mapped folder be audited that was not since `now`, in seconds since the epoch."""
+    """Request an audit of every mapped folder without an audit since `now`, in seconds since the epoch."""
     ledger.set_fact(_ASKED, repr(now))
 
 
 class PendingAudits:
-    """What is owed of these folders of the service."""
+    """Audits still to be made of the given folders of the service."""
 
     def __init__(self, ledger: Ledger, clock: Clock, folders: Collection[str]) -> None:
         self._ledger = ledger
@@ -28,11 +28,11 @@ class PendingAudits:
         self._folders = sorted({*folders})
 
     def ask(self) -> None:
-        """Let each folder be audited."""
+        """Request an audit of each folder."""
         ask_for_audit(self._ledger, self._clock.now())
 
     def asked_at(self) -> float:
-        """Give when audits were last asked for, or from when the first is counted, in seconds since the epoch."""
+        """Return the time of the last request, or the time from which the first audit counts, in epoch seconds."""
         facts = self._ledger.reports.fact
         since = facts(_ASKED) or facts(_FROM)
         if since is None:
@@ -41,18 +41,18 @@ class PendingAudits:
         return float(since)
 
     def folders(self) -> list[str]:
-        """Give the folders that are to be audited since it was last asked for."""
+        """Return the folders without an audit since the last request; none if there was no request."""
         said = self._ledger.reports.fact(_ASKED)
         if said is None:
             return []
         asked, now = float(said), self._clock.now()
         audited = {folder: self._ledger.audits.last_at(folder) for folder in self._folders}
         if asked > now:
-            # Asked for by a clock that has since been set back: what was audited then, too, is done.
+            # The clock was set back after the request: audits that were made by the old clock still count.
             if all(at is not None and at >= asked for at in audited.values()):
                 return []
-            # An audit that is made now would be made again, until the clock is there.
+            # Move the request to now: otherwise each audit would be made again until the clock reaches the old time.
             asked = now
             ask_for_audit(self._ledger, asked)
-        # Audited after now is by such a clock as well, and long ago.
+        # An audit in the future comes from a clock that has since been set back, and was long ago.
         return [folder for folder, at in audited.items() if at is None or not asked <= at <= now]

@@ -1,7 +1,8 @@
-"""Read stored assets back, and confirm those that equal what was sent and can be found.
+"""Read stored assets back, and confirm those that equal the sent file and can be found.
 
-A batch of ids goes through the index first: one call confirms a hundred files. Ids that are not findable are looked up
-in the database, which shows whether they are stored at all. `sync.readback.indexer` asks for indexing.
+The verifier looks a batch of ids up in the index first: one call confirms a hundred files. It looks up ids that are not
+findable in the database, which shows whether they are stored at all. The comparison is left to `core.verdict`, the
+request for indexing to `sync.readback.indexer`.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ from assetsync.sync.health_check import HealthCheck
 log = structlog.get_logger(__name__)
 
 BATCH = 100
-"""Assets that one call reads back."""
+"""Number of assets that one call reads back."""
 
 _NOT_YET = "the service does not show it yet"
 _BY_NAME_AT_MOST = 5
@@ -39,14 +40,14 @@ _BY_LISTING_AT_MOST = 5000
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What one step did: how many were looked at, and how many of these are verified now."""
+    """The result of a step: how many assets were looked at, and how many of them were confirmed."""
 
     looked: int
     confirmed: int
 
 
 class Verifier:
-    """Verifies what is due; used by one thread at a time."""
+    """Verifier of stored assets that are due; used by one thread at a time."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Verifier:
     ) -> None:
         self._failing = FolderBackoff(health_check)
         self._witnessed = CheckedListing(context)
-        # Until when (steady seconds) no folder is asked that was not answered for, and what it failed with.
+        # Folders whose last look-up failed: when they may be looked up again (steady seconds), and the error.
         self._put_off: dict[str, tuple[float, str]] = {}
         self._ledger = context.ledger
         self._service = context.service
@@ -72,10 +73,10 @@ class Verifier:
         self._names: dict[str, bool] = {}
 
     def step(self, least: int = 1) -> Verified:
-        """Take a hundred assets that are due, and more where a folder has to be listed for them.
+        """Read back up to a hundred due assets, and more if one of their folders has to be listed.
 
-        Does nothing while fewer than `least` are due. Raises ServiceError where the service answers for no folder, and
-        then nothing was decided; one that is not answered for holds up its own assets alone.
+        Do nothing while fewer than `least` assets are due. A folder whose look-up fails delays only its own assets.
+        Raises ServiceError if the service answers for no folder; then nothing was decided.
         """
         rows = self._ledger.assets.to_verify(self._clock.now(), BATCH)
         if len(rows) < max(1, least):
@@ -105,9 +106,10 @@ class Verifier:
         return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes))
 
     def _in_database(self, rows: Sequence[FileRow]) -> tuple[dict[str, Asset], list[FileRow]]:
-        """Look up ids in their folders: by name while they are few, else by listing the folder.
+        """Look up ids in their folders: by name if there are few, else by a listing of the folder.
 
-        A listing costs what the folder holds, so that it decides all that is due in it: these rows come back too.
+        The cost of a listing depends on the size of the folder, so a listing decides all due assets of the folder. The
+        second value holds the rows that were added for this reason.
         """
         found: dict[str, Asset] = {}
         beside: list[FileRow] = []
@@ -129,38 +131,38 @@ class Verifier:
         return found, beside
 
     def _in_folder(self, folder: str, rows: Sequence[FileRow], found: dict[str, Asset]) -> list[FileRow]:
-        """Look ids up in one folder; what is shown before a look-up fails is kept in `found`."""
+        """Look up ids in a folder, and add the assets to `found`, also those shown before a look-up fails."""
         more: list[FileRow] = []
         ids = {row.assetid for row in rows if row.assetid is not None}
         names = {like_pattern(sent_name(row.path.rpartition(b"/")[2])) for row in rows}
-        # Where a listing failed, some names may be answered for all the same.
+        # After a failed listing, searches by name may still be answered.
         few = len(names) <= _BY_NAME_AT_MOST or folder in self._failing
         for pattern in sorted(names)[:_BY_NAME_AT_MOST] if few else []:
             found.update(self._look(folder, pattern, ids))
         if ids - set(found):
-            # Many, or a workflow of the service may have renamed it: the whole folder is the last word.
+            # There are many names, or a workflow of the service may have renamed an asset: list the whole folder.
             due = self._ledger.assets.to_verify_in(folder, self._clock.now(), _BY_LISTING_AT_MOST)
             more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
             found.update(of_ids(self._witnessed.listing(folder), ids))
             if ids - set(found):
-                # Some releases show what is not processed yet only when it is asked for (interface section 4.1).
+                # Some releases show unprocessed assets only on request (interface section 4.1).
                 found.update(self._look(folder, "%", ids, available="0"))
             self._failing.answered(folder)
         return more
 
     def _record(self, changes: Sequence[Change], now: float) -> None:
         self._ledger.assets.apply_all(changes, now)
-        # Set up once: that costs more than a line that is not written.
+        # Bind once: binding costs more than a log line that is not written.
         bound = log.bind()
         for row, event, _ in changes:
             if event is Event.CONFIRMED:
                 bound.info("verified", path=printable(row.path), assetid=row.assetid)
 
     def _later(self, row: FileRow, now: float) -> Change:
-        """Put an asset off with its folder."""
+        """Postpone an asset together with its folder."""
         until, why = self._put_off[_folder_of(row)]
-        # Through the index it may be found before that.
+        # Wait no longer than `longest`, because the index may show the asset before its folder answers again.
         due_at = now + min(max(0.0, until - self._clock.steady()), self._longest)
         return row, None, {"due_at": due_at, "detail": f"cannot be read back: {why}"}
 
@@ -177,7 +179,7 @@ class Verifier:
         if reading is Reading.MOVED:
             columns |= {"asset_folder": asset.folder_id, "drift": "unread"}
             if row.verified_at is not None or asset.folder_id == row.destfolderid:
-                # It was where it was sent, and somebody has moved it since; or it has come there.
+                # Either it was verified in its folder and moved later, or it has arrived in its destination folder.
                 reading = Reading.EQUAL
         if reading in (Reading.DIFFERENT, Reading.MOVED):
             then = "`assetsync retry PATH`, with --send-again for a new upload"
@@ -198,22 +200,23 @@ class Verifier:
         return row, None, columns
 
     def _note_name(self, row: FileRow, asset: Asset) -> None:
-        """Record once a folder whether uploads are read back under the names that were sent.
+        """Record for the folder whether uploads are read back under the names that were sent.
 
-        In a folder that keeps names, `core.doubt` looks for the assets of lost answers under these names only.
+        In a folder that keeps names, an asset without MD5 is a candidate for a doubt only if its name may be the sent
+        one.
         """
         folder = row.destfolderid
-        # An asset that was adopted, or was moved since, need not have the name of an upload.
+        # The name of an adopted or moved asset need not be that of an upload.
         if row.id_from != "answer" or asset.folder_id != folder or self._names.get(folder) is False:
             return
         if is_shown_as(sent_name(row.path.rpartition(b"/")[2]), asset.filename):
             kept = True
         else:
-            # Its file may have been renamed since the upload.
+            # The file may have been renamed since the upload.
             names = names_of(self._ledger, row)
             kept = any(is_shown_as(name, asset.filename) for name in names)
             if not kept and any(may_be(name, asset.filename) for name in names):
-                # A name that is only similar shows nothing.
+                # A name that is only similar proves nothing.
                 return
         if self._names.get(folder) is not kept:
             self._ledger.contacts.named(folder, kept=kept)
@@ -222,17 +225,17 @@ class Verifier:
                 log.warning("the service renames uploads", destfolderid=folder, name=asset.filename)
 
     def _kind_of(self, row: FileRow, asset: Asset) -> dict[str, Any]:
-        """Note the kind of an upload whose answer named none, and that its metadata may have gone into other fields."""
-        # A search shows as doc what an upload calls other (observed).
+        """Return the columns for the kind of an asset, with drift to read if the kind uses other metadata fields."""
+        # A search shows the kind doc for an asset that the upload's answer calls other (observed).
         kind = row.filetype or asset.kind
         noted: dict[str, Any] = {} if row.filetype else {"filetype": kind}
         return noted | {"drift": "unread"} if kind and self._misnames(row.path, kind) else noted
 
     def _not_shown(self, row: FileRow, now: float) -> None:
-        """Count the answered look-ups that did not show an id; after ten minutes of them it is doubted."""
+        """Count an answered look-up that did not show an id; after ten minutes of such look-ups, doubt the file."""
         steady = self._clock.steady()
         kept = Grace(row.unseen_boot or "", row.unseen_first or 0.0, row.unseen_last or 0.0)
-        # Looked at as seldom as the schedule says; nothing is sent again for it, so that a gap does no harm.
+        # Allow gaps of several scheduled pauses: nothing is sent again for this, so that a gap does no harm.
         gap = max(UNSEEN_PATIENCE / 2, 3 * self._longest)
         grace = kept.answered(steady, steady, self._clock.boot(), UNSEEN_PATIENCE, gap=gap)
         if grace.over(UNSEEN_PATIENCE):
@@ -254,7 +257,7 @@ class Verifier:
         self._ledger.assets.apply_all([(row, None, columns)], now)
 
     def _lies_elsewhere(self, row: FileRow, now: float) -> bool:
-        """Look in all folders for what its own does not show, and judge it there; True also where none can be asked."""
+        """Look up an asset in all folders and judge it there; return True if it was found or the look-up failed."""
         try:
             shown = named(self._service, names_of(self._ledger, row))
             asset = next((asset for asset in shown if asset.id == row.assetid), None)
