@@ -1,8 +1,9 @@
-"""Uploads by `assetsync upload`: the holder of the ledger records their intent and their result.
+"""Record the intent and the result of uploads by `assetsync upload`, in the process that holds the ledger.
 
-The command sends the file itself, with its own rights, between the two calls here; it may run beside the daemon. From
-before `begin` until after `end` it holds the lock of its attempt (`ledger.database.hold_by_hand`). An attempt whose
-process ended without a result is put in doubt (`ledger.attempts.recover`) and resolved like any other.
+Sending is left to the command: it sends the file itself, with its own permissions, between the calls of `begin` and
+`end`. The command may run beside the daemon. From before `begin` until after `end` it holds the lock of its attempt
+(`ledger.database.hold_by_hand`). If the process of the command ends without a result, `ledger.attempts.recover` puts
+its attempt in doubt, and the doubt is resolved like any other.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -36,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 _BATCH = 1000
 _OF_IDENTITY = ("root", "service", "twin")
-"""Brakes that are pulled because tree, service or site may be others than the ledger's."""
+"""Kinds of brakes that are pulled because the tree, service or site may not be the ledger's."""
 
 _AGAIN = "`--send-again` uploads it once more"
 _OPEN = (State.SENDING, State.IN_DOUBT)
@@ -45,9 +46,9 @@ _TEXTS = ("assetid", "filetype", "responsecode", "message", "renamefilebody", "c
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The answer to a wish to upload: MAY_SEND, THERE, MAY_BE_THERE or REFUSED.
+    """The result of `begin`: MAY_SEND, THERE, MAY_BE_THERE or REFUSED, with a `message` for the operator.
 
-    THERE: the folder holds the content, as `assetid` of the kind `filetype`. `message` is the sentence for a person.
+    THERE: the folder holds the content already, as the asset `assetid` of the kind `filetype`.
     """
 
     what: str
@@ -61,10 +62,10 @@ MAY_SEND, THERE, MAY_BE_THERE, REFUSED = "may_send", "there", "may_be_there", "r
 
 @dataclass(frozen=True, slots=True)
 class ByHand:
-    """What is to be uploaded. `intent.file_id` is ignored, and `intent.md5` is of the whole file.
+    """An upload by hand. `intent.file_id` is ignored, and `intent.md5` is the MD5 of the whole file.
 
-    `path` is relative to the root for a file of the tree that its mapping sends into the same folder, else absolute.
-    `send_again` is a person's word that a second asset of equal content is wanted.
+    `path` is relative to the root for a file of the tree whose mapping points to the same folder, else absolute.
+    `send_again`: the operator wants a second asset of equal content.
     """
 
     path: bytes
@@ -72,13 +73,13 @@ class ByHand:
     send_again: bool = False
 
     def asked(self) -> dict[str, object]:
-        """Return the argument of the request."""
+        """Return the argument of the request for `begin`."""
         intent = asdict(self.intent) | {"stat": [*self.intent.stat]}
         return {"path": self.path.hex(), "send_again": self.send_again, "intent": intent}
 
     @classmethod
     def of(cls, argument: dict[str, object]) -> "ByHand":
-        """Read the argument of a request; raises ValueError, KeyError and TypeError."""
+        """Return the upload from the argument of a request; raises ValueError, KeyError and TypeError."""
         intent = argument["intent"]
         if not isinstance(intent, dict):
             raise TypeError("its intent is no object of JSON")
@@ -89,9 +90,9 @@ class ByHand:
 
 
 def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
-    """Commit the intent of an upload by hand, unless its content is or may be in the folder; may be repeated.
+    """Commit the intent of an upload by hand, unless the folder holds or may hold its content; may be repeated.
 
-    Raises UsageError for what cannot be, LedgerError, and ServiceError where the folder had to be listed.
+    Raises UsageError for an upload that is not possible, LedgerError, and ServiceError if the folder cannot be listed.
     """
     intent = hand.intent
     if ledger.doubts.in_flight(intent.boundary) is not None:
@@ -111,9 +112,9 @@ def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
 
 
 def end(ledger: Ledger, argument: dict[str, object], now: float) -> str:
-    """Record the outcome that `outcome_of` describes, and return the sentence that says so.
+    """Record the outcome that `outcome_of` describes, and return a message with the new state of the file.
 
-    Raises UsageError where the attempt is not in flight any more, ValueError, KeyError and TypeError.
+    Raises UsageError if the attempt is no longer in flight; ValueError, KeyError and TypeError for a bad `argument`.
     """
     sent = _sent(argument)
     attempt = ledger.doubts.in_flight(str(argument["boundary"]))
@@ -134,7 +135,7 @@ def end(ledger: Ledger, argument: dict[str, object], now: float) -> str:
             outcomes.refused(*ids, sent, now)
             state = State.BLOCKED
         case _:
-            # A file of the tree waits for its turn in the queue; of any other nothing is left to do.
+            # A file of the tree is due in the queue again; nothing is left to do for any other file.
             outcomes.unsent(*ids, sent, now, now)
             state = State.QUEUED
     log.info("uploaded by hand", path=printable(row.path), state=state, assetid=outcome.assetid)
@@ -142,7 +143,7 @@ def end(ledger: Ledger, argument: dict[str, object], now: float) -> str:
 
 
 def outcome_of(boundary: str, sent: Sent) -> dict[str, object]:
-    """Return the argument of the request that hands over what became of an upload by hand."""
+    """Return the argument of the request for `end` that reports the result of an upload by hand."""
     outcome = asdict(sent.outcome)
     return {"boundary": boundary, "outcome": outcome, "left": sent.left, "handed": sent.handed, "md5": sent.md5}
 
@@ -163,9 +164,9 @@ def _sent(argument: dict[str, object]) -> Sent:
 
 
 def _list(ledger: Ledger, service: Service, folder: str, now: float) -> None:
-    """Remember what the folder holds before anything was posted into it.
+    """Record the assets of the folder before the first POST into it.
 
-    The folder stays to be listed by the daemon: a verified upload by hand does not stand for that.
+    The daemon still has to list the folder: a verified upload by hand does not replace that listing.
     """
     batch: list[Asset] = []
     for asset in every(service.search, SearchRequest(searchfor="%", folderid=folder, dbdirect=True)):
@@ -185,7 +186,7 @@ def _sight(ledger: Ledger, assets: list[Asset], now: float) -> None:
 
 
 def _add(ledger: Ledger, hand: ByHand, now: float) -> FileRow | Begun:
-    """Return the row of what is to be sent, added where there is none."""
+    """Return the row of the file, and add it if there is none; return `Begun` if an older version is undecided."""
     intent, path = hand.intent, hand.path
     folded = sent_name(path.rpartition(b"/")[2]).casefold()
     version = NewVersion(path, intent.stat, intent.destfolderid, folded, None)
@@ -227,13 +228,13 @@ def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
     except Outdated:
         return Begun(MAY_BE_THERE, f"{printable(row.path)} is being sent by another process, or has changed")
     if row.wanted is not Wanted.OUTSIDE:
-        # What was given by hand may not be what mapping and sidecars say.
+        # The metadata given by hand may differ from that of the mapping and the sidecars.
         ledger.drifts.mark_unread(row.id)
     return Begun(MAY_SEND)
 
 
 def _standing(ledger: Ledger, row: FileRow) -> Begun | None:
-    """Return how the service has, or may have, the content of a row; None where nothing of it was stored."""
+    """Return the result for a row whose content the service has, or may have; None if it was not stored."""
     path = printable(row.path)
     if row.state in _OPEN or (row.assetid is None and ledger.doubts.of(row.id) is not None):
         return Begun(
@@ -248,7 +249,7 @@ def _standing(ledger: Ledger, row: FileRow) -> Begun | None:
 
 
 def _equal(ledger: Ledger, hand: ByHand, row: FileRow) -> Begun | None:
-    """Return which other version or asset of the folder has equal content, or may have it; None where none has."""
+    """Return the result for another version or asset of the folder that has, or may have, equal content, or None."""
     alike, md5 = ledger.alike, str(hand.intent.md5)
     for other in (*alike.equals(row, md5), *alike.unread(row)):
         standing = _standing(ledger, other)

@@ -1,9 +1,11 @@
-"""The gate before every POST: open, half open after trouble, or shut while the service is down.
+"""Stop uploads while the service does not answer: a circuit breaker before every POST.
 
-One failure shuts it for all workers, so that an outage costs one probe at a time and not one failure per file. The
-probe is a look-up, never an upload; after it the gate lets one POST through and opens when that one was answered. A
-service that answers look-ups and no POST is asked less and less often, as one that answers nothing.
-Who probes and when the program gives up is the caller's.
+One failure opens the breaker for all workers, so that an outage costs one health check at a time and not one failure
+per file. A health check is a look-up, never an upload. After an answered health check the breaker is half open: it lets
+one POST through, and closes when that POST is answered. If the service answers look-ups but no POST, or nothing at all,
+the pauses between health checks grow.
+
+Making the health check, and giving up, is left to the caller.
 """
 
 import threading
@@ -15,7 +17,7 @@ from assetsync.core.backoff import delay
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Why and since when (steady seconds) nothing is sent; `probes` counts what was tried since and failed."""
+    """Why nothing is sent, and since when (steady seconds); `probes` counts the failed tries since then."""
 
     reason: str
     detail: str
@@ -25,7 +27,7 @@ class Pause:
 
 
 class CircuitBreaker:
-    """Shared by all workers; every time is on the steady clock."""
+    """Circuit breaker shared by all workers; every time is on the steady clock."""
 
     def __init__(self, steady: Callable[[], float], chance: Callable[[], float], *, longest: float = 60.0) -> None:
         self._steady = steady
@@ -41,22 +43,22 @@ class CircuitBreaker:
         self._entered = 0.0
         self._ended: Pause | None = None
         self.looks_answered = True
-        """Whether look-ups get answers, so that doubts can be resolved also while nothing is sent."""
+        """Whether look-ups are answered, so that doubts can be resolved although nothing is sent."""
 
     @property
     def pause(self) -> Pause | None:
-        """The trouble at hand, or None."""
+        """The current pause, or None."""
         return self._pause
 
     @property
     def standing(self) -> Pause | None:
-        """The trouble that is not known to be over: also while the one POST after a probe has yet to show it."""
-        # What is sent long after is no trial of that: the next trouble would be another one.
+        """The pause that is not known to be over: also while the trial POST after a health check is in flight."""
+        # A POST that began long after the health check is no trial: a failure of it is a new trouble.
         on_trial = self._half_open and self._inside and not self._is_past(self._entered)
         return self._pause or (self._ended if on_trial else None)
 
     def enter(self) -> bool:
-        """Ask to send one file; whoever is let in must `leave`."""
+        """Return whether one file may be sent; the caller must call `leave` after True."""
         with self._lock:
             if self._pause is not None or (self._half_open and self._inside):
                 return False
@@ -65,7 +67,7 @@ class CircuitBreaker:
             return True
 
     def leave(self) -> None:
-        """Say that the file is done with, however it ended."""
+        """Record that the work on a file has ended, with any result."""
         with self._lock:
             self._inside -= 1
 
@@ -78,19 +80,19 @@ class CircuitBreaker:
         probed: bool = False,
         looking: bool = False,
     ) -> bool:
-        """Shut the gate; True when the trouble is new, so that its beginning is reported once.
+        """Open the breaker; return True if the trouble is new, so that its beginning is reported once.
 
-        What counts as a failure to get through is a probe (`probed`) and the one POST after it: the many that were on
-        their way when the trouble began are one failure. `looking`: it was a look-up that was not answered.
+        Failed health checks (`probed`) and failed trial POSTs make the next pause longer. The POSTs in flight when the
+        trouble began do not. `looking`: the failure was a look-up without an answer.
         """
         with self._lock:
             self.looks_answered = not (probed or looking)
             now = self._steady()
             was_open = self._pause is None
-            # For as long as the POST on trial has hung, nothing was answered.
+            # While a POST hangs, nothing is answered: count answered time only up to its start.
             quiet_until = self._entered if self._inside else now
             if was_open and self._is_past(quiet_until):
-                # It answered for so long that this is another trouble.
+                # The service answered for so long that this is a new trouble.
                 self._since, self._failed = None, 0
             began = self._since is None
             self._since = now if self._since is None else self._since
@@ -104,16 +106,16 @@ class CircuitBreaker:
             return began
 
     def _is_past(self, until: float) -> bool:
-        """Whether all was answered for so long that what was before is over."""
+        """Return whether the last pause ended so long before `until` that its trouble is over."""
         return until - self._answered > 2 * self._longest
 
     def probe_due(self) -> bool:
-        """Whether a look-up should be tried now."""
+        """Return whether a health check is due."""
         pause = self._pause
         return pause is not None and self._steady() >= pause.next_probe
 
     def answered(self) -> Pause | None:
-        """Say that a look-up was answered: one POST may go. Gives the pause that ended."""
+        """Record an answered health check, so that one POST may pass; return the pause that ended."""
         with self._lock:
             ended, self._pause = self._pause, None
             self._ended = ended or self._ended
@@ -122,7 +124,7 @@ class CircuitBreaker:
             return ended
 
     def worked(self) -> None:
-        """Say that a POST was answered in the interface's form: all may go."""
+        """Record that a POST was answered in the interface's form: close the breaker, unless it has opened again."""
         if self._half_open:
             with self._lock:
                 self._half_open = self._pause is not None

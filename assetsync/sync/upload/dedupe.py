@@ -1,6 +1,7 @@
-"""What stands for a file already, so that it need not be sent: an equal version that lost its path, or an equal asset.
+"""Avoid an upload if the service has the content already: from an equal version that lost its path, or as an asset.
 
-What there may be is found by `ledger.equal_content`; here it is taken over, adopted, or put before a person.
+This module takes over the version, adopts the asset, or blocks the file for an operator. Finding equal versions and
+assets is left to `ledger.equal_content`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +20,14 @@ from assetsync.tree.body import difference
 log = structlog.get_logger(__name__)
 
 _MOST_NAMED = 3
-"""How many assets a sentence names."""
+"""Maximum number of assets that a message names."""
 
 _DECIDED_SOON = 5.0
-"""Seconds after which a file that waits for an upload in doubt is looked at again."""
+"""Seconds until the next try for a file that waits for an upload in doubt."""
 
 
 def _resembling(first: Resembling, others: Sequence[Resembling]) -> str:
-    """Return the sentence about a file of which an asset of its size and name lies in the folder."""
+    """Return the message for a file whose size and name an asset in the folder has."""
     what = "of the same name and size" if first.is_exact else "of the same size, whose name may be the file's"
     ids = [one.assetid for one in (first, *others)]
     more = f" and {len(ids) - _MOST_NAMED:,} more" * (len(ids) > _MOST_NAMED)
@@ -41,12 +42,12 @@ def _resembling(first: Resembling, others: Sequence[Resembling]) -> str:
 
 
 class Dedupe:
-    """Asked of each file before it is sent; shared by all workers."""
+    """The check of every file for equal content before its upload; shared by all workers."""
 
     def __init__(
         self, context: Context, contact: FolderListing, said: Callable[[FileRow], str], *, resend_changed: bool
     ) -> None:
-        """Say whether what was changed is sent again; `said` gives the digest of what is said of a file, or ""."""
+        """Create the check; `said` returns the metadata digest of a file, or "" if its metadata cannot be read."""
         self._context = context
         self._ledger = context.ledger
         self._clock = context.clock
@@ -54,19 +55,19 @@ class Dedupe:
         self._said = said
         self._resend_changed = resend_changed
         self.adopt_alike = False
-        """Whether a person has said that assets of the same name and size are the files (`reconcile --adopt`)."""
+        """Whether the operator confirmed that assets of the same name and size are the files (`reconcile --adopt`)."""
 
     def stands_for(self, row: FileRow, md5: str | None) -> bool:
-        """Deal with a file that need not be sent, and give whether it is one.
+        """Return whether the file is not to be sent now: its content was taken over, or it was postponed or blocked.
 
-        Raises as `FolderListing.ensure` does, and RootMissing.
+        Raises RootMissing, and the errors of `FolderListing.ensure`.
         """
         if md5 is not None and self._stands_already(row, md5):
             return True
         return not self._resend_changed and self._replaces_an_asset(row)
 
     def _stands_already(self, row: FileRow, md5: str) -> bool:
-        """Take over an equal version or asset, or block the file where it cannot be told whether it is one."""
+        """Take over an equal version or asset; block the file if an unreadable path leaves that undecided."""
         now = self._clock.now()
         hints = self._ledger.alike.hints(row, md5)
         untold: FileUnreadable | None = None
@@ -86,20 +87,21 @@ class Dedupe:
         return untold is not None
 
     def _version_stands(self, row: FileRow, md5: str, now: float) -> bool:
-        """Take over an equal version whose path is no longer its own.
+        """Take over an equal version whose path holds another file now, or none.
 
-        Raises FileUnreadable, once no other stands, where it cannot be told of one that may have been moved here.
+        Raises FileUnreadable if no version can be taken over, and the path of a version that may have been moved here
+        cannot be read.
         """
         untold: FileUnreadable | None = None
         for old in self._ledger.alike.equals(row, md5):
-            # Of its own path an older version is the past, whatever it says of itself (unmapped, then touched).
+            # An older version of the same path is always past, even if it is still wanted (unmapped, then touched).
             elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
             try:
                 if elsewhere and self.still_holds(old):
                     continue
             except FileUnreadable as error:
-                # No reason to take an asset away from a path, and none to send again what was moved. A move keeps the
-                # inode, or to another disk the time; a copy has both of its own.
+                # Neither take the asset away from an unreadable path, nor send a moved file again. A move keeps the
+                # inode, or the mtime if it goes to another disk; a copy has its own inode and mtime.
                 untold = error if row.inode == old.inode or row.mtime_ns == old.mtime_ns else untold
                 continue
             state = self._ledger.queue.take_over(row, old, md5, now)
@@ -107,14 +109,14 @@ class Dedupe:
                 self._context.progress.adopted()
                 was = printable(old.path)
                 log.info("taken over", path=printable(row.path), was=was, assetid=old.assetid, state=state)
-            # None: something changed while it was looked at, and what is still queued is looked at again.
+            # `state` is None if a row changed in the meantime: a row that is still queued is prepared again.
             return True
         if untold is not None:
             raise untold
         return False
 
     def _asset_stands(self, row: FileRow, md5: str, now: float) -> bool:
-        """Take over an equal asset that nobody owns."""
+        """Adopt an equal asset that no row owns; return whether the file is not to be sent now."""
         assetid = self._ledger.alike.sighted(row, md5)
         if assetid is None:
             return self._waits_for_another(row, md5, now) or self._resembles(row, md5, now)
@@ -126,9 +128,9 @@ class Dedupe:
         return True
 
     def _waits_for_another(self, row: FileRow, md5: str, now: float) -> bool:
-        """Put a file off whose equal lies there and is nobody's, while an upload may have stored that.
+        """Postpone a file while an undecided upload may have stored the equal asset that no row owns.
 
-        A ledger that was put back knows nothing of what was sent since, and of what was on its way then not the bytes.
+        A restored ledger does not know the uploads made after its copy, nor the bytes of the uploads in flight then.
         """
         other = self._ledger.alike.may_have_stored_it(row, md5)
         if other is None:
@@ -138,9 +140,9 @@ class Dedupe:
         return True
 
     def _resembles(self, row: FileRow, md5: str, now: float) -> bool:
-        """Ask a person about an asset of the size and name of this file, where the service has no MD5.
+        """Block a file, for an operator, if an asset without MD5 has its size and name; adopt it if that was confirmed.
 
-        A name that came back as `?` for what the service cannot show counts as the file's name, too.
+        A name with `?` in place of characters that the service cannot show counts as the file's name, too.
         """
         alike = self._ledger.alike
         found = alike.resembling(row, sent_name(row.path.rpartition(b"/")[2]))
@@ -163,9 +165,10 @@ class Dedupe:
         return True
 
     def _is_looked_for(self, row: FileRow, assetid: str, now: float) -> bool:
-        """Have the folder listed once more where its newest audit did not show an asset that was seen there before.
+        """List the folder again if its newest audit did not show an asset seen before, and postpone the file.
 
-        Somebody may have deleted it: taken over, it would never be found. The file is looked at again after that.
+        Somebody may have deleted the asset: if it were adopted, it would never be found. The file is prepared again
+        after the listing.
         """
         if not self._ledger.alike.is_missed(assetid) or not self._contact.list_after_audit(row.destfolderid):
             return False
@@ -174,7 +177,7 @@ class Dedupe:
         return True
 
     def _replaces_an_asset(self, row: FileRow) -> bool:
-        """Block a changed file where the policy wants changes reported and not sent."""
+        """Block a changed file, because the policy is to report changes and not to send them."""
         older = [old for old in self._ledger.reports.of_path(row.path) if old.id != row.id and old.assetid is not None]
         if older:
             detail = (
@@ -185,9 +188,9 @@ class Dedupe:
         return bool(older)
 
     def still_holds(self, old: FileRow) -> bool:
-        """Whether the older version's path still holds it: then it is a copy or a hard link, a file of its own.
+        """Return whether the path of the older version still holds it, so that the new file is a copy or a hard link.
 
-        Raises FileUnreadable and RootMissing where that cannot be told.
+        Raises FileUnreadable and RootMissing if the path cannot be read.
         """
         found = self._context.tree.lstat(old.path)
         return found is not None and not difference(old.stat, found)

@@ -1,6 +1,7 @@
-"""What there is room for beside the uploads in doubt: of too many everything waits, of many one folder, or its oldest.
+"""Limit the number of uploads in doubt, because uploads that may have been stored must not pile up.
 
-Uploads that may have been stored must not pile up. How many may be in doubt is said by `core.doubt.MostDoubts`.
+Too many doubts in all stop every upload. Too many doubts in a folder stop the uploads into it: first of the files that
+have waited, and at a higher limit of all files. The limits are left to `core.doubt.MostDoubts`.
 """
 
 from collections.abc import Collection
@@ -15,7 +16,7 @@ _COUNT_EVERY = 32
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one count has shown: the folders into which no more is sent, and those for which only what is new is."""
+    """The result of a count: `crowded` folders receive no more files, those `crowded_for_waiting` only new files."""
 
     is_full: bool = False
     crowded: Collection[str] = ()
@@ -23,22 +24,22 @@ class _Found:
 
 
 class DoubtLimit:
-    """Shared by all workers; the ledger is asked again after some files, and after each new doubt."""
+    """Doubt limit shared by all workers; counts again after a number of files, and after each new doubt."""
 
     def __init__(self, doubts: Doubts, most: MostDoubts) -> None:
-        """Begin with room for all."""
+        """Start without a count."""
         self._doubts = doubts
         self._most = most
         self._found = _Found()
-        # How many more files may be taken before the doubts are counted again.
+        # Number of files that may be taken before the next count.
         self._uncounted = 0
 
     def is_full(self) -> bool:
-        """Whether so many uploads are in doubt that no more are sent until some are decided."""
+        """Return whether too many uploads are in doubt to send more before some are decided."""
         return self._doubts.count() > self._most.in_all
 
     def takes_one(self) -> bool:
-        """Whether there is room for one more, by a count that is not always new."""
+        """Return whether one more file may be sent, by a count that may be up to 32 files old."""
         self._uncounted -= 1
         if self._uncounted >= 0:
             return True
@@ -47,11 +48,15 @@ class DoubtLimit:
         return not found.is_full
 
     def doubted(self) -> None:
-        """Hear of one more doubt."""
+        """Record a new doubt, so that the next file causes a new count."""
         self._uncounted = 0
 
     def oldest_and_newest(self, apart_from: Collection[str], *, anew: bool = False) -> tuple[Choice, Choice]:
-        """Give what may go of the oldest due, and of the newest: by the last count, or `anew`; nothing `apart_from`."""
+        """Return which of the oldest due files, and which of the newest, may be sent.
+
+        Folders in `apart_from` are left out. With `anew` the doubts are counted again; otherwise the last count
+        decides.
+        """
         found = self._count() if anew else self._found
         oldest = Choice((*apart_from, *found.crowded_for_waiting))
         return oldest, Choice((*apart_from, *found.crowded), newest=True)

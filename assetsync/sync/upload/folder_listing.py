@@ -1,8 +1,8 @@
 """List a folder of the service before the first upload into it.
 
-The ledger keeps the listing; `sync.upload.prepare` compares each file with it before the file is sent. A folder
-that was filled by hand, or by a ledger that was lost, is thus taken over without copies. An asset that the service
-still processes cannot be compared yet: files of its name wait for it.
+The ledger keeps the listing, so that a folder that was filled by hand, or from a lost ledger, is taken over without
+copies. An unprocessed asset cannot be compared yet: files of its name wait for it. The comparison of each file with the
+listing is left to `sync.upload.dedupe`.
 """
 
 import threading
@@ -33,7 +33,7 @@ _MOST_KEPT = 100_000
 
 
 class Unlisted(Exception):
-    """The folder is being listed, or could not be and is `held` back: not an error, its files wait for that."""
+    """The folder is being listed, or its listing failed and it is `held`: its files wait; this is not an error."""
 
     def __init__(self, *, held: bool) -> None:
         super().__init__()
@@ -42,9 +42,9 @@ class Unlisted(Exception):
 
 @dataclass(slots=True)
 class _Listed:
-    """What a listing showed that may become any file's asset: names without case of what is not processed, and ids.
+    """A listing: its start on the steady clock (`at`), and the ids of unprocessed assets by casefolded name.
 
-    `missed`: what an audit did not show, and the listing neither so far, with when it was met last.
+    `missed`: assets that neither the last audit nor so far this listing showed, with the time when they were last met.
     """
 
     at: float
@@ -52,21 +52,21 @@ class _Listed:
     unprocessed: dict[str, str] = field(default_factory=dict)
 
     def like(self, name: str) -> str | None:
-        """Give the id of an asset that may stand for the name that would be sent."""
+        """Return the id of an unprocessed asset that may have been sent under a name; any id if there are too many."""
         if len(self.unprocessed) >= _MOST_KEPT:
             return next(iter(self.unprocessed.values()))
         found = self.unprocessed.get(name.casefold())
         if found is not None or name.isascii():
             return found
-        # What is not ASCII comes back as something else (observed).
+        # The service returns other characters in place of those outside ASCII (observed).
         return next((assetid for shown, assetid in self.unprocessed.items() if may_be(name, shown)), None)
 
 
 class FolderListing:
-    """Lists each folder once, whichever worker comes first; meanwhile the others send into other folders."""
+    """Lister of each folder, by the first worker that needs it; meanwhile the others send into other folders."""
 
     def __init__(self, context: Context, health_check: HealthCheck, make_sure: Callable[[], None]) -> None:
-        """Begin with no folder listed; `make_sure` raises where it is not known whether the service is ours."""
+        """Start with no folder listed; `make_sure` raises if the identity of the service is not confirmed."""
         self._make_sure = make_sure
         self._failing = FolderBackoff(health_check)
         self._witnessed = CheckedListing(context)
@@ -74,32 +74,32 @@ class FolderListing:
         self._service = context.service
         self._clock = context.clock
         self._lock = threading.Lock()
-        # How often each folder had been asked for when it was listed last, or was found not to need it.
+        # Per folder: the number of requests for a listing when it was last listed, or was found to need no listing.
         self._known: dict[str, int] = {}
         self._anew = False
         self._listed: dict[str, _Listed] = {}
-        # For which audit a folder was listed once more, by when that began.
+        # Per folder: the start of the audit after which it was listed again.
         self._after: dict[str, float | None] = {}
         self._first: set[str] = set()
         self._again: set[str] = set()
 
     @property
     def being_listed(self) -> Collection[str]:
-        """The folders that are being listed for the first time at this moment: no file can be sent into them."""
+        """The folders whose required listing is running, so that no file can be sent into them."""
         with self._lock:
             return tuple(self._first)
 
     def list_anew(self) -> None:
-        """Let each folder be listed once more before anything is sent there."""
+        """Require a new listing of every folder before the next upload into it."""
         self._anew = True
         self._known.clear()
 
     def list_again(self, destfolderid: str) -> None:
-        """Let one folder be listed once more before anything is sent there, also by the next start."""
+        """Require a new listing of a folder before the next upload into it, also after a restart."""
         self._ledger.contacts.again(destfolderid)
 
     def ensure(self, destfolderid: str) -> None:
-        """Return when the folder has been listed; raises ServiceError, and Unlisted."""
+        """List the folder if it needs a listing; raises ServiceError, and Unlisted while it is not listed."""
         self._make_sure()
         contacts = self._ledger.contacts
         asks = contacts.asks(destfolderid)
@@ -114,10 +114,10 @@ class FolderListing:
         self._known[destfolderid] = asks
 
     def list_after_audit(self, destfolderid: str) -> bool:
-        """List a folder once more after its newest audit, if that was not done yet; gives whether it was done now.
+        """List a folder again after its newest audit, unless that was done before; return whether it was done now.
 
-        An audit shows only what is processed, and a clock may have been set back since: that something was not met is
-        no proof that it is not there. Raises as `ensure` does.
+        An asset that the audit did not meet may still be there: an audit shows only processed assets, and a clock may
+        have been set back since. Raises the errors of `ensure`.
         """
         audited = self._ledger.audits.last_at(destfolderid)
         if self._after.get(destfolderid) == audited:
@@ -128,13 +128,14 @@ class FolderListing:
         return True
 
     def keeps_back(self, row: FileRow) -> bool:
-        """Put a file off that was never sent, as far as is known, while the service works on an asset of its name.
+        """Return whether a file has to wait because the service still processes an asset of its name; postpone it then.
 
-        After a day a person is asked. Raises as `ensure` does.
+        A file that may have been sent before does not wait. After 24 hours the file is blocked. Raises the errors of
+        `ensure`.
         """
         queue = self._ledger.queue
         listed = self._listed.get(row.destfolderid)
-        # Nothing that it works on, nearly always: then no name is compared.
+        # Compare no names if the folder holds no unprocessed asset, which is the usual case.
         if listed is None or not listed.unprocessed or row.send_again:
             return False
         if row.attempts and queue.may_have_left(row.id):
@@ -164,9 +165,9 @@ class FolderListing:
         return True
 
     def _unprocessed(self, destfolderid: str, name: str) -> str | None:
-        """Give the id of an asset that the service still works on and that may be the file to be sent as `name`.
+        """Return the id of an unprocessed asset that may be the file to be sent as `name`.
 
-        What was seen is looked at again after a minute.
+        If there is one and the listing is older than a minute, list the folder again.
         """
         listed = self._listed[destfolderid]
         if listed.like(name) is None:
@@ -197,22 +198,22 @@ class FolderListing:
                 listing.discard(destfolderid)
 
     def _failed(self, destfolderid: str, error: ServiceError, took: float) -> None:
-        """Hold a folder back for a while that is not answered for; raises the error where no other is either."""
+        """Hold a folder whose listing failed; raises the error if the service answers for no other folder either."""
         wait = self._failing.put_off(destfolderid, error, took)
         detail = f"it is listed before anything is sent there, and that fails: {error}"
         self._ledger.queue.hold_folder(destfolderid, UNLISTED, detail, self._clock.now() + wait)
         log.warning("folder held back", destfolderid=destfolderid, detail=detail)
 
     def _list(self, destfolderid: str) -> int:
-        """List the folder, and remember every asset that no row owns and every row's that was moved there.
+        """List the folder, and record the assets that no row owns and the assets that were moved there.
 
-        Gives how often it had been asked for when this began.
+        Return the number of requests for a listing at its start.
         """
         batch: list[Asset] = []
         contacts = self._ledger.contacts
         asks = contacts.asks(destfolderid)
         listed = _Listed(self._clock.steady(), contacts.missed(destfolderid, _MOST_KEPT))
-        # What is not processed yet is shown by some releases only when it is asked for (interface section 4.1).
+        # Some releases show unprocessed assets only on request (interface section 4.1).
         unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
         for asset in chain(self._witnessed.listing(destfolderid), every(self._service.search, unprocessed)):
             if asset.folder_id == destfolderid:
@@ -224,7 +225,7 @@ class FolderListing:
         contacts.not_there(listed.missed)
         self._listed[destfolderid] = listed
         if contacts.asks(destfolderid) == asks:
-            # Else it was asked for again while this one was on its way.
+            # Otherwise another listing was requested during this one.
             contacts.made(destfolderid)
         return asks
 

@@ -1,7 +1,7 @@
-"""Everything between being due and being sent: open, compare, read what is said of the file, look for its equal.
+"""Prepare a due file for its upload: open it, compare it with its row, hash it and read its metadata.
 
-Most files leave here as `Ready`. Some never have to be sent, because something stands for them already
-(`sync.upload.dedupe`). The POST and what becomes of it are `sync.upload.uploader`'s.
+Most files leave this module as `Ready`. Some need no upload, because the service has the content already; finding that
+out is left to `sync.upload.dedupe`. The POST and its result are left to `sync.upload.uploader`.
 """
 
 import os
@@ -31,28 +31,28 @@ from assetsync.tree.safe_open import OpenFile
 log = structlog.get_logger(__name__)
 
 _LATER = 60.0
-"""Seconds until a file is tried again whose place the next scan has to tell."""
+"""Seconds until the next try for a file that waits for the next scan."""
 
 _WRITTEN_PATIENCE = 60.0
-"""Seconds beyond `settle` for which a sidecar is waited for at most until it rests."""
+"""Seconds beyond `settle` after which a file no longer waits for an unsettled sidecar."""
 
 _MOST_WRITTEN = 10_000
 _NOW = 0.05
 _AGAIN = 1.0
 
 _SOON = 5.0
-"""Seconds at least until a file is tried again that waits for another's upload to be decided."""
+"""Minimum seconds until the next try for a file that waits for another upload to be decided."""
 
 
 class _PutOff(Exception):
-    """The file is due later: not an error."""
+    """The file was postponed; this is not an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A file that may be sent: what to commit first, the form, and the body over the file that is open.
+    """A file that may be sent: the intent to commit first, the form, and the body over the open file.
 
-    `told_at` counts the changes of sidecars before what is said of it was read.
+    `told_at` is the count of sidecar changes before the metadata was read.
     """
 
     row: FileRow
@@ -65,9 +65,9 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the configuration says of sending: seconds to settle and to wait for a sidecar, bytes at most.
+    """The configured rules for sending: `settle`, `settles` and `sidecar_wait` in seconds, `max_file_size` in bytes.
 
-    `settles` are the seconds to settle of each mapping, in its order; `settle` is for sidecars.
+    `settles` holds the settle time of each mapping, in the order of the mappings; `settle` applies to sidecars.
     """
 
     settle: float
@@ -78,7 +78,7 @@ class Rules:
 
 
 class Preparer:
-    """Prepares one file at a time; shared by all workers."""
+    """Preparation of one file after another; shared by all workers."""
 
     def __init__(
         self,
@@ -96,24 +96,24 @@ class Preparer:
         self._sidecars = sidecars
         self._contact = contact
         self._rules = rules
-        # Since when a sidecar is waited for, and when that was last asked (steady seconds).
+        # Per unsettled sidecar: when the wait for it began, and when it was last checked (steady seconds).
         self._written_since: dict[bytes, tuple[float, float]] = {}
         self.dedupe = Dedupe(context, contact, self._said, resend_changed=rules.resend_changed)
 
     @property
     def being_listed(self) -> Collection[str]:
-        """The folders of the service for which nothing can be prepared at this moment."""
+        """The folders of the service that are being listed, so that no file can be prepared for them now."""
         return self._contact.being_listed
 
     def prepare(self, row: FileRow) -> Ready | None:
-        """Give the file ready to be sent, or None when it has been dealt with otherwise.
+        """Return the file ready to be sent, or None if it was postponed, blocked, or needs no upload.
 
-        Raises ServiceError when the service does not answer, and Unlisted while the folder has not been looked at that
-        is looked at before the first POST into it.
+        Raises ServiceError if the service does not answer, and Unlisted while the folder still has to be listed before
+        the first POST into it.
         """
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
         if position is None or self._mappings.all[position].destfolderid != row.destfolderid:
-            # The configuration changed since it was queued: the next scan says where it belongs.
+            # The configuration changed after the file was queued: the next scan assigns its folder.
             detail = "its mapping has changed: the next scan tells where it belongs"
             self._ledger.queue.postpone(row.id, self._clock.now() + _LATER, detail)
             return None
@@ -125,7 +125,7 @@ class Preparer:
             return None
         told_at, opened_at = self._sidecars.changes, self._clock.steady()
         try:
-            # A large one may be hashed for minutes before its sidecar counts: that one is looked for then.
+            # Hashing a large file may take minutes: look for its sidecar only after that.
             file = self._tree.open(row.path, beside=SUFFIX if mapping.sidecars and row.size <= SMALL else b"")
         except (FileUnreadable, NotRegular, RootMissing) as error:
             self._not_there(row, mapping, error)
@@ -134,7 +134,7 @@ class Preparer:
         try:
             ready = self._prepare_open(row, file, mapping, told_at, opened_at)
         except RootMissing as error:
-            # It was there when the file was opened, and is gone before its sidecars are looked at.
+            # The root disappeared after the file was opened and before its sidecars were read.
             self._not_there(row, mapping, error)
         finally:
             if ready is None:
@@ -162,7 +162,7 @@ class Preparer:
             return None
         if not row.send_again and self.dedupe.stands_for(row, md5):
             return None
-        # Of what was looked up meanwhile nobody knows how long it took: a sidecar may have come.
+        # The steps above may have taken long, and a sidecar may have appeared in the meantime.
         is_now = self._sidecars.changes == told_at and self._clock.steady() - opened_at < _NOW
         told = self._told(row, mapping, is_alone=file.is_alone and is_now)
         if told is None:
@@ -174,12 +174,12 @@ class Preparer:
         return Ready(row, intent, request, body, file, told_at)
 
     def _keeps_changing(self, row: FileRow, settle: float) -> bool:
-        """Put off, or hold, a file whose versions follow one another too quickly until it has rested."""
+        """Postpone or block a file that changes too often, until it has rested; return whether it has to wait."""
         now = self._clock.now()
         uploads = self._ledger.queue.uploads_of(row)
         rest = rest_after(uploads, settle, now)
         if rest.seconds <= settle <= LONGEST and not rest.is_held:
-            # It was seen at rest for that long before it was queued.
+            # The file rested that long before it was queued.
             return False
         wait = rest.seconds - rested(row.stat, row.queued_at, uploads, now)
         if wait <= 0:
@@ -192,13 +192,13 @@ class Preparer:
             self._hold(row, KEEPS_CHANGING, detail, due_at=now + wait)
         else:
             detail = f"changes often: waits until {moment(now + wait)}, longer if it changes again"
-            # In steps: a time further away would be taken for another clock's.
+            # Wait in steps: a due time further away would count as set by a clock that has since been set back.
             self._ledger.queue.postpone(row.id, now + min(wait, WELL_WITHIN), detail)
             log.debug("changes often", path=printable(row.path), seconds=round(wait))
         return True
 
     def is_told_anew(self, ready: Ready) -> bool:
-        """Whether sidecars have changed since what is said of the file was read."""
+        """Return whether any sidecar has changed since the metadata of the file was read."""
         return self._sidecars.changes != ready.told_at
 
     def _told(self, row: FileRow, mapping: Mapping, *, is_alone: bool) -> FileMetadata | None:
@@ -209,18 +209,19 @@ class Preparer:
                 self._hold(row, "sidecar", str(error))
             return None
         written = [sidecar_for(row.path)] if told.has_own else []
-        # One that is dated tomorrow is not being written for it: each file there would wait.
+        # A folder sidecar with a time in the future does not count as being written: every file of the folder would
+        # wait.
         if abs(self._clock.now() - told.folders_written) < self._rules.settle:
             written += folder_sidecars(row.path)
         if written and self._is_being_written(row, written):
             return None
-        # One that was opened and never written to has not come.
+        # An empty sidecar was opened but not written yet: it does not count.
         has_come = told.has_own and not told.own_is_empty
         waits = mapping.sidecars and not has_come and self._waits_for_sidecar(row)
         return None if waits else told
 
     def _said(self, row: FileRow) -> str:
-        """Give the digest of what is said of a file that need not be sent, "" where that cannot be read."""
+        """Return the metadata digest of a file that needs no upload; "" if its metadata cannot be read."""
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
         try:
             return "" if position is None else self._sidecars.told(row.path, self._mappings.all[position]).digest
@@ -229,7 +230,7 @@ class Preparer:
             return ""
 
     def _is_being_written(self, row: FileRow, sidecars: Sequence[bytes]) -> bool:
-        """Put a file off one of whose sidecars may not be whole: what is sent without it cannot be said afterwards."""
+        """Return whether a sidecar may be incomplete; postpone the file then, as metadata cannot be sent afterwards."""
         rests_in = max(map(self._rests_in, sidecars))
         if not rests_in:
             return False
@@ -238,7 +239,7 @@ class Preparer:
         return True
 
     def _rests_in(self, sidecar: bytes) -> float:
-        """Give the seconds after which a sidecar may rest, 0 where it does, or has not for longer than is waited."""
+        """Return the seconds until a sidecar may be settled; 0 if no wait is needed, or past the time-out."""
         settle, now, steady = self._rules.settle, self._clock.now(), self._clock.steady()
         if not settle:
             return 0.0
@@ -253,20 +254,20 @@ class Preparer:
             self._written_since.clear()
         patience = settle + _WRITTEN_PATIENCE
         since, asked = self._written_since.get(sidecar, (steady, steady))
-        # Nobody need have seen it at rest: what is written long after that is written anew.
+        # If the last check was longer ago than the time-out, this is a new write, and the wait begins anew.
         since = steady if steady - asked > patience else since
         self._written_since[sidecar] = since, steady
         if steady - since >= patience:
             return 0.0
-        # Dated before 1970 or tomorrow it never rests: not at once again, in any case.
+        # A sidecar dated before 1970 or in the future never settles: wait at least a second in any case.
         left = max(found.mtime_ns, found.ctime_ns) / 1e9 + settle - now
         return max(_AGAIN, min(left, settle))
 
     def _waits_for_sidecar(self, row: FileRow) -> bool:
-        """Put a file off whose sidecar may still come; when it comes, the file is due at once."""
+        """Postpone a file whose sidecar may still appear; when it appears, the file is due at once."""
         now = self._clock.now()
         waited = now - row.queued_at
-        # Queued in the future: by a clock that has since been set back, which is no reason to wait.
+        # A file queued in the future was queued by a clock that has since been set back: do not wait.
         if not 0 <= waited < self._rules.sidecar_wait:
             return False
         due_at = now + min(self._rules.sidecar_wait - waited, LONGEST)
@@ -274,23 +275,23 @@ class Preparer:
         return True
 
     def _digest(self, row: FileRow, body: FileBody, file: OpenFile) -> str | None:
-        """Give the MD5 of a small file, and of a large one where its equal may be stored already.
+        """Return the MD5 of a small file, and of a large file if the service may have an equal one; else None.
 
-        Raises _PutOff where that is not known yet, ReadStopped, FileChanged and FileUnreadable.
+        Raises _PutOff if an undecided upload may have been the same file; ReadStopped, FileChanged and FileUnreadable.
         """
         md5 = body.load()
         if md5 is None and not row.send_again and self._ledger.alike.has_size(row.id, row.destfolderid, row.size):
             self._wait_for_its_like(row)
             md5 = digest(file, row.stat, stop=self._context.tick, tap=self._context.progress.hashed)
-            # That takes as long as it takes.
+            # Check again, because hashing may take long.
             self._wait_for_its_like(row)
         return md5
 
     def _wait_for_its_like(self, row: FileRow) -> None:
-        """Put a large file off, by _PutOff, while an upload is undecided that may have been the same.
+        """Postpone a large file and raise _PutOff while an undecided upload may have been the same file.
 
-        Of one that was cut off before it was read to its end, and whose path holds another file by now, only the
-        service can tell what it was.
+        If an upload was cut before its file was read to the end, and its path holds another file now, only the service
+        can show what was sent.
         """
         now = self._clock.now()
         for other in self._ledger.alike.unread(row):
@@ -307,7 +308,7 @@ class Preparer:
         try:
             return self.dedupe.still_holds(other)
         except FileUnreadable:
-            # It may have been moved here: what cannot be told is waited for as well.
+            # The other file may have been moved here: wait for its upload if its path cannot be read.
             return False
 
     def _may_be_sent(self, row: FileRow) -> bool:
@@ -326,7 +327,7 @@ class Preparer:
     def _not_there(self, row: FileRow, mapping: Mapping, error: FileUnreadable | NotRegular | RootMissing) -> None:
         vanished = isinstance(error, FileUnreadable) and error.vanished
         if isinstance(error, RootMissing) or (vanished and not self._holds_anything(mapping.path)):
-            # Perhaps a disk was unmounted, and every file is gone with it: the next scan and the brake decide.
+            # A disk may have been unmounted with all its files: the next scan and the brake decide.
             detail = "it is not there, nor is anything else in its mapped folder: the next scan tells"
             self._ledger.queue.postpone(row.id, self._clock.now() + _LATER, detail)
             log.info("not there, with its mapped folder", path=printable(row.path))
@@ -348,7 +349,7 @@ class Preparer:
             os.close(fd)
 
     def _changed(self, row: FileRow, found: FileStat) -> None:
-        """Queue what stands there now, after it has had time to settle."""
+        """Queue the version that the path holds now; it is due after the settle time."""
         now = self._clock.now()
         position = self._mappings.for_directory(row.path.rpartition(b"/")[0])
         settle = self._rules.settle if position is None else self._rules.settles[position]

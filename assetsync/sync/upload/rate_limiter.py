@@ -1,4 +1,4 @@
-"""How fast and at what times of the day files may leave: `upload.rate` and `upload.window`."""
+"""Limit the rate of all uploads together (`upload.rate`). The `upload.window` is left to `config.units.Window`."""
 
 import threading
 from collections.abc import Callable
@@ -12,9 +12,9 @@ _LEAST_PIECE = 1024
 
 
 class RateLimiter:
-    """Spreads bytes over time for all workers together; `rate` in bytes a second.
+    """Rate limit shared by all workers; `rate` is in bytes per second.
 
-    `tick` is called each second of a wait: a sign of life, and True when the wait is to end.
+    A wait calls `tick` every second: the call is a sign of life, and the wait ends if it returns True.
     """
 
     def __init__(self, rate: float, clock: Clock, tick: Callable[[], bool] = lambda: False) -> None:
@@ -24,13 +24,13 @@ class RateLimiter:
         self._lock = threading.Lock()
         self._free_at = clock.steady()
         self.piece = max(_LEAST_PIECE, int(rate * _PIECE_SECONDS))
-        """The most bytes that leave at once: a service gives up on whoever is silent for a minute."""
+        """Maximum bytes per write, so that pauses stay short: a service drops a client that is silent for a minute."""
 
     def pace(self, size: int) -> None:
-        """Wait until `size` more bytes may leave; a stop of the program ends the wait."""
+        """Wait until `size` more bytes may leave, or until the program stops."""
         with self._lock:
             now = self._clock.steady()
-            # What was not used for a while is not saved up beyond a second's worth.
+            # Unused time accumulates to at most one second's worth of bytes.
             start = max(self._free_at, now - _BURST_SECONDS)
             self._free_at = start + size / self._rate
             wait = start - now
