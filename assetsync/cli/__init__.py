@@ -1,7 +1,7 @@
-"""The commands: they read the command line, call the parts, render what came of it and set the exit code.
+"""The commands: read the command line, call the parts, print the results and set the exit code.
 
-One module a command, loaded when it is called, so that a quick command does not pay for a slow one. What a command
-does is left to the layers below.
+There is one module for each command. It is loaded when the command is called, so that a fast command does not load what
+a slow one needs. The work itself is left to the layers below.
 """
 
 from assetsync.cli.entry import main

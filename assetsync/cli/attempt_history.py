@@ -1,4 +1,7 @@
-"""What is said of a file by its sidecars, and the course of its uploads: the parts of `explain`."""
+"""The parts of `assetsync explain` about the sidecars of a file and the history of its attempts.
+
+Printing them, and the rest of the output, is left to `explain`.
+"""
 
 import time
 from collections.abc import Iterator
@@ -22,9 +25,9 @@ from assetsync.tree.safe_open import Tree
 
 
 def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
-    """Name the sidecars that speak of a file, and the metadata that comes of all levels, or the first mistake.
+    """Yield lines with the sidecars of a file and the metadata merged from all levels, or with the first mistake.
 
-    Of a sidecar: whom it speaks of, and what it speaks of, or the mistake in it.
+    For a sidecar, the lines name the files that it describes and the fields that it sets, or the mistake in it.
     """
     known = Mappings(mappings(config))
     position = known.for_directory(path.rpartition(b"/")[0])
@@ -44,7 +47,7 @@ def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
     except SidecarError as error:
         yield f"metadata: {printable(str(error))}"
     except (TreeError, RootMissing):
-        # What is on disk cannot be read at all; that is said in its own line.
+        # The tree cannot be read; `explain` reports this in its line "on disk".
         return
     else:
         for name, value in told.fields:
@@ -65,11 +68,11 @@ def _said_by(tree: Tree, sidecars: Sidecars, path: bytes, mapping: Mapping) -> I
 
 
 def attempt_line(attempt: AttemptRow) -> str:
-    """Tell in one line what became of one POST."""
+    """Return one line about an attempt: bytes sent, duration and result."""
     handed = "an unknown part" if attempt.handed is None else amount(attempt.handed)
     left = f"{handed} of {amount(attempt.size)} handed over"
     if attempt.left_part == SentExtent.NOTHING:
-        # What was read for a form that never left is no news.
+        # The bytes were read for a form that was never sent: leave out their number.
         left = "nothing left this machine"
     took = "" if attempt.ended_at is None else f" in {attempt.ended_at - attempt.started_at:.1f} s"
     became = printable(attempt.result or "open")
@@ -80,7 +83,7 @@ def attempt_line(attempt: AttemptRow) -> str:
 
 
 def attempt_object(attempt: AttemptRow) -> dict[str, object]:
-    """Give one POST as an object of JSON."""
+    """Return an attempt as an object for JSON."""
     return {
         "sent_at": moment(attempt.started_at),
         "ended_at": moment(attempt.ended_at),
@@ -96,14 +99,14 @@ def attempt_object(attempt: AttemptRow) -> dict[str, object]:
 
 
 class NextTry(NamedTuple):
-    """When something happens to a version by itself (seconds since the epoch), and why not before its time."""
+    """The time of the next automatic step for a version (seconds since the epoch), and a note about the wait."""
 
     at: float
     why: str | None = None
 
 
 def next_try(ledger: Ledger, row: FileRow, config: SiteConfig) -> NextTry | None:
-    """Give when something happens to a version by itself; None when nothing will."""
+    """Return the next automatic step for a version; None if there is none."""
     if row.state is State.IN_DOUBT:
         attempt = ledger.doubts.of(row.id)
         return None if attempt is None else NextTry(attempt.look_at)
@@ -119,8 +122,8 @@ def next_try(ledger: Ledger, row: FileRow, config: SiteConfig) -> NextTry | None
 
 
 def _read_back(ledger: Ledger, row: FileRow, times: Schedule) -> NextTry | None:
-    """Give when a stored version is read back: either job looks at what is due by then."""
-    from assetsync.daemon.schedule import next_run  # noqa: PLC0415 - slow to load, and of use to few
+    """Return when a stored version is read back: at the next run of the index or the verify job after it is due."""
+    from assetsync.daemon.schedule import next_run  # noqa: PLC0415 - slow to load, and rarely needed
 
     last = ledger.runs.last()
     runs = [

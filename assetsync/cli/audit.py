@@ -1,7 +1,7 @@
 """`assetsync audit`: compare the service's folders with the ledger, and print the differences as a table or as JSON.
 
-`sync.readback.auditor` compares a folder; `audit_table` renders the result. Beside a daemon the command requests the
-audit and waits a moment for it.
+`sync.readback.auditor` compares a folder; `audit_table` prints the result. Beside a daemon the command requests the
+audit and waits up to `PATIENCE` seconds for it.
 """
 
 import math
@@ -31,7 +31,10 @@ _NOT_ASKED_FOR = math.inf
 
 
 class _Asked(NamedTuple):
-    """Since when audits count as made now (seconds since the epoch), and the request that was left beside a daemon."""
+    """The time from which on an audit counts as current (seconds since the epoch), and the number of a request.
+
+    The request is left for the ledger's holder; `request` is None if this process audits.
+    """
 
     since: float
     request: int | None = None
@@ -67,13 +70,13 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
             pause = ledger.runs.pause_at_hand()
             if not as_json:
                 write(_not_now(compared, asked, pause))
-            # What is shown may have been put right since, or the other way round.
+            # The audits that are shown are old: differences may have been fixed, or may have appeared, since then.
             return NOT_IN_SYNC if pause is None or pause.reason == "elsewhere" else NO_SERVICE
     return OK if fine else NOT_IN_SYNC
 
 
 def _not_now(compared: Compared, asked: _Asked, pause: Pause | None) -> str:
-    """Say that what was asked for did not take place in time, and of when is what is shown in its place."""
+    """Return the line that reports that the audit was not made in time, why, and how old the shown audits are."""
     why = f"the process that holds the ledger has not done it within {PATIENCE:g} s (request {asked.request})"
     if pause is not None:
         why = why_paused(pause)
@@ -86,7 +89,7 @@ def _not_now(compared: Compared, asked: _Asked, pause: Pause | None) -> str:
 
 
 def _audit(config: SiteConfig) -> _Asked:
-    """Audit each folder, or have the ledger's holder do so; raises ServiceError where this process cannot."""
+    """Audit each folder, or request it from the ledger's holder; raise ServiceError if an audit fails here."""
     clock = SystemClock()
     try:
         ledger = open_ledger(config.ledger, site=config.site, create=False)
@@ -112,7 +115,7 @@ def _audit(config: SiteConfig) -> _Asked:
                 note(f"folder {printable(folder)} could not be audited, `audit --last` shows the others: {error}")
                 failed = error
         while site.drift.step():
-            # What was moved in the service is told from now on.
+            # Record drift for the assets that the audits found moved, until no file is left to read.
             pass
         if failed is not None:
             raise failed
@@ -120,5 +123,5 @@ def _audit(config: SiteConfig) -> _Asked:
 
 
 def _is_audited(config: SiteConfig, ledger: Ledger, since: float) -> bool:
-    """Whether each folder has been audited, begun at that time (seconds since 1970) or later."""
+    """Return whether each folder has an audit that began at `since` (seconds since the epoch) or later."""
     return not Compared(config, ledger, since=since).stale

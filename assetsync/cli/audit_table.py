@@ -1,4 +1,7 @@
-"""What audits found, as `assetsync audit` shows it: the numbers of each folder, what differs, and a closing line."""
+"""The results of audits as `assetsync audit` prints them: counts for each folder, the differences, and a summary line.
+
+Comparing the folders is left to `sync.readback.auditor`; the results are read from the ledger.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,19 +23,19 @@ _PAGE = 500
 
 
 def mapped_folders(config: SiteConfig) -> list[str]:
-    """Name the folders of the service that are audited."""
+    """Return the folders of the service that are audited, sorted."""
     return sorted({folder.destfolderid for folder in config.folders})
 
 
 class Compared:
-    """The newest audit of each mapped folder, as the ledger tells of it when this is made.
+    """The newest audit of each mapped folder, read from the ledger when the object is created.
 
-    `stale` holds when the audits of those folders began that were not begun `since` (seconds since the epoch) or later;
-    None for one that was never audited.
+    `stale` maps each folder whose audit began before `since` (seconds since the epoch) to that start, and each folder
+    that was never audited to None.
     """
 
     def __init__(self, config: SiteConfig, ledger: Ledger, *, since: float) -> None:
-        """Read the numbers of each folder."""
+        """Read the counts of each folder."""
         self.site = config.site
         self._ledger = ledger
         self.folders = {folder: ledger.audits.last(folder) for folder in mapped_folders(config)}
@@ -41,7 +44,7 @@ class Compared:
         self.stale = {folder: at for folder, at in began.items() if at is None or at < since}
 
     def as_json(self) -> bool:
-        """Print it; gives whether every folder was audited and nothing differs."""
+        """Print JSON lines; return whether every folder was audited and nothing differs."""
         for folder, said in self.folders.items():
             numbers = {name: None if said is None else said.get(name) for name in (*_COLUMNS, "braked")}
             at = None if said is None else moment(float(str(said["at"])))
@@ -54,7 +57,7 @@ class Compared:
         return self._is_fine(counts)
 
     def as_table(self) -> bool:
-        """Print it; gives whether every folder was audited and nothing differs."""
+        """Print a table; return whether every folder was audited and nothing differs."""
         rows = []
         for folder, said in self.folders.items():
             if said is None:
@@ -85,7 +88,7 @@ class Compared:
         return audited and not counts.total() and not self._queued_again(counts)
 
     def _listed(self) -> Iterator[Finding]:
-        """Give what differs, and what an audit missed that a brake stopped: nothing is concluded of that."""
+        """Yield the differences, then the assets missed by audits that a brake stopped, without a conclusion."""
         yield from self._ledger.reports.findings()
         for folder in self.folders:
             for row in self._unmet(folder):
@@ -105,16 +108,16 @@ class Compared:
                 after = rows[-1].id
 
     def _more_than(self, counts: Counter[str], why: str) -> int:
-        """Tell how much more the audits counted of something than is listed now."""
+        """Return how many more differences of this kind the audits counted than are listed now."""
         return sum(int(str(said.get(why) or 0)) for said in self.folders.values() if said is not None) - counts[why]
 
     def _queued_again(self, counts: Counter[str]) -> int:
-        """Count what the audits missed and, by `policy.on_remote_missing`, is still to be sent again."""
+        """Count the files whose assets the audits missed and that `policy.on_remote_missing` has queued again."""
         more = self._more_than(counts, "missing")
         return min(more, self._ledger.reports.replenished()) if more > 0 else 0
 
     def _since(self, counts: Counter[str]) -> Iterator[str]:
-        """Say what became of that which the table counts, and the list does not hold."""
+        """Yield notes about differences that the table counts and the list does not hold."""
         for why in _DIFFERENCES:
             more = self._more_than(counts, why)
             if more <= 0:
@@ -124,11 +127,12 @@ class Compared:
             elif why == "elsewhere" and (agreed := min(more, self._ledger.reports.settled_elsewhere())):
                 yield f"{agreed:,} elsewhere (as agreed)"
             elif not counts[why] and not (why == "suspected" and counts["damaged"]):
-                # Where some are listed, the others may be the same: counted where they were sent, and where they lie.
+                # If some are listed, the others may be the same ones: an audit counts an asset both in the folder that
+                # it was sent to and in the folder that holds it.
                 yield f"{more:,} {why} when audited, none now"
 
     def _left(self, unmet: int) -> Iterator[str]:
-        """Say what was not concluded, or not looked at."""
+        """Yield notes about folders without a conclusion or without an audit."""
         folders = plural(len(self.folders), "folder")
         stopped = [folder for folder, said in self.folders.items() if said is not None and said["braked"]]
         if stopped:
@@ -158,10 +162,10 @@ def _shown(finding: Finding) -> dict[str, object]:
 
 
 def _number(count: object) -> str:
-    """Show a count; one of an older release may not know it."""
+    """Format a count; audits by an older release may lack it."""
     return f"{count:,}" if isinstance(count, int) else "-"
 
 
 def _braked(brake: int | None) -> str:
-    """Say what became of an audit that missed so much that it concluded nothing."""
+    """Return the note for an audit that a brake stopped because too many assets were missing."""
     return "BRAKED, released: audited again by the next run" if brake is None else f"BRAKED: assetsync resume {brake}"

@@ -1,4 +1,7 @@
-"""How far a run is, on a terminal: a bar for each phase, with its rate and the time that is left."""
+"""The progress of a run on a terminal: a bar for each phase, with its rate and the time left.
+
+`progress` logs events where there is no terminal; the phases are defined by `reconcile`.
+"""
 
 import time
 from typing import Self
@@ -12,7 +15,7 @@ from assetsync.cli.progress import Silent
 
 
 class Bar(Silent):
-    """A bar a phase, with the rate and the time that is left."""
+    """A progress bar for each phase, with its rate and the time left."""
 
     def __init__(self, console: Console) -> None:
         self._bars = Bars(
@@ -36,19 +39,19 @@ class Bar(Silent):
         return self
 
     def phase(self, name: str, total: int | None = None) -> None:
-        """Begin a bar in place of the one before."""
+        """Replace the bar of the previous phase by a new one."""
         if self._task is not None:
             self._bars.remove_task(self._task)
         self._task = self._bars.add_task(name, total=total, rate="")
         self._began, self._first = time.monotonic(), None
 
     def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
-        """Move the bar, within a large file too."""
+        """Move the bar, also within a large file."""
         if self._task is None:
             return
         seconds = max(time.monotonic() - self._began, 0.001)
         if self._first is None:
-            # Reading back begins with what was verified and sent before: that is no speed.
+            # The verify phase starts with the files verified and the bytes sent before it: the rate leaves them out.
             self._first, self._sent, self._hashed = done, bytes_done, bytes_hashed
         sent, hashed = bytes_done - self._sent, bytes_hashed - self._hashed
         rate = f"{(done - self._first) / seconds:,.0f} files/s"

@@ -1,4 +1,4 @@
-"""`assetsync check`: prints the findings and sets the exit code. What is looked at is `findings`'s."""
+"""`assetsync check`: print the findings and set the exit code. The checks themselves are left to `findings`."""
 
 import os
 from pathlib import Path
@@ -38,7 +38,7 @@ def command(path: Path, *, notify: bool, as_json: bool) -> int:
       assetsync check --config hq.yaml --json | jq '.findings[] | select(.level != "ok")'
     """
     try:
-        # Once: it may be a pipe.
+        # Read the file only once: it may be a pipe.
         config = load_config(path, os.environ)
     except ConfigError as error:
         found = [Finding("configuration", Level.ERROR, mistake) for mistake in error.mistakes]

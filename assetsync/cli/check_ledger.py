@@ -1,4 +1,7 @@
-"""What `assetsync check` sees in the ledger: whether it is the site's, its room, other sites, brakes."""
+"""The checks of the ledger for `assetsync check`: its site, disk space, user, mappings, other sites and brakes.
+
+Nothing is changed. Printing is left to `check`.
+"""
 
 import os
 import pwd
@@ -30,7 +33,7 @@ _ROOM = 64 * 1024 * 1024
 
 
 def look_at_ledger(config: SiteConfig) -> Finding:
-    """See whether it is there, is the site's and has room."""
+    """Return whether the ledger exists, belongs to this site, tree and service, and has disk space."""
     path = config.ledger
     try:
         with closing(read_ledger(path, site=config.site)) as ledger:
@@ -61,11 +64,11 @@ def look_at_ledger(config: SiteConfig) -> Finding:
 
 
 def look_at_user(config: SiteConfig) -> Iterator[Finding]:
-    """Warn where this is another user than the one whose ledger it is: who that is decides what can be read."""
+    """Warn if this user does not own the ledger: the owner may not be able to read what this user can read."""
     try:
         owner = config.ledger.stat().st_uid
     except OSError:
-        # There is none yet, or what is wrong with it was said.
+        # There is no ledger yet, or `look_at_ledger` has reported the error.
         return
     if owner != os.geteuid():
         name = _name(owner)
@@ -75,14 +78,14 @@ def look_at_user(config: SiteConfig) -> Iterator[Finding]:
 
 
 def look_at_mappings(config: SiteConfig) -> Iterator[Finding]:
-    """Warn of mappings that point to another folder of the service than what was sent from there."""
+    """Warn of mappings whose destination folder is not the one that their files were sent to."""
     try:
         with closing(read_ledger(config.ledger, site=config.site)) as ledger:
             before = {mapping: folder for mapping in mappings(config) if (folder := pointed_to(ledger, mapping))}
             brake_control = BrakeControl(ledger, SystemClock())
             agreed = {mapping for mapping in before if brake_control.allowed("destfolderid", subject_of(mapping), 1)}
     except LedgerError:
-        # There is none yet, or what is wrong with it was said.
+        # There is no ledger yet, or `look_at_ledger` has reported the error.
         return
     for mapping, folder in before.items():
         named = printable(mapping.path) or "."
@@ -95,7 +98,7 @@ def look_at_mappings(config: SiteConfig) -> Iterator[Finding]:
 
 
 def look_at_other_sites(config: SiteConfig) -> Iterator[Finding]:
-    """Warn of sites whose ledgers lie beside this one, and that send to the same folders of the service."""
+    """Warn of sites that have their ledgers beside this one and send to the same folders of the service."""
     claim = placed(claim_of(config))
     agreed: tuple[str, ...] = ()
     try:
@@ -103,7 +106,7 @@ def look_at_other_sites(config: SiteConfig) -> Iterator[Finding]:
             own = read_claim(ledger.reports.fact(CLAIM))
             agreed = agreed_ledgers(ledger.reports.fact(AGREED))
     except LedgerError:
-        # There is none yet, or what is wrong with it was said.
+        # There is no ledger yet, or `look_at_ledger` has reported the error.
         own = None
     claim = replace(claim, ledger="" if own is None else own.ledger)
     beside = list(neighbours(config.ledger))
@@ -127,12 +130,12 @@ def look_at_other_sites(config: SiteConfig) -> Iterator[Finding]:
 
 
 def look_at_brakes(config: SiteConfig) -> Iterator[Finding]:
-    """Tell of brakes that wait for a person."""
+    """Warn of brakes that wait for a person."""
     try:
         with closing(read_ledger(config.ledger, site=config.site)) as ledger:
             pulled = ledger.reports.brakes()
     except LedgerError:
-        # What is wrong with it was said.
+        # There is no ledger yet, or `look_at_ledger` has reported the error.
         return
     for brake in pulled:
         fix = f"{released_by(brake.kind)}: assetsync resume {brake.id}"
@@ -147,7 +150,7 @@ def _name(user: int) -> str:
 
 
 def _no_room(path: Path) -> Finding | None:
-    """See whether the ledger's folder can be written and its disk has room; None where it is so."""
+    """Return the finding if the ledger's folder is not writable or its disk has less than `_ROOM` left, else None."""
     if not os.access(path.parent, os.W_OK):
         fix = "run as the user that owns it, or let assetsync's user write there"
         return Finding("ledger", Level.ERROR, f"the folder {path.parent} cannot be written", fix)

@@ -1,4 +1,7 @@
-"""What `assetsync check` says of `notify`: whom messages reach, tried with a test message where that is asked for."""
+"""The checks of `notify` for `assetsync check`, with a test message on each channel if requested.
+
+Sending is left to `notify.news`.
+"""
 
 import os
 import shutil
@@ -22,11 +25,11 @@ _FIX = {
 
 
 def look_at_notify(config: SiteConfig, *, send: bool) -> Iterator[Finding]:
-    """Give what there is to say; with `send` a test message goes out on each channel, and its fate is told."""
+    """Yield the findings about `notify`; with `send`, send a test message on each channel and report the result."""
     try:
         ways = senders(config, os.environ)
     except ConfigError:
-        # Said already, where the service was looked at.
+        # The check of the service has already reported it.
         return
     if send and not ways:
         fix = "set notify.webhook or notify.command"

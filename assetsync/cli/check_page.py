@@ -1,4 +1,4 @@
-"""What `assetsync check` sees of the status page: whether its address can be listened on."""
+"""The check of the status page for `assetsync check`: whether its address is free. `status.server` serves the page."""
 
 import os
 import socket
@@ -11,16 +11,16 @@ from assetsync.ledger.place import real
 
 
 def look_at_page(config: SiteConfig) -> Iterator[Finding]:
-    """Warn of an address that another program has taken, or that is none of this machine's."""
+    """Warn of an address that another program uses, or that does not belong to this machine."""
     listen = config.status.listen
     if listen is None or holder_of(real(config.ledger)).sends:
-        # The process that sends for this site has it, if it is a daemon.
+        # If the process that sends for this site is a daemon, it listens there itself.
         return
     try:
         where = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = where[0]
         with socket.socket(family, socket.SOCK_STREAM) as tried:
-            # As the daemon listens: what was closed a moment ago is in nobody's way.
+            # The daemon sets this option, too: a socket that was closed a moment ago does not block the address.
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(address)
             tried.listen()

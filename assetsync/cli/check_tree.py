@@ -1,4 +1,7 @@
-"""What `assetsync check` sees in the tree: what a run would read and what not, sidecars, limits of the watcher."""
+"""The checks of the tree for `assetsync check`: what a run would read, sidecars, and the limits of the watcher.
+
+Scanning is left to `tree.scan`, printing to `check`.
+"""
 
 import os
 from collections.abc import Iterator
@@ -27,7 +30,7 @@ _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
 def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
-    """Scan the tree once: what a run would read, and what it could not."""
+    """Scan the tree once; yield what a run would read, and what it could not read."""
     report = ScanReport()
     plan = make_plan(config)
     tree = make_tree(config)
@@ -59,8 +62,8 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
 
 
 def _unmapped(config: SiteConfig, report: ScanReport, tree: Tree) -> Iterator[Finding]:
-    """Tell what lies below the root and is not sent, because no mapping names it."""
-    # What would be left out if the root were mapped is no news.
+    """Report what is below the root and is not sent because no mapping covers it."""
+    # Leave out what the rules would ignore if the root were mapped.
     rules = IgnoreRules(Mappings([Mapping(b"", "")]), config.ignore)
     left = [path for path in report.unmapped if not rules.ignored(path, is_dir=True)]
     named = [f"{printable(path)}/" for path in left[:NAMED]]
@@ -72,9 +75,9 @@ def _unmapped(config: SiteConfig, report: ScanReport, tree: Tree) -> Iterator[Fi
 
 
 def _files_beside(config: SiteConfig, tree: Tree, rules: IgnoreRules) -> Iterator[int]:
-    """Count the files in each folder that leads to a mapped one, but for those left out and what speaks of folders.
+    """Yield the number of files in each folder above a mapped one, without ignored files and sidecars.
 
-    The scan's own count knows no names.
+    The scan counts these files, too, but not by name.
     """
     plan = make_plan(config)
     follow = config.watch.follow_symlinks
@@ -82,7 +85,7 @@ def _files_beside(config: SiteConfig, tree: Tree, rules: IgnoreRules) -> Iterato
         try:
             fd = tree.open_folder(folder)
         except (OSError, RootMissing):
-            # It is not there or cannot be read, which is told by itself.
+            # A missing or unreadable folder is a finding of its own.
             continue
         try:
             with os.scandir(fd) as entries:
@@ -94,14 +97,14 @@ def _files_beside(config: SiteConfig, tree: Tree, rules: IgnoreRules) -> Iterato
 
 
 def _leading(plan: Plan) -> set[bytes]:
-    """Name the folders, the root included, that lie above a mapped one and below none."""
+    """Return the folders, the root included, that are above a mapped folder and below none."""
     parts = [path.split(b"/") for path in plan.folders()]
     above = {b"/".join(names[:count]) for names in parts if names != [b""] for count in range(len(names))}
     return {folder for folder in above if plan.mapping_of(folder) is None}
 
 
 class _Sidecars:
-    """The sidecars of a tree: how many there are, the first with a mistake, and those that speak of no file."""
+    """The sidecars of a tree: their number, the first ones with a mistake, and those without a matching file."""
 
     def __init__(self, tree: Tree) -> None:
         self.count = 0
@@ -139,7 +142,7 @@ class _Sidecars:
         return None
 
     def _has_its_file(self, path: bytes) -> bool:
-        """Whether there is a file that it speaks of, or it speaks of a folder; True where that cannot be told."""
+        """Return whether a sidecar has a matching file or is for a folder; True if the tree cannot be read there."""
         if path.rpartition(b"/")[2] == FOLDER_SIDECAR:
             return True
         return not self._tree.is_absent(path.removesuffix(SUFFIX))

@@ -1,4 +1,7 @@
-"""`assetsync completion`: the script by which a shell completes commands, options and states; click writes it."""
+"""`assetsync completion`: print the script with which a shell completes commands, options and states.
+
+click writes the script.
+"""
 
 import click
 from click.shell_completion import get_completion_class

@@ -1,4 +1,4 @@
-"""`assetsync demo`: tells what a demonstration does while it runs. The run itself is `demo`'s."""
+"""`assetsync demo`: print what the demonstration does while it runs. The run itself is left to `demo`."""
 
 import signal
 import sys
@@ -75,7 +75,7 @@ def command(*, keep: bool, directory: Path | None, quiet: bool) -> int:
         else:
             write("The folder is removed now: with --keep it stays a while, with the service and its page of pictures.")
         if keep:
-            # From the first word on: whoever reads the address may press Ctrl-C at once.
+            # Around the output, too: the user may press Ctrl-C as soon as the address is printed.
             with suppress(KeyboardInterrupt):
                 write(f"the pictures   {stage.address}")
                 sys.stdout.flush()

@@ -1,4 +1,7 @@
-"""`assetsync doubt`: the uploads whose answer was lost, and a person's word on one of them."""
+"""`assetsync doubt`: list the uploads whose answer was lost, or record a person's decision about one of them.
+
+The decision is carried out by `sync.requests`.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing

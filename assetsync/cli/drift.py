@@ -1,4 +1,7 @@
-"""`assetsync drift`: what the tree says of files and the service does not, and a person's word that it is set there."""
+"""`assetsync drift`: list the files whose metadata or place in the service differ from the tree, or settle them.
+
+`sync.readback.drift` finds the differences; `sync.requests` settles them.
+"""
 
 from contextlib import closing
 
@@ -85,21 +88,21 @@ def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None
 
 
 class _Fields:
-    """Reads what sidecars say of files now."""
+    """The metadata fields that the sidecars give to files now."""
 
     def __init__(self, config: SiteConfig) -> None:
         self._known = Mappings(mappings(config))
         self._sidecars = Sidecars(make_tree(config), SystemClock(), config.service.metadata_fields.table())
 
     def of(self, row: FileRow) -> dict[str, str] | None:
-        """Give the fields by name; None where they are not what drifted, or cannot be read."""
+        """Return the fields by name; None if the metadata did not drift or cannot be read."""
         position = self._known.for_directory(row.path.rpartition(b"/")[0])
         if position is None or not row.says_otherwise:
             return None
         try:
             return dict(self._sidecars.told(row.path, self._known.all[position], row.filetype).fields)
         except (SidecarError, TreeError):
-            # What is wrong is told by `explain`, and as drift itself once it is noticed.
+            # `explain` reports the mistake; once noticed, it is also reported as drift.
             return None
 
 

@@ -1,7 +1,7 @@
-"""The entry point: calls a command and turns whatever it raises into sentences on stderr and an exit code.
+"""The entry point: call a command, and turn every exception into sentences on stderr and an exit code.
 
-Which commands there are is in `root`. No user ever sees a traceback: an error of ours is its own sentence, one that
-nobody foresaw is logged, with the secrets taken out, and exits with 70, which no outcome of a run uses.
+The commands are listed in `root`. An `AssetsyncError` prints its own message. An unexpected exception is logged with
+the secrets redacted, and its exit code is 70, which no result of a run uses.
 """
 
 import os
@@ -30,31 +30,34 @@ NO_SERVICE = 3
 BUSY = 4
 UNEXPECTED = 70  # EX_SOFTWARE of sysexits(3)
 INTERRUPTED = 130
-_PIPE_CLOSED = 141  # as a shell shows a program that SIGPIPE ended
+_PIPE_CLOSED = 141  # the code that a shell reports for a program killed by SIGPIPE
 
 
 def main() -> int:
-    """Run the command line of this process; gives the exit code."""
+    """Run the command line of this process and return the exit code."""
     _open_what_is_closed()
     return run(sys.argv[1:])
 
 
 def _open_what_is_closed() -> None:
-    """Let what is said to a stream that the caller has closed go nowhere, and no file of ours take its number."""
+    """Open closed standard streams on /dev/null: output to them is lost, and no later file gets their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as it runs
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open until the process ends
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; gives the exit code (DESIGN: 0, 1, 2, 3, 4, 130, and 70 for the unexpected)."""
+    """Run one command line and return the exit code (README: 0, 1, 2, 3, 4, 130, and 70 for the unexpected).
+
+    The code is 141 if the reader of stdout is gone.
+    """
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):
-            # Names hold what the terminal's encoding may not.
+            # File names may hold characters that the terminal's encoding lacks.
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = root.main(args=list(arguments), prog_name="assetsync", standalone_mode=False)
@@ -70,12 +73,12 @@ def run(arguments: Sequence[str]) -> int:
     except AssetsyncError as error:
         return _failed(error)
     except (ReaderGone, BrokenPipeError, SystemExit) as ended:
-        # The last is how click itself leaves: after a completion with 0, and with 1 where nobody reads its help.
+        # click itself raises SystemExit: with 0 after a completion, with 1 if the reader of its help text is gone.
         if isinstance(ended, SystemExit) and not ended.code:
             return OK
         _give_up_output()
         return _PIPE_CLOSED
-    except Exception as error:  # noqa: BLE001 - the last place where it can be told without showing a secret
+    except Exception as error:  # noqa: BLE001 - the last place that can report it without a secret
         if _is_of_click(error):
             return _failed(unwritten(error))
         _unexpected(error)
@@ -91,7 +94,7 @@ def _failed(error: AssetsyncError) -> int:
 
 
 def _is_of_click(error: Exception) -> bool:
-    """Whether click itself could not write to stdout, as it does with help and the version alone."""
+    """Return whether click itself failed to write to stdout; click writes only help and the version."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -99,22 +102,23 @@ def _is_of_click(error: Exception) -> bool:
 
 
 def _give_up_output() -> None:
-    """Let the interpreter not try to write the rest."""
+    """Redirect stdout to /dev/null, so that the interpreter does not try to write the rest at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def tell(error: AssetsyncError) -> None:
-    """Write an error's sentences to stderr, one a line."""
+    """Write the sentences of an error to stderr, one a line."""
     for sentence in error.mistakes if isinstance(error, ConfigError) else (str(error),):
         complain(sentence)
 
 
 def exit_code(error: AssetsyncError) -> int:
-    """Give the exit code that an error stands for."""
+    """Return the exit code for an error."""
     if isinstance(error, LedgerBusy):
         return BUSY
     if isinstance(error, (ServiceElsewhere, LedgerDetached)):
-        # The service answers well: a person is asked. A ledger that was replaced is opened anew by the next start.
+        # ServiceElsewhere: the service answers, but a person must decide. LedgerDetached: the next start opens the
+        # ledger that replaced the old one.
         return NOT_IN_SYNC
     return NO_SERVICE if isinstance(error, ServiceError) else USAGE
 
@@ -122,7 +126,7 @@ def exit_code(error: AssetsyncError) -> int:
 def _unexpected(error: Exception) -> None:
     import structlog  # noqa: PLC0415
 
-    from assetsync.log import configure_logging  # noqa: PLC0415 - slow to load, and needed here alone
+    from assetsync.log import configure_logging  # noqa: PLC0415 - slow to load, and needed only here
 
     configure_logging()
     structlog.get_logger("assetsync").critical("unexpected error", exc_info=error)

@@ -1,4 +1,7 @@
-"""`assetsync example`: the files that an administrator begins with, from the installed package itself."""
+"""`assetsync example`: print the example configuration or write the systemd units of the installed package.
+
+Their contents are left to the files themselves; only the path of the program is replaced.
+"""
 
 import os
 import sys
@@ -11,7 +14,7 @@ from assetsync.cli.output import note, write
 from assetsync.errors import UsageError
 from assetsync.text import printable
 
-# Where the units expect the program; they are written with the place of the one that writes them.
+# The path of the program in the units; it is replaced by the path of the running installation.
 _PROGRAM = "/opt/assetsync/bin/assetsync"
 _UNITS = ("assetsync@.service", "assetsync-reconcile@.service", "assetsync-reconcile@.timer")
 
@@ -62,7 +65,8 @@ def units(folder: Path, *, force: bool) -> None:
         new = target.with_name(f".{name}.new")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # Never through what another put there: the folder may be one that others write to, and this root.
+            # Create a new file, and never write through an existing one: other users may write to the folder, and
+            # this process may be root.
             new.unlink(missing_ok=True)
             with new.open("x", encoding="utf-8") as file:
                 file.write(text.replace(_PROGRAM, str(program)))
@@ -76,7 +80,10 @@ def units(folder: Path, *, force: bool) -> None:
 
 
 def _shared(name: str) -> Path:
-    """Find a file that comes with the program: inside the package, or beside it in a clone."""
+    """Return the path of a file that comes with the program: inside the package, or beside it in a clone.
+
+    Raise UsageError if the file is in neither place.
+    """
     package = Path(assetsync.__file__).parent
     for place in (package / "share", package.parent):
         if (place / name).is_file():

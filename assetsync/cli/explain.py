@@ -1,4 +1,7 @@
-"""`assetsync explain`: why a file is where it is, from the ledger, the configuration and one look at the tree."""
+"""`assetsync explain`: print the state of a file and its reasons, from the ledger, the configuration and the tree.
+
+The lines about sidecars and attempts come from `attempt_history`. The service is not asked.
+"""
 
 import stat
 import time
@@ -68,7 +71,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     wanted = known_path(config, path)
     on_disk = _on_disk(config, wanted)
     covered, is_sent = _covered(config, wanted, is_folder=on_disk == _FOLDER)
-    # Of a folder nothing is sent, so that nothing is said of it.
+    # A folder is not sent, so there is no metadata to print for it.
     said = [] if on_disk == _FOLDER else list(said_of(config, wanted))
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         rows = ledger.reports.of_path(wanted)
@@ -108,12 +111,12 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
             if not rows and is_sent and on_disk not in (*_NOTHING, _LINK, _OTHER):
                 write(f"  {_unknown(config, ledger, wanted)}")
     if not rows and below is None and on_disk == _NO_FILE:
-        # What is above may help all the same: a rule or a mapping that the path would come under.
+        # Only after the output: it names the rule or the mapping that would apply to the path.
         raise UnknownPath(printable(wanted))
 
 
 def _below(ledger: Ledger, folder: bytes, *, is_there: bool) -> dict[str, int] | None:
-    """Count by state what the ledger knows below a folder; None where there is no such folder, now or in the ledger."""
+    """Count the files below a folder by state; None if neither the tree nor the ledger has such a folder."""
     counts = Counter(row.state for row in ledger.reports.files(under=folder))
     if not counts and not is_there and next(ledger.reports.files(history=True, under=folder), None) is None:
         return None
@@ -138,7 +141,7 @@ def _on_disk(config: SiteConfig, path: bytes) -> str:
 
 
 def _kind(tree: Tree, path: bytes) -> str:
-    """Say what stands there that is no regular file."""
+    """Return what is at a path that is not a regular file."""
     try:
         mode = tree.look(path).st_mode
     except OSError:
@@ -149,7 +152,7 @@ def _kind(tree: Tree, path: bytes) -> str:
 
 
 def _covered(config: SiteConfig, path: bytes, *, is_folder: bool) -> tuple[str, bool]:
-    """Say what the configuration means for a path, and whether it is uploaded."""
+    """Return what the configuration does with a path, and whether it is uploaded."""
     if path.startswith(b"/"):
         return _BY_HAND, False
     known = Mappings(mappings(config))
@@ -170,7 +173,7 @@ def _covered(config: SiteConfig, path: bytes, *, is_folder: bool) -> tuple[str, 
 
 
 def _asked(config: SiteConfig, ledger: Ledger, path: bytes) -> str | None:
-    """Name the brake that asks whether the file is to go where its mapping points now; None for none."""
+    """Return the pulled brake that asks a person to confirm the folder of the file's mapping; None if there is none."""
     known = Mappings(mappings(config))
     position = known.for_directory(path.rpartition(b"/")[0])
     if position is None:
@@ -182,7 +185,7 @@ def _asked(config: SiteConfig, ledger: Ledger, path: bytes) -> str | None:
 
 
 def _gone(ledger: Ledger) -> str:
-    """Say when it is written down that a file is not there any more."""
+    """Return when the ledger will record that a file is gone."""
     brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_WHAT_IS_GONE), None)
     if brake is None:
         return "the next scan notices"
@@ -190,7 +193,7 @@ def _gone(ledger: Ledger) -> str:
 
 
 def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:
-    """Say when a file that the ledger does not know will be met."""
+    """Return when a file that the ledger does not know will be recorded."""
     try:
         Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks).lstat(path)
     except (FileUnreadable, RootMissing):
@@ -235,7 +238,7 @@ def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, 
 
 
 def _holds_up(config: SiteConfig, ledger: Ledger, row: FileRow) -> str | None:
-    """Say what the next upload waits for beside its time; None for nothing."""
+    """Return what the next upload waits for besides its time; None if there is nothing."""
     if row.state is not State.QUEUED:
         return None
     brakes = ledger.reports.brakes()
@@ -247,7 +250,7 @@ def _holds_up(config: SiteConfig, ledger: Ledger, row: FileRow) -> str | None:
     most = MostDoubts.of(config.upload.workers, len({folder.destfolderid for folder in config.folders}))
     if ledger.doubts.count() > most.in_all:
         return "once some of the uploads in doubt are decided: assetsync doubt list"
-    # What was never tried may go as the newest.
+    # Files that were tried before have the lower limit of a folder; the rest of the limit is for newly saved files.
     if row.destfolderid in ledger.doubts.crowded(most.waiting_in_one_folder if row.attempts else most.in_one_folder):
         return f"once some of the uploads in doubt into folder {row.destfolderid} are decided: assetsync doubt list"
     return None

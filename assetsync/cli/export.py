@@ -1,4 +1,7 @@
-"""`assetsync export`: the ledger's file versions, history included, for other programs."""
+"""`assetsync export`: write the file versions of the ledger, history included, as CSV or JSON lines.
+
+`files` selects the versions; `fileview` holds the columns that both commands share.
+"""
 
 import base64
 import csv
@@ -58,7 +61,7 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, form: str, state: str
 
 
 def csv_line(values: Sequence[object]) -> str:
-    """Give one line of CSV without its end."""
+    """Return one line of CSV without a line end."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow([csv_cell(value) for value in values])
     return line.getvalue()

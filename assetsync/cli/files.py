@@ -1,4 +1,4 @@
-"""`assetsync files`: one line a path."""
+"""`assetsync files`: list the files of the ledger, one line a path. `fileview` holds the fields of a line."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -77,9 +77,10 @@ def _none_told(*, is_chosen: bool, history: bool) -> str:
 def chosen(
     ledger: LedgerView, config: SiteConfig, paths: Sequence[str], state: State | None, *, history: bool
 ) -> Iterator[FileRow]:
-    """Give the rows of these paths and of what is below them, or all; each once.
+    """Yield the rows of these paths and of all below them, each once; without paths, all rows.
 
-    Raises UsageError for a path that is none of the site, or that the ledger knows nothing of, before the first row.
+    Before the first row, raise UsageError for a path outside the site, and UnknownPath for one that the ledger does not
+    know.
     """
     given = known_folders(config, paths)
     for path in filter(None, given):

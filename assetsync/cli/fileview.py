@@ -1,4 +1,7 @@
-"""One file version of the ledger as the commands show it: as an object of JSON, and why it is not fine."""
+"""A file version of the ledger as the commands show it: as an object for JSON, and with its error.
+
+Printing is left to the commands.
+"""
 
 from assetsync.cli.output import moment
 from assetsync.ledger.metadata_drift import NOT_TOLD
@@ -21,9 +24,9 @@ FILE_KEYS = (
 
 
 def error_of(row: FileRow, holds: dict[str, str]) -> str | None:
-    """Say what is wrong with a version; None for one that is fine or only waits for its turn.
+    """Return what is wrong with a version; None if nothing is wrong or it only waits to be sent.
 
-    `holds` are the folders that are held back, with the reason.
+    `holds` maps the destination folders that are held back to the reason.
     """
     if row.state in (State.BLOCKED, State.IN_DOUBT):
         return row.detail or row.reason or str(row.state)
@@ -35,25 +38,25 @@ def error_of(row: FileRow, holds: dict[str, str]) -> str | None:
 
 
 def named(path: bytes | None, name: str | None) -> str:
-    """Give an asset's path; of one that belongs to no file a dash, and the name that the service has for it."""
+    """Return the path of an asset; for an asset without a known path, a dash and its name in the service."""
     if path is not None:
         return printable(path)
     return f"-  {printable(name)}" if name else "-"
 
 
 def drift_of(row: FileRow) -> str | None:
-    """Say what is to be set in the service by hand, None for nothing: there is nothing to set for history."""
+    """Return what must be set in the service by hand, None for nothing; history never needs anything."""
     return row.drift if row.drift not in NOT_TOLD and row.wanted is Wanted.YES else None
 
 
 def as_object(row: FileRow, holds: dict[str, str]) -> dict[str, object]:
-    """Give a version by the keys of `files --json`."""
+    """Return a version with the keys of `files --json`."""
     path, encoded = relative_text(row.path)
     shown: dict[str, object] = {
         "path": path,
         "state": str(row.state),
         "assetid": row.assetid,
-        # Where the asset is, else where it is to go.
+        # The folder that holds the asset, else the folder that it will be sent to.
         "destfolderid": row.asset_folder or row.destfolderid,
         "size": row.size,
         "md5": row.md5,

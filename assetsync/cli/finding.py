@@ -1,4 +1,4 @@
-"""What `assetsync check` has to say of one thing that it looked at."""
+"""A finding of `assetsync check`. The checks are in `findings`, the output is in `check`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,11 +6,11 @@ from enum import StrEnum
 from assetsync.errors import AssetsyncError
 
 NAMED = 10
-"""Of things of a kind so many are named."""
+"""The most items of one kind that findings name."""
 
 
 class Level(StrEnum):
-    """How bad a finding is; with an error a run cannot begin."""
+    """The severity of a finding; a run cannot start with an error."""
 
     OK = "ok"
     WARNING = "warning"
@@ -18,7 +18,7 @@ class Level(StrEnum):
 
 
 class Where(StrEnum):
-    """On which side a finding is to be mended: here, or at the service."""
+    """The side on which to fix the problem: here, or at the service."""
 
     HERE = "here"
     SERVICE = "service"
@@ -26,7 +26,7 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: `what` in a word, the sentence, and what mends it where that says no such thing."""
+    """The result of a check: its subject in a word, the message, and the fix if the message does not include it."""
 
     what: str
     level: Level
@@ -36,5 +36,5 @@ class Finding:
 
 
 def of_error(what: str, error: AssetsyncError, level: Level = Level.ERROR) -> Finding:
-    """Make one of an error, with its hint for what mends it."""
+    """Return the finding for an error, with the error's hint as the fix."""
     return Finding(what, level, error.message, error.hint or None)

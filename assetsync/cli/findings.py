@@ -1,4 +1,7 @@
-"""What `assetsync check` looks at: configuration, key, tree, watch limits, ledger and service. Changes nothing."""
+"""The checks of `assetsync check`: configuration, key, tree, watch limits, ledger, page and service.
+
+Nothing is changed. Printing the findings and the exit code are left to `check`.
+"""
 
 import os
 from collections.abc import Iterator
@@ -31,7 +34,7 @@ from assetsync.text import plural
 
 
 def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
-    """Look at everything, the cheap things first; raises nothing that a configuration can cause."""
+    """Yield the findings of all checks, the service last; raise nothing that a configuration can cause."""
     mapped = plural(len(config.folders), "folder")
     yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {mapped} mapped")
     if (unknown := zone_warning(os.environ)) is not None:
@@ -54,7 +57,7 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
 
 
 def _mailing(config: SiteConfig) -> Iterator[Finding]:
-    """Warn of mappings whose uploads the service mails about: the mail holds the values that were passed."""
+    """Warn of mappings for which the service mails the passed values, the key included, at each upload."""
     for folder in config.folders:
         if folder.upload.debug or folder.upload.emailto is not None:
             message = f"for uploads from {folder.path}, the service mails what was passed, the API key included"
@@ -63,7 +66,7 @@ def _mailing(config: SiteConfig) -> Iterator[Finding]:
 
 
 def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
-    """Read the key, once: it may come by a pipe."""
+    """Read the key only once: it may come from a pipe."""
     try:
         key = read_key(config)
     except ConfigError as error:
@@ -78,13 +81,13 @@ def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
 
 
 def _answers(config: SiteConfig, folder: str) -> str:
-    # Of the three operations of the interface none tells which folders there are.
+    # None of the three operations of the interface lists the folders.
     url = config.service.base_url
     return f"{url} answers a search in folder {folder}; whether there is one shows at the first upload"
 
 
 def _service(config: SiteConfig, key: SecretStr) -> Iterator[Finding]:
-    """Ask for a name that no asset has, in each mapped folder: the database answers fast, and the answer is short."""
+    """Search each mapped folder for a name that no asset has: the database answers fast, and the answer is short."""
     try:
         with closing(make_service(config, key)) as service:
             for folder in dict.fromkeys(mapping.destfolderid for mapping in mappings(config)):

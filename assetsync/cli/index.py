@@ -1,4 +1,4 @@
-"""`assetsync index`: searchIndex by hand (interface section 4.2)."""
+"""`assetsync index`: searchIndex by hand (interface section 4.2). The calls are left to `service.index`."""
 
 import sys
 
@@ -61,6 +61,6 @@ def command(config: SiteConfig, assetids: tuple[str, ...], *, yes: bool, as_json
 
 def _warn_of_all(*, yes: bool) -> None:
     note(_COST)
-    # Whoever writes it into a script has thought about it.
+    # No question in a script: its author has decided already.
     if not yes and sys.stdin.isatty():
         click.confirm("Go on?", abort=True, err=True)

@@ -1,6 +1,7 @@
-"""Carrying out what a person decides: by this process if nobody holds the ledger, else as a request to the holder.
+"""Carry out what an operator decides: in this process if no other holds the ledger, else by a request to the holder.
 
-What the decisions mean is `sync.requests`'s. Looking at a ledger is here too, as every command does it the same way.
+Reading the key and opening the service are here too, for all commands that need them. The decisions themselves are left
+to `sync.requests`.
 """
 
 import os
@@ -23,13 +24,13 @@ from assetsync.service.client import HttpService
 from assetsync.sync.requests import REFUSED, UNASKED, asked_of, carry_out, refuse
 
 PATIENCE = 5.0
-"""Seconds in which the holder of the ledger may answer a request; a daemon at work takes one."""
+"""Seconds to wait for the ledger's holder to answer a request; a busy daemon takes about one."""
 
 _LOOK_EVERY = 0.1
 
 
 def read_key(config: SiteConfig) -> SecretStr:
-    """Read the key, and keep it and the proxy's password out of the log and of core dumps; raises ConfigError."""
+    """Return the key; keep the key and the proxy's password out of logs and core dumps. Raise ConfigError."""
     keep_from_dumps()
     key = read_api_key(config, os.environ)
     register_secret(key)
@@ -39,13 +40,13 @@ def read_key(config: SiteConfig) -> SecretStr:
 
 @contextmanager
 def open_service(config: SiteConfig) -> Iterator[HttpService]:
-    """Read the key as `read_key` does, and give the client; raises ConfigError."""
+    """Read the key as `read_key` does, yield the client and close it. Raise ConfigError."""
     with closing(make_service(config, read_key(config))) as service:
         yield service
 
 
 class ServiceWhenAsked:
-    """The service of `model.Service`, its key read when the first call is made: most decisions need none."""
+    """A `model.Service` that reads the key at its first call: most decisions never call it."""
 
     def __init__(self, config: SiteConfig) -> None:
         self._config = config
@@ -53,23 +54,23 @@ class ServiceWhenAsked:
         self._service: HttpService | None = None
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
-        """Post one file."""
+        """Send one file and return the result."""
         return self._made().upload(request, body)
 
     def start(self, request: UploadRequest, body: Body) -> Underway:
-        """Send one file, whose answer is read later."""
+        """Send one file; its answer is read later."""
         return self._made().start(request, body)
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
-        """Open one search."""
+        """Start one search."""
         return self._made().search(request)
 
     def index(self, assetids: Sequence[str]) -> str:
-        """Ask for indexing."""
+        """Request indexing of these assets."""
         return self._made().index(assetids)
 
     def close(self) -> None:
-        """Close the client if there is one."""
+        """Close the client, if it was opened."""
         if self._opened is not None:
             self._opened.__exit__(None, None, None)
             self._opened = self._service = None
@@ -83,14 +84,14 @@ class ServiceWhenAsked:
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What came of a decision: the sentence, and the number of the request that was left for the ledger's holder."""
+    """The result of a decision: a sentence, and the number of the request if one was left for the ledger's holder."""
 
     message: str
     request: int | None = None
     done: bool = True
 
     def show(self, *, as_json: bool) -> None:
-        """Print it."""
+        """Print the result."""
         if as_json:
             write_json({"done": self.done, "request": self.request, "message": self.message})
         else:
@@ -98,9 +99,9 @@ class Acted:
 
 
 def act(config: SiteConfig, verb: str, argument: dict[str, object]) -> Acted:
-    """Carry a decision out, or leave it for the holder of the ledger and wait a moment for what comes of it.
+    """Carry out a decision, or leave it as a request for the ledger's holder and wait up to `PATIENCE` for the answer.
 
-    Raises as `sync.requests.carry_out` and `open_ledger` do, LedgerBusy excepted; what the holder refused too.
+    Raise as `sync.requests.carry_out` and `open_ledger` do, but no LedgerBusy. A refusal by the holder raises, too.
     """
     configure_logging(config.log.format, "warning")
     clock = SystemClock()
@@ -116,7 +117,7 @@ def act(config: SiteConfig, verb: str, argument: dict[str, object]) -> Acted:
 
 
 def _told(beside: Ledger, number: int, clock: Clock) -> Acted:
-    """Wait for the holder's answer to a request; raises UsageError or ServiceError where it could not be done."""
+    """Wait for the holder's answer to a request; raise UsageError or ServiceError if the holder could not do it."""
     soon(lambda: beside.answered(number) is not None, clock)
     answer = beside.answered(number)
     if answer is None:
@@ -126,7 +127,7 @@ def _told(beside: Ledger, number: int, clock: Clock) -> Acted:
 
 
 def _done(answer: str) -> str:
-    """Return the holder's answer; raises UsageError or ServiceError where the holder could not do it."""
+    """Return the holder's answer; raise UsageError or ServiceError if the holder could not carry out the request."""
     if answer.startswith(REFUSED):
         raise UsageError(answer.removeprefix(REFUSED))
     if answer.startswith(UNASKED):
@@ -135,10 +136,10 @@ def _done(answer: str) -> str:
 
 
 def carried_out(config: SiteConfig, verb: str, argument: dict[str, object], go_on: Callable[[], bool]) -> str | None:
-    """Have a request carried out by the holder of the ledger, or by this process once nobody holds it.
+    """Have a request carried out by the ledger's holder, or by this process once the ledger is free.
 
-    Carrying the request out twice must be the same as once. Returns the answer, None where `go_on` ended the wait
-    before there was one. Raises as `act` does.
+    The request must be idempotent. Return the answer, or None if `go_on` ended the wait before the answer came. Raise
+    as `act` does.
     """
     clock = SystemClock()
     number: int | None = None
@@ -169,7 +170,7 @@ def _answer_in_time(beside: Ledger, number: int, go_on: Callable[[], bool]) -> s
 
 
 def soon(is_so: Callable[[], bool], clock: Clock) -> bool:
-    """Whether something comes to be so within a moment that the ledger's holder may take for it."""
+    """Return whether `is_so` becomes true within `PATIENCE` seconds, the time that the ledger's holder may take."""
     until = clock.steady() + PATIENCE
     while not (found := is_so()) and clock.steady() < until:
         clock.wait(_LOOK_EVERY)

@@ -1,4 +1,4 @@
-"""What most commands are given: the configuration, whether to print JSON, and paths of the site.
+"""The options and arguments that most commands share: the configuration, `--json`, and paths of the site.
 
 Reading and checking the configuration is left to `config`.
 """
@@ -18,7 +18,7 @@ from assetsync.ledger.view import LedgerView, view_ledger
 from assetsync.text import printable
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-# What `printable` puts in the place of what cannot stand in a terminal.
+# The characters that `printable` writes in place of those that are unsafe in a terminal.
 _SHOWN_ODDLY = re.compile(r"[\\\ufffd]")
 
 
@@ -41,12 +41,12 @@ with_config: Decorator = click.option(
 
 
 def with_json(help_text: str) -> Decorator:
-    """Make the option `--json` with a help text of its own."""
+    """Return the option `--json` with this help text."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
 def seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
-    """Read a duration of the command line; a callback for an option."""
+    """Return a duration of the command line in seconds; a callback for an option."""
     try:
         return duration(value)
     except ValueError as error:
@@ -54,9 +54,9 @@ def seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
 
 
 def site_path(config: SiteConfig, given: str) -> bytes:
-    """Give a path of the command line relative to the root; raises UsageError for one that lies outside it.
+    """Return a path of the command line relative to the root; raise UsageError for a path outside the root.
 
-    What was uploaded by hand from elsewhere keeps its absolute path.
+    A file outside the root that was uploaded by hand is returned with its absolute path.
     """
     path = os.fsencode(given)
     root = bytes(config.root)
@@ -84,20 +84,21 @@ def _is_by_hand(config: SiteConfig, path: bytes) -> bool:
 
 
 def known_path(config: SiteConfig, given: str) -> bytes:
-    """Give the path of one file as `known_paths` does."""
+    """Return the path of one file as `known_paths` does."""
     return known_paths(config, [given])[0]
 
 
 def known_paths(config: SiteConfig, given: Iterable[str]) -> list[bytes]:
-    """Give paths as `site_path` does, or else those of the ledger that `files`, the page and the log show so.
+    """Return paths as `site_path` does, and also accept a path as `files`, the page and the log print it.
 
-    A name that holds other bytes or control characters cannot be typed. Raises UsageError where several look alike.
+    A name that is not UTF-8 or holds control characters cannot be typed: the ledger is searched for a path that prints
+    so. Raise UsageError if several paths print alike.
     """
     return _known(config, [site_path(config, path) for path in given], folders=False)
 
 
 def known_folders(config: SiteConfig, given: Iterable[str]) -> list[bytes]:
-    """Give paths of files or folders as `known_paths` does, and b"" for the root itself."""
+    """Return paths of files or folders as `known_paths` does, and b"" for the root itself."""
     return _known(config, [_site_folder(config, path) for path in given], folders=True)
 
 
@@ -123,7 +124,10 @@ def _known(config: SiteConfig, wanted: list[bytes], *, folders: bool) -> list[by
 
 
 def _shown_so(ledger: LedgerView, wanted: bytes, *, folders: bool) -> bytes:
-    """Give the one path of the ledger that is shown as this one is written; with `folders` one above a file, too."""
+    """Return the path of the ledger that prints as `wanted` is written, or `wanted` if there is none.
+
+    With `folders`, a folder above a file of the ledger counts too. Raise UsageError if several paths print alike.
+    """
     shown = os.fsdecode(wanted)
     odd = _SHOWN_ODDLY.search(shown)
     if odd is None or next(ledger.reports.files(history=True, under=wanted), None) is not None:
@@ -141,7 +145,7 @@ def _shown_so(ledger: LedgerView, wanted: bytes, *, folders: bool) -> bytes:
 
 
 def topmost(paths: Iterable[bytes]) -> list[bytes]:
-    """Leave out of paths what lies below another one of them; b"" is the root, and above all."""
+    """Return the paths that are not below another of the paths, sorted; b"" is the root, above all others."""
     known = sorted(set(paths))
     return [b""] if b"" in known else [path for path in known if not any(path.startswith(top + b"/") for top in known)]
 
@@ -152,6 +156,6 @@ def _below(path: bytes, root: bytes) -> bytes | None:
 
 
 def _resolved(path: bytes) -> bytes:
-    """Resolve the folder of a path: the root may be reached through links, but the file itself may be one."""
+    """Resolve only the folder of a path: links may lead to the root, but the file itself may be a link."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - names are bytes here

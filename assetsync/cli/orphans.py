@@ -1,4 +1,4 @@
-"""`assetsync orphans`: the assets in the service that no file stands behind."""
+"""`assetsync orphans`: list the assets in the service that have no file. The ledger decides which these are."""
 
 import time
 from contextlib import closing

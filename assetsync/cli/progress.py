@@ -1,6 +1,6 @@
-"""How far a run is, on stderr, where that is no terminal: events when a phase begins, goes on and ends.
+"""The progress of a run as log events at the start, during, and at the end of each phase.
 
-What the phases are and when they change is `reconcile`'s.
+Used if stderr is not a terminal; `bar` draws on a terminal. The phases are defined by `reconcile`.
 """
 
 import time
@@ -13,13 +13,16 @@ log = structlog.get_logger(__name__)
 
 
 class Silent:
-    """Shows nothing."""
+    """A progress display that shows nothing."""
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase."""
 
     def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
-        """Tell how much of the phase is done; `done` is in files, a large one on its way counts by its part."""
+        """Report how much of the phase is done.
+
+        `done` counts files; a large file in flight counts by the fraction of it that is sent.
+        """
 
     def __enter__(self) -> Self:
         return self
@@ -28,14 +31,14 @@ class Silent:
         self._end()
 
     def _end(self) -> None:
-        """Finish what is shown."""
+        """End the display."""
 
 
 class Events(Silent):
-    """Logs the beginning and the end of each phase, and in a long one how far it is."""
+    """Log events at the start and the end of each phase, and in between in a long phase."""
 
     def __init__(self, *, every: float = 10.0) -> None:
-        """Say how far a phase is every so many seconds."""
+        """Log the progress of a phase every `every` seconds."""
         self._every = every
         self._next = 0.0
         self._total: int | None = None
@@ -48,7 +51,7 @@ class Events(Silent):
         self._before = (0, 0)
 
     def phase(self, name: str, total: int | None = None) -> None:
-        """Begin a phase, which ends the one before."""
+        """Begin a phase and end the previous phase."""
         self._end()
         self._name, self._total = name, total
         self._done, self._bytes, self._hashed, self._began = 0.0, 0, 0, time.monotonic()
@@ -57,9 +60,9 @@ class Events(Silent):
         log.info("phase begins", phase=name, **({} if total is None else {"files": total}))
 
     def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
-        """Keep how much is done, for the event at the end, and say it now and then."""
+        """Record how much is done for the event at the end, and log it if `every` seconds have passed."""
         if self._first is None:
-            # Reading back begins with what was verified and sent before: that is no speed.
+            # The verify phase starts with the files verified and the bytes sent before it: the rate leaves them out.
             self._first, self._before = done, (bytes_done, bytes_hashed)
         self._done, self._bytes, self._hashed = done, bytes_done - self._before[0], bytes_hashed - self._before[1]
         now = time.monotonic()
@@ -68,7 +71,7 @@ class Events(Silent):
             log.info("phase goes on", phase=self._name, files=int(done), **self._pace(now - self._began))
 
     def _pace(self, seconds: float) -> dict[str, object]:
-        """Give how fast it goes, and how long it takes yet where the end is known."""
+        """Return the rate of the phase, and the seconds left if its total is known, as fields of an event."""
         rate = (self._done - (self._first or 0)) / seconds
         said: dict[str, object] = {"files_per_second": round(rate, 1)}
         if self._bytes:

@@ -1,6 +1,6 @@
-"""The search syntax as options: labels, custom fields and fields, so that nobody has to write it (section 4.1.1).
+"""Options for labels, custom fields and fields, in place of the search syntax (interface section 4.1.1).
 
-How it is written is `service.query`'s.
+Writing the syntax is left to `service.query`.
 """
 
 from collections.abc import Callable
@@ -29,16 +29,16 @@ _OPTIONS = (
 
 
 def with_queries(command_function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that `entry_of` takes."""
+    """Add the options that `entry_of` reads to a command."""
     for option in reversed(_OPTIONS):
         command_function = option(command_function)
     return command_function
 
 
 def entry_of(term: str | None, given: dict[str, Any]) -> str:
-    """Take the options out of what a command was given, and write them and TERM as one search entry.
+    """Remove these options from the arguments of a command, and return them and TERM as one search entry.
 
-    Raises UsageError for options that cannot be used, and when there is nothing to search for.
+    Raise UsageError for options that cannot be used, and if there is nothing to search for.
     """
     names: tuple[str, ...] = given.pop("label")
     customs: _Pairs = given.pop("custom_field")
@@ -46,7 +46,7 @@ def entry_of(term: str | None, given: dict[str, Any]) -> str:
     queries = [labels(*names)] if names else []
     values: dict[str, list[str]] = {}
     for field_id, value in customs:
-        # The values of one custom field go into one query.
+        # All values of a custom field go into one query.
         values.setdefault(field_id, []).append(value)
     queries += [custom_field(field_id, *several) for field_id, several in values.items()]
     queries += [field(name, words) for name, words in fields]

@@ -1,4 +1,4 @@
-"""`assetsync reconcile`: one run of the whole way, its summary and its exit code. The run itself is `reconcile`'s."""
+"""`assetsync reconcile`: one run, its summary and its exit code. The run itself is left to `reconcile`."""
 
 import os
 import random
@@ -43,7 +43,7 @@ KEYS = (
 )
 
 
-# Seconds after a signal in which what is on its way may end: longer than the run itself gives its workers.
+# Seconds after a signal until the service is closed: longer than the run itself waits for its workers.
 _PATIENCE = 15.0
 
 
@@ -96,7 +96,7 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
         ledger = stack.enter_context(_looked_at(config) if only_look else _held(config))
         progress = _bar() if with_bar else Silent() if quiet or only_look else Events()
         with progress:
-            # After the bar began: it stands in for stderr, so that what is logged does not break it.
+            # Only after the bar has started: it replaces stderr, so that log lines do not break the bar.
             configure_logging(config.log.format, level, stream=sys.stderr)
             log_uncaught()
             site = build(config, ledger, service, clock, random.SystemRandom())
@@ -114,13 +114,13 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
 def _tell_outside(site: Site) -> None:
     notify = site.config.notify
     if notify.webhook is not None or notify.command:
-        from assetsync.notify.news import tell_once  # noqa: PLC0415 - slow to load, and of use to few
+        from assetsync.notify.news import tell_once  # noqa: PLC0415 - slow to load, and rarely needed
 
         tell_once(site, os.environ)
 
 
 def _bar() -> Silent:
-    from rich.console import Console  # noqa: PLC0415 - slow to load, and of use on a terminal alone
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and needed only on a terminal
 
     from assetsync.cli.bar import Bar  # noqa: PLC0415
 
@@ -129,7 +129,7 @@ def _bar() -> Silent:
 
 @contextmanager
 def _held(config: SiteConfig) -> Iterator[Ledger]:
-    """Open the ledger for sending; of a new site whose root is missing none is made."""
+    """Open the ledger for sending; create none for a new site whose root cannot be opened."""
     if not config.ledger.exists():
         os.close(make_tree(config).open_folder(b""))
     with closing(open_ledger(config.ledger, site=config.site)) as ledger:
@@ -138,7 +138,7 @@ def _held(config: SiteConfig) -> Iterator[Ledger]:
 
 @contextmanager
 def _looked_at(config: SiteConfig) -> Iterator[Ledger]:
-    """Open the ledger for reading, or an empty one that is thrown away."""
+    """Open the ledger for reading, or a temporary empty one if there is none."""
     if config.ledger.exists():
         with closing(read_ledger(config.ledger, site=config.site)) as ledger:
             yield ledger
@@ -159,12 +159,13 @@ def _code(report: Report) -> int:
 
 
 def _tell(report: Report, site: Site, *, only_look: bool) -> None:
-    """Print the verdict in one line, then what is left and how to go on."""
+    """Print the verdict in one line, then what is out of sync and the next steps."""
     write(_verdict(report, only_look=only_look))
     if report.trouble is not None:
         write(f"the service: {printable(report.trouble)}")
         write("    assetsync check shows what answers; the next run goes on where this one stopped")
-    # What is left is the same whoever sends: a look is not to need the lock, which others may not be let to read.
+    # The sentences below do not depend on whether a process sends. So a dry run does not look at the lock file, which
+    # its user may not be allowed to read.
     standing = stand(site.config, site.context.ledger, site.context.clock.now(), running=not only_look)
     if report.unreadable and (only_look or standing.unreadable is None):
         write(f"unreadable, files and folders: {report.unreadable:,}; nothing is concluded about them")
@@ -206,7 +207,7 @@ def _verdict(report: Report, *, only_look: bool) -> str:
 
 
 def _left(report: Report) -> list[str]:
-    """Name what is known to keep the site from being in sync."""
+    """Return the known reasons why the site is out of sync, with their counts."""
     left = (("pending", report.pending), ("in doubt", report.in_doubt), ("blocked", report.blocked))
     named = [f"{count:,} {name}" for name, count in left if count]
     named += [plural(report.braked, "brake")] * bool(report.braked)

@@ -1,4 +1,4 @@
-"""`assetsync resume`: release a brake after a person has looked."""
+"""`assetsync resume`: release brakes after a person has looked. `sync.requests` carries it out."""
 
 import click
 
@@ -6,7 +6,7 @@ from assetsync.cli.operator import act
 from assetsync.cli.options import with_config, with_json
 from assetsync.config import SiteConfig
 
-_MOST_DIGITS = 18  # more may be no number of 64 bits
+_MOST_DIGITS = 18  # a longer number may not fit into 64 bits
 
 
 def _number(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""`assetsync retry`: let blocked files go on, or send some again on a person's word."""
+"""`assetsync retry`: unblock files, or send the given files again. `sync.requests` carries it out."""
 
 import click
 

@@ -1,6 +1,6 @@
-"""The list of commands, each loaded from its module when it is called.
+"""The list of commands. Each command is loaded from its module when it is called; its options are defined there.
 
-What a command says of itself in the overview stands here too, because reading it from the commands would load them all.
+The summaries of the overview are here too, because reading them from the commands would load every module.
 """
 
 import gc
@@ -13,7 +13,7 @@ from assetsync import __version__
 
 
 class Entry(NamedTuple):
-    """Where a command is, and what it does in a few words."""
+    """The module of a command below `assetsync.cli`, and its summary for the overview."""
 
     module: str
     summary: str
@@ -47,23 +47,23 @@ _OF_THE_COMMANDS = ("--config", "--json", "--quiet")
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and loads the one that is asked for."""
+    """A click group that knows its commands by name and loads only the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Give the names in the order of the table."""
+        """Return the command names in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Load one command."""
+        """Load one command; return None for an unknown name."""
         entry = COMMANDS.get(cmd_name)
         return None if entry is None else _load(entry.module)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is asked for; raises UsageError with the nearest one for a mistyped name."""
+        """Find the command that is called; raise UsageError with the closest name for a mistyped one."""
         if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from difflib import get_close_matches  # noqa: PLC0415 - slow to load, and needed here alone
+            from difflib import get_close_matches  # noqa: PLC0415 - slow to load, and needed only here
 
             close = get_close_matches(args[0].lower(), COMMANDS, n=1)
             if close:
@@ -71,7 +71,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what stands before the command; raises UsageError that says where an option of a command belongs."""
+        """Read the options before the command; raise UsageError if one of them belongs behind the command."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -87,8 +87,8 @@ class LazyGroup(click.Group):
 
 
 def _load(module: str) -> click.Command:
-    # Nearly all that loading makes stays: looking through it for garbage, while it grows and at the end once more,
-    # would take a tenth of the time in which `status` starts and ends.
+    # Nearly every object that an import creates stays alive. Collecting garbage during the import and at exit would
+    # take a tenth of the time that `status` runs.
     gc.disable()
     try:
         return cast("click.Command", import_module(f"assetsync.cli.{module}").command)

@@ -1,4 +1,7 @@
-"""`assetsync run`: the daemon under its signals. What it does is `daemon`'s; here the process begins and ends."""
+"""`assetsync run`: start the daemon, reload its configuration on SIGHUP, and return the exit code.
+
+The work of the daemon is left to `daemon`.
+"""
 
 import os
 import sys
@@ -51,7 +54,8 @@ def command(path: Path) -> int:
     _refuse_missing_root(config)
     signals = Signals()
     signals.take()
-    # A reload comes after ready, and needs no more time than the watchdog gives: the ledger was in use until then.
+    # Once, not at each reload: a reload comes after READY and is shorter than the watchdog's time-out, because the
+    # ledger was in use until then.
     notifier.beginning()
     following = [(config, key)]
     while True:
@@ -69,7 +73,7 @@ def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> tu
     config = following[-1][0]
     try:
         read = _read(path)
-        # What it names, too: the old daemon has ended when the new one finds out.
+        # Check what the configuration names, too: the new daemon would find a mistake only after the old one has ended.
         make_service(*read).close()
         senders(read[0], os.environ)
     except ConfigError as error:
@@ -99,7 +103,7 @@ def _log_as(config: SiteConfig) -> None:
 
 
 def _refuse_missing_root(config: SiteConfig) -> None:
-    """Refuse a new site whose root is not there; of a known one the brake is pulled instead."""
+    """Raise RootMissing for a new site whose root cannot be read; for a known site the brake is pulled instead."""
     if config.ledger.exists():
         return
     try:

@@ -1,4 +1,4 @@
-"""`assetsync sandbox`: the local service in the foreground. What it answers is `sandbox`'s."""
+"""`assetsync sandbox`: run the local service in the foreground. Its answers are left to `sandbox`."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from assetsync.sandbox import Sandbox, SandboxSettings, serve
 from assetsync.sandbox.settings import DIALECTS, INDEX_MODES, STARTROWS
 
 _KEY = "sandbox-key"
-_DIGITS = 5  # of a port
+_DIGITS = 5  # the most digits of a port
 _FOLDERS = ("A6CE649FAA5F434EB513CA15656AB5AA=photos", "0123456789ABCDEF0123456789ABCDEF=documents")
 
 

@@ -1,7 +1,7 @@
-"""`assetsync search`: searchassets by hand, every parameter of interface section 4.1 an option of its name.
+"""`assetsync search`: searchassets by hand. Each parameter of interface section 4.1 is an option of the same name.
 
-What the parameters may hold is checked by `service.search`, the search syntax is written by `queries`; reading the
-answers is left to the client.
+`service.search` checks the values of the parameters, and `queries` writes the search syntax. Reading the answers is
+left to the client.
 """
 
 import sys
@@ -27,7 +27,7 @@ from assetsync.service.paging import PAGE, every
 from assetsync.service.search import Wire, search_call
 from assetsync.text import printable
 
-# Name, what it takes, what it means; the words of interface section 4.1.
+# Name, metavar, type and help text; the words are those of interface section 4.1.
 _PARAMETERS: tuple[tuple[str, str, type, str], ...] = (
     ("show", "KIND", str, "all, img, vid, doc or aud."),
     ("doctype", "TYPE", str, "pdf, xls, doc or other; only with --show doc."),
@@ -126,7 +126,7 @@ def command(
 
 def _write_as_it_comes(body: bytes) -> None:
     if sys.stdout.isatty():
-        # A name in it could do something there; whoever wants the bytes does not read them from a terminal.
+        # Escaped: a name in the answer may hold terminal control characters. The exact bytes go to a pipe or a file.
         for line in body.removesuffix(b"\n").split(b"\n"):
             write(printable(line.removesuffix(b"\r")))
         return
@@ -137,13 +137,13 @@ def _write_as_it_comes(body: bytes) -> None:
 
 
 class _InForm:
-    """The searches of a client, each asked for in one output format."""
+    """A client that requests each search in one output format."""
 
     def __init__(self, service: HttpService, wire: Wire) -> None:
         self._service = service
         self._wire = wire
         self.columns: tuple[str, ...] = ()
-        """The columns of the last answer, which names them without a row too."""
+        """The columns of the last answer; an answer without rows names them, too."""
 
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
@@ -153,10 +153,10 @@ class _InForm:
 
 
 class _Searches(Protocol):
-    """What can be searched; narrower than `model.Service`."""
+    """The search operation; narrower than `model.Service`."""
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
-        """Open one search."""
+        """Start one search."""
 
 
 def _one_page(service: _Searches, request: SearchRequest) -> Iterator[Asset]:
@@ -165,7 +165,7 @@ def _one_page(service: _Searches, request: SearchRequest) -> Iterator[Asset]:
 
 
 def pages(service: _Searches, request: SearchRequest) -> Iterator[Asset]:
-    """Yield every asset of a search once; `maxrows` is how many are asked for at a time."""
+    """Yield every asset of a search once; `maxrows` is the number of rows of a page."""
     seen: set[str] = set()
     for asset in every(service.search, replace(request, maxrows=None), size=request.maxrows or PAGE):
         if asset.id not in seen:

@@ -1,6 +1,6 @@
-"""`--explain` of the three operations: the request that would be sent, shown and not sent.
+"""`--explain` of the three operations: print the request instead of sending it.
 
-It needs no reachable service and no key: where the key would stand, `[key]` does. Making the requests is `service`'s.
+This needs neither the service nor a key: `[key]` is printed in place of the key. `service` builds the requests.
 """
 
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ with_explain = click.option("--explain", is_flag=True, help="Show the request in
 
 
 def show_call(config: SiteConfig, call: Call, *, as_json: bool) -> None:
-    """Show a call of one of the search operations (interface sections 4.1 and 4.2)."""
+    """Print a call of searchassets or searchIndex (interface sections 4.1 and 4.2)."""
     _show(call.address(config.service.base_url), call.form(KEY), as_json=as_json)
 
 
 def show_upload(config: SiteConfig, request: UploadRequest, size: int, *, as_json: bool) -> None:
-    """Show the fields of an upload in their order (interface section 4.3); of the file, its name and size in bytes.
+    """Print the fields of an upload in order (interface section 4.3), and the name and size in bytes of the file.
 
-    Raises UsageError for the name of a metadata field that cannot be sent.
+    Raise UsageError for the name of a metadata field that cannot be sent.
     """
     in_url, fields = parameters(request, KEY, credential=config.service.credential)
-    # Not encoded: it is to be read, and the key in brackets to be seen.
+    # Not percent-encoded, so that people can read it and see the `[key]`.
     query = "&".join(f"{name}={value}" for name, value in in_url)
     address = f"{config.service.upload_url}{'?' if query else ''}{query}"
     file = f"{sent_filename(request.filename)} ({size:,} bytes)"

@@ -1,4 +1,4 @@
-"""Signals that end a command at a safe point. What that is, and what is said of it, is the command's."""
+"""End a command at a safe point on a signal. Each command decides where that is and what it reports."""
 
 import os
 import signal
@@ -12,10 +12,10 @@ from assetsync.cli.entry import INTERRUPTED
 
 @contextmanager
 def stopping(stop: threading.Event, ends: Sequence[Callable[[], None]], *, patience: float) -> Iterator[None]:
-    """Set `stop` when a signal comes (SIGINT, SIGTERM, SIGHUP), and end the process at once when a second one does.
+    """Set `stop` on the first signal (SIGINT, SIGTERM, SIGHUP); end the process at once on the second.
 
-    What the command may be waiting for is ended by `ends` after `patience` seconds: a service that hangs must not hold
-    it up.
+    After the first signal and `patience` seconds, call each of `ends`: they end what the command may be waiting for, so
+    that a service that hangs does not hold it up.
     """
     heard: list[int] = []
 
@@ -23,18 +23,18 @@ def stopping(stop: threading.Event, ends: Sequence[Callable[[], None]], *, patie
         if heard:
             os._exit(INTERRUPTED)
         heard.append(number)
-        # Never by the handler itself: it may have come while its thread holds the very locks that this takes.
+        # Not in the handler: the thread that it interrupts may hold the locks that `finish` takes.
         threading.Thread(target=finish, daemon=True).start()
 
     def finish() -> None:
         stop.set()
-        # Only now: who adds an end looks at `stop` after that.
+        # Only after `stop` is set: code that appends to `ends` checks `stop` afterwards.
         for end in list(ends):
             timer = threading.Timer(patience, end)
             timer.daemon = True
             timer.start()
 
-    # A terminal that is closed; whoever began it with nohup has said that it shall go on.
+    # SIGHUP: the terminal was closed. nohup ignores it, so that the command goes on; leave it ignored then.
     hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM, *hang_up)}
     try:

@@ -1,4 +1,8 @@
-"""`assetsync status`: how the site stands, from the ledger alone, once or again and again."""
+"""`assetsync status`: print the state of the site from the ledger, once or repeatedly.
+
+The counts come from `status.standing`, the sentences from `status.sentences`. Neither the tree nor the service is
+read.
+"""
 
 import os
 import signal
@@ -36,8 +40,8 @@ from assetsync.status.sentences import (
 from assetsync.status.standing import Standing, stand
 
 _EVERY = 2.0
-_NARROWEST = 2  # lines, in which nothing can be left out in words
-# A screen of its own, so that what was on the terminal is there again afterwards; then home, and clear what follows.
+_NARROWEST = 2  # lines; too few for a line that says that something is left out
+# Switch to the alternate screen, so that the old contents of the terminal are back afterwards; home; clear.
 _OTHER_SCREEN, _OWN_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
@@ -69,14 +73,14 @@ def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
 
 
 class _Look(NamedTuple):
-    """How the site stands; `unseen` says why it cannot be told whether a process sends, None where it can."""
+    """The state of the site; `unseen` is the reason why it is unknown whether a process sends, None if it is known."""
 
     standing: Standing
     unseen: str | None
 
 
 def _look(config: SiteConfig) -> _Look:
-    # Opened anew for each look: beside no writer, what was read once would be taken as it was.
+    # Reopen the ledger each time: without a writer SQLite opens it as immutable and would not see later changes.
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         holder = holder_of(ledger.store.path)
         return _Look(stand(config, ledger, time.time(), running=holder.sends), holder.unseen)
@@ -111,10 +115,10 @@ def _lines(look: _Look) -> Iterator[str]:
 
 
 def _watch(config: SiteConfig, *, as_json: bool) -> None:
-    """Show it again and again; an interrupt, or SIGTERM, is how it is meant to end."""
+    """Print the state every `_EVERY` seconds until SIGINT or SIGTERM, which are the regular end."""
     on_terminal = sys.stdout.isatty() and not as_json
     look = _look(config)
-    # Else the terminal would stay on the other screen.
+    # Without a handler SIGTERM would leave the terminal on the alternate screen.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if on_terminal:
@@ -141,9 +145,9 @@ def _watch(config: SiteConfig, *, as_json: bool) -> None:
 
 
 def _redraw(look: _Look) -> None:
-    """Draw one screen over the one before; what does not fit is left out at its end, and that is said."""
+    """Draw the screen over the previous one; lines that do not fit are replaced by a line that says so."""
     size = os.get_terminal_size(sys.stdout.fileno())
-    # One that does not know its size, such as a serial line, says 0.
+    # A terminal that does not know its size, such as a serial line, reports 0.
     width, room = size.columns or 80, (size.lines or 24) - 1
     lines = [*_lines(look), "", f"{moment(look.standing.at)}, again every {_EVERY:.0f} s; Ctrl-C ends it"]
     if len(lines) > room:
@@ -156,7 +160,7 @@ def _redraw(look: _Look) -> None:
 
 
 def _cut(line: str, most: int) -> str:
-    """Cut a line that takes more columns than these: a wide character takes two, a combining one none."""
+    """Cut a line to `most` columns: a wide character takes two columns, a combining character none."""
     taken = list(accumulate(map(_columns, line)))
     if not taken or taken[-1] <= most:
         return line

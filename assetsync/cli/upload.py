@@ -1,7 +1,8 @@
-"""`assetsync upload`: one upload by hand, every parameter of interface section 4.3 an option of its name.
+"""`assetsync upload`: one upload by hand. Each parameter of interface section 4.3 is an option of the same name.
 
-What the answer means is `core.outcome`'s. Where the site has a ledger, a file of the tree, and any file that goes into
-a mapped folder, has its intent committed before it is sent and its outcome recorded after it (`sync.upload.by_hand`).
+If the site has a ledger, the intent is committed before the upload and the outcome is recorded after it, for each file
+of the tree and each file that goes into a mapped folder (`sync.upload.by_hand`). Interpreting the answer is left to
+`core.outcome`.
 """
 
 import json
@@ -48,7 +49,7 @@ from assetsync.tree.safe_open import OpenFile, Tree
 
 _UNANSWERED = ("no_answer", "unsent")
 _PATIENCE = 60.0
-"""Seconds in which the process that holds the ledger has to commit the intent; it may be scanning."""
+"""Seconds to wait for the ledger's holder to commit the intent; it may be scanning."""
 
 _RECORDED = (
     "the upload is in doubt: `assetsync doubt list` lists it, and the daemon or the next `assetsync reconcile` looks it"
@@ -70,7 +71,7 @@ def _meta(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 
 
 def _events(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Take `--skip_event a --skip_event b,c` for one list, which the rules of the configuration read."""
+    """Join `--skip_event a --skip_event b,c` into one list, which the rules of the configuration check."""
     return ",".join(values) or None
 
 
@@ -162,7 +163,10 @@ def command(
 def _by_hand(
     path: bytes, request: UploadRequest, opened: OpenFile, body: FileBody, stop: threading.Event, *, send_again: bool
 ) -> ByHand:
-    """Hash the whole file, and return what is to be sent; raises as `tree.body.digest` does."""
+    """Hash the whole file and return the upload to begin; raise click.Abort if interrupted.
+
+    Other errors are those of `tree.body.digest`.
+    """
     try:
         md5 = body.load() or digest(opened, opened.stat, stop=stop.is_set)
     except ReadStopped as error:
@@ -180,9 +184,9 @@ def _interrupted() -> click.Abort:
 
 
 def _recorded_as(config: SiteConfig, file: Path, folder: str) -> bytes | None:
-    """Return the path by which the ledger knows the file, None where the upload is no matter of the ledger.
+    """Return the path under which the ledger records the file, None if the ledger does not record the upload.
 
-    It is relative to the root where the file's mapping sends it into the same folder, else absolute.
+    The path is relative to the root if the file's mapping sends it to the same folder, else absolute.
     """
     try:
         if not config.ledger.exists():
@@ -206,7 +210,7 @@ def _recorded_as(config: SiteConfig, file: Path, folder: str) -> bytes | None:
 
 @contextmanager
 def _held(config: SiteConfig, boundary: str) -> Iterator[None]:
-    """Hold the lock of the attempt: while it is held, the attempt is in flight."""
+    """Hold the lock of the attempt; the attempt is in flight while it is held."""
     lock = hold_by_hand(config.ledger, boundary)
     try:
         yield
@@ -215,7 +219,7 @@ def _held(config: SiteConfig, boundary: str) -> Iterator[None]:
 
 
 def _begin(config: SiteConfig, hand: ByHand, stop: threading.Event) -> Begun:
-    """Have the intent committed; raises LedgerBusy where the process that holds the ledger does not answer."""
+    """Have the intent committed; raise LedgerBusy if the ledger's holder does not answer within `_PATIENCE`."""
     until = time.monotonic() + _PATIENCE
     answer = carried_out(config, "upload", hand.asked(), lambda: not stop.is_set() and time.monotonic() < until)
     if answer is not None:
@@ -229,12 +233,12 @@ def _begin(config: SiteConfig, hand: ByHand, stop: threading.Event) -> Begun:
 
 
 def _end(config: SiteConfig, boundary: str, sent: Sent) -> None:
-    """Have the outcome recorded; where that fails the upload is put in doubt, and looked up."""
+    """Have the outcome recorded; if this fails, warn: the upload becomes a doubt and is looked up."""
     until = time.monotonic() + PATIENCE
     try:
         carried_out(config, "uploaded", outcome_of(boundary, sent), lambda: time.monotonic() < until)
     except AssetsyncError as error:
-        # The upload is done whatever the ledger is; its exit code must not say otherwise.
+        # The upload is complete whether or not the ledger records it: the exit code must not change.
         warn(f"the outcome was not recorded, so the upload is looked up later: {error}")
 
 
@@ -259,7 +263,7 @@ def _send(
     stop: threading.Event,
     ends: list[Callable[[], None]],
 ) -> Sent:
-    """Post the file; a signal cuts the connection, and what had left until then is told as it is of a lost answer."""
+    """Send the file. A signal closes the connection; what was sent until then is interpreted as for a lost answer."""
     with open_service(config) as service:
         ends.append(service.close)
         if stop.is_set():
@@ -271,7 +275,7 @@ def _send(
 
 
 def _open(file: Path) -> OpenFile:
-    """Open the file that is to be sent, through links too; raises TreeError, and UsageError where there is none."""
+    """Open the file to send, following links; raise UsageError if there is no such file, TreeError for other errors."""
     place = Path(os.path.realpath(file))
     try:
         return Tree(bytes(place.parent)).open(os.fsencode(place.name))
@@ -282,7 +286,7 @@ def _open(file: Path) -> OpenFile:
 
 
 def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:
-    """Make the form of the upload; raises UsageError for options that cannot be."""
+    """Return the request for the upload; raise UsageError for options that are invalid or contradict each other."""
     meta, metadata = given.pop("meta"), given.pop("metadata")
     if metadata is not None and metadata != bool(meta):
         raise UsageError(f"--metadata {int(metadata)} {'without' if metadata else 'with'} --meta", hint="leave it out")
@@ -297,7 +301,7 @@ def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:
 
 
 def _options(given: dict[str, object]) -> UploadOptions:
-    """Read the options by the rules of the configuration; raises UsageError for the first that breaks one."""
+    """Check the options by the rules of the configuration; raise UsageError for the first invalid one."""
     try:
         return FolderUpload.model_validate(given).options()
     except ValidationError as error:
@@ -323,11 +327,11 @@ def _tell(sent: Sent, *, as_json: bool) -> None:
 
 
 def _code(sent: Sent, helps: str) -> int:
-    """Report what was wrong, and what `helps` where the upload is in doubt; returns the exit code."""
+    """Report an error, and `helps` if the upload is in doubt; return the exit code."""
     outcome = sent.outcome
     if outcome.answer is Answer.ACCEPTED:
         return OK
-    # What is said of the file of a mapping names the configuration, where this folder does not come from.
+    # The detail of an unknown folder names the configuration, but this folder comes from the command line.
     complain(_NO_FOLDER if outcome.fault is Fault.FOLDER else outcome.detail)
     if outcome.answer is Answer.DOUBT:
         note(helps)
