@@ -1,7 +1,6 @@
 """A local service that implements the interface, for the demo, for tests and for trying a configuration.
 
-`Sandbox` and `serve` run it with the libraries of the extra `assetsync[sandbox]`; importing this package needs none of
-them.
+`Sandbox` and `serve` need the libraries of the extra `assetsync[sandbox]`; importing this package does not.
 """
 
 from assetsync.sandbox.faults import FaultKind, FaultRule, Operation

@@ -1,4 +1,7 @@
-"""HTTP answers in the charset and with the headers of the service, and those that break off or never come."""
+"""HTTP answers with the charset and the headers of the service, and answers that are cut or lost.
+
+The text of the answers is left to `forms`.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -21,15 +24,15 @@ HTML_INSTEAD: Final = "<!DOCTYPE html>\n<html><head><title>Maintenance</title></
 
 
 class Lost(Response):
-    """No answer: the connection is closed."""
+    """A lost answer: the connection closes without one."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
-        """Close without a byte."""
+        """Close the connection without a byte."""
         await drop(scope, receive)
 
 
 class Cut(Response):
-    """An answer that ends in its middle, its length promised in full."""
+    """An answer that ends in the middle, although its headers announce the full length."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the headers and half of the body, then close."""
@@ -40,7 +43,7 @@ class Cut(Response):
 
 
 async def cut(answer: Response) -> Response:
-    """Turn an answer into one that ends in its middle."""
+    """Return an answer that ends in the middle of the given one."""
     body = bytes(answer.body) if not isinstance(answer, StreamingResponse) else await _whole(answer)
     return Cut(body, answer.status_code, {"Content-Type": answer.headers.get("content-type", "text/plain")})
 
@@ -51,17 +54,20 @@ async def _whole(answer: StreamingResponse) -> bytes:
 
 
 def json_answer(text: str, *, documented: bool, status: int = 200) -> Response:
-    """Answer a search or index call: ISO-8859-1 with `?` for what does not fit (observed), UTF-8 where documented."""
+    """Return the answer to a search or index call: ISO-8859-1 with `?` for other characters (observed).
+
+    If documented, it is UTF-8.
+    """
     charset = "UTF-8" if documented else "ISO-8859-1"
-    # Given as a header: as media type, Starlette would write a charset of its own behind it.
+    # As a header, not as the media type: Starlette would append a charset of its own to that.
     headers = {"Content-Type": f"application/json;charset={charset}"}
     return Response(text.encode(charset, "replace"), status, headers)
 
 
 def json_stream(pieces: Iterable[str], *, documented: bool, latin1: bool = False) -> Response:
-    """Answer with a record set; a long one goes out piece by piece, so that a whole folder is never held at once.
+    """Return the answer with a record set; a long one is streamed, so that memory never holds a whole folder.
 
-    With `latin1` it is ISO-8859-1 also where documented.
+    With `latin1` it is ISO-8859-1 also if documented.
     """
     documented = documented and not latin1
     pieces = iter(pieces)
@@ -76,19 +82,19 @@ def json_stream(pieces: Iterable[str], *, documented: bool, latin1: bool = False
 async def _encoded(pieces: Iterator[str], charset: str) -> AsyncIterator[bytes]:
     while batch := "".join(islice(pieces, _PIECES_AT_ONCE)):
         yield batch.encode(charset, "replace")
-        # Other requests are answered in between.
+        # Let other requests run in between.
         await asyncio.sleep(0)
 
 
 def html_answer(text: str) -> Response:
-    """Answer with a page where an answer of the interface was due (observed, with 200)."""
+    """Return an HTML page with status 200 in place of an answer of the interface (observed)."""
     return Response(text.encode("iso-8859-1", "replace"), headers={"Content-Type": "text/html;charset=ISO-8859-1"})
 
 
 def upload_answer(result: Result, *, referer: str, redirectto: str, parameters: str, documented: bool) -> Response:
-    """Answer an upload: XML, or a redirect where one was asked for (interface section 4.3).
+    """Return the answer to an upload: XML, or a redirect if requested (interface section 4.3).
 
-    The redirect comes for success and for a wrong key; other refusals come as XML all the same (observed).
+    Success and a wrong key are redirected; other refusals are XML even if a redirect was requested (observed).
     """
     if redirectto and result.kind in (Kind.ACCEPTED, Kind.NO_SESSION):
         return _redirect(result, redirectto, parameters, documented=documented)
@@ -105,13 +111,16 @@ def upload_answer(result: Result, *, referer: str, redirectto: str, parameters: 
 
 
 def _message(result: Result) -> str:
-    # The service escapes the texts of its runtime and no others (`upload-no-destfolderid`, `upload-no-filedata`).
+    # The service escapes quotes only in the messages of its runtime (`upload-no-destfolderid`, `upload-no-filedata`).
     quotes = {"'": "&apos;"} if "Error at line" in result.message else {}
     return escape(result.message, quotes)
 
 
 def _redirect(result: Result, redirectto: str, parameters: str, *, documented: bool) -> Response:
-    """Append the answer to the address; observed, a session stands before its query, and the kind after the asset."""
+    """Return a redirect with the answer in its query.
+
+    Observed: `;jsessionid=` precedes the query of the address, and `filetype` follows `assetid`.
+    """
     if result.kind is Kind.ACCEPTED:
         query = f"responsecode=0&message=success&assetid={result.assetid}"
         query += "" if documented else f"&filetype={result.filetype}"

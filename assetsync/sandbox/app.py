@@ -1,6 +1,7 @@
-"""The application: which address is which operation, how its parameters are read, and what every answer has in common.
+"""The application: route requests to the operations, read their parameters, and apply what holds for every answer.
 
-The addresses are those of a live installation: base address `/razuna`, upload `/razuna/raz1/dam/index.cfm`.
+The addresses are those of a live installation: base address `/razuna`, upload `/razuna/raz1/dam/index.cfm`. Storing is
+left to `upload` and `store`, searching to `search`, the text of the answers to `forms` and `answers`.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ _TRIGGERED: Final = "Indexing successfully triggered"
 
 
 class Service:
-    """The three operations as HTTP sees them."""
+    """The HTTP endpoints of the three operations."""
 
     def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard) -> None:
         self._settings = settings
@@ -78,13 +79,13 @@ class Service:
             received.discard()
 
     async def _receive(self, request: Request, active: Active) -> Received:
-        """Read a body to its end, or to where it was cut; the parameters may stand in the URL (section 4.3)."""
+        """Read a body to its end or to the cut; parameters may also be in the URL (interface section 4.3)."""
         in_url = dict(parse_qsl(request.url.query, keep_blank_values=True))
         limit = self._settings.max_content_length
         announced = int(request.headers.get("content-length", "0"))
 
         def wanted(fields: Mapping[str, str]) -> bool:
-            # The key is checked before the file is accepted (section 5); so is the size that was announced.
+            # The key and the announced size are checked before the file is accepted (interface section 5).
             return key_is_valid(in_url | dict(fields), self._settings, active) and not (limit and announced > limit)
 
         boundary = boundary_of(request.headers.get("content-type"))
@@ -95,7 +96,7 @@ class Service:
         try:
             came = await _feed(request, form)
         except BaseException:
-            # The sandbox stops while the body comes in.
+            # The sandbox was stopped while the body came in.
             Received({}, form, 0).discard()
             raise
         return Received(in_url | (form.fields if form else {}), form, max(came, announced))
@@ -142,7 +143,7 @@ class Service:
             if wipes or self._settings.index_mode == "adds":
                 ids = [each.strip().upper() for each in given.get("assetid", "").split(",")]
                 self._store.index(None if ids == ["ALL"] else ids, wipe=wipes)
-        # Success says nothing: it comes for unknown ids and even with the database down (observed).
+        # Success proves nothing: unknown ids get it, and it comes even while the database is down (observed).
         return json_answer(forms.index_result(0, _TRIGGERED, documented=documented), documented=documented)
 
     def _search(self, given: Mapping[str, str], active: Active, origin: str) -> Response:
@@ -163,7 +164,7 @@ class Service:
 
 
 async def _feed(request: Request, form: FormReader | None) -> int:
-    """Read the body to its end, or to where it was cut; gives how many bytes came."""
+    """Read the body to its end or to the cut; return the number of bytes that came."""
     came = 0
     more = True
     while more:
@@ -177,9 +178,9 @@ async def _feed(request: Request, form: FormReader | None) -> int:
 
 
 class Gate:
-    """What holds for every request: the longest head, and connections closed after each answer (observed).
+    """The rules for every request: a longest head, and connections that close after each answer (observed).
 
-    On loopback it is called by no name of the web: a page there would read what is stored.
+    If the sandbox listens on loopback, public host names are refused: otherwise a web page could read what is stored.
     """
 
     def __init__(self, app: ASGIApp, settings: SandboxSettings) -> None:
@@ -188,7 +189,10 @@ class Gate:
         self._on_loopback = is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a head that is too long with 400 and no body (`index-url-too-long`), else pass the request on."""
+        """Refuse a head that is too long with 400 and no body (`index-url-too-long`); else pass the request on.
+
+        Refuse a public host name on loopback with 403.
+        """
         answer = self._app
         if _head_length(scope) > _LONGEST_HEAD:
             answer = Response(b"", 400)
@@ -204,14 +208,14 @@ class Gate:
 
 
 def _head_length(scope: Scope) -> int:
-    """Bytes of request line and headers, as they came."""
+    """Return the number of bytes of the request line and the headers as they came."""
     target = len(scope["raw_path"]) + len(scope["query_string"]) + bool(scope["query_string"])
     line = len(scope["method"]) + target + len("  HTTP/1.1\r\n")
     return line + sum(len(name) + len(value) + len(": \r\n") for name, value in scope["headers"]) + len("\r\n")
 
 
 def make_app(settings: SandboxSettings, store: Store, board: FaultBoard) -> ASGIApp:
-    """Put the application together."""
+    """Build the application."""
     service = Service(settings, store, board)
     control = Control(settings, store, board, service.disturbances.log)
     routes = [

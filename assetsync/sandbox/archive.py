@@ -1,6 +1,6 @@
-"""Taking a ZIP apart: its members as files of their own, each with size, MD5 and its folders.
+"""Unpack a ZIP: write its members to files, and compute their size and MD5.
 
-Nothing is stored here, and what a member is called decides no path on disk.
+The name of a member never becomes part of a path on disk. Storing the members is left to `upload`.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _HEAD: Final = 64 * 1024
 
 
 class Member(NamedTuple):
-    """One file of an archive; its bytes lie at `content`."""
+    """One file of an archive; its bytes are in the file `content`, and `md5` is upper-case hex."""
 
     folders: tuple[str, ...]
     name: str
@@ -28,7 +28,10 @@ class Member(NamedTuple):
 
 
 def members(archive: Path, into: Path) -> Iterator[Member]:
-    """Yield the files of an archive, unpacked below `into`; none where it is no archive, or from where it is broken."""
+    """Yield the files of an archive, unpacked below `into`; nothing if it is not a ZIP.
+
+    Stop at the first damaged file. Skip folders, empty and encrypted files, and files beyond the limits of this module.
+    """
     total = 0
     try:
         opened = zipfile.ZipFile(archive)

@@ -1,18 +1,19 @@
-"""What a page on the web may not do through a browser on this machine; clients that are no browser notice nothing.
+"""Recognise requests that a web page makes through a browser on this machine; other clients are not affected.
 
-Pure: the texts of a request in, verdicts out. `app` asks for each request, `control` for what is switched.
+Pure: takes header values and returns verdicts. `app` checks each request, `control` those that change something; both
+write the refusals themselves.
 """
 
 import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
 
-# Ends of names that nobody on the web can own, so that none can be led to this machine by its owner.
+# Suffixes of host names that no one can own on the web: no owner can point such a name to this machine.
 _PRIVATE: Final = ("localhost", "local", "internal", "test", "home.arpa")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine alone."""
+    """Return whether an address to listen on is reachable only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -20,11 +21,11 @@ def is_loopback(host: str) -> bool:
 
 
 def may_be_led_here(host: str) -> bool:
-    """Whether a request's `Host` is a name whose owner may let it point to this machine (DNS rebinding)."""
+    """Return whether the `Host` header is a name whose owner may point it to this machine (DNS rebinding)."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:
-        # Brackets around what is no address: no name of ours either.
+        # Brackets around text that is not an address: not a name of the sandbox either.
         return True
     try:
         ipaddress.ip_address(name)
@@ -34,5 +35,5 @@ def may_be_led_here(host: str) -> bool:
 
 
 def is_foreign(origin: str | None, host: str) -> bool:
-    """Whether a request's `Origin`, which browsers send with what a page posts, is another than its `Host`."""
+    """Return whether the `Origin` header, which browsers send with each POST of a page, differs from `Host`."""
     return origin is not None and origin.partition("://")[2].lower() != host.lower()

@@ -1,7 +1,8 @@
-"""One connection of the server: what uvicorn's own protocol leaves out for bodies that are cut.
+"""One connection of the server: extend uvicorn's protocol for bodies that are cut.
 
-uvicorn drops the bytes that had come when the client goes away, and closes at once when the client closes its half. The
-live service stores what came and answers (observed), so here the bytes are kept and an answer can still be written.
+uvicorn drops the received bytes when the client disconnects, and closes at once when the client closes its half. The
+live service stores what came and answers (observed). So this module keeps the bytes and can still write an answer. All
+else of HTTP is left to uvicorn.
 """
 
 from collections.abc import MutableMapping
@@ -16,17 +17,17 @@ _REFUSED = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\
 
 
 class SandboxProtocol(H11Protocol):
-    """An HTTP/1.1 connection that hands the application itself and every byte of a cut body."""
+    """An HTTP/1.1 connection that passes itself and every byte of a cut body to the application."""
 
     def handle_events(self) -> None:
-        """Read requests; each finds its connection in the state of its scope."""
+        """Read requests; put the connection into the state of each request's scope."""
         super().handle_events()
         state = self._state()
         if state is not None:
             state[_CONNECTION] = self
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """End the body where the client sends no more; while a request is open, its answer is still written."""
+        """End the body when the client closes its half; the answer of an open request is still written."""
         if self._state() is None or self.cycle.response_complete:
             return None
         self.cycle.more_body = False
@@ -34,31 +35,31 @@ class SandboxProtocol(H11Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Keep what came of the body for the request that reads it: the client is gone."""
+        """Keep the received part of the body for the request that reads it, because the client is gone."""
         state = self._state()
         if state is not None:
             state[_LEFTOVER] = bytes(self.cycle.body)
         super().connection_lost(exc)
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the service tells no reason (observed)
-        """Refuse what is no HTTP: 400 without a body (`index-url-too-long`)."""
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the service sends no reason (observed)
+        """Refuse a request that is not HTTP with 400 and no body (`index-url-too-long`)."""
         self.transport.write(_REFUSED)
         self.transport.close()
 
     def _state(self) -> MutableMapping[str, Any] | None:
-        # uvicorn declares the scope as always there; before the first request it is None.
+        # uvicorn declares `scope` as never None, but it is None before the first request.
         scope = cast("Scope | None", self.scope)
         return None if scope is None else cast("MutableMapping[str, Any]", scope["state"])
 
 
 async def drop(scope: Scope, receive: Receive) -> None:
-    """Close the connection without another byte, and see it closed: uvicorn would write a 500 otherwise."""
+    """Close the connection without another byte and wait until it is closed; otherwise uvicorn would write a 500."""
     _connection(scope).transport.abort()
     await _gone(receive)
 
 
 async def close(scope: Scope, receive: Receive) -> None:
-    """Close the connection after what was written so far, and see it closed."""
+    """Close the connection after the bytes written so far, and wait until it is closed."""
     _connection(scope).transport.close()
     await _gone(receive)
 
@@ -73,7 +74,7 @@ def _connection(scope: Scope) -> SandboxProtocol:
 
 
 async def read_chunk(scope: Scope, receive: Receive) -> tuple[bytes, bool]:
-    """Give the next bytes of the body and whether more may come; what a lost connection had brought is among them."""
+    """Return the next bytes of the body and whether more may come, also those received before a disconnect."""
     message = await receive()
     if message["type"] == "http.disconnect":
         return cast("bytes", scope["state"].get(_LEFTOVER, b"")), False

@@ -1,6 +1,7 @@
-"""What the sandbox offers beside the interface: faults, folders, the log, everything stored, and the page.
+"""The endpoints of the sandbox besides the interface: faults, folders, the request log, all stored assets, the page.
 
-None of this exists on a live service; all of it lies below `/_sandbox` but the page at `/`.
+A live service has none of them. All addresses are below `/_sandbox`, except the page at `/`. `store` and `faults` hold
+the data, `page` writes the HTML.
 """
 
 import json
@@ -28,13 +29,13 @@ _PICTURES: Final = {
     "webp": "image/webp",
     "bmp": "image/bmp",
 }
-# What was uploaded is shown as pictures only and never run, whatever it holds.
+# Browsers show uploaded files only as pictures and never run them, whatever they hold.
 _SHUT: Final = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
 _PAGE_POLICY: Final = {"Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'"}
 
 
 class Control:
-    """The endpoints for whoever runs the sandbox."""
+    """The endpoints for the person or the test that runs the sandbox."""
 
     def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard, log: Counter[str]) -> None:
         self._settings = settings
@@ -43,7 +44,7 @@ class Control:
         self._log = log
 
     def routes(self) -> list[Route]:
-        """Give the addresses."""
+        """Return the routes of all endpoints."""
         return [
             Route("/", self.page),
             Route("/_sandbox/faults", self.faults),
@@ -57,11 +58,11 @@ class Control:
         ]
 
     async def faults(self, _: Request) -> Response:
-        """Show the faults that are on."""
+        """List the faults that are switched on."""
         return JSONResponse({"faults": self._board.listing()})
 
     async def set_faults(self, request: Request) -> Response:
-        """Switch on exactly the faults of `{"faults": [{"kind": …}], "seed": …}`; an empty list switches all off."""
+        """Switch on exactly the faults in `{"faults": [{"kind": …}], "seed": …}`; an empty list switches all off."""
 
         def switch(given: Mapping[str, object]) -> Response:
             rules = given.get("faults")
@@ -78,7 +79,7 @@ class Control:
         return JSONResponse([{"id": key, "name": name} for key, name in self._store.folders().items()])
 
     async def create_folder(self, request: Request) -> Response:
-        """Create the folder of `{"name": …, "id": …}`; without an id it gets one."""
+        """Create the folder in `{"name": …, "id": …}`; without `id` it gets a new identifier."""
 
         def create(given: Mapping[str, object]) -> Response:
             name, identifier = given.get("name"), given.get("id")
@@ -91,11 +92,14 @@ class Control:
         return await _with_json(request, create)
 
     async def assets(self, _: Request) -> Response:
-        """List everything stored, whatever a search would show."""
+        """List all stored assets, also those that no search shows."""
         return JSONResponse([asdict(asset) for asset in self._store.assets()])
 
     async def alter_asset(self, request: Request) -> Response:
-        """Do what people do in a DAM: `{"id": …, "folder": ID, "name": …}` moves and renames, or `"delete": true`."""
+        """Move and rename the asset in `{"id": …, "folder": ID, "name": …}`, or delete it with `"delete": true`.
+
+        This simulates what people do in a DAM.
+        """
 
         def alter(given: Mapping[str, object]) -> Response:
             assetid, folder, name = given.get("id"), given.get("folder"), given.get("name")
@@ -112,11 +116,11 @@ class Control:
         return await _with_json(request, alter)
 
     async def log(self, _: Request) -> Response:
-        """Count the requests by operation."""
+        """Return the number of requests for each operation."""
         return JSONResponse({name: self._log[name] for name in ("upload", "search", "index")})
 
     async def file(self, request: Request) -> Response:
-        """Give the bytes of an asset."""
+        """Return the bytes of an asset."""
         asset = self._store.asset(request.path_params["assetid"])
         if asset is None:
             return Response(b"", 404)
@@ -126,7 +130,7 @@ class Control:
         return FileResponse(self._store.content(asset.id), headers=_SHUT, media_type=media_type, filename=place)
 
     async def page(self, request: Request) -> Response:
-        """Show what is stored, newest first."""
+        """Show the stored assets, newest first."""
         start = request.query_params.get("start", "0")
         offset = int(start) if start.isascii() and start.isdigit() and len(start) < 10 else 0  # noqa: PLR2004
         assets = self._store.assets(newest_first=True, limit=PAGE_SIZE + 1, offset=offset)
@@ -135,9 +139,9 @@ class Control:
 
 
 async def _with_json(request: Request, act: Callable[[Mapping[str, object]], Response]) -> Response:
-    """Act on a JSON object; what is wrong with it is answered with 400 and one sentence.
+    """Call `act` with the JSON object of a request; answer a mistake in it with 400 and one sentence.
 
-    Not for a page of another site: a browser posts for it without a question.
+    Refuse requests from pages of other sites with 403: a browser posts for them without asking.
     """
     if is_foreign(request.headers.get("origin"), request.headers.get("host", "")):
         return JSONResponse({"error": "This comes from the page of another site: send it from a program"}, 403)

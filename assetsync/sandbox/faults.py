@@ -1,6 +1,6 @@
-"""What can go wrong on request: which faults exist, and which of them hits the next request.
+"""The faults that can be switched on, and which of them hit the next request.
 
-Nothing is carried out here; `operation` and the operations themselves act on what `FaultBoard.take` hands them.
+`FaultBoard.take` returns them; `operation` and the operations themselves carry them out.
 """
 
 import math
@@ -24,28 +24,28 @@ class Operation(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """Everything that can be switched on; `seconds`, `status` and `stored` are fields of the rule."""
+    """All faults; `seconds`, `status` and `stored` in the comments are fields of the rule."""
 
     LATENCY = "latency"  # every answer comes `seconds` later
     HANG = "hang"  # the request is read, then nothing happens for `seconds`; an upload is stored after that
-    STATUS = "status"  # `status` (503) before or, with `stored`, after the upload is stored
+    STATUS = "status"  # `status` (503) before the upload is stored or, with `stored`, after it
     HTML = "html"  # an HTML page with 200 instead of the answer; `stored` as above
     TOO_MANY = "too_many"  # 429 with Retry-After: `seconds`, before anything is stored
     ANSWER_LOST = "answer_lost"  # the work is done, then the connection is closed without an answer
-    ANSWER_CUT = "answer_cut"  # the work is done, the answer ends in its middle
-    KEY_REFUSED = "key_refused"  # the valid key is answered as a wrong one
-    SEARCH_DOWN = "search_down"  # the search server: HTML with 200 for what goes through the index
-    DATABASE_DOWN = "database_down"  # uploads and searches fail in their own ways, searchIndex says success
-    INDEX_WIPES = "index_wipes"  # searchIndex deletes the whole index before it adds
+    ANSWER_CUT = "answer_cut"  # the work is done, then the connection is closed in the middle of the answer
+    KEY_REFUSED = "key_refused"  # the valid key is refused like a wrong key
+    SEARCH_DOWN = "search_down"  # HTML with 200 for each search through the index: the search server is down
+    DATABASE_DOWN = "database_down"  # uploads and searches fail in their own ways, searchIndex reports success
+    INDEX_WIPES = "index_wipes"  # searchIndex deletes the whole index before it adds assets
     NAMES_LOST = "names_lost"  # the upload is stored under its own id instead of the name sent
-    INVISIBLE = "invisible"  # the upload is stored, no search shows it for `seconds`
+    INVISIBLE = "invisible"  # the upload is stored, but no search shows it for `seconds`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRule:
-    """One fault: what, for which operation (None: all), how often (None: until switched off), how likely.
+    """One fault: its kind, operation (None: all), number of times (None: until switched off) and probability.
 
-    Raises UsageError for a number that no answer can be made of.
+    Raise UsageError for a number out of range.
     """
 
     kind: FaultKind
@@ -57,7 +57,7 @@ class FaultRule:
     stored: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what would show as a crash of the sandbox when it strikes."""
+        """Raise UsageError for a number that would crash the sandbox when the fault hits."""
         for name, value, fits, said in (
             ("times", self.times, self.times is None or self.times >= 0, "0 or more"),
             ("probability", self.probability, 0 <= self.probability <= 1, "from 0 to 1"),
@@ -72,9 +72,9 @@ Active = Mapping[FaultKind, FaultRule]
 
 
 class FaultBoard:
-    """The rules that are on, shared between the server's thread and whoever switches them.
+    """The rules that are switched on; the server's thread and other threads share it.
 
-    The random numbers for probabilities come from one generator with a given seed, so that a run can be repeated.
+    The random numbers for probabilities come from one seeded generator, so that a run can be repeated.
     """
 
     def __init__(self, seed: int) -> None:
@@ -84,7 +84,7 @@ class FaultBoard:
         self._left: list[int | None] = []
 
     def replace(self, rules: Iterable[FaultRule], seed: int | None = None) -> None:
-        """Switch on exactly these rules; a seed begins the random numbers anew."""
+        """Switch on exactly these rules; a seed restarts the random numbers."""
         with self._lock:
             self._rules = list(rules)
             self._left = [rule.times for rule in self._rules]
@@ -92,7 +92,7 @@ class FaultBoard:
                 self._random.seed(seed)
 
     def take(self, operation: Operation) -> Active:
-        """Give the faults that hit this request, and count them down."""
+        """Return the faults that hit this request, and count them down."""
         active: dict[FaultKind, FaultRule] = {}
         with self._lock:
             for position, rule in enumerate(self._rules):
@@ -107,7 +107,7 @@ class FaultBoard:
         return active
 
     def listing(self) -> list[dict[str, object]]:
-        """Give the rules that can still hit a request, as JSON values; `times` is what is left of it."""
+        """Return the rules that can still hit a request, as JSON values; `times` is the number of hits left."""
         with self._lock:
             return [
                 {**asdict(rule), "times": left} for rule, left in zip(self._rules, self._left, strict=True) if left != 0
@@ -115,7 +115,7 @@ class FaultBoard:
 
 
 def fault_rule(given: Mapping[str, object]) -> FaultRule:
-    """Build a rule from JSON values; raises UsageError that names what is wrong."""
+    """Return a rule built from JSON values; raise UsageError that names the mistake."""
     known = {each.name for each in fields(FaultRule)}
     unknown = sorted(set(given) - known)
     if unknown:

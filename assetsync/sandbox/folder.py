@@ -1,6 +1,6 @@
-"""The data folder of a sandbox: made where there is none, one sandbox's at a time, and never somebody else's.
+"""The data folder of a sandbox: create it, lock it for one sandbox, and refuse a folder that is not a sandbox's.
 
-What lies in it is `store`'s matter, which empties the folder of incoming bodies at each start.
+Its contents are left to `store`, which empties the subfolder of incoming bodies at each start.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ _LOCK: Final = "sandbox.lock"
 
 @contextlib.contextmanager
 def taken(folder: Path) -> Iterator[None]:
-    """Hold the folder, made where it is missing.
+    """Hold the lock of the folder; create the folder if it is missing.
 
-    Raises UsageError where another sandbox holds it, where the names of a sandbox stand for something else in it, and
-    where it cannot be written.
+    Raise UsageError if another sandbox holds the folder, if it has subfolders with a sandbox's names but no database,
+    or if it cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

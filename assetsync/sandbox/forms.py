@@ -1,7 +1,7 @@
-"""Record sets, messages and uploads written in the forms of the wire: JSON by rows or columns, JSONP, WDDX, XML.
+"""Write record sets, messages and upload results in their wire formats: JSON by rows or columns, JSONP, WDDX, XML.
 
-Pure: values in, text out; the text of a record set comes in pieces, so that an answer with a whole folder need not be
-held at once. In which charset it is encoded is the dialect's matter, see `answers`.
+Pure: takes values and returns text. The text of a record set comes in pieces, so that memory need not hold an answer
+with a whole folder. Encoding it in the charset of the dialect is left to `answers`.
 """
 
 import json
@@ -44,7 +44,7 @@ def _json(value: object) -> str:
 
 
 def by_rows(columns: Sequence[str], rows: Rows, *, documented: bool) -> Iterator[str]:
-    """Write the row-based record set: `COLUMNS`/`DATA`, in lower case as documented."""
+    """Yield the row-based record set with the keys `COLUMNS` and `DATA`, in lower case if documented."""
     names, data = ("columns", "data") if documented else ("COLUMNS", "DATA")
     yield f'{{"{names}":{_json(list(columns))},"{data}":['
     between = ""
@@ -55,7 +55,7 @@ def by_rows(columns: Sequence[str], rows: Rows, *, documented: bool) -> Iterator
 
 
 def by_columns(columns: Sequence[str], rows: Rows, *, documented: bool) -> Iterator[str]:
-    """Write the column-based record set; it needs all rows at once."""
+    """Yield the column-based record set; this needs all rows at once."""
     table = list(rows)
     data = {column: [row[position] for row in table] for position, column in enumerate(columns)}
     keys = ("ROWCOUNT", "COLUMNS", "DATA")
@@ -65,14 +65,14 @@ def by_columns(columns: Sequence[str], rows: Rows, *, documented: bool) -> Itera
 
 
 def jsonp(callback: str, pieces: Iterable[str]) -> Iterator[str]:
-    """Wrap an answer in a call of the function; an impossible name leaves it as it is."""
+    """Wrap an answer in a call of the function `callback`; an invalid name leaves the answer unchanged."""
     if not _CALLBACK.fullmatch(callback):
         return iter(pieces)
     return chain((f"{callback}(",), pieces, (")",))
 
 
 def wddx(columns: Sequence[str], rows: Rows) -> Iterator[str]:
-    """Write the record set as WDDX, field by field; it needs all rows at once."""
+    """Yield the record set as WDDX, field by field; this needs all rows at once."""
     table = list(rows)
     yield "<wddxPacket version='1.0'><header></header><data>"
     yield f"<recordset rowCount='{len(table)}' fieldNames='{','.join(columns)}'>"
@@ -88,9 +88,9 @@ def _wddx_value(value: Value) -> str:
         case int():
             return f"<number>{value}</number>"
         case datetime() as at:
-            # Without leading zeros in time and zone (observed).
+            # Time and zone have no leading zeros (observed).
             return f"<dateTime>{at:%Y-%m-%d}T{at.hour}:{at.minute}:{at.second}+0:0</dateTime>"
-    # WDDX writes characters that XML does not allow as elements.
+    # WDDX writes a character that XML does not allow as an element.
     text = _NOT_IN_XML.sub(lambda found: f"<char code='{ord(found[0]):02x}'/>", escape(value))
     return f"<string>{text}</string>"
 
@@ -104,7 +104,7 @@ class Output(NamedTuple):
 
     @classmethod
     def asked(cls, given: Mapping[str, str], *, documented: bool) -> Self:
-        """Read the switches: with two underscores when observed, with any number as documented."""
+        """Read the switches; their names begin with two underscores if observed, with any number if documented."""
         if documented:
             given = {name.lstrip("_"): value for name, value in given.items()}
         mark = "" if documented else "__"
@@ -117,7 +117,7 @@ class Output(NamedTuple):
 
 
 def record_set(columns: Sequence[str], rows: Rows, output: Output, *, documented: bool) -> Iterator[str]:
-    """Write a record set in the form that was asked for."""
+    """Return the pieces of a record set in the requested format."""
     if output.wddx:
         return wddx(columns, rows)
     write = by_columns if output.columns else by_rows
@@ -126,32 +126,32 @@ def record_set(columns: Sequence[str], rows: Rows, output: Output, *, documented
 
 
 def message_set(message: str, *, documented: bool) -> str:
-    """Write the record set by which a search refuses: the code is text when observed (`search-wrong-key`)."""
+    """Return the record set of a refused search; its code is text if observed (`search-wrong-key`)."""
     code: Value = 1 if documented else "1"
     return "".join(by_rows(("responsecode", "message"), [(code, message)], documented=documented))
 
 
 def index_result(code: int, message: str, *, documented: bool) -> str:
-    """Write the answer of searchIndex; the documented sample is not strict JSON (interface section 4.2)."""
+    """Return the answer of searchIndex; the documented sample is not strict JSON (interface section 4.2)."""
     if documented:
         return f"{{responsecode:{code},message:'{message}'}}"
     return _json({"responsecode": code, "message": message})
 
 
 def runtime_error(message: str) -> str:
-    """Write the error of a call that does not fit the operation, with its blank lines (`search-no-searchfor`)."""
+    """Return the error for a missing argument of an operation, with its blank lines (`search-no-searchfor`)."""
     return f"\n\n\n{_json({'message': message, 'errorcode': 'errorCode.runtimeError', 'detail': ''})}\n"
 
 
 def invalid_request() -> str:
-    """Write the error of a method that does not exist (`search-bad-method`)."""
+    """Return the error for an unknown method (`search-bad-method`)."""
     return f"\n\n\n{_json({'message': 'an invalid request was attempted', 'errorcode': '', 'detail': ''})}\n"
 
 
 def upload_result(elements: Mapping[str, str], *, documented: bool) -> str:
-    """Write the XML of an upload (interface section 4.3); the elements hold finished XML text.
+    """Return the XML for an upload (interface section 4.3); the values of `elements` are escaped already.
 
-    Documented, the result code is named `Response` like the element around it.
+    If documented, the element of the result code is named `Response`, like the element around it.
     """
     named = (("Response" if documented and name == "responsecode" else name, text) for name, text in elements.items())
     body = "".join(f"<{name}>{text}</{name}>\n" for name, text in named)
@@ -159,7 +159,7 @@ def upload_result(elements: Mapping[str, str], *, documented: bool) -> str:
 
 
 def cdata(text: str) -> str:
-    """Write text as a CDATA section."""
+    """Return text as a CDATA section."""
     return f"<![CDATA[{text.replace(']]>', ']]]]><![CDATA[>')}]]>"
 
 

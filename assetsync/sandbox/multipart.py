@@ -1,7 +1,7 @@
-"""Reading one multipart body as it comes in: fields into memory, the file part to disk, and what a cut leaves of it.
+"""Read one multipart body as it comes in, also a cut one: keep fields in memory, write the file part to disk.
 
-Knows nothing of keys and folders: whether the file is worth keeping is asked of the caller when its part begins.
-Memory stays flat, however large the file is.
+Checking keys and folders is left to the caller, who decides at the start of the file part whether to keep the file.
+Memory use does not depend on the size of the file.
 """
 
 import hashlib
@@ -22,21 +22,21 @@ _FILENAME: Final = re.compile(rf";\s*filename={_QUOTED}", re.IGNORECASE)
 
 
 def boundary_of(content_type: str | None) -> bytes | None:
-    """Give the boundary of a multipart/form-data header, None for any other content type."""
+    """Return the boundary of a multipart/form-data header, None for any other content type."""
     kind, options = parse_options_header(content_type)
     return options.get(b"boundary") if kind == b"multipart/form-data" else None
 
 
 def is_plain(content_type: str | None) -> bool:
-    """Whether the boundary of a form is a plain token and the last of the header.
+    """Return whether the boundary of a form is a plain token at the end of the header; True if there is no boundary.
 
-    A live installation never answers any other, until it is restarted (observed).
+    A live installation never answers a form with any other boundary, until it is restarted (observed).
     """
     return boundary_of(content_type) is None or _PLAIN.fullmatch((content_type or "").strip()) is not None
 
 
 class FilePart:
-    """The file part of a body: its name as sent, and its bytes in a file once the first has come."""
+    """The file part of a body: its name as sent, and its bytes in a file, which the first write creates."""
 
     def __init__(self, sent_name: str, path: Path | None) -> None:
         self.sent_name = sent_name
@@ -49,11 +49,11 @@ class FilePart:
 
     @property
     def md5(self) -> str:
-        """MD5 of the bytes that came, upper-case hex."""
+        """The MD5 of the received bytes, upper-case hex."""
         return self._md5.hexdigest().upper()
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes; they are only counted where there is no path."""
+        """Write the next bytes; without a path, only count them."""
         self.size += len(data)
         if self.path is None:
             return
@@ -65,28 +65,28 @@ class FilePart:
         self._stream.write(data)
 
     def close(self) -> None:
-        """Finish the file on disk."""
+        """Close the file on disk."""
         if self._stream is not None:
             self._stream.close()
 
     def discard(self) -> None:
-        """Remove what came."""
+        """Remove the file from disk."""
         self.close()
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
 
 class FormReader:
-    """Takes the bytes of a body in order; after `finish` it holds the fields and the file part.
+    """A reader for the bytes of a body in order; after `finish` it holds the fields and the file part.
 
-    `wanted` is asked once, with the fields before the file part, whether the bytes of the file are to be kept.
+    `wanted` is called once, with the fields before the file part, and returns whether to keep the bytes of the file.
     """
 
     def __init__(self, boundary: bytes, path: Path, wanted: Callable[[Mapping[str, str]], bool]) -> None:
         self.fields: dict[str, str] = {}
         self.file: FilePart | None = None
-        self.late = False  # a part stands after the file part (forbidden by interface section 4.3)
-        self.torn = False  # the body ended or broke outside the file part
+        self.late = False  # a part follows the file part (forbidden by interface section 4.3)
+        self.torn = False  # the body was cut outside the file part, or cannot be parsed
         self._path = path
         self._wanted = wanted
         self._headers = bytearray()
@@ -95,7 +95,7 @@ class FormReader:
         self._field_bytes = 0
         self._in_file = False
         self._ended = False
-        self._held = len(boundary) + 8  # more than the parser can hold back while it sees what may be a boundary
+        self._held = len(boundary) + 8  # more than the parser holds back for a possible boundary
         self._tail = b""
         self._parser = MultipartParser(
             boundary,
@@ -112,7 +112,7 @@ class FormReader:
         )
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the body; what follows something unreadable is dropped."""
+        """Parse the next bytes of the body; bytes after a syntax error are dropped."""
         if self.torn or not data:
             return
         self._tail = data[-self._held :] if len(data) >= self._held else (self._tail + data)[-self._held :]
@@ -122,9 +122,9 @@ class FormReader:
             self.torn = True
 
     def finish(self) -> None:
-        """End the body, whole or cut: bytes held back as what may be a boundary belong to the file then.
+        """End the body, complete or cut; bytes held back as a possible boundary then become part of the file.
 
-        The live service keeps part of a last boundary that is not whole, too (observed).
+        The live service, too, keeps a part of an incomplete last boundary (observed).
         """
         if self._in_file and self.file is not None and self._parser.state == MultipartState.PART_DATA:
             held = self._parser.index

@@ -1,13 +1,13 @@
-"""What the service makes of a file's name and first bytes: the name as rewritten, the kind, a picture's size.
+"""Derive what the service derives from a file's name and first bytes: a rewritten name, the kind, a picture's size.
 
-Pure; nothing is read or stored here.
+Pure: reading and storing are left to `upload` and `store`.
 """
 
 import re
 import unicodedata
 from typing import Final
 
-# A name of 304 characters made the upload fail (observed); where the limit lies exactly is not known.
+# An upload with a name of 304 characters failed (observed); the exact limit is unknown.
 LONGEST_NAME: Final = 255
 
 _TYPES: Final = {
@@ -23,41 +23,41 @@ _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 
 def without_folder(sent: str) -> str:
-    """Give the name without a folder part (observed: only the last component is kept)."""
+    """Return the name without folders (observed: the service keeps only the last component)."""
     return re.split(r"[/\\]", sent)[-1]
 
 
 def rewritten(name: str) -> str:
-    """Give the name as `filename_org` holds it: blanks as `_`, accents folded, other characters dropped (observed)."""
+    """Return the name for `filename_org`: blanks become `_`, accents are folded, others are dropped (observed)."""
     folded = unicodedata.normalize("NFKD", name.replace(" ", "_"))
     return re.sub(r"[^A-Za-z0-9._-]", "", folded)
 
 
 def extension_of(name: str) -> str:
-    """Give what follows the last dot, in lower case; empty without a dot."""
+    """Return the text after the last dot in lower case; empty without a dot."""
     return name.rpartition(".")[2].lower() if "." in name else ""
 
 
 def filetype_of(extension: str) -> str:
-    """Give img, vid, aud, doc or other (interface section 4.3)."""
+    """Return img, vid, aud, doc or other (interface section 4.3)."""
     return _TYPE_OF.get(extension, "other")
 
 
 def doctype_extensions(doctype: str) -> tuple[str, ...]:
-    """Give the extensions of one doctype; for `other`, those that it excludes (interface section 4.1)."""
+    """Return the extensions of a doctype; for `other`, the extensions that it excludes (interface section 4.1)."""
     if doctype == "other":
         return tuple(extension for group in _DOCTYPES.values() for extension in group)
     return _DOCTYPES.get(doctype, ())
 
 
 def beyond_basic_plane(name: str) -> bool:
-    """Whether a character lies outside the basic plane; the service loses such files silently (observed)."""
+    """Return whether a character is outside the basic plane; the service silently loses such files (observed)."""
     return any(ord(character) > 0xFFFF for character in name)  # noqa: PLR2004
 
 
 def picture_size(head: bytes) -> tuple[int, int]:
-    """Give width and height of a PNG, GIF or JPEG from its first bytes; (0, 0) where they do not tell."""
-    if head.startswith(_PNG) and len(head) >= 24:  # noqa: PLR2004 - the IHDR chunk stands at a fixed place
+    """Return width and height of a PNG, GIF or JPEG from its first bytes; (0, 0) if they do not contain them."""
+    if head.startswith(_PNG) and len(head) >= 24:  # noqa: PLR2004 - the IHDR chunk is at a fixed offset
         return int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
     if head.startswith((b"GIF87a", b"GIF89a")) and len(head) >= 10:  # noqa: PLR2004
         return int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
@@ -71,7 +71,7 @@ def _jpeg_size(head: bytes) -> tuple[int, int]:
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:  # noqa: PLR2004
         marker = head[at + 1]
-        # SOF0 to SOF15, without the tables DHT (C4), JPG (C8) and DAC (CC) that lie among them.
+        # SOF0 to SOF15, without DHT (C4), JPG (C8) and DAC (CC), whose markers are in the same range.
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # noqa: PLR2004
             return int.from_bytes(head[at + 7 : at + 9]), int.from_bytes(head[at + 5 : at + 7])
         at += 2 + int.from_bytes(head[at + 2 : at + 4])

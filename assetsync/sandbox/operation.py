@@ -1,7 +1,7 @@
-"""One request to an operation of the interface, from its count in the log to an answer, disturbed on purpose.
+"""Count one request to an operation of the interface, and apply its faults around the work.
 
-The order is the same for all three: the request is read, then delays, what strikes before the work, the work, and what
-strikes after it. What the work is, `app` hands in.
+The order is the same for all three operations: read the request, wait, apply faults before the work, do the work, apply
+faults after it. The work itself is left to `app`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Work = Callable[[], Awaitable[Response]]
 
 
 class Disturbances:
-    """Carries out the faults of the board around the work of each request, and counts the requests."""
+    """The faults of the board, applied around the work of each request, and the count of the requests."""
 
     def __init__(self, board: FaultBoard, latency: float) -> None:
         self._board = board
@@ -25,12 +25,12 @@ class Disturbances:
         self.log: Counter[str] = Counter()
 
     def take(self, operation: Operation) -> Active:
-        """Count a request and give the faults that hit it."""
+        """Count a request and return the faults that hit it."""
         self.log[operation.value] += 1
         return self._board.take(operation)
 
     async def answer(self, active: Active, work: Work) -> Response:
-        """Do the work of a request that was read, unless a fault comes before it; disturb the answer as asked."""
+        """Do the work of a request that was read, unless a fault precedes it; return the answer or a faulty one."""
         for kind in (FaultKind.HANG, FaultKind.LATENCY):
             if kind in active:
                 await asyncio.sleep(active[kind].seconds)

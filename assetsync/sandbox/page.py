@@ -1,6 +1,6 @@
-"""The page that shows what is stored: plain HTML that needs no script, light or dark as the reader's system is.
+"""The page with the stored assets: plain HTML without scripts, light or dark like the reader's system.
 
-Pure: values in, text out. Every text that came from outside is escaped here.
+Pure: takes values and returns text. Every text from outside is escaped here. Serving the page is left to `control`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; }
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """What the page shows; `assets` holds one more than fits when there is a next page."""
+    """The values that the page shows; `assets` holds one more than `PAGE_SIZE` if there is a next page."""
 
     assets: Sequence[StoredAsset]
     offset: int
@@ -49,7 +49,7 @@ class PageView:
 
 
 def page(view: PageView) -> str:
-    """Write the page."""
+    """Return the HTML of the page."""
     requests = ", ".join(f"{view.log.get(name, 0)} {name}" for name in ("upload", "search", "index"))
     faults = ", ".join(str(fault["kind"]) for fault in view.faults) or "none"
     rows = "".join(_row(asset) for asset in view.assets[:PAGE_SIZE])

@@ -1,8 +1,9 @@
-r"""The search syntax of the interface (section 4.1.1) and SQL LIKE of dbdirect, turned into conditions of SQL.
+r"""Translate the search syntax of the interface (section 4.1.1) and the LIKE patterns of dbdirect into SQL conditions.
 
-Pure: text in, a condition with its values out. Terms that stand side by side must all match; AND, OR, NOT, brackets and
-quotes work as usual; `\` takes the meaning from the next character. Identifiers separated by commas or blanks are
-alternatives (observed). A syntax error is QuerySyntaxError; the service answers it with no rows, silently (observed).
+Pure: takes text and returns a condition with its values. Adjacent terms must all match; AND, OR, NOT, brackets and
+quotes work as usual; `\` escapes the next character. Identifiers separated by commas or blanks are alternatives
+(observed). A syntax error raises QuerySyntaxError; the service answers it with no rows and no message (observed).
+Running the conditions is left to `search`.
 """
 
 import re
@@ -14,7 +15,7 @@ from assetsync.sandbox.terms import custom_mark, label_mark
 _MOST_TOKENS: Final = 100_000
 _MOST_CLAUSES: Final = 400  # below SQLite's limit on the depth of an expression
 _IDS: Final = re.compile(r"[0-9A-F]{32}(?:[,\s]+[0-9A-F]{32})*[,\s]*", re.IGNORECASE)
-# A bracketed group; a bracket in it has no meaning after a backslash and in quotes, as everywhere.
+# A bracketed group. A bracket in it is literal after a backslash or in quotes, as everywhere.
 _GROUP: Final = r"\((?:\\.|\"(?:\\.|[^\"\\])*\"|[^)\"\\])*\)"
 _TOKEN: Final = re.compile(
     rf"""\s*(?:
@@ -26,7 +27,7 @@ _TOKEN: Final = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-# The `+` of `(+id +value)` arrives as a blank where it was not encoded; a value of several words stands in quotes.
+# The `+` in `(+id +value)` arrives as a blank if it was not percent-encoded; a value of several words is in quotes.
 _PART: Final = re.compile(r'[+\s]*(?:"((?:\\.|[^"\\])*)"|((?:\\.|[^\s+"\\])+))', re.DOTALL)
 _TEXT_FIELDS: Final = {"filename": "t_name", "description": "t_description", "keywords": "t_keywords"}
 _VALUE_FIELDS: Final = {
@@ -39,11 +40,11 @@ _VALUE_FIELDS: Final = {
 
 
 class QuerySyntaxError(Exception):
-    """The search entry cannot be read."""
+    """The search entry has a syntax error."""
 
 
 class Condition(NamedTuple):
-    """A condition of SQL and its values; `ids` where it does nothing but name assets."""
+    """An SQL condition and its values; `ids` is set if the condition only lists assets."""
 
     sql: str
     values: tuple[str | float, ...]
@@ -56,17 +57,17 @@ class _Token(NamedTuple):
 
 
 def like(pattern: str) -> Condition:
-    r"""Compare the name with a LIKE pattern: `%`, `_`, and `\` as escape, case-insensitive (observed)."""
+    r"""Return the condition that a name matches a LIKE pattern: `%`, `_`, `\` escapes, case-insensitive (observed)."""
     return Condition("name_key LIKE ? ESCAPE '\\'", (pattern.lower(),))
 
 
 def only_ids(searchfor: str) -> bool:
-    """Whether the entry is nothing but identifiers, separated by commas or blanks."""
+    """Return whether the entry consists only of identifiers, separated by commas or blanks."""
     return _IDS.fullmatch(searchfor.strip()) is not None
 
 
 def condition(searchfor: str) -> Condition:
-    """Turn a search entry of the index into a condition; raises QuerySyntaxError."""
+    """Return the condition for a search entry of the index; raise QuerySyntaxError."""
     if only_ids(searchfor):
         return _ids(tuple(re.split(r"[,\s]+", searchfor.strip().rstrip(",").strip())))
     parser = _Parser(_tokens(searchfor))
@@ -104,7 +105,7 @@ def _ids(ids: tuple[str, ...]) -> Condition:
 def _text(column: str, word: str) -> Condition:
     if word in ("*", ""):
         return Condition("1", ())
-    # A star that is not escaped, whatever stands before it.
+    # Whether the last character is a star that is not escaped.
     prefix = re.fullmatch(r"(?:\\.|[^\\])*\*", word, re.DOTALL) is not None
     plain = _unescaped(word.removesuffix("*") if prefix else word).lower()
     if word.startswith("*"):
@@ -158,7 +159,7 @@ def _joined(word: str, parts: list[Condition]) -> Condition:
 
 
 class _Parser:
-    """Recursive descent over the tokens; `of` makes a condition of one word, by the field before it."""
+    """A recursive descent over the tokens; `of` returns the condition for a word, depending on the field before it."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens

@@ -1,6 +1,6 @@
-"""The columns of a search answer and their values for one asset (interface section 2, and beyond it as observed).
+"""The columns of a search answer and their values for one asset (interface section 2, and more as observed).
 
-Pure. How columns and rows are written is in `forms`.
+Pure: no I/O. Writing columns and rows is left to `forms`.
 """
 
 import hashlib
@@ -85,9 +85,9 @@ DOCUMENTED_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What every row repeats of the call: its term and its totals; `origin` is scheme, host and port of the service.
+    """The values of a call that every row repeats: its term and its totals.
 
-    Without `md5` the column of that name is null.
+    `origin` is scheme, host and port of the service. Without `md5` the column `md5hash` is null.
     """
 
     calledwith: str
@@ -105,7 +105,7 @@ class Question:
 
 
 def row_values(asset: sqlite3.Row, question: Question) -> list[Value]:
-    """Give the values of one asset in the order of the question's columns."""
+    """Return the values of one asset in the order of the question's columns."""
     processed = asset["processed_at"] <= question.now
     values = _processed(asset, question) if processed else _not_processed(asset)
     values |= {
@@ -121,9 +121,9 @@ def row_values(asset: sqlite3.Row, question: Question) -> list[Value]:
 
 
 def rendition_values(asset: sqlite3.Row, question: Question) -> list[Value]:
-    """Give the row of a picture's rendition: an id, a name and a content of its own, half as wide and high."""
+    """Return the row of a picture's rendition: half as wide and high, with an id, a name and an MD5 of its own."""
     name = f"{asset['filename'].rpartition('.')[0] or asset['filename']}_rendition.jpg"
-    # Derived from the asset, so that every answer shows the same.
+    # Derived from the asset, so that every answer shows the same values.
     derived = hashlib.md5(f"rendition of {asset['id']}".encode(), usedforsecurity=False).hexdigest().upper()
     own = {
         "id": derived[::-1],
@@ -164,14 +164,14 @@ def _common(asset: sqlite3.Row) -> dict[str, Value]:
 
 
 def _not_processed(asset: sqlite3.Row) -> dict[str, Value]:
-    """Size "0" and nearly everything else null: "not yet", not "different" (observed)."""
+    """Return a row with size "0" and nearly all else null: this means "not yet", not "different" (observed)."""
     return _common(asset) | {"size": "0"}
 
 
 def _processed(asset: sqlite3.Row, question: Question) -> dict[str, Value]:
     picture = asset["kind"] == "img"
     place = f"{asset['folder_id']}/{asset['kind']}/{asset['id']}"
-    # The doubled slash is the service's (observed).
+    # The service writes the double slash, too (observed).
     url = f"{question.origin}//razuna/assets/1/{place}"
     changed = _moment(asset["stored_at"])
     unsaid = "" if picture or asset["extension"] == "pdf" else None

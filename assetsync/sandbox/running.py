@@ -1,6 +1,7 @@
-"""uvicorn as the sandbox runs it: in a thread of its own, without signal handlers, without logs, stopping at once.
+"""Run uvicorn in a thread of its own, without signal handlers and logs, so that it stops at once.
 
-Imported only when a sandbox starts, so that everything else does without the `sandbox` extra.
+This module is imported only when a sandbox starts, because it needs the extra `sandbox`. The application is left to
+`app`.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ _START = 10.0
 
 
 class _Server(uvicorn.Server):
-    """A server that tells when it accepts connections and waits for a word to stop instead of looking for it."""
+    """A server that sets `ready` once it accepts connections, and waits for an event to stop instead of polling."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -40,12 +41,12 @@ class _Server(uvicorn.Server):
             server.close()
         for listening in sockets or []:
             listening.close()
-        # A request that hangs on purpose is ended; uvicorn would log that as an error of the application.
+        # Below, requests that hang on purpose are cancelled; uvicorn would log this as an error of the application.
         running = set(self.server_state.tasks)
         if running:
             await asyncio.wait(running, timeout=_LAST_ANSWERS)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
-        # In this order the connections are gone when the tasks end: none answers 500, none takes its body for cut.
+        # Abort the connections before the tasks end: then no task answers 500, and none takes its body for cut.
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         for task in running:
@@ -53,13 +54,13 @@ class _Server(uvicorn.Server):
         await asyncio.gather(asyncio.sleep(0), *running, return_exceptions=True)
 
     def ask_to_stop(self) -> None:
-        """Begin to stop; may be called from any thread."""
+        """Start to stop; any thread may call this."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
 
 
 class Running:
-    """An application that is served until `stop`."""
+    """A running application; `stop` ends it."""
 
     def __init__(self, app: ASGIApp, listening: socket.socket) -> None:
         self._server = _Server(
@@ -89,23 +90,24 @@ class Running:
             self._server.ready.set()
 
     def stop(self) -> None:
-        """Stop answering; requests that run longer than a moment are ended where they are."""
+        """Stop answering; cancel requests that still run after `_LAST_ANSWERS` seconds."""
         self._server.ask_to_stop()
         self._thread.join()
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the port, 0 for a free one; raises UsageError when it cannot be had."""
+    """Return a listening socket, port 0 for a free port; raise UsageError if the address is unavailable."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=256)
     except (OSError, UnicodeError) as exc:
-        # `create_server` adds the address, which stands there already.
+        # `create_server` appends the address, which the message below names already.
         reason = (getattr(exc, "strerror", None) or str(exc)).partition(" (while attempting")[0]
         raise UsageError(
             f"The sandbox cannot listen on {host}:{port}: {reason}", hint="choose another address or port"
         ) from exc
-    # uvicorn writes headers and body apart; without this each answer on a kept connection waits 40 ms for an ACK.
-    # asyncio sets it only for sockets that name their protocol; on Linux the accepted ones inherit it from this one.
+    # uvicorn writes headers and body separately: without TCP_NODELAY each answer on a kept connection waits 40 ms for
+    # an ACK. asyncio sets it only for sockets that name their protocol. On Linux accepted sockets inherit it from this
+    # socket.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

@@ -1,6 +1,6 @@
-"""searchassets (interface section 4.1): parameters to the rows of an answer, from the database or through the index.
+"""searchassets (interface section 4.1): from parameters to the rows of an answer, by the database or the index.
 
-Reads the store; how the answer is written is `forms`' matter, what a search entry means `query`'s.
+This module reads the store. Interpreting a search entry is left to `query`, writing the answer to `forms`.
 """
 
 import re
@@ -29,14 +29,14 @@ _NOTHING: Final = Condition("0", ())
 
 
 class Found(NamedTuple):
-    """The columns of an answer and its rows, which are read from the store as they are taken."""
+    """The columns of an answer and its rows; the iterator reads them from the store."""
 
     columns: tuple[str, ...]
     rows: Iterator[list[Value]]
 
 
 def search(store: Store, given: Mapping[str, str], *, origin: str, settings: SandboxSettings) -> Found:
-    """Carry out one search; `given` holds the parameters by lower-case name, `origin` is scheme, host and port."""
+    """Run one search; `given` maps lower-case parameter names to values, `origin` is scheme, host and port."""
     documented = settings.documented
     dbdirect = given.get("dbdirect", "").lower() in ("true", "1", "yes")
     now = store.now
@@ -55,7 +55,7 @@ def search(store: Store, given: Mapping[str, str], *, origin: str, settings: San
     where = " AND ".join(f"({limit.sql})" for limit in limits)
     values = [value for limit in limits for value in limit.values]
     order = f"ORDER BY {_ORDER.get(given.get('sortby', 'name').lower(), _ORDER['name'])}"
-    # Observed, the database's answer says 0 with show=all, however many rows there are.
+    # With dbdirect and show=all the totals are 0, however many rows there are (observed).
     counted = documented or not dbdirect or len(shown) < len(_KINDS)
     counts = _counts(store, given, where, values, documented=documented) if counted else {}
     if settings.twice and not dbdirect:
@@ -70,12 +70,12 @@ def search(store: Store, given: Mapping[str, str], *, origin: str, settings: San
         md5=settings.md5,
     )
     if dbdirect:
-        # startrow and maxrows are ignored (observed).
+        # dbdirect ignores startrow and maxrows (observed).
         assets = store.select(where, values, order)
     elif documented:
         assets = _page(store.select(where, values, order), given, settings)
     else:
-        # maxrows counts per kind: 25 may give 100 rows with show=all (observed).
+        # maxrows applies to each kind: 25 may return 100 rows with show=all (observed).
         of_kinds = (store.select(f"{where} AND kind = ?", [*values, kind], order) for kind in shown)
         assets = chain.from_iterable(_page(of_kind, given, settings) for of_kind in of_kinds)
     renditions = settings.renditions and given.get("showrenditions", "true").lower() not in ("false", "0", "no")
@@ -94,7 +94,7 @@ def _counts(
 ) -> dict[str, int]:
     counts = store.counts(where, values)
     if not documented and only_ids(given["searchfor"]):
-        # A bare identifier is counted twice, though it gives one row (`search-by-id`).
+        # A bare identifier is counted twice although it returns one row (`search-by-id`).
         return {kind: 2 * count for kind, count in counts.items()}
     return counts
 
@@ -129,7 +129,7 @@ def _shown(given: Mapping[str, str], *, ignored: bool) -> tuple[str, ...]:
 
 
 def _page(assets: Iterator[sqlite3.Row], given: Mapping[str, str], settings: SandboxSettings) -> Iterator[sqlite3.Row]:
-    """Give the rows that startrow and maxrows ask for; maxrows 0 is all (observed)."""
+    """Yield the rows that startrow and maxrows select; maxrows 0 selects all (observed)."""
     if settings.twice:
         assets = (asset for asset in assets for _ in range(2))
     rows = _number(given.get("maxrows", ""), 25)
@@ -154,7 +154,7 @@ def _day(text: str) -> datetime | None:
 
 
 def _days(given: Mapping[str, str]) -> Condition:
-    """Read the date parameters of the index and the doctype; what cannot be read as a date finds nothing."""
+    """Return the condition of the index's date parameters and of doctype; an invalid date matches nothing."""
     limits = []
     for name in ("datecreate", "datechange"):
         if given.get(name):
@@ -182,7 +182,7 @@ def _between(first: datetime | None, last: datetime | None) -> Condition:
 
 
 def _moments(given: Mapping[str, str], *, documented: bool) -> Condition:
-    """Read the date parameters of dbdirect: observed, they narrow the pictures and leave all documents in."""
+    """Return the condition of dbdirect's date parameters; they narrow only pictures, not other kinds (observed)."""
     limits = []
     for name in ("datecreate", "datechange"):
         operator = _OPERATORS.get(given.get(f"{name}param", "").lower())

@@ -1,6 +1,7 @@
-"""The sandbox as a Python object: started and stopped, filled, disturbed and looked into.
+"""The sandbox as a Python object: start and stop it, create folders, switch faults and read what is stored.
 
-The libraries that serve it are imported when it starts: without them, that is one clear sentence.
+The libraries that serve it are imported only at the start, so that a missing one is reported in one sentence. Answering
+requests is left to `app`.
 """
 
 import signal
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Sandbox:
-    """A local service that implements the interface; `clock` gives the seconds by which its delays are measured."""
+    """A local service that implements the interface; `clock` returns the time in seconds that its delays use."""
 
     def __init__(self, settings: SandboxSettings, *, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
@@ -37,11 +38,11 @@ class Sandbox:
         self._port = settings.port
 
     def start(self) -> None:
-        """Begin to answer; raises UsageError when the extra is not installed, or port or folder cannot be had."""
+        """Start to answer; raise UsageError if the extra is not installed, or the port or the folder is unavailable."""
         if self._running is not None:
             raise UsageError("The sandbox is already running", hint="stop it first")
         try:
-            # Here and not above: the extra is needed only by whoever starts a sandbox.
+            # Imported here, because only a sandbox that starts needs the extra.
             from assetsync.sandbox.app import make_app  # noqa: PLC0415
             from assetsync.sandbox.running import Running, listen  # noqa: PLC0415
         except ModuleNotFoundError as exc:
@@ -67,7 +68,7 @@ class Sandbox:
             self._held = held.pop_all()
 
     def stop(self) -> None:
-        """Stop answering; without a data folder of its own, what was stored is gone with it."""
+        """Stop answering; remove the stored data if the settings name no data folder."""
         if self._running is not None:
             self._running.stop()
             self._running = None
@@ -91,12 +92,12 @@ class Sandbox:
 
     @property
     def port(self) -> int:
-        """The port; known after the start where 0 was asked for."""
+        """The port; 0 in the settings becomes the real port at the start."""
         return self._port
 
     @property
     def address(self) -> str:
-        """Scheme, host and port; the page is there."""
+        """Scheme, host and port; this is also the address of the page."""
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         return f"http://{host}:{self._port}"
 
@@ -111,19 +112,19 @@ class Sandbox:
         return f"{self.address}/razuna/raz1/dam/index.cfm"
 
     def assets(self) -> list[StoredAsset]:
-        """Give everything stored, in the order of arrival, whatever a search would show."""
+        """Return all stored assets in the order of arrival, also those that no search shows."""
         return self._stored.assets()
 
     def content(self, assetid: str) -> bytes:
-        """Give the bytes of an asset."""
+        """Return the bytes of an asset."""
         return self._stored.content(assetid).read_bytes()
 
     def create_folder(self, name: str, identifier: str | None = None) -> str:
-        """Create a folder; gives its identifier."""
+        """Create a folder and return its identifier."""
         return self._stored.create_folder(name, identifier)
 
     def set_faults(self, *rules: FaultRule, seed: int | None = None) -> None:
-        """Switch on exactly these faults, none to switch all off; a seed begins the random numbers anew."""
+        """Switch on exactly these faults, or none; a seed restarts the random numbers."""
         self._board.replace(rules, seed)
 
 
@@ -137,9 +138,9 @@ def _temporary() -> AbstractContextManager[str]:
 
 
 def serve(settings: SandboxSettings, *, started: Callable[[Sandbox], None] | None = None) -> None:
-    """Run a sandbox until SIGINT or SIGTERM; `started` is called with it once it answers.
+    """Run a sandbox until SIGINT or SIGTERM; call `started` with it once it answers.
 
-    For the main thread of a program; the handlers that were installed before are put back. Raises as `Sandbox.start`.
+    Call this from the main thread. The previous signal handlers are restored. Raise as `Sandbox.start` does.
     """
     ended = threading.Event()
     previous = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}

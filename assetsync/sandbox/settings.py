@@ -1,7 +1,4 @@
-"""What a sandbox is made with: fixed while it runs.
-
-What can be switched while it runs are the faults, in `faults`.
-"""
+"""The settings of a sandbox, fixed while it runs. `faults` holds what can be switched while it runs."""
 
 import math
 from collections.abc import Mapping
@@ -19,24 +16,26 @@ _HIGHEST_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """The settings of one sandbox; times are seconds, sizes bytes.
+    """The settings of one sandbox; times are in seconds, sizes in bytes.
 
     `folders` maps the identifier of each folder that exists from the start to its name; with `auto_folders` every other
-    identifier is accepted too. `port` 0 takes a free one. Without `data_dir` the data lives until the sandbox stops.
+    identifier is accepted, too. `port` 0 takes a free port. Without `data_dir` the data is removed when the sandbox
+    stops.
 
-    `dialect` is `observed` (what a live installation answers) or `documented` (the interface to the letter).
-    `index_mode` says what searchIndex does: `adds` the given assets, nothing (`noop`), or `wipes` the whole index
-    before it adds them. `self_index` is whether the installation indexes by itself. Either way an asset is found
-    through the index `index_delay` after the cause, and never before it is processed, `processing_delay` after the
-    upload.
+    `dialect` is `observed` (the answers of a live installation) or `documented` (the interface to the letter).
+    `index_mode` selects the effect of searchIndex: `adds` puts the given assets into the index, `noop` does nothing,
+    `wipes` empties the whole index and then adds them. With `self_index` the installation also indexes each asset by
+    itself after processing it. In both cases a search through the index shows an asset `index_delay` later, and never
+    before it is processed. An asset is processed `processing_delay` after its upload.
 
-    `startrow` says what the parameter of that name counts through the index: rows as documented, or pages as in some
-    releases (observed). With `twice`, every row comes twice through the index and is counted so (observed of some).
-    Without `md5` no answer has an MD5, and with `latin1` names come as ISO-8859-1 with `?` for other characters also as
-    documented. With `renames` a workflow stores each upload under a name of its own and gives it in `renamefilebody`.
-    With `renditions`, a processed picture is shown with a second, smaller one, unless `showrenditions=false`.
+    `startrow` selects what the parameter of that name counts in a search through the index: rows (documented), or
+    pages (observed in some releases). With `twice` such a search returns and counts every row twice (observed in some
+    releases). Without `md5` no answer has an MD5. With `latin1` the dialect `documented`, too, sends names as
+    ISO-8859-1 with `?` for other characters. With `renames` a workflow stores each upload under a new name and returns
+    this name in `renamefilebody`. With `renditions` a search returns a second row, of a smaller rendition, for each
+    processed picture, unless `showrenditions=false`.
 
-    Raises UsageError when a value is not one of those.
+    Raise UsageError for any other value.
     """
 
     api_key: str = field(default="sandbox-key", repr=False)
@@ -63,7 +62,7 @@ class SandboxSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what no part of the sandbox could act on."""
+        """Raise UsageError for a value that the sandbox cannot use."""
         for name, value, allowed in (
             ("dialect", self.dialect, DIALECTS),
             ("index_mode", self.index_mode, INDEX_MODES),
@@ -85,5 +84,5 @@ class SandboxSettings:
 
     @property
     def documented(self) -> bool:
-        """Whether the answers follow the interface to the letter."""
+        """Return whether the answers follow the interface to the letter."""
         return self.dialect == "documented"

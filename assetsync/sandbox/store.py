@@ -1,7 +1,7 @@
-"""What the sandbox keeps: folders and assets in SQLite, the bytes of each asset in one file below the data folder.
+"""The data of the sandbox: folders and assets in SQLite, the bytes of each asset in a file below the data folder.
 
-Whether an asset is processed or indexed follows from times on its row, compared with the time of the question: there is
-no background work. What a query means is in `query` and `search`, what an answer looks like in `rows` and `forms`.
+There is no background work: an asset is processed or indexed if the time in its row has passed. `query` and `search`
+interpret queries; `rows` and `forms` write the answers.
 """
 
 import json
@@ -49,9 +49,10 @@ VALUES (:id, :folder_id, (SELECT name FROM folders WHERE id = :folder_id), :file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAsset:
-    """An asset about to be stored: its bytes lie at `content` and are moved from there, `head` holds the first of them.
+    """An asset to store: its bytes are moved from the file `content`, and `head` holds the first of them.
 
-    `fields` are the form fields of its upload by name, without the credential; `hidden_for` seconds no search shows it.
+    `md5` is upper-case hex. `fields` maps the names of the form fields of its upload to their values, without the
+    credential. No search shows the asset for `hidden_for` seconds.
     """
 
     id: str
@@ -68,9 +69,9 @@ class NewAsset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAsset:
-    """One asset as the sandbox knows it, whatever a search would show; times are seconds since the epoch.
+    """One asset as stored, also if no search shows it; times are in seconds since the epoch.
 
-    `md5` is upper-case hex, `metadata` the form fields that came with the upload, without the credential.
+    `md5` is upper-case hex. `metadata` holds the form fields of the upload without the credential.
     """
 
     id: str
@@ -91,14 +92,14 @@ class StoredAsset:
 
 
 def new_id() -> str:
-    """Give a fresh identifier: 32 upper-case hex digits, as the service makes them (observed)."""
+    """Return a new identifier: 32 upper-case hex digits, as the service makes them (observed)."""
     return uuid.uuid4().hex.upper()
 
 
 class Store:
-    """The assets and folders of one data folder; every method may be called from any thread.
+    """The assets and folders of one data folder; any thread may call every method.
 
-    The folder is held by the caller (`folder.taken`). Raises UsageError for one that cannot be used.
+    The caller holds the folder (`folder.taken`). Raise UsageError for a folder that cannot be used.
     """
 
     def __init__(self, data_dir: Path, settings: SandboxSettings, clock: Callable[[], float]) -> None:
@@ -109,10 +110,10 @@ class Store:
         self._database = data_dir / DATABASE
         self._lock = threading.RLock()
         try:
-            # First: what is no sandbox's is left as it is.
+            # First, so that a database that is not a sandbox's is refused before the subfolders change.
             self._writer = self._open()
             self._files.mkdir(exist_ok=True)
-            # Nothing in here was ever answered for: bodies that were coming in when the last sandbox ended.
+            # Bodies that were incomplete when the last sandbox ended; no client got an answer for them.
             shutil.rmtree(self.incoming, ignore_errors=True)
             self.incoming.mkdir()
         except (OSError, sqlite3.Error) as exc:
@@ -151,13 +152,13 @@ class Store:
         return connection
 
     def close(self) -> None:
-        """Close the database; what is stored stays."""
+        """Close the database; the data stays on disk."""
         with self._lock:
             self._writer.close()
 
     @property
     def now(self) -> float:
-        """The time by which assets become processed, indexed and visible."""
+        """The current time of the clock that decides which assets are processed, indexed and visible."""
         return self._clock()
 
     @contextmanager
@@ -172,14 +173,14 @@ class Store:
             self._writer.execute("COMMIT")
 
     def create_folder(self, name: str, identifier: str | None = None, parent: str | None = None) -> str:
-        """Create a folder, or leave it as it is where the identifier exists; gives the identifier."""
+        """Create a folder, unless the identifier exists; return the identifier."""
         identifier = identifier or new_id()
         with self._lock:
             self._writer.execute("INSERT OR IGNORE INTO folders VALUES (?, ?, ?)", (identifier, name, parent))
         return identifier
 
     def subfolder(self, parent: str, name: str) -> str:
-        """Give the folder of that name below another, created where it is missing."""
+        """Return the identifier of the folder of this name below `parent`; create it if it is missing."""
         with self._lock:
             found = self._writer.execute(
                 "SELECT id FROM folders WHERE parent = ? AND name = ?", (parent, name)
@@ -187,12 +188,12 @@ class Store:
             return str(found["id"]) if found else self.create_folder(name, parent=parent)
 
     def folders(self) -> dict[str, str]:
-        """Give the names of all folders by identifier."""
+        """Return the names of all folders by identifier."""
         with self._lock:
             return {row["id"]: row["name"] for row in self._writer.execute("SELECT id, name FROM folders")}
 
     def has_folder(self, identifier: str) -> bool:
-        """Whether an upload into this folder is taken; creates it where every identifier is."""
+        """Return whether uploads into this folder are accepted; with `auto_folders`, create a missing one."""
         with self._lock:
             if self._writer.execute("SELECT 1 FROM folders WHERE id = ?", (identifier,)).fetchone():
                 return True
@@ -202,11 +203,11 @@ class Store:
         return False
 
     def content(self, assetid: str) -> Path:
-        """Give where the bytes of an asset lie."""
+        """Return the path of the file with the bytes of an asset."""
         return self._files / assetid
 
     def has_content(self, md5: str) -> bool:
-        """Whether the duplicate check sees equal content: over the whole host, only processed assets (observed)."""
+        """Return whether a processed asset on the whole host has this content; duplicate checks see all (observed)."""
         with self._lock:
             query = "SELECT 1 FROM assets WHERE md5 = ? AND processed_at <= ?"
             return self._writer.execute(query, (md5, self.now)).fetchone() is not None
@@ -227,7 +228,7 @@ class Store:
             "name_key": asset.filename.lower(),
             "filename_org": rewritten(asset.filename),
             "extension": extension,
-            # The search shows `other` as kind doc (observed); the upload's own word is kept beside it.
+            # A search shows `other` as kind doc (observed); `filetype` keeps the word of the upload's answer.
             "kind": "doc" if filetype == "other" else filetype,
             "filetype": filetype,
             "size": asset.size,
@@ -248,12 +249,12 @@ class Store:
             with self._lock:
                 self._writer.execute(_INSERT, values)
         except sqlite3.Error:
-            # A full disk: what no row knows would take its room for ever.
+            # The disk is full, for example. Without a row, nothing would ever delete this file.
             self.content(asset.id).unlink()
             raise
 
     def delete(self, assetid: str) -> bool:
-        """Take an asset away, as a person does in a DAM; False where there is none of this identifier."""
+        """Delete an asset, as a person does in a DAM; return False if there is no such identifier."""
         with self._lock:
             found = self._writer.execute("DELETE FROM assets WHERE id = ?", (assetid,)).rowcount > 0
         if found:
@@ -261,7 +262,7 @@ class Store:
         return found
 
     def alter(self, assetid: str, *, folder: str | None = None, name: str | None = None) -> bool:
-        """Move an asset to a folder that exists, rename it, or both; False where there is none of this identifier."""
+        """Move an asset to an existing folder, rename it, or both; return False if there is no such identifier."""
         with self._transaction() as connection:
             row = connection.execute("SELECT * FROM assets WHERE id = ?", (assetid,)).fetchone()
             if row is None:
@@ -281,7 +282,7 @@ class Store:
         due = now + self._settings.index_delay
         with self._transaction() as connection:
             if wipe:
-                # What the installation has not come to index by itself yet, it still will.
+                # Keep times in the future: the installation still indexes these assets.
                 connection.execute("UPDATE assets SET indexed_at = NULL WHERE indexed_at <= ?", (now,))
             update = "UPDATE assets SET indexed_at = ? WHERE (indexed_at IS NULL OR indexed_at > ?)"
             if assetids is None:
@@ -290,25 +291,25 @@ class Store:
                 connection.executemany(f"{update} AND id = ?", [(due, due, each) for each in assetids])
 
     def counts(self, where: str, values: Sequence[object]) -> dict[str, int]:
-        """Count the assets for which a condition of SQL holds, by kind."""
+        """Count the assets that match an SQL condition, by kind."""
         query = f"SELECT kind, count(*) AS number FROM assets WHERE {where} GROUP BY kind"  # noqa: S608 - built by `search` only
         with self._lock:
             return {row["kind"]: row["number"] for row in self._writer.execute(query, values)}
 
     def select(self, where: str, values: Sequence[object], tail: str = "") -> Iterator[sqlite3.Row]:
-        """Yield the assets for which a condition of SQL holds, as one consistent view, without holding the lock."""
+        """Yield the assets that match an SQL condition, in one consistent view and without holding the lock."""
         with closing(self._connect()) as connection:
             yield from connection.execute(f"SELECT * FROM assets WHERE {where} {tail}", values)  # noqa: S608 - as above
 
     def assets(self, *, newest_first: bool = False, limit: int = -1, offset: int = 0) -> list[StoredAsset]:
-        """Give what is stored, whatever a search would show, in the order of arrival."""
+        """Return the stored assets in the order of arrival or newest first, also those that no search shows."""
         now = self.now
         order = "DESC" if newest_first else "ASC"
         rows = self.select("1", (limit, offset), f"ORDER BY seq {order} LIMIT ? OFFSET ?")
         return [_stored_asset(row, now) for row in rows]
 
     def asset(self, assetid: str) -> StoredAsset | None:
-        """Give one asset by its identifier."""
+        """Return the asset of this identifier, None if there is none."""
         now = self.now
         return next((_stored_asset(row, now) for row in self.select("id = ?", (assetid,))), None)
 

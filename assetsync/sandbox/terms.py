@@ -1,6 +1,6 @@
-"""The text under which the index finds an asset: how names and metadata are cut into words.
+"""Derive the text that the index searches from the name and the metadata of an asset.
 
-How a query is read is in `query`; both meet in the shape given here: words in lower case, a blank around each.
+Interpreting a query is left to `query`. Both use the same form: words in lower case with a blank around each.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CUSTOM_FIELD: Final = "metacf_"
-_MARK: Final = "\x1f"  # counts as a blank, hence stands in no normalised text
+_MARK: Final = "\x1f"  # `str.split` treats it as a blank, so no normalised text holds it
 
 
 class IndexedText(NamedTuple):
@@ -24,7 +24,7 @@ class IndexedText(NamedTuple):
 
 
 def words(text: str) -> str:
-    """Give the words in order, then the whole tokens that hold more than one word (`note.txt` is found as such)."""
+    """Return the words in order, then the tokens that are not a single word (so that `note.txt` is found)."""
     lowered = text.lower()
     tokens = [token for token in lowered.split() if not _WORD.fullmatch(token)]
     found = _WORD.findall(lowered)
@@ -32,12 +32,12 @@ def words(text: str) -> str:
 
 
 def label_mark(label: str) -> str:
-    """Give a label as it stands among an asset's labels."""
+    """Return a label in the form of the column `t_labels`."""
     return f"{_MARK}{_normalised(label)}{_MARK}"
 
 
 def custom_mark(field_id: str, value: str) -> str:
-    """Give one value of a custom field as it stands among an asset's values."""
+    """Return a value of a custom field in the form of the column `t_custom`."""
     return f"{_MARK}{field_id.lower()}={_normalised(value)}{_MARK}"
 
 
@@ -46,7 +46,7 @@ def _normalised(text: str) -> str:
 
 
 def said_of(filetype: str, fields: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Give description and keywords as an upload set them: with metadata=1, in the columns of its kind (observed)."""
+    """Return the description and keywords of an upload: those for its kind, and only with metadata=1 (observed)."""
     if fields.get("metadata", "").lower() not in ("1", "true", "yes"):
         return None, None
     description, keywords = (
@@ -60,10 +60,11 @@ def said_of(filetype: str, fields: Mapping[str, str]) -> tuple[str | None, str |
 def indexed_text(
     filename: str, description: str | None, keywords: str | None, fields: Mapping[str, str]
 ) -> IndexedText:
-    """Derive all searched text of an asset.
+    """Return all searched text of an asset.
 
-    Custom fields come as `metacf_<id>` (observed), several values separated by commas. Labels cannot be set through the
-    interface; here they come as `meta_labels`, separated by commas, so that label queries can be tried.
+    Custom fields are form fields `metacf_<id>` (observed), with several values separated by commas. The interface
+    cannot set labels; the sandbox reads them from `meta_labels`, separated by commas, so that label queries can be
+    tried.
     """
     metadata = " ".join(value for name, value in fields.items() if "meta_" in name or name.startswith(_CUSTOM_FIELD))
     custom = "".join(

@@ -1,7 +1,7 @@
-"""The upload operation (interface section 4.3): what is refused, in which order, and what is stored.
+"""The upload operation (interface section 4.3): refuse an upload, with the checks in order, or store it.
 
-A request that was cut in its file part is stored like any other, as a damaged asset (observed). The body is read by
-`multipart`; what the refusals look like on the wire is `forms`' and `answers`' matter.
+A request that was cut in its file part is stored, too, as a damaged asset (observed). Reading the body is left to
+`multipart`, writing the answer to `forms` and `answers`.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _CREDENTIALS: Final = ("api_key", "sessiontoken")
 
 
 class Kind(StrEnum):
-    """How an upload ended."""
+    """The kinds of results of an upload."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -43,9 +43,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of one upload; `assetid` is the converted file name where a duplicate was refused (observed).
+    """The result of one upload; for a refused duplicate, `assetid` is the rewritten file name (observed).
 
-    `renamed`: the name without ending that a workflow gave the asset.
+    `renamed` is the new name, without its extension, from a workflow.
     """
 
     kind: Kind
@@ -58,34 +58,37 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A body as it was read: parameters from URL and form, the file part, and how long the body was said to be."""
+    """A body as read: the parameters from URL and form, and the form with the file part.
+
+    `length` is the larger of the announced and the received number of bytes.
+    """
 
     parameters: dict[str, str]
     form: FormReader | None
     length: int
 
     def discard(self) -> None:
-        """Remove what came of the file part."""
+        """Remove the received bytes of the file part from disk."""
         if self.form is not None and self.form.file is not None:
             self.form.file.discard()
 
 
 def key_is_valid(given: Mapping[str, str], settings: SandboxSettings, active: Active) -> bool:
-    """Whether the credential is right; in the URL form of the upload it is named sessiontoken (section 5)."""
+    """Return whether the credential is valid; in an upload's URL its name is sessiontoken (interface section 5)."""
     if FaultKind.KEY_REFUSED in active:
         return False
     return next((given[name] for name in _CREDENTIALS if name in given), None) == settings.api_key
 
 
 class Uploads:
-    """Decides about uploads and stores them."""
+    """Refuse or store uploads."""
 
     def __init__(self, store: Store, settings: SandboxSettings) -> None:
         self._store = store
         self._settings = settings
 
     def accept(self, received: Received, active: Active) -> Result:
-        """Refuse or store one upload; what came of the file part is gone from the incoming folder afterwards."""
+        """Refuse or store one upload; the incoming folder no longer holds its file part afterwards."""
         try:
             refusal = self._refusal(received, active)
             if refusal is not None:
@@ -135,7 +138,7 @@ class Uploads:
         assetid = new_id()
         result = Result(Kind.ACCEPTED, "success", assetid, filetype_of(extension_of(name)), code=0)
         if beyond_basic_plane(name):
-            # Success and an identifier, but no asset is ever stored (observed).
+            # The service reports success and an identifier, but never stores an asset (observed).
             return result
         if self._settings.renames:
             result = replace(result, renamed=f"workflow-{assetid[:8]}")
@@ -161,7 +164,7 @@ class Uploads:
         return result
 
     def _unpack(self, archive: NewAsset) -> None:
-        """Store the members of an archive as assets with identifiers and sub-folders of their own (observed)."""
+        """Store the members of an archive as assets with identifiers and subfolders of their own (observed)."""
         for member in members(self._store.content(archive.id), self._store.incoming):
             folder = archive.folder_id
             for name in member.folders:
@@ -182,5 +185,5 @@ class Uploads:
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of this name may be taken apart."""
+    """Return whether a file of this name may be unpacked."""
     return extension_of(name) == "zip"
