@@ -1,1 +1,1 @@
-"""`run`: the same parts that `reconcile` drives, kept going by threads, a schedule and a watcher."""
+"""`assetsync run`: the parts that `reconcile` drives once, kept running by threads, a schedule and a watcher."""

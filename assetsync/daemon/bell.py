@@ -1,23 +1,26 @@
-"""Wakes loops that have nothing to do."""
+"""Wake idle loops."""
 
 import threading
 
 
 class Bell:
-    """A ring is heard by all that wait, and by those that were about to."""
+    """A counter of rings to wait for.
+
+    A ring wakes every waiting thread, and every thread that read the counter before the ring.
+    """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._rings = 0
 
     def ring(self) -> None:
-        """Wake all that wait."""
+        """Wake all waiting threads."""
         with self._condition:
             self._rings += 1
             self._condition.notify_all()
 
     def heard(self) -> int:
-        """Give the number of rings so far, to be given to `wait`."""
+        """Return the number of rings so far, the argument of `wait`."""
         return self._rings
 
     def wait(self, heard: int, patience: float) -> None:

@@ -1,7 +1,8 @@
-"""The daemon: builds a site's parts, keeps them going until it is told to stop, and takes them apart again.
+"""Build the parts of a site, run them until a stop, and shut them down.
 
-Main thread: signals, the watchdog, the line of status. Each loop does one kind of work; the schedule only starts work,
-what is due is in the ledger. An error that nobody foresaw ends the process: a restart is safe by design.
+The main thread handles signals, the watchdog and the status line. Each loop does one kind of work. The schedule only
+starts work; the ledger knows what is due. An unexpected error ends the process: a restart is safe by design. The steps
+of the loops are in `work` and `readback`.
 """
 
 import os
@@ -53,7 +54,7 @@ _STATUS_PATIENCE = 0.5
 
 
 class Ended(StrEnum):
-    """Why a daemon came to its end."""
+    """Why a daemon ended."""
 
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"
@@ -66,10 +67,10 @@ class _Failure:
 
 
 class Daemon:
-    """One site under way, from one configuration; a new configuration is a new daemon.
+    """The running site of one configuration; a new configuration needs a new daemon.
 
-    `reread` is called when SIGHUP came, and gives the mistakes for which a configuration was refused; none says that
-    there is one to go on with.
+    `reread` is called on SIGHUP and returns the mistakes of a rejected configuration. Without mistakes the daemon ends
+    with `Ended.RELOADED`, so that the caller starts the next daemon.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Daemon:
         log_uncaught()
 
     def run(self) -> Ended:
-        """Run until a signal ends it; raises what ended a loop, and what `open_ledger` raises."""
+        """Run until a signal stops the daemon. Raises the error that ended a loop, and the errors of `open_ledger`."""
         outlet = Outlet(senders(self._config, os.environ), failed=self._failed)
         try:
             return self._open(outlet)
@@ -127,13 +128,14 @@ class Daemon:
         return Ended.INTERRUPTED if self._interrupted else Ended.STOPPED
 
     def _once_usable(self, begin: Callable[[], T], outlet: Outlet) -> T | None:
-        """Begin what needs the ledger, waiting for a disk that is full or fails as the loops do; None if told to stop.
+        """Return the result of `begin`, which needs the ledger; return None after a stop.
 
-        Whoever watches the process hears that it waits: what ends with exit code 2 is not started again. `begin` may
-        have done a part of it before.
+        While the disk is full or fails, wait and retry, as the loops do. systemd and the notification channels get the
+        reason. Ending is no alternative: systemd does not restart a process that ended with exit code 2. `begin` can be
+        called again after it was done in part.
         """
         waits = False
-        # Nobody can say what was told before.
+        # Without the ledger it is unknown which messages were sent before.
         teller = Teller(self._config.site)
         while not self.clock.stop.is_set():
             try:
@@ -167,7 +169,7 @@ class Daemon:
         def begin() -> tuple[Schedule, News]:
             schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)
             news = News(self._config.site, ledger, self.clock, facts, outlet)
-            # At last: what it begins to watch with is begun once.
+            # Last, because a retry of `begin` must not start the watcher twice.
             work.begin()
             return schedule, news
 
@@ -189,14 +191,14 @@ class Daemon:
             log.info("running", root=str(self._config.root), watch=work.watching.mode)
             self._watch_over(board, ledger, site.runtime_state, schedule)
         except Exception as error:
-            # Of this thread's own: what ends a loop comes by `_failed`.
+            # An error of the main thread; errors of the loops arrive through `_failed`.
             self._failure.error = self._failure.error or error
             raise
         finally:
             if self._reloaded:
                 self._notifier.reloading(self.clock.steady())
             else:
-                # Whoever says this is given TimeoutStopSec, and then killed: a reload must not.
+                # Not in a reload: after STOPPING=1 systemd kills the process at the end of TimeoutStopSec.
                 self._notifier.stopping()
             self.clock.stop.set()
             if server is not None:
@@ -209,7 +211,7 @@ class Daemon:
             self._last_words(news, outlet)
 
     def _last_words(self, news: News, outlet: Outlet) -> None:
-        """Tell of the end if it is an error's, and write down what was told."""
+        """Report the error that ends the daemon, if any, deliver waiting messages and record the delivered ones."""
         if self._failure.error is not None:
             news.ended(self._failure.error)
         if not outlet.close(_TELL_PATIENCE):
@@ -217,18 +219,18 @@ class Daemon:
         try:
             news.keep()
         except LedgerDamaged:
-            # Said where it was found first; here it only means that the messages are told once more.
+            # The damage was reported where it was found. Here it only means that the messages are sent again.
             log.exception("what was told cannot be written down")
 
     def _note_end(self, runtime_state: RuntimeState) -> None:
         try:
             runtime_state.end()
         except LedgerError as error:
-            # Of no harm: the next start finds out anew.
+            # Harmless: the next start finds out again.
             log.warning("how it ended cannot be written down", detail=str(error))
 
     def _watch_over(self, board: Board, ledger: Ledger, runtime_state: RuntimeState, schedule: Schedule) -> None:
-        """Feed the watchdog while every loop keeps its word, and heed the clock, until the stop."""
+        """Feed the watchdog while no loop is late; handle signals and clock jumps; update the status line."""
         pause = min(self._limit / 2, 2.0)
         late_before: list[str] = []
         next_status = 0.0
@@ -265,7 +267,10 @@ class Daemon:
             self._refused = None
 
     def _guarded(self, say: Callable[[], None]) -> None:
-        """Do what needs the ledger; trouble with its disk is waited for, as the loops do."""
+        """Run a step that needs the ledger; ignore errors of its disk, as the loops do, except LedgerDamaged.
+
+        The status line reports the error; the next round retries.
+        """
         try:
             say()
         except LedgerDamaged:
@@ -274,10 +279,10 @@ class Daemon:
             self._notifier.status(f"waiting for the ledger: {error}")
 
     def _join(self, loops: list[Loop], site: Site) -> None:
-        """Wait for the loops, together no longer than the unit's TimeoutStopSec allows."""
+        """Wait for all loops, within the unit's TimeoutStopSec."""
         if _all_ended(loops, self.clock, _STOP_PATIENCE):
             return
-        # What is still on its way is cut, and recorded as cut: the next start need not guess.
+        # Cut the uploads in flight and record the cut, so that the next start need not guess.
         site.context.service.close()
         if not _all_ended(loops, self.clock, _CUT_PATIENCE):
             hanging = [loop.name for loop in loops if loop.is_alive()]
@@ -307,7 +312,7 @@ def _waiting(loops: list[Loop]) -> str | None:
 def _all_ended(loops: list[Loop], clock: SystemClock, patience: float) -> bool:
     until = clock.steady() + patience
     for loop in loops:
-        # One that was never started has nothing to be waited for, and cannot be.
+        # A thread that was never started cannot be joined.
         if loop.is_alive():
             loop.join(max(0.0, until - clock.steady()))
     return not any(loop.is_alive() for loop in loops)

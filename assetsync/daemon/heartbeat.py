@@ -1,7 +1,7 @@
-"""The service as the daemon calls it: every sign of life in an answer is one of the loop that waits for it.
+"""Count the progress of each service call as a heartbeat of the loop that waits for it.
 
-A body that takes hours to leave and a folder that is listed for minutes are no hang; silence beyond the read timeout
-is one.
+A body that takes hours to send and a listing that takes minutes are no hang. Silence beyond the read timeout is a hang.
+The calls themselves are left to the wrapped service, the deadlines to `loops.Pulse`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ _ROWS = 500
 
 
 class HeartbeatService:
-    """Passes everything on and calls `alive` with the seconds for which silence is to be expected."""
+    """A service that forwards every call and calls `alive` with the seconds of silence to expect."""
 
     def __init__(self, service: Service, alive: Callable[[float], None], *, silence: float) -> None:
         self._service = service
@@ -22,12 +22,12 @@ class HeartbeatService:
         self._silence = silence
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
-        """Post one file; each chunk that leaves is a sign of life."""
+        """Post one file; each chunk sent is a heartbeat."""
         self._alive(self._silence)
         return self._service.upload(request, TappedBody(body, lambda _length: self._tick()))
 
     def start(self, request: UploadRequest, body: Body) -> Underway:
-        """Send one file, whose answer is read later: that it is asked for is a sign of life."""
+        """Send one file, whose answer is read later; each chunk sent and the end of the call are heartbeats."""
         self._alive(self._silence)
         started = self._service.start(request, TappedBody(body, lambda _length: self._tick()))
         self._alive(self._silence)
@@ -35,13 +35,13 @@ class HeartbeatService:
 
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:
-        """Open one search; rows that come are signs of life."""
+        """Open one search; the call and every `_ROWS`-th row are heartbeats."""
         self._alive(self._silence)
         with self._service.search(request) as assets:
             yield self._rows(assets)
 
     def index(self, assetids: Sequence[str]) -> str:
-        """Ask for indexing."""
+        """Request indexing; the call is a heartbeat."""
         self._alive(self._silence)
         return self._service.index(assetids)
 

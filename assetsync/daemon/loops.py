@@ -1,6 +1,7 @@
-"""A thread that repeats one step, reports that it is alive, and ends the program when it fails.
+"""Repeat a step in a thread, with heartbeats; an unexpected error ends the program.
 
-Trouble with the ledger's disk is not a failure of the program: it is said once, waited for, and said once when it ends.
+Trouble with the ledger's disk does not end the program: the loop logs it once, retries, and logs once that it is over.
+The steps are in `work` and `readback`.
 """
 
 import threading
@@ -17,7 +18,7 @@ _LEDGER_PAUSE = 5.0
 
 
 class Pulse:
-    """Until when each loop has promised to report again; the watchdog is fed only while all keep their word."""
+    """The deadline of each loop's next heartbeat; the watchdog is fed only while no loop is late."""
 
     def __init__(self, clock: Clock, limit: float) -> None:
         self._clock = clock
@@ -26,32 +27,35 @@ class Pulse:
         self._until: dict[str, float] = {}
 
     def beat(self, name: str, within: float = 0.0) -> None:
-        """Report that a loop is alive, and again within the limit or, for a call that may be silent, `within`."""
+        """Record a heartbeat of a loop; the next is due within the limit or `within` seconds, whichever is longer.
+
+        `within` is for calls that may be silent for longer than the limit.
+        """
         with self._lock:
             self._until[name] = self._clock.steady() + max(self._limit, within)
 
     def extend(self, name: str, within: float) -> None:
-        """As `beat`, for a thread that may be no loop: only what is expected at all is put off."""
+        """Postpone the deadline as `beat` does, but only of a known loop: the calling thread may be none."""
         with self._lock:
             if name in self._until:
                 self._until[name] = self._clock.steady() + max(self._limit, within)
 
     def forget(self, name: str) -> None:
-        """Expect nothing more of a loop that ended."""
+        """Remove the deadline of a loop that ended."""
         with self._lock:
             self._until.pop(name, None)
 
     def late(self) -> list[str]:
-        """Give the loops that have missed their time."""
+        """Return the names of the loops that missed their deadline."""
         now = self._clock.steady()
         with self._lock:
             return sorted(name for name, until in self._until.items() if now > until)
 
 
 class Loop(threading.Thread):
-    """Calls `step` until the clock's stop; `step` gives the seconds to wait before it is called again.
+    """A thread that calls `step` until the clock's stop; `step` returns the seconds to wait before the next call.
 
-    `failed` gets an exception that nobody foresaw; the program is to end then.
+    `failed` receives an unexpected exception and must end the program.
     """
 
     def __init__(
@@ -72,11 +76,11 @@ class Loop(threading.Thread):
 
     @property
     def ledger_trouble(self) -> str | None:
-        """Why the loop waits for the ledger; None when it does not."""
+        """Why the loop waits for the ledger; None if it does not wait."""
         return self._ledger_trouble
 
     def run(self) -> None:
-        """Repeat the step."""
+        """Repeat the step until the stop."""
         try:
             pause = 0.0
             while not self._clock.wait(pause):

@@ -20,7 +20,7 @@ _AGAIN = 60.0
 
 
 class Reading:
-    """The steps of one site's reading; `trouble` takes what the service answered instead."""
+    """The reading steps of one site; `trouble` receives a ServiceError that concerns the whole service."""
 
     def __init__(
         self,
@@ -30,7 +30,10 @@ class Reading:
         trouble: Callable[[ServiceError], None],
         found: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make the steps; none waits longer than `idle` seconds for work. `found` hears that something was noted."""
+        """Make the steps; none waits longer than `idle` seconds for work.
+
+        `found` is called after each completed audit and after each round of reading back.
+        """
         self._site = site
         self._idle = idle
         self._trouble = trouble
@@ -45,51 +48,54 @@ class Reading:
         self._audit_again = 0.0
         self._audit_began: float | None = None
         self._failing = FolderBackoff(site.health_check)
-        # When (steady seconds) a folder is tried again that was not answered for.
+        # Folder -> when (steady seconds) to retry it after the service did not answer for it.
         self._put_off: dict[str, float] = {}
 
     def want_verify(self) -> None:
-        """Ask for reading back; many asks are one."""
+        """Request reading back; several requests count once."""
         self._verify_wanted.set()
         self._bell.ring()
 
     def want_index(self) -> None:
-        """Ask for indexing; many asks are one."""
+        """Request indexing; several requests count once."""
         self._index_wanted.set()
         self._bell.ring()
 
     def want_audit(self) -> None:
-        """Ask for comparing each mapped folder of the service with the ledger; many asks are one."""
+        """Request an audit of each mapped folder of the service; several requests count once."""
         self._audit_wanted.set()
         self._bell.ring()
 
     def look_for_audits(self) -> None:
-        """Go on with what a person may have asked for: the ledger knows."""
+        """Look at once for pending audits in the ledger, which an operator may have requested."""
         self._audit_left = True
         self._audit_again = 0.0
         self._put_off.clear()
         self._bell.ring()
 
     def last(self, job: str) -> float | None:
-        """Give when a kind of work was done last; of an audit, when it was asked for or from when it is counted."""
+        """Return when a job was last done, in seconds since the epoch; None if never.
+
+        For an audit, return when it was last requested, or the time from which the first audit is counted.
+        """
         if job == "audit":
             return self._site.owed.asked_at()
         run = self._ledger.runs.last().get(job)
         return None if run is None else run.at
 
     def wake(self) -> None:
-        """Let a waiting step return."""
+        """End the wait of a step."""
         self._bell.ring()
 
     def step(self) -> float:
-        """Have indexed, read back or compared what is due, or wait for it."""
+        """Index, read back or audit what is due, or wait for it; return 0, the pause before the next step."""
         heard = self._bell.heard()
-        # Wanted a little before the interval is over, a call waits for its end, not for the next time it is wanted.
+        # If indexing is requested shortly before the interval ends, wait for that end, not for the next request.
         rest = self._site.indexer.rest() if self._index_wanted.is_set() else 0.0
         try:
             if self._index_wanted.is_set() and rest <= 0:
                 self._index_wanted.clear()
-                # First a look at what is findable already: it need not be indexed.
+                # Verify first: assets that are findable already need no indexing.
                 self._verify()
                 self._index()
             elif self._verify_wanted.is_set():
@@ -117,7 +123,7 @@ class Reading:
                 return
 
     def _audit(self) -> bool:
-        """Audit one folder that is due for it; False when there was none."""
+        """Audit one folder that is due; return False if none is due."""
         if self._audit_wanted.is_set():
             self._site.owed.ask()
             self._audit_wanted.clear()
@@ -138,7 +144,7 @@ class Reading:
         self._audit_again = self._put_off.get(folder, 0.0)
         if self._clock.steady() < self._audit_again:
             return False
-        # What cannot be audited now is tried again, but not at once.
+        # If the audit raises an error, it is retried, but not at once.
         self._audit_again = self._clock.steady() + _AGAIN
         began = self._clock.steady()
         try:
@@ -155,7 +161,7 @@ class Reading:
         return True
 
     def _may_ask(self) -> bool:
-        # Also while uploads fail: what is stored need not wait for them to be found.
+        # Stored assets are read back even while uploads fail, if look-ups get answers.
         circuit_breaker = self._site.circuit_breaker
         is_answered = circuit_breaker.pause is None or circuit_breaker.looks_answered
         return is_answered and self._site.service_identity.is_known and not self._clock.wait(0)

@@ -1,4 +1,7 @@
-"""What the running process knows of itself, for the page and the metrics."""
+"""Collect the values that only the running process knows, for the page and the metrics.
+
+Values of the ledger are left to `status.standing`.
+"""
 
 from assetsync import __version__
 from assetsync.app import Site
@@ -9,7 +12,7 @@ from assetsync.status.live import Live
 
 
 class RuntimeInfo:
-    """Gathers the live values; called from the page's threads, it asks no ledger and takes no time."""
+    """The source of the live values; the page's threads call it, so it reads no ledger and does not block."""
 
     def __init__(self, site: Site, work: Work, schedule: Schedule, pulse: Pulse) -> None:
         self._site = site
@@ -19,7 +22,7 @@ class RuntimeInfo:
         self._started_at = site.context.clock.now()
 
     def __call__(self) -> Live:
-        """Look."""
+        """Return the current values."""
         return Live(
             version=__version__,
             started_at=self._started_at,

@@ -1,7 +1,7 @@
-"""When scans, indexing, verifying and audits are started: APScheduler, driven by the configuration.
+"""Start scans, indexing, verifying and audits at the configured times, by APScheduler.
 
-A job only starts work and never fails by itself: what is due stands in the ledger, so that a run that was missed or cut
-short loses nothing. Jobs that are late run once.
+A job only requests work from `work`. The ledger knows what is due, so a missed or interrupted run loses nothing. An
+overdue job runs once.
 """
 
 import time
@@ -24,29 +24,29 @@ from assetsync.model import Clock
 log = structlog.get_logger(__name__)
 
 _JUMP = 5.0
-"""Seconds by which the wall clock may be off the steady one: less is a step of NTP, or a process that was stopped."""
+"""Seconds that the wall clock may drift from the steady clock: less is an NTP step, or a process that was stopped."""
 
 
 class SystemZone(tzinfo):
-    """Local time by the system's own rules, so that any `TZ` counts that the C library understands.
+    """Local time by the rules of the C library, so that every `TZ` that it understands works.
 
-    A zone of the database of time zones would be none for a `TZ` that spells its rule out.
+    The time zone database has no zone for a `TZ` that contains its rule.
     """
 
     def utcoffset(self, dt: datetime | None) -> timedelta | None:
-        """Give how far local time is ahead of UTC then."""
+        """Return how far local time is ahead of UTC at `dt`."""
         return None if dt is None else dt.replace(tzinfo=None).astimezone().utcoffset()
 
     def dst(self, _dt: datetime | None) -> timedelta | None:
-        """Give nothing: what `fromutc` would ask it for is asked of the system."""
+        """Return None: `fromutc` below asks the system instead."""
         return None
 
     def tzname(self, dt: datetime | None) -> str | None:
-        """Give what the system calls the time then."""
+        """Return the system's name of local time at `dt`."""
         return None if dt is None else dt.replace(tzinfo=None).astimezone().tzname()
 
     def fromutc(self, dt: datetime) -> datetime:
-        """Give the local time; `fold` tells the second of two equal ones when the clock goes back."""
+        """Return the local time; `fold` is 1 for the second of two equal times when the clock goes back."""
         local = dt.replace(tzinfo=UTC).astimezone()
         naive = local.replace(tzinfo=None, fold=0)
         return naive.replace(tzinfo=self, fold=int(naive.astimezone().utcoffset() != local.utcoffset()))
@@ -56,7 +56,7 @@ _ZONE = SystemZone()
 
 
 class Schedule:
-    """The site's jobs; `failed` gets the exception of one that nobody foresaw."""
+    """The site's jobs; `failed` receives the unexpected exception of a job."""
 
     def __init__(self, times: Times, work: Work, clock: Clock, *, failed: Callable[[BaseException], None]) -> None:
         self._clock = clock
@@ -78,24 +78,24 @@ class Schedule:
                 self._scheduler.add_job(job, trigger, id=name, name=name, **_first(name, trigger, work))
 
     def start(self) -> None:
-        """Begin; the first runs come when the times say so."""
+        """Start the scheduler; jobs run at their times, overdue jobs at once."""
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Start nothing more, and wait for what runs."""
+        """Stop the scheduler and wait for running jobs."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=True)
 
     def heed_clock(self) -> None:
-        """Set right what waits for the times of a wall clock that has jumped; to be called every few seconds.
+        """Correct the next run of each job after a jump of the wall clock; call this every few seconds.
 
-        Set back, a job would wait for as long as the clock was ahead: it starts no later than if it had been done just
-        now. Set on, what is overdue starts now, and not first counts every time that it missed.
+        After a jump back, a job would wait for the whole jump; instead it starts no later than if it had run just now.
+        After a jump ahead, an overdue job starts now, so that APScheduler does not iterate over every missed time.
         """
         ahead = self._clock.now() - self._clock.steady()
         jump = ahead - self._ahead
         if abs(jump) <= _JUMP:
-            # Looked at from the last jump on: many small steps are one.
+            # `_ahead` stays as it was at the last jump, so that many small steps add up to a jump.
             return
         self._ahead = ahead
         said = "the clock was set back" if jump < 0 else "the clock was set on"
@@ -107,7 +107,7 @@ class Schedule:
             job.modify(next_run_time=due if anew is None else min(due, anew))
 
     def next_runs(self) -> dict[str, float]:
-        """Give when each job starts next, in seconds since the epoch; what is off is left out."""
+        """Return the next start of each job, in seconds since the epoch; jobs that are off are left out."""
         return {job.id: job.next_run_time.timestamp() for job in self._scheduler.get_jobs() if job.next_run_time}
 
     def _on_error(self, event: JobExecutionEvent) -> None:
@@ -115,18 +115,21 @@ class Schedule:
 
 
 def _first(name: str, trigger: BaseTrigger, work: Work) -> dict[str, datetime | None]:
-    """Count from when it was done last, so that what fell into a time without a daemon has its turn now.
+    """Return the first run as arguments of `add_job`, counted from the last run of the job.
 
-    A scan is made with each start.
+    A run that was due while no daemon ran thus starts now. A rescan is not counted: each start scans anyway.
     """
     last = None if name == "rescan" else work.reading.last(name)
     following = None if last is None else _after(trigger, last)
-    # What is overdue starts now: of the times that it missed, each would be counted, and there may be millions.
+    # Start an overdue job now: APScheduler would iterate over each missed time, and there may be millions.
     return {} if following is None else {"next_run_time": max(following, datetime.now().astimezone())}
 
 
 def next_run(times: Interval | Cron | None, last: float | None) -> float | None:
-    """Give when a job that was done `last` (seconds since the epoch, as the answer) starts next; None for off."""
+    """Return when a job starts next; None if it is off.
+
+    `last` is its last run, None for never. Times are in seconds since the epoch.
+    """
     trigger = trigger_of(times)
     if trigger is None:
         return None
@@ -136,14 +139,14 @@ def next_run(times: Interval | Cron | None, last: float | None) -> float | None:
 
 def _after(trigger: BaseTrigger, last: float) -> datetime | None:
     now = datetime.now().astimezone()
-    # Later than now it was by a clock that has since been set back.
+    # A time later than now comes from a clock that was set back since.
     since = min(datetime.fromtimestamp(last).astimezone(), now)
     following: datetime | None = trigger.get_next_fire_time(since, now)
     return following
 
 
 def trigger_of(times: Interval | Cron | None) -> BaseTrigger | None:
-    """Make the trigger of an interval or a cron line; None for off."""
+    """Return the trigger of an interval or a cron line; None if the job is off."""
     if times is None:
         return None
     if isinstance(times, Interval):

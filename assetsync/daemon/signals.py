@@ -1,7 +1,8 @@
-"""Signals as something that the main thread waits for: no handler runs in the midst of other work.
+"""Receive signals in the main thread, when it waits for them.
 
-A handler that sets an event, logs or reads a file would do so between any two steps of the main thread, with the locks
-that it holds just then. So the number of the signal goes through a socket, and the main thread reads it there.
+A handler that sets an event, logs or reads a file would run between any two steps of the main thread, while that thread
+may hold locks. So Python writes the signal's number to a socket, and the main thread reads the number from it. The
+reaction to a signal is left to `daemon`.
 """
 
 import select
@@ -14,7 +15,7 @@ RELOAD = frozenset({signal.SIGHUP})
 
 
 class Signals:
-    """What came since the last `wait`; made once for a process."""
+    """The signals since the last `wait`; made once for a process."""
 
     def __init__(self) -> None:
         self._reading, self._writing = socket.socketpair()
@@ -22,21 +23,21 @@ class Signals:
         self._writing.setblocking(False)
 
     def take(self) -> None:
-        """Have SIGTERM, SIGINT and SIGHUP come here from now on; only the main thread may do so."""
+        """Receive SIGTERM, SIGINT and SIGHUP from now on; only the main thread may call this."""
         for number in STOP | RELOAD:
             signal.signal(number, _nothing)
         signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
 
     def nudge(self) -> None:
-        """Let a `wait` return before its time; from any thread."""
+        """End the current or next `wait` at once; any thread may call this."""
         try:
             self._writing.send(b"\0")
         except BlockingIOError:
-            # Full of what nobody has read yet: the next wait returns at once as it is.
+            # The socket is full of unread bytes, so the next wait returns at once anyway.
             return
 
     def wait(self, patience: float) -> frozenset[int]:
-        """Give the numbers of the signals that came, waiting up to `patience` seconds for the first."""
+        """Return the numbers of the signals received, after waiting up to `patience` seconds for the first."""
         select.select([self._reading], [], [], max(0.0, patience))
         try:
             return frozenset(self._reading.recv(4096)) - {0}
@@ -45,4 +46,4 @@ class Signals:
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """Stand in for a handler: without one, the signal would end the process."""
+    """Do nothing: without a handler the signal would end the process."""

@@ -1,4 +1,7 @@
-"""Tells systemd how the daemon is (sd_notify): ready, stopping, alive, and a line of status."""
+"""Report the daemon's state to systemd (sd_notify): ready, reloading, stopping, alive, and a status line.
+
+When to report is left to `daemon` and `cli.run`.
+"""
 
 import os
 import socket
@@ -11,7 +14,10 @@ _LONGEST_START = 30 * 60.0
 
 
 class Notifier:
-    """Speaks to the socket that systemd named in $NOTIFY_SOCKET; without one it is silent."""
+    """The sender to the socket in $NOTIFY_SOCKET; without that variable it sends nothing.
+
+    `watchdog` is the watchdog's time-out in seconds; None without a watchdog for this process.
+    """
 
     def __init__(self, environ: dict[str, str]) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
@@ -23,27 +29,27 @@ class Notifier:
         self.watchdog = int(micro) / 1e6 if micro.isdigit() and for_us else None
 
     def beginning(self) -> None:
-        """Ask for half an hour to begin in: a large ledger is looked through, and migrated after an update."""
+        """Ask for half an hour to start: a large ledger is checked, and migrated after an update."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(_LONGEST_START * 1e6)}")
 
     def ready(self) -> None:
-        """Say that the site is open and the threads run."""
+        """Report that the start is over: the threads run, or the daemon waits for the ledger's disk."""
         self._send("READY=1")
 
     def reloading(self, steady: float) -> None:
-        """Say that the configuration is read again; `steady` is in seconds of the monotonic clock."""
+        """Report a reload of the configuration; `steady` is sent as MONOTONIC_USEC, in seconds here."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={int(steady * 1e6)}")
 
     def stopping(self) -> None:
-        """Say that the daemon is on its way out."""
+        """Report that the daemon stops."""
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """Every loop has reported in time."""
+        """Feed the watchdog."""
         self._send("WATCHDOG=1")
 
     def status(self, line: str) -> None:
-        """Give the line that `systemctl status` shows."""
+        """Send the line that `systemctl status` shows."""
         self._send(f"STATUS={line}")
 
     def _send(self, message: str) -> None:
@@ -54,7 +60,7 @@ class Notifier:
                 channel.connect(self._address)
                 channel.send(message.encode())
         except OSError as error:
-            # To tell how the daemon is must not end it; systemd restarts one that it does not hear of in time.
+            # A failed report must not end the daemon. Without the watchdog's messages systemd restarts it anyway.
             if not self._unheard:
                 log.warning("systemd cannot be told", detail=error.strerror or type(error).__name__)
             self._unheard = True

@@ -1,6 +1,6 @@
-"""Keeps the watcher going, and knows how far it can be trusted.
+"""Keep the watcher running, and record how far it can be trusted.
 
-Watching is `tree.watch`'s, scanning what a watcher cannot see is `work`'s: it is asked for through `want_scan`.
+Watching itself is left to `tree.watch`. Scanning what the watcher cannot see is left to `work`, by `want_scan`.
 """
 
 import threading
@@ -23,10 +23,10 @@ _ONE_OVERFLOW = 1.0
 
 
 class Watching:
-    """The watcher of one site; `tend` and `check_coverage` are for one thread each."""
+    """The watcher of one site; `tend` and `check_coverage` are each called by one thread."""
 
     def __init__(self, site: Site, hints: WatchQueue, *, want_scan: Callable[[str], None], patience: float) -> None:
-        """Nothing is watched before `start`; `patience` is how many seconds the watcher's canary may take."""
+        """Prepare the watcher, which starts with `start`; `patience` is the time limit of its canary in seconds."""
         self._site = site
         self._clock = site.context.clock
         self._hints = hints
@@ -36,19 +36,19 @@ class Watching:
         self._is_of_use = not self._always_polls and site.config.watch.mode != "off"
         self._watcher: Watcher | None = None
         self._refused = False
-        """Whether the kernel gave no watcher when it was last asked for one."""
+        """Whether the kernel refused the last attempt to start a watcher."""
         self._short = False
-        """Whether the kernel watched fewer folders than the last scan met."""
+        """Whether the kernel watches fewer folders than the last scan found."""
         self._next_canary = 0.0
         self._silent = 0
-        """How often in a row the canary was not heard."""
+        """The number of missing canary events in a row."""
         self._lock = threading.Lock()
         self._overflowed_at = float("-inf")
         self._trust = Trust(self.mode)
 
     @property
     def polling(self) -> bool:
-        """Whether the tree is scanned every minute, because the kernel does not tell of all that happens in it."""
+        """Whether the tree is scanned every minute, because the kernel does not report all changes in it."""
         return self._always_polls or self._refused or self._short
 
     @property
@@ -62,17 +62,21 @@ class Watching:
         return replace(self._trust, mode=self.mode, polling=self.polling)
 
     def start(self) -> None:
-        """Begin to watch where that is of use; where the kernel gives no watcher, the tree is scanned every minute."""
+        """Start the watcher, unless the tree is polled or `watch.mode` is off; poll if the kernel refuses it."""
         if self._is_of_use:
             self._begin()
 
     def stop(self) -> None:
-        """End watching."""
+        """Stop the watcher."""
         if self._watcher is not None:
             self._watcher.stop()
 
     def tend(self) -> None:
-        """Watch folders that came, and from time to time prove that the watcher still answers."""
+        """Watch new folders, and every `_CANARY_EVERY` seconds check that the watcher still reports events.
+
+        Request a scan for each mapped folder that appeared or vanished. Restart a watcher that does not answer, and
+        retry one that the kernel refused.
+        """
         if not self._is_of_use:
             return
         if self._watcher is not None:
@@ -90,7 +94,10 @@ class Watching:
             self._make_anew(self._watcher)
 
     def check_coverage(self, folders: int) -> None:
-        """After a scan that met so many folders: poll while the kernel watches fewer, and say how to change that."""
+        """Poll if the kernel watches fewer folders than the scan found, and log the limit to raise.
+
+        `folders` is the number of folders that the scan found.
+        """
         if self._watcher is None:
             self._note(folders=folders)
             return
@@ -108,7 +115,7 @@ class Watching:
         self._note(watched=found.watched, folders=folders, limit=found.limit)
 
     def _note(self, **found: Any) -> None:
-        """Keep what was found; the watcher's threads and two loops note."""
+        """Update the trust values; the watcher's threads and two loops call this."""
         with self._lock:
             self._trust = replace(self._trust, **found)
 
@@ -116,14 +123,17 @@ class Watching:
         if why == OVERFLOWED:
             with self._lock:
                 now = self._clock.steady()
-                # watchdog says it in two lines.
+                # watchdog logs an overflow in two lines, which count as one.
                 if now - self._overflowed_at > _ONE_OVERFLOW:
                     self._trust = replace(self._trust, overflows=self._trust.overflows + 1)
                 self._overflowed_at = now
         self._want_scan(why)
 
     def _make_anew(self, watcher: Watcher) -> None:
-        """Replace the watcher that did not answer, ever less often while that is of no help; a scan sees all anyway."""
+        """Replace a watcher that does not answer, and request a scan, which sees all changes anyway.
+
+        The replacement happens at failures 1, 2, 4, 8 and so on in a row: less and less often while it does not help.
+        """
         self._silent += 1
         if self._silent.bit_count() == 1:
             log.error("the watcher does not answer and is made anew", times=self._silent)
@@ -133,7 +143,7 @@ class Watching:
         self._want_scan("the watcher does not answer")
 
     def _begin(self) -> None:
-        """Make a watcher and begin to watch; where the kernel refuses, say so once and poll until it gives one."""
+        """Start a watcher; if the kernel refuses it, log that once and poll until a retry works."""
         try:
             watcher = self._make()
             watcher.start()
@@ -141,7 +151,7 @@ class Watching:
             self._watcher = None
             self._next_canary = self._clock.steady() + _CANARY_EVERY
             if not self._refused:
-                # Who asked for inotify did not ask for this.
+                # An error if the configuration asks for inotify, else a warning.
                 say = log.error if self._site.config.watch.mode == "inotify" else log.warning
                 say(
                     "nothing can be watched, the tree is scanned every minute instead",
@@ -154,7 +164,7 @@ class Watching:
         if self._refused:
             self._refused = False
             log.warning("the tree can be watched again")
-            # It tells what happened meanwhile, and whether all is watched now.
+            # The scan finds the changes since, and `check_coverage` after it whether all folders are watched now.
             self._want_scan("the tree can be watched again")
 
     def _make(self) -> Watcher:

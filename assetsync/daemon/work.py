@@ -1,6 +1,7 @@
-"""The daemon's kinds of work, each as a step that a loop or a job calls.
+"""Provide the daemon's kinds of work as steps that loops and jobs call.
 
-The steps drive the parts of a `Site`; which thread calls which, and what becomes of errors, is `daemon`'s and `loops`'.
+The steps drive the parts of a `Site`. The threads are left to `daemon`, the handling of errors to `loops`, reading from
+the service to `readback`.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ class Work:
     """The steps of one site."""
 
     def __init__(self, site: Site, *, idle: float = _IDLE) -> None:
-        """Make the steps; none waits much longer than `idle` seconds for work."""
+        """Make the steps; none waits longer than about `idle` seconds for work."""
         self._site = site
         self._idle = min(idle, _IDLE)
         self._clock = site.context.clock
@@ -42,7 +43,7 @@ class Work:
         self._scan_bell = Bell()
         self._scan_wanted = threading.Event()
         self._unread = threading.Event()
-        """Set while there may be files of which something changed since they were sent."""
+        """Set while there may be sent files that changed since, or whose sidecars changed."""
         self.reading = Reading(site, idle=self._idle, trouble=self._trouble, found=self._unread.set)
         self._hints = WatchQueue()
         self._looker = Looker(site.context, site.plan, site.looking, self._hints, site.sidecars)
@@ -52,8 +53,11 @@ class Work:
         self._root_missing = False
 
     def begin(self) -> None:
-        """Settle what a crash left, and begin to watch, before the first scan: nothing falls between them."""
-        # A result that cannot be written down now is kept until it can: nobody else knows of it.
+        """Clean up after the last process, start the watcher and request the first scan.
+
+        Watching starts before that scan, so that no change is missed between the two.
+        """
+        # Retry without limit to record a result while the ledger cannot be written: it is kept nowhere else.
         self._site.sender.results.patience = float("inf")
         self._site.begin()
         with contextlib.suppress(RootElsewhere):
@@ -63,18 +67,18 @@ class Work:
         self._scan_wanted.set()
 
     def end(self) -> None:
-        """End watching."""
+        """Stop the watcher."""
         self.watching.stop()
 
     def wake(self) -> None:
-        """Let every waiting step return."""
+        """End the wait of every step."""
         self._bell.ring()
         self._scan_bell.ring()
         self.reading.wake()
         self._hints.wake()
 
     def send(self) -> float:
-        """Send files for a while, or wait for one."""
+        """Send due files for up to `_SEND` seconds, or wait for one; return the seconds to pause."""
         heard = self._bell.heard()
         until = self._clock.steady() + _SEND
         brakes = self._site.brakes
@@ -89,14 +93,14 @@ class Work:
         return _PAUSED if step is Step.PAUSED else 0.0
 
     def look(self) -> float:
-        """Look at what was hinted at and what is settling."""
+        """Look at paths of the watch queue and at settling files; return the seconds to pause."""
         if self._site.place.elsewhere:
-            # Once a person has agreed to this tree, a scan meets all of it.
+            # After the operator accepts this tree, a scan covers all of it.
             return self._idle
         try:
             queued = self._looker.step(0.0 if self._unread.is_set() else self._idle)
         except LedgerError:
-            # What was taken for a look is not kept anywhere else.
+            # The paths taken from the watch queue are kept nowhere else.
             self.want_scan("looks were lost while the ledger could not be used")
             raise
         self._site.runtime_state.looked()
@@ -108,13 +112,13 @@ class Work:
         if self._hints.overflowed():
             self.want_scan("more happened at once than is kept in memory")
         if self._site.settling.overflowed:
-            # Only a scan meets the rest; at once, it would find no more room than there was.
+            # Only a scan finds the files beyond the limit. An immediate scan would find no more room for them.
             soon = self._clock.steady() + max(_POLL, self._site.config.watch.settle)
             self._next_scan = min(self._next_scan, soon)
         return 0.0
 
     def scan(self) -> float:
-        """Scan the tree when it is wanted."""
+        """Scan the tree if a scan was requested or is due; else wait. Return 0, the pause before the next step."""
         heard = self._scan_bell.heard()
         if not self._scan_wanted.is_set() and self._clock.steady() < self._next_scan:
             self._scan_bell.wait(heard, min(self._idle, max(0.0, self._next_scan - self._clock.steady())))
@@ -129,7 +133,7 @@ class Work:
         return 0.0
 
     def tend(self) -> float:
-        """Do the small things: probe, resolve doubts, carry out requests, see after the watcher."""
+        """Check the service's health, resolve doubts, carry out requests, tend the watcher; return the pause."""
         site = self._site
         if site.circuit_breaker.pause is not None:
             since = site.circuit_breaker.pause.since
@@ -139,7 +143,7 @@ class Work:
         if site.try_what_waited():
             self._bell.ring()
         if site.circuit_breaker.looks_answered:
-            # Also while uploads fail: what is in doubt need not wait for them.
+            # Doubts are resolved even while uploads fail, if look-ups get answers.
             try:
                 if not site.service_identity.is_known:
                     site.service_identity.make_sure()
@@ -155,15 +159,15 @@ class Work:
             self._bell.ring()
             self.reading.look_for_audits()
             self._unread.set()
-            # What was released, or put right before it was asked for, is seen by a scan alone.
+            # Only a scan finds files that the operator released, or corrected before the request.
             self.want_scan("a person has decided something")
         self.watching.tend()
-        # In time for the next look-up: a gap between them would begin the grace anew.
+        # Return in time for the next look-up: a gap between look-ups would restart the grace.
         due = self._ledger.doubts.next_look()
         return _TEND if due is None else min(_TEND, max(0.05, due - self._clock.now()))
 
     def want_scan(self, why: str = "it is time") -> None:
-        """Ask for a scan; many asks are one scan."""
+        """Request a scan; several requests cause one scan. `why` is logged."""
         if not self._scan_wanted.is_set():
             log.info("scan wanted", why=why)
         self._scan_wanted.set()
@@ -202,12 +206,15 @@ class Work:
             self._next_scan = self._clock.steady() + _POLL
 
     def _read_drift(self) -> None:
-        """See to some of the files beside which something was said: what is saved meanwhile is looked at in between."""
+        """Read the drift of some files in question.
+
+        Only some, so that files saved meanwhile are looked at between two steps.
+        """
         if self._looker.saw_a_sidecar():
             self._unread.set()
         if not self._unread.is_set():
             return
-        # In this order: what a scan finds in between is not forgotten.
+        # Clear before the step: a scan may set the event again during it.
         self._unread.clear()
         more = True
         try:
@@ -221,7 +228,7 @@ class Work:
         if due is None:
             return self._idle
         wait = due - self._clock.now()
-        # What is due and was not given waits for something else, a held folder say, and may do so for hours.
+        # A due file that the queue did not return waits for something else, such as a held folder, maybe for hours.
         return min(self._idle, max(0.05, wait) if wait > 0 else _HELD_UP)
 
     def _trouble(self, error: ServiceError) -> None:
