@@ -1,1 +1,1 @@
-"""How a site stands: read from the ledger once, and said alike by commands, page, metrics and systemd."""
+"""The status of a site, read from the ledger once, in the same form for commands, page, metrics and systemd."""

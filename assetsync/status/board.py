@@ -1,6 +1,6 @@
-"""What there is to be seen of a running site: the page, the same as JSON, the metrics, and whether it is healthy.
+"""Build the answers about a running site: the page, the same as JSON, the metrics, the health check and the icon.
 
-Gives finished answers; who may ask for them, and over what, is `server`'s.
+HTTP, and the decision which requests are answered, are left to `server`.
 """
 
 import json
@@ -47,7 +47,7 @@ class Reply:
 
 
 class Board:
-    """The answers of one site; any thread may ask."""
+    """The answers of one site; any thread may call it."""
 
     def __init__(
         self, config: SiteConfig, ledger: Ledger, clock: Clock, metrics: Metrics, live: Callable[[], Live]
@@ -64,10 +64,10 @@ class Board:
         metrics.show(self.standing, live)
 
     def standing(self, patience: float = _PATIENCE) -> Standing:
-        """Give how the site stands, as fresh as is fair: where reading it is dear, it is done less often.
+        """Return the status of the site, cached for at least a second, and longer if the ledger is slow to read.
 
-        While another thread reads it for longer than `patience` seconds, what was read before is given, for a minute:
-        of a disk that hangs nobody must be told for hours that all is well. Raises LedgerError.
+        If another thread reads it for longer than `patience` seconds, return the cached status, but only for a minute:
+        while the disk hangs, an old status must not report for hours that all is well. Raises LedgerError.
         """
         if not self._lock.acquire(timeout=patience):
             if self._kept is None or self._clock.steady() - self._kept_until > _STALE:
@@ -84,7 +84,7 @@ class Board:
             self._lock.release()
 
     def answers(self) -> dict[str, Callable[[], Reply]]:
-        """Give what makes each answer, by path. They raise LedgerError where it cannot be read."""
+        """Return the function for each path; a function raises LedgerError if the ledger cannot be read."""
         return {
             "/": self._as_page,
             "/status.json": self._as_json,
@@ -121,7 +121,7 @@ class Board:
         return Reply(200, "application/json", text.encode() + b"\n")
 
     def _health(self) -> Reply:
-        """Tell from the loops alone: neither a ledger that is busy nor a service that is down makes it unhealthy."""
+        """Return 503 if a loop is late, else 200; a busy ledger or a service that is down is not unhealthy."""
         late = self._live().late
         text = f"late: {', '.join(late)}\n" if late else "ok\n"
         return Reply(503 if late else 200, "text/plain; charset=utf-8", text.encode())

@@ -1,4 +1,4 @@
-"""The chart of uploads by the hour, as numbers that a template can draw: no style, no script, no library."""
+"""Compute the chart of uploads by hour, as numbers for a template; style and drawing are left to the template."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _LEAST = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One hour: its height of 100, the hours between which it lies, and what it says."""
+    """One hour: its height in percent of the highest, its start and end as text, its uploads and their size."""
 
     height: float
     hours: str
@@ -22,13 +22,13 @@ class Bar:
 
     @property
     def text(self) -> str:
-        """Say it in words."""
+        """Return the bar in words."""
         return f"{self.hours}: {files(self.uploads)}, {self.size}"
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The bars from the oldest to the current hour, with the sums and the highest."""
+    """The bars from the oldest to the current hour, the sums, the highest hour and the labels of the time axis."""
 
     bars: tuple[Bar, ...]
     uploads: int
@@ -39,16 +39,16 @@ class Chart:
 
     @property
     def text(self) -> str:
-        """Say it in words, for those who see no picture."""
+        """Return the chart in words, for readers who cannot see the picture."""
         return f"{files(self.uploads)} uploaded in {len(self.bars)} hours, at most {self.most:,} in one hour"
 
 
 def draw(hours: Sequence[Hour]) -> Chart:
-    """Draw the hours; times of the day are the server's own, as its administrator reads them off the wall."""
+    """Return the chart of the hours; times of day are in the server's local time, as its administrator reads them."""
     most = max((hour.uploads for hour in hours), default=0)
     bars = tuple(
         Bar(
-            # An hour with a single upload beside one with a million is still seen.
+            # Keep an hour with a single upload visible beside an hour with a million.
             max(_LEAST, _FULL * hour.uploads / most) if hour.uploads else 0.0,
             f"{_clock(hour.start)}–{_clock(hour.start + SECONDS)}",  # noqa: RUF001 - a range, as it is printed
             hour.uploads,

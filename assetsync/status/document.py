@@ -1,4 +1,7 @@
-"""How a site stands as one object of JSON: what `status --json` prints and `/status.json` gives."""
+"""Write the status of a site as one JSON object, for `status --json` and `/status.json`.
+
+Reading the status is left to `standing`, its sentences to `sentences`.
+"""
 
 from typing import Any
 
@@ -11,7 +14,7 @@ from assetsync.text import moment, printable, relative_text
 
 
 def as_object(standing: Standing) -> dict[str, Any]:
-    """Give the object; times are RFC 3339 in UTC, ages are seconds, names that are not UTF-8 come as base64 too."""
+    """Return the object; times are RFC 3339 in UTC, ages are seconds, paths that are not UTF-8 are also in base64."""
     counts = standing.counts
     oldest, scan, pause, ended = standing.oldest, standing.last_scan, standing.paused, standing.ended_by
     return {
@@ -94,7 +97,7 @@ def as_object(standing: Standing) -> dict[str, Any]:
 
 
 def folders(standing: Standing) -> list[dict[str, Any]]:
-    """Give the counts by folder of the service, with the mapped paths that lead there; none leads to a former one."""
+    """Return the counts by folder of the service, with the paths mapped to each; a former folder has no paths."""
     paths: dict[str, list[str]] = {}
     for mapping in standing.mappings:
         paths.setdefault(mapping.destfolderid, []).append(printable(mapping.path) or ".")

@@ -1,4 +1,7 @@
-"""How a site and its process stand, as metrics: read when Prometheus asks, never kept."""
+"""Export the status of a site and its process as metrics, read at each scrape and never stored.
+
+Counters of what the process did are left to `metrics`.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -16,7 +19,7 @@ _Values = Iterable[tuple[tuple[str, ...], float]]
 
 
 class Gauges(Collector):
-    """Asks for the standing and the live values at each collection; without a ledger the latter alone."""
+    """The collector of the status and the live values; if the ledger cannot be read, of the live values only."""
 
     def __init__(self, site: str, standing: Callable[[], Standing], live: Callable[[], Live]) -> None:
         self._site = site
@@ -25,7 +28,7 @@ class Gauges(Collector):
         self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Metric]:
-        """Give every family."""
+        """Yield every metric family."""
         try:
             standing = self._standing()
         except LedgerError:
@@ -36,7 +39,7 @@ class Gauges(Collector):
             yield from self._of_work(standing)
         yield from self._of_process(self._live())
         for family in self._process.collect():
-            # Many sites on one machine are told apart by this label alone.
+            # Only this label tells the sites on one machine apart.
             family.samples = [s._replace(labels={"site": self._site, **s.labels}) for s in family.samples]
             yield family
 
@@ -65,7 +68,7 @@ class Gauges(Collector):
         yield self._gauge(
             "paused_seconds",
             "For how long sending has been paused because of the service; 0 while it is not.",
-            # A clock that was set back makes it 0.
+            # After the clock was set back, report 0.
             max(0.0, standing.at - pause.since) if pause else 0.0,
         )
         paused = [((pause.reason,), 1.0)] if pause else []

@@ -1,7 +1,7 @@
-"""Which names of this machine a request may call it by: a page on the web must not read what is served on loopback.
+"""Check the `Host` of a request, so that a page on the web cannot read the pages served on loopback.
 
-A browser that was led here by a foreign name, which its owner lets point to this address (DNS rebinding), says that
-name in `Host`.
+With DNS rebinding, the owner of a foreign name lets it point to this address; the browser sends that name in `Host`.
+Answering or refusing the request is left to `server`.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
 
 class Hosts:
-    """The names for an address that is listened on."""
+    """The accepted host names for the listening address `listen`."""
 
     def __init__(self, listen: str) -> None:
         self._names = {*_LOCAL, listen.casefold()}
@@ -31,9 +31,9 @@ class Hosts:
             self._names |= {own, self._own, f"{own}.local"}
 
     def are(self, said: Sequence[str], local: str) -> bool:
-        """Whether a request's `Host` fields name this machine; `local` is the address that the connection came to.
+        """Whether the `Host` fields of a request (`said`) name this machine.
 
-        Any port will do: behind `ssh -L` it is another.
+        `local` is the local address of the connection. Any port is accepted: behind `ssh -L` the port differs.
         """
         found = _HOST.fullmatch(said[0].strip()) if len(said) == 1 else None
         if found is None:
@@ -41,13 +41,14 @@ class Hosts:
         name = found[1].strip("[]").casefold().removesuffix(".")
         if name in self._names or name == local.removeprefix("::ffff:").casefold():
             return True
-        # Asked for only where the name may be it: a name server that is away keeps whoever asks waiting for seconds.
+        # Look the full name up only if it may match: a name server that is down blocks the look-up for seconds.
         return name.partition(".")[0] == self._own and name == self._found()
 
     def _found(self) -> str:
-        """Give this machine's name with its domain, as the system finds it; any other domain may be somebody else's.
+        """Return this machine's full name as the system finds it; a name with another domain may be another machine's.
 
-        A name without a domain says that no name server answered, as while a machine starts: then it is asked again.
+        A name without a domain means that no name server answered, as while a machine starts. It is looked up again
+        after `_ASK_AGAIN` seconds.
         """
         with self._asking:
             if "." not in self._full and time.monotonic() >= self._again:

@@ -1,4 +1,4 @@
-"""What only the running process knows of its site, handed in by the daemon: the watcher, the times, the loops."""
+"""Values that only the running process knows: watcher, next runs, late loops; `daemon.runtime_info` collects them."""
 
 from dataclasses import dataclass, field
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 class Trust:
     """How far the watcher can be trusted.
 
-    `watched` and `folders` are as of the last scan: what the kernel watches for this process, and what there is in the
-    mapped folders; None before the first. With `polling` the tree is scanned every minute.
+    `watched` counts the folders that the kernel watches for this process, `folders` the folders of the mapped trees.
+    Both are as of the last scan, None before the first. `limit` is fs.inotify.max_user_watches. With `polling` the tree
+    is scanned every minute. `canary_at` is the last check that the watcher passed, in seconds since the epoch.
     """
 
     mode: str
@@ -23,9 +24,11 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The running process at one time; `next_runs` are wall-clock seconds by job, without those that are off.
+    """The state of the running process at one time.
 
-    `late` names the loops that missed their deadline, `settling` counts the files that are not at rest yet.
+    `next_runs` holds seconds since the epoch by job, without jobs that are off. `late` names the loops that missed
+    their deadline. `settling` counts the files that are not settled yet, `adopted` those that got their asset without
+    an upload.
     """
 
     version: str

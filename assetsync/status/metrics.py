@@ -1,7 +1,7 @@
-"""What Prometheus is given: what the flow did since the process began, counted here as its meter.
+"""Count the work of `sync` since the process began, and export it for Prometheus.
 
-How the site stands now is `gauges`'. Every series carries the label `site`; none holds a path, a name or a text of the
-service. The only module, beside `gauges`, that knows prometheus-client.
+The current status of the site is left to `gauges`. Every series has the label `site`; no series holds a path, a name or
+a text of the service. Only this module and `gauges` use prometheus-client.
 """
 
 from collections.abc import Callable
@@ -54,11 +54,11 @@ class Metrics:
         self._begin()
 
     def show(self, standing: Callable[[], Standing], live: Callable[[], Live]) -> None:
-        """Give, beside what is counted here, how the site stands and what the process knows of itself."""
+        """Export the status of the site and of the process too."""
         self._registry.register(Gauges(self._site, standing, live))
 
     def exposition(self) -> bytes:
-        """Give all of it in the text format of Prometheus."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     def attempted(self, sent: Sent, *, again: bool) -> None:
@@ -80,15 +80,18 @@ class Metrics:
         self._decided.labels(self._site, how).inc()
 
     def findable(self, seconds: float) -> None:
-        """Note how long an upload took until it could be found; a clock that was set back makes it 0."""
+        """Record the seconds from a file's settling until its asset was found; a negative value counts as 0.
+
+        The value is negative after the clock was set back.
+        """
         self._findable.labels(self._site).observe(max(0.0, seconds))
 
     def ran(self, job: str, seconds: float) -> None:
-        """Note how long regular work took."""
+        """Record how many seconds a run of a job took."""
         self._jobs.labels(self._site, job).observe(seconds)
 
     def _begin(self) -> None:
-        """Let every series be there from the start: what appears with its first event has no rate before the second."""
+        """Create every series at the start: a series that starts with its first event has no rate before the second."""
         for counter in (self._bytes, self._retries, self._opened, self._findable):
             counter.labels(self._site)
         for answer in Answer:

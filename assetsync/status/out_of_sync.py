@@ -1,4 +1,7 @@
-"""What is left until a site is in sync: the one rule, for a run, a dry run, and whoever looks at the ledger."""
+"""Count what keeps a site from being in sync, by the same rule for a run, a dry run and the status commands.
+
+The counts are read by others: `standing` and `reconcile.report`.
+"""
 
 from typing import NamedTuple
 
@@ -8,11 +11,12 @@ from assetsync.model import State
 
 
 class OutOfSync(NamedTuple):
-    """Counts of files, and of brakes, that keep a site from being in sync.
+    """Counts of files, brakes and folders that keep a site from being in sync.
 
-    `pending` goes on by itself: queued, on its way, stored and not verified yet, or not at rest yet; `coming` is what a
-    dry run found and the ledger does not know. `complete` says that all mapped folders were there and all was read.
-    `undecided` counts folders of the service that were found to miss much, of which an audit is still to conclude it.
+    `pending` files need no operator: they are queued, in flight, stored but not verified yet, or not settled yet.
+    `coming` files were found by a dry run and are not in the ledger. `complete` means that the scan found all mapped
+    folders and read everything. `undecided` counts folders of the service whose last audit missed so many assets that
+    it pulled a brake and concluded nothing; the next audit concludes it.
     """
 
     pending: int
@@ -25,7 +29,7 @@ class OutOfSync(NamedTuple):
 
     @property
     def in_sync(self) -> bool:
-        """Whether a complete scan found nothing that is not verified, and nothing waits for a person."""
+        """Whether the scan was complete and every count is 0: all files are verified, and nothing needs an operator."""
         files = self.pending + self.coming + self.in_doubt + self.blocked
         return self.complete and not (files or self.braked or self.undecided)
 
@@ -33,10 +37,10 @@ class OutOfSync(NamedTuple):
 def what_is_out_of_sync(
     counts: Counts, unsettled: Unsettled, *, braked: int, complete: bool, coming: int = 0, undecided: int = 0
 ) -> OutOfSync:
-    """Sum it up; `complete` is the last scan's, and does not hold while more files settle than could be counted."""
+    """Return the counts; `complete` is the last scan's, and False while more files are settling than can be counted."""
     return OutOfSync(
         pending=counts.of(State.QUEUED, State.SENDING, State.STORED) + unsettled.count,
-        # Those of versions that the tree no longer has included.
+        # Includes doubts about versions that the tree no longer has.
         in_doubt=counts.of(State.IN_DOUBT) + counts.unresolved_history,
         blocked=counts.of(State.BLOCKED),
         braked=braked,

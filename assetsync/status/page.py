@@ -1,7 +1,7 @@
-"""The status page: what a standing and a running process say, laid out by a template.
+"""Render the status page from a `Standing` and the live values, by a template.
 
-One document with its style and script inside, allowed by their hashes and nothing else. The template escapes what it
-is given; texts from outside are made harmless to read (`printable`) and free of secrets before.
+The page is one document that contains its style and script; its policy allows only these, by their hashes. The template
+escapes every value. Texts from outside pass `printable` and `redact` first. Serving the page is left to `server`.
 """
 
 import base64
@@ -51,14 +51,14 @@ _TOO_FEW = "Not every folder can be watched, so the tree is scanned every minute
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A time as the page shows it: as a person says it, and exactly."""
+    """A time on the page: in words, and exactly."""
 
     text: str
     exact: str | None
 
 
 class Page:
-    """The template, loaded once; `policy` is the Content-Security-Policy that the page needs."""
+    """The template, loaded once; `policy` is the page's Content-Security-Policy."""
 
     def __init__(self) -> None:
         folder = resources("assetsync.status") / "templates"
@@ -71,7 +71,7 @@ class Page:
         )
 
     def render(self, standing: Standing, live: Live, now: float) -> str:
-        """Give the document; `now` is what ages are counted from."""
+        """Return the document; ages are counted up to `now`, in seconds since the epoch."""
         return self._template.render(**self._parts, **_said(standing, live, now))
 
 
@@ -84,7 +84,7 @@ def _template(text: str) -> Template:
 
 
 def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
-    """Turn everything into what the template shows as it is."""
+    """Return the values that the template shows."""
     counts, pause, scan, oldest = standing.counts, standing.paused, standing.last_scan, standing.oldest
 
     def ago(seconds: float | None) -> When:

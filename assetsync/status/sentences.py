@@ -1,4 +1,7 @@
-"""How a site stands, in sentences: the verdict, what is left and why, and the command that helps."""
+"""Describe the status of a site in sentences: the verdict, the remaining work with its causes, and the next steps.
+
+Reading the status is left to `standing`, printing to the commands and the page.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +13,7 @@ from assetsync.model import State
 from assetsync.status.standing import NAMED, Standing
 from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, span
 
-# What helps with a blocked file, by its reason; all others are retried once their reason is gone.
+# The next step for a blocked file, by its reason; other files are retried once their reason is gone.
 _HELP = {
     "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it"
     " (the next scan notices)",
@@ -22,7 +25,7 @@ _HELP = {
     "unprocessed": "each scan tries it again; if it is another file: assetsync retry --send-again {path}",
     "resembles": "assetsync reconcile --adopt, or assetsync retry --send-again {path}",
     "changed": "assetsync retry --send-again {path}",
-    # First the one that takes over an equal asset: the other uploads beside it.
+    # The first command takes over an equal asset; the second uploads another one beside it.
     "missing": "assetsync retry {path}, or assetsync retry --send-again {path} where that finds nothing",
     "unseen": "assetsync retry {path}, or assetsync retry --send-again {path} where nothing is left of it",
     "undecidable": "assetsync doubt resolve {path} --asset ID, or --absent",
@@ -30,7 +33,7 @@ _HELP = {
 }
 _RETRY = "assetsync retry {path}"
 _EACH = 5
-"""Of more files of one folder that are blocked for the same reason, one line says so."""
+"""More files than this in one folder that are blocked for the same reason share one line."""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@%")
 
 _PAUSES = {
@@ -46,7 +49,7 @@ _WORK = (("verify", "read back"), ("index", "indexed"))
 
 
 def verdict(standing: Standing) -> str:
-    """Say in one sentence how the site stands, so that a person knows whether to sleep."""
+    """Return the status in one sentence, which shows whether an operator must act."""
     blocked, brakes = standing.counts.of(State.BLOCKED), len(standing.brakes)
     needs = [f"{blocked:,} blocked"] * bool(blocked)
     needs += [plural(brakes, "brake")] * bool(brakes)
@@ -84,7 +87,7 @@ def verdict(standing: Standing) -> str:
 
 
 def _as_of(standing: Standing) -> str:
-    """Say of when it is known; nothing where a process looks at what changes."""
+    """Return the time of the last scan; return nothing while a process runs, which sees changes."""
     scan = standing.last_scan
     if standing.running or scan is None:
         return ""
@@ -92,18 +95,18 @@ def _as_of(standing: Standing) -> str:
 
 
 def unread(standing: Standing) -> str:
-    """Count the files and folders that the last scan was not let read, in words."""
+    """Return the number of files and folders that the last scan was not allowed to read, in words."""
     return plural(0 if standing.last_scan is None else standing.last_scan.unread, "path")
 
 
 def sent_from(standing: Standing) -> str | None:
-    """Say from when on files are sent while `upload.window` is shut; None where nothing waits for it."""
+    """Return when `upload.window` opens, in words; None if no file waits for it."""
     opens = standing.sends_from
     return None if opens is None else f"from {moment(opens)} on (upload.window: {on_the_wall(opens)})"
 
 
 def why_paused(pause: Pause) -> str:
-    """Say why nothing is sent."""
+    """Return the reason of a pause, in words."""
     return _PAUSES.get(pause.reason, _NO_ANSWER)
 
 
@@ -116,19 +119,19 @@ def _paused(standing: Standing, pause: Pause) -> str:
 
 
 def not_there(names: Sequence[str]) -> str:
-    """Count the mapped folders that are not there, in words."""
+    """Return the number of missing mapped folders, in words."""
     return f"{plural(len(names), 'mapped folder')} {'is' if len(names) == 1 else 'are'} not there"
 
 
 def missing_folders(names: Iterable[str]) -> Iterator[str]:
-    """Say line by line which mapped folders are not there, and what helps."""
+    """Yield a line for each missing mapped folder, with the next step."""
     for name in names:
         helps = "mount its disk, correct `path` below `folders`, or create it"
         yield f"missing: the mapped folder `{name}` is not there: {helps}"
 
 
 def trouble(standing: Standing) -> str | None:
-    """Say in what trouble a process is, or the last one ended; None when there is none."""
+    """Return the pause of the running process, or the trouble that ended the last process; None if there is none."""
     pause = standing.paused or standing.ended_by
     if pause is None:
         return None
@@ -139,21 +142,21 @@ def trouble(standing: Standing) -> str | None:
 
 
 def no_room(standing: Standing) -> Iterator[str]:
-    """Say that the ledger has no room, and what helps; nothing when it has."""
+    """Yield a warning and the next step if the disk of the ledger is full."""
     if standing.without_room is not None:
         yield f"ledger: {standing.without_room}: what cannot be written down is not sent"
         yield "    make room; nothing is lost, and it goes on by itself"
 
 
 def regular_work(standing: Standing) -> str:
-    """Say when files were last read back, and when indexing was last gone through."""
+    """Return when files were last read back and last indexed."""
     runs = standing.last_runs
     said = [f"{name}: {moment(runs[job].at) if job in runs else 'not yet'}" for job, name in _WORK]
     return "last " + "; last ".join(said)
 
 
 def unsettled(standing: Standing) -> Iterator[str]:
-    """Say how many files may still be written; nothing when all are at rest."""
+    """Yield the number of files that are not settled, if there are any."""
     found = standing.unsettled
     if found.count or found.overflowed:
         more = " and more" if found.overflowed else ""
@@ -161,29 +164,29 @@ def unsettled(standing: Standing) -> Iterator[str]:
 
 
 def next_step(row: FileRow) -> str:
-    """Say what helps with a blocked file."""
+    """Return the next step for a blocked file: a command or an instruction."""
     return _HELP.get(row.reason or "", _RETRY).format(path=quoted(row.path))
 
 
 def is_command(row: FileRow) -> bool:
-    """Whether what helps with a blocked file is one command, ready to be run as it stands."""
+    """Whether the next step for a blocked file is a single command that can be run unchanged."""
     step = _HELP.get(row.reason or "", _RETRY)
     return step.startswith("assetsync ") and ", or " not in step and " ID" not in step
 
 
 def quoted(path: bytes) -> str:
-    """Give a path as it can stand in a command; one that no line can hold stays readable only."""
+    """Return a path quoted for a shell command; a path that `printable` changes is for reading only."""
     text = printable(path)
     return "'" + text.replace("'", "'\\''") + "'" if set(text) - _PLAIN else text
 
 
 def why_blocked(row: FileRow) -> str:
-    """Say why a file is blocked."""
+    """Return why a file is blocked."""
     return printable(row.detail or row.reason or "for no known reason")
 
 
 def scanned(standing: Standing) -> str:
-    """Say when the tree was last looked at as a whole."""
+    """Return when the tree was last scanned, whether the scan was complete, and how many paths it could not read."""
     scan = standing.last_scan
     if scan is None:
         return "last scan: none that the ledger knows of"
@@ -194,7 +197,7 @@ def scanned(standing: Standing) -> str:
 
 
 def strays(standing: Standing) -> Iterator[str]:
-    """Say that sidecars speak of no file; nothing where each does."""
+    """Yield a line about orphan sidecars, if there are any."""
     scan = standing.last_scan
     if scan is not None and scan.stray:
         others = f" and {scan.stray - 1:,} more" if scan.stray > 1 else ""
@@ -202,20 +205,20 @@ def strays(standing: Standing) -> Iterator[str]:
 
 
 def counted(standing: Standing) -> str:
-    """Say how many files stand in each state."""
+    """Return the number of files in each state."""
     counts = standing.counts
     shown = ", ".join(f"{counts.of(state):,} {state.replace('_', ' ')}" for state in State if counts.of(state))
     return f"files: {shown or 'none known'}; {amount(counts.bytes_verified)} verified"
 
 
 def uploaded(standing: Standing) -> str:
-    """Say how much was uploaded in the last 24 hours."""
+    """Return the files and bytes uploaded in the last 24 hours."""
     done, size = sum(hour.uploads for hour in standing.hours), sum(hour.bytes for hour in standing.hours)
     return f"last 24 hours: {files(done)} uploaded, {amount(size)}"
 
 
 def waiting(standing: Standing) -> str | None:
-    """Say which file has waited longest to arrive; None when none waits."""
+    """Return the file that has waited longest to be verified; None if no file waits."""
     row = standing.oldest
     if row is None:
         return None
@@ -225,7 +228,7 @@ def waiting(standing: Standing) -> str | None:
 
 
 def leftovers(standing: Standing) -> Iterator[str]:
-    """Say line by line what keeps the site from being in sync, with the next step for each."""
+    """Yield a line for each thing that keeps the site from being in sync, with its next step."""
     yield from _braked(standing)
     for folder, why in standing.holds.items():
         yield f"held: folder {printable(folder)}: {printable(why)}"
@@ -250,7 +253,7 @@ def leftovers(standing: Standing) -> Iterator[str]:
 
 
 def _refused(standing: Standing) -> Iterator[str]:
-    """Say that the running process did not take a new configuration."""
+    """Yield lines about a new configuration that the running process rejected, with the next step."""
     if standing.refused is not None:
         at, mistake = moment(standing.refused.at), printable(standing.refused.mistake)
         yield f"configuration refused at {at}: the old one is in use: {mistake}"
@@ -258,7 +261,7 @@ def _refused(standing: Standing) -> Iterator[str]:
 
 
 def _drifted(standing: Standing) -> Iterator[str]:
-    """Say of which files the tree says something that the service does not."""
+    """Yield a line for each file with metadata drift, with the next step."""
     for row in standing.drifted:
         yield f"metadata drift: {printable(row.path)}: {printable(row.drift or '')}"
     more = standing.drift_count - len(standing.drifted)
@@ -269,10 +272,10 @@ def _drifted(standing: Standing) -> Iterator[str]:
 
 
 def _blocked(standing: Standing) -> Iterator[str]:
-    """Name the blocked files, each with what helps; many of one folder for the same reason in one line."""
+    """Yield the blocked files with their next steps; many of one folder with the same reason share one line."""
     groups = [(row.path.rpartition(b"/")[0] or b".", row.reason or "blocked") for row in standing.blocked]
     counts = Counter(groups)
-    # What is not named may be of the same kind.
+    # Blocked files beyond NAMED may belong to the same group.
     least = "at least " * (standing.counts.of(State.BLOCKED) > len(groups))
     told = set()
     for row, group in zip(standing.blocked, groups, strict=True):
@@ -288,7 +291,10 @@ def _blocked(standing: Standing) -> Iterator[str]:
 
 
 def _steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
-    """Say what helps with many blocked files of a folder: their list, where each is to be looked at by itself."""
+    """Yield the next steps for many blocked files of a folder.
+
+    The step is the retry of the whole folder; for other reasons, the command that lists the files.
+    """
     step = _HELP.get(reason, _RETRY)
     if step.startswith(_RETRY):
         yield _RETRY.format(path=quoted(folder))
@@ -299,7 +305,7 @@ def _steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
 
 
 def _braked(standing: Standing) -> Iterator[str]:
-    """Say which brakes are pulled, and what is to be done where one was released."""
+    """Yield the pulled brakes, and the folders that need an audit because their brake was released."""
     for brake in standing.brakes:
         yield f"brake {brake.id}: {printable(brake.detail)}"
         since = moment(brake.pulled_at)

@@ -1,7 +1,8 @@
-"""Serves finished answers over HTTP, to whoever can reach the address: GET and HEAD, nothing else.
+"""Serve finished answers over HTTP; only GET and HEAD are allowed, and there is no login.
 
-A handful of threads, however many ask: what is beyond them waits in a short queue, then is turned away. A connection
-carries one request and has a few seconds for it. What the answers are is `board`'s.
+A fixed number of threads serves all requests. More connections wait in a short queue; beyond it they are closed. A
+connection carries one request and has `_PATIENCE` seconds for it. The content of the answers is left to `board`, the
+check of the `Host` field to `hosts`.
 """
 
 import contextlib
@@ -37,9 +38,10 @@ Answers = Mapping[str, Callable[[], Reply]]
 
 
 class Server:
-    """The page's thread: binds the address, tries again while it is taken, and serves until it is stopped.
+    """The page's thread: binds the address, and serves until it is stopped.
 
-    That the page cannot be shown is no reason not to mirror: it is said, and tried again every `again` seconds.
+    If the address cannot be bound, the daemon mirrors without the page: the thread logs it once and retries every
+    `again` seconds.
     """
 
     def __init__(self, listen: Listen, answers: Answers, *, again: float = 60.0) -> None:
@@ -53,16 +55,16 @@ class Server:
 
     @property
     def port(self) -> int | None:
-        """The port that is listened on; None while there is none."""
+        """The port; None until the address is bound."""
         return None if self._bound is None else int(self._bound.server_address[1])
 
     def start(self) -> None:
-        """Begin to serve; waits for the address no longer than a moment, for a name may take long to look up."""
+        """Start to serve; wait at most `_FIRST_TRY` seconds for the address, whose name may take long to look up."""
         self._thread.start()
         self._tried.wait(_FIRST_TRY)
 
     def stop(self) -> None:
-        """End it, so that the address is free; what hangs is left to the end of the process."""
+        """Stop, so that the address is free; threads that hang end with the process."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_PATIENCE)
@@ -87,7 +89,7 @@ class Server:
         bound.end()
 
     def _bind(self) -> str | None:
-        """Bind the address; gives what is in the way."""
+        """Bind the address; return the reason if that fails, else None."""
         try:
             self._bound = _Bound(self._listen, self._answers)
         except OSError as error:
@@ -99,7 +101,7 @@ class Server:
 
 
 class _Bound(socketserver.TCPServer):
-    """A bound address and the threads behind it."""
+    """A bound address and its worker threads."""
 
     allow_reuse_address = True
     request_queue_size = _WAITING
@@ -123,18 +125,18 @@ class _Bound(socketserver.TCPServer):
             worker.start()
 
     def serve_some(self) -> None:
-        """Take what has come, and cut what takes too long."""
+        """Accept a waiting connection, and cut the connections that take longer than `_PATIENCE` seconds."""
         self.handle_request()
         now = time.monotonic()
         with self._open_lock:
             late = [request for request, since in self._open.items() if now - since > _PATIENCE]
         for request in late:
-            # Its thread notices, whatever it waits for: each byte in time is no way to keep it for ever.
+            # The shutdown ends any wait of its thread, so that a client which sends single bytes cannot hold it.
             with contextlib.suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
-        """Free the address and let the threads go."""
+        """Free the address, cut open connections and stop the threads."""
         self.server_close()
         with self._open_lock:
             for request in self._open:
@@ -148,7 +150,7 @@ class _Bound(socketserver.TCPServer):
             worker.join(max(0.0, until - time.monotonic()))
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Hand a connection to a thread, or turn it away."""
+        """Queue a connection for the threads, or close it if the queue is full."""
         with self._open_lock:
             self._open[request] = time.monotonic()
         try:
@@ -170,14 +172,14 @@ class _Bound(socketserver.TCPServer):
             except OSError as error:
                 log.debug("a reader of the status page went away", detail=str(error))
             except Exception:
-                # The mirror goes on, and so does the thread.
+                # An error of the page must end neither the daemon nor this thread.
                 log.exception("the status page could not answer", client=str(client_address[0]))
             finally:
                 self.shutdown_request(request)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request, and closes."""
+    """The handler of one request; the connection closes after the answer."""
 
     server: _Bound
     server_version = "assetsync"
@@ -185,15 +187,15 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _SILENCE
 
     def do_GET(self) -> None:
-        """Answer, with a body."""
+        """Answer with a body."""
         self._answer()
 
     def do_HEAD(self) -> None:
-        """Answer, without the body."""
+        """Answer without the body."""
         self._answer()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """Answer what http.server itself refuses: without a word of what was sent."""
+        """Answer a request that http.server refuses; the answer contains nothing of the request."""
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self._send(_sentence(HTTPStatus.METHOD_NOT_ALLOWED, "this page is only read: GET or HEAD"))
             return
@@ -216,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             reply = make()
         except LedgerError:
-            # Said in the log by the loops, which need it too: once, and not with every refresh.
+            # Not logged here, at every refresh: the loops need the ledger too and log it once.
             reply = _sentence(HTTPStatus.SERVICE_UNAVAILABLE, "the ledger cannot be read now: see the log")
         self._send(reply)
 

@@ -1,7 +1,6 @@
-"""How a site stands, read from the ledger in one go.
+"""Read the status of a site from the ledger into one value, without writing.
 
-Reads only. What is said of it in words is `sentences`', as JSON `document`'s, as a page `page`'s, as metrics
-`metrics`'.
+The form is left to others: sentences to `sentences`, JSON to `document`, the page to `page`, metrics to `gauges`.
 """
 
 from dataclasses import dataclass
@@ -20,13 +19,13 @@ from assetsync.model import Mapping, State
 from assetsync.status.out_of_sync import OutOfSync, what_is_out_of_sync
 
 NAMED = 20
-"""Of blocked, doubtful and drifted files so many are named."""
+"""The most blocked files, files in doubt and drifted files that are named, of each."""
 
 _CHART_HOURS = 24
 
 
 class Level(StrEnum):
-    """Whether to sleep: all is in sync, it goes on by itself, or a person must act."""
+    """The urgency: in sync, work goes on by itself, or an operator must act."""
 
     IN_SYNC = "in_sync"
     UNDER_WAY = "under_way"
@@ -35,14 +34,15 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """All that the ledger tells of a site at one time; of the lists, the first `NAMED`.
+    """The status of a site at one time; `blocked`, `doubts` and `drifted` hold the first `NAMED` files.
 
-    `running` says whether a process holds the ledger; `oldest` is the version under way that was queued first. Without
-    a running process, `ended_by` is the trouble that the last one ended in. `undecided` names folders of the service
-    that were found to miss much, of which the next audit concludes it. `without_room` says that the ledger's disk is
-    full: then it does not tell what happens now. `sends_from` is when `upload.window` opens, while it is shut and
-    something is queued. `reads_back` says whether a daemon would read back what is stored.
-    `refused` is the configuration that the running process was to go on with, and did not.
+    `running`: whether a process holds the ledger. `oldest`: the first queued of the versions that are queued, in
+    flight, in doubt or stored. `paused`: why the running process sends nothing. `ended_by`: without a running process,
+    the trouble that ended the last one. `undecided`: folders of the service whose last audit missed so many assets that
+    it pulled a brake; the next audit concludes it. `without_room`: the ledger's disk is full, so that the ledger does
+    not show the present. `sends_from`: when `upload.window` opens, while it is shut and files are queued. `reads_back`:
+    whether the daemon's schedule reads stored files back. `refused`: the new configuration that the running process
+    rejected. Times are in seconds since the epoch.
     """
 
     site: str
@@ -72,54 +72,54 @@ class Standing:
 
     @property
     def left(self) -> OutOfSync:
-        """What keeps the site from being in sync."""
+        """The counts that keep the site from being in sync."""
         complete = self.last_scan is not None and self.last_scan.complete
         braked, undecided = len(self.brakes), len(self.undecided)
         return what_is_out_of_sync(self.counts, self.unsettled, braked=braked, complete=complete, undecided=undecided)
 
     @property
     def pending(self) -> int:
-        """Count what goes on by itself: queued, on its way, stored and not verified yet, or not at rest yet."""
+        """The number of files that are queued, in flight, stored but not verified, or not settled."""
         return self.left.pending
 
     @property
     def not_read_back(self) -> int:
-        """Count what is pending and will stay stored, for the schedule has nothing that reads back."""
+        """The number of pending files that stay stored because the schedule reads nothing back."""
         return 0 if self.reads_back else self.counts.of(State.STORED)
 
     @property
     def in_doubt(self) -> int:
-        """Count the doubts, those of versions that the tree no longer has included."""
+        """The number of doubts, including those about versions that the tree no longer has."""
         return self.left.in_doubt
 
     @property
     def in_sync(self) -> bool:
-        """Whether a complete scan found nothing that is not verified, and nothing waits for a person."""
+        """Whether nothing keeps the site from being in sync, and the ledger's disk has room."""
         return self.left.in_sync and self.without_room is None
 
     @property
     def scan_age(self) -> float | None:
-        """Give how many seconds ago the tree was last looked at as a whole; None where it never was."""
+        """The seconds since the last scan of the whole tree; None before the first."""
         return None if self.last_scan is None else max(0.0, self.at - self.last_scan.at)
 
     @property
     def missing_folders(self) -> tuple[str, ...]:
-        """Name the mapped folders that the last scan did not find."""
+        """The mapped folders that the last scan did not find."""
         return () if self.last_scan is None else self.last_scan.missing
 
     @property
     def unreadable(self) -> str | None:
-        """Name the first path that the last scan was not let read, and why; None for none."""
+        """The first path that the last scan was not allowed to read, and why; None if there is none."""
         return None if self.last_scan is None else self.last_scan.first_unreadable or None
 
     @property
     def oldest_age(self) -> float:
-        """Give for how many seconds the version that waits longest has waited; 0 when none does."""
+        """The seconds since `oldest` was queued; 0 if there is none."""
         return 0.0 if self.oldest is None else max(0.0, self.at - self.oldest.queued_at)
 
     @property
     def level(self) -> Level:
-        """Sum it up."""
+        """The urgency of the status."""
         trouble = self.paused or self.ended_by
         key_refused = trouble is not None and trouble.reason == "key_refused"
         asks = self.brakes, self.missing_folders, self.unreadable, key_refused, self.without_room, self.index_stopped
@@ -129,9 +129,9 @@ class Standing:
 
 
 def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool | None = None) -> Standing:
-    """Read how the site stands at `now` (seconds since the epoch). Raises LedgerError.
+    """Return the status of the site at `now` (seconds since the epoch). Raises LedgerError.
 
-    Whether it is `running` is seen by the lock, unless whoever asks knows it, or has no use for it.
+    Without `running`, the ledger's lock shows whether a process runs.
     """
     reports = ledger.reports
     if running is None:
@@ -166,6 +166,6 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool |
 
 
 def undecided_folders(config: SiteConfig, ledger: LedgerView) -> tuple[str, ...]:
-    """Name the mapped folders of the service of which an audit is still to conclude what they miss."""
+    """Return the mapped folders of the service whose last audit missed so many assets that it concluded nothing."""
     mapped = {folder.destfolderid for folder in config.folders}
     return tuple(folder for folder in ledger.runs.undecided_audits() if folder in mapped)
