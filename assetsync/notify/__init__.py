@@ -1,1 +1,1 @@
-"""Telling people outside of trouble: the configuration's `notify`. It reads facts, and nothing waits for it."""
+"""Messages to people about trouble (`notify` in the configuration); mirroring never waits for them."""

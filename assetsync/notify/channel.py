@@ -1,7 +1,8 @@
-"""One way to the outside, on a thread of its own: what hangs there hangs alone.
+"""Deliver messages to one receiver in a thread of its own, so that a hanging receiver blocks nothing else.
 
-Messages wait in a queue of bounded length. One that cannot be delivered is tried again, less and less often, for a day;
-a failure is logged when it begins and when it ends, and each message that is given up. How one is sent is the sender's.
+Messages wait in a queue of bounded length. A message that cannot be delivered is retried for a day, less and less
+often, then given up. The log reports the begin and the end of a failure, and each message that is given up. Sending
+itself is left to the `send` function.
 """
 
 import threading
@@ -16,18 +17,18 @@ from assetsync.core.notices import Notice
 log = structlog.get_logger(__name__)
 
 MOST = 20
-"""Messages that wait in a queue; of more the oldest are given up."""
+"""The most messages that wait in a queue; beyond it the oldest is given up."""
 
 _PAUSES = (10.0, 30.0, 60.0, 300.0, 900.0)
 _LONGEST = 24 * 3600.0
 
 
 class Undelivered(Exception):
-    """A message could not be delivered; the text says why, without a secret."""
+    """A message could not be delivered; the text is the reason, without secrets."""
 
 
 class Channel(threading.Thread):
-    """Delivers messages with `send`, which raises Undelivered; `failed` gets what nobody foresaw."""
+    """A thread that delivers messages by `send`, which raises Undelivered; `failed` receives unexpected exceptions."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Channel(threading.Thread):
         return not self._waiting
 
     def post(self, notice: Notice) -> None:
-        """Leave a message to be delivered; never waits."""
+        """Queue a message for delivery; never blocks."""
         oldest = None
         with self._changed:
             if len(self._waiting) >= MOST:
@@ -66,13 +67,13 @@ class Channel(threading.Thread):
             self._say_given_up(oldest)
 
     def finish(self) -> None:
-        """Deliver what waits, and end with it, or with the next failure."""
+        """Deliver the waiting messages, then end the thread; end it also at the next failure."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
 
     def run(self) -> None:
-        """Deliver until closed."""
+        """Deliver messages until `finish`."""
         try:
             while self._step():
                 pass
@@ -106,15 +107,15 @@ class Channel(threading.Thread):
             self._say_given_up(notice)
         with self._changed:
             self._changed.wait_for(lambda: self._closing, pause)
-            # Whoever finishes does not wait for a better time: what is left is not known as told, and told anew.
+            # After `finish` there is no retry. Undelivered messages are not recorded as sent, so they are sent again.
             return not self._closing
 
     def _say_given_up(self, notice: Notice) -> None:
-        # From here on it counts as told: the log is all that is left of it.
+        # The message now counts as delivered, so the log must keep its text.
         log.error("a message is given up", channel=self._called, about=str(notice.kind), text=notice.text)
 
     def _done(self, notice: Notice) -> None:
         with self._changed:
-            # The queue may have overflowed meanwhile, and this message with it.
+            # The queue may have overflowed during the delivery and dropped this message.
             if self._waiting and self._waiting[0][1] is notice:
                 self._waiting.popleft()

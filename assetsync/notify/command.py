@@ -1,6 +1,7 @@
-"""A message handed to a program of the administrator's: `notify.command`.
+"""Deliver a message to a program of the administrator (`notify.command`).
 
-No shell, no standing connection to this process, none of its secrets; what the program writes goes to stderr.
+The program runs without a shell and inherits no secret and no connection of this process. Its output goes to stderr.
+Retries are left to `channel`, the text of a message to `core.notices`.
 """
 
 import json
@@ -17,16 +18,16 @@ from assetsync.log import redact
 from assetsync.notify.channel import Undelivered
 
 PATIENCE = 30.0
-"""Seconds after which the program is killed, with everything that it started."""
+"""Seconds after which the program is killed, with its process group."""
 
-# The key, the way to it, and systemd's lines to this process, which the program has no business with.
+# The key, the folder that holds it, and the variables of systemd: the program must not get these.
 _OURS = frozenset(
     ("ASSETSYNC_API_KEY", "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS")
 )
 
 
 def payload(notice: Notice) -> dict[str, object]:
-    """Give what is delivered, as an object of JSON; the same for every channel."""
+    """Return the delivered JSON object, the same for every channel."""
     return {
         "site": notice.site,
         "event": str(notice.kind),
@@ -40,12 +41,12 @@ def payload(notice: Notice) -> dict[str, object]:
 
 
 def encoded(notice: Notice) -> bytes:
-    """Give what is delivered as one line of JSON."""
+    """Return the delivered object as one line of JSON."""
     return json.dumps(payload(notice), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
 class Command:
-    """Runs a program once a message, the message on its stdin."""
+    """A program that runs once for each message, with the message on its stdin."""
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str], *, patience: float = PATIENCE) -> None:
         self._argv = list(argv)
@@ -54,7 +55,7 @@ class Command:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __call__(self, notice: Notice) -> None:
-        """Run the program; raises Undelivered when it cannot be run, fails or takes too long."""
+        """Run the program. Raises Undelivered if it cannot be run, fails or takes too long."""
         told = {"ASSETSYNC_SITE": notice.site, "ASSETSYNC_EVENT": str(notice.kind)}
         try:
             process = subprocess.Popen(  # noqa: S603 - the configuration's own words, and no shell
@@ -84,14 +85,14 @@ class Command:
             raise Undelivered(f"notify.command ended with exit code {process.returncode}")
 
     def cut(self) -> None:
-        """Kill the program that runs, if one does: it must not outlive this process. Any thread may call it."""
+        """Kill a running program, which must not outlive this process. Any thread may call this."""
         process = self._process
         if process is not None and process.poll() is None:
             _kill(process)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    # Its session is ended with it; the group is there as long as its leader was not waited for.
+    # The program leads a process group of its own, which exists until the program has been waited for.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -1,4 +1,7 @@
-"""The trouble of a site as it stands, read from the ledger and the gate. What is told of it is `core.notices`'s."""
+"""Read the current trouble of a site from the ledger and the circuit breaker.
+
+Which messages follow from it is left to `core.notices`, sending them to `news`.
+"""
 
 from collections.abc import Callable, Collection, Iterator
 
@@ -11,13 +14,17 @@ from assetsync.model import Clock
 from assetsync.sync.upload.circuit_breaker import Pause
 
 OUTAGE = 15 * 60.0
-"""Seconds that a pause must last to be told."""
+"""Seconds that a pause must last before a message is sent."""
 
 _OUT = "outage"
 
 
 class Facts:
-    """Reads what stands; `pause` gives the gate's, and `waiting` why something waits for the ledger's disk."""
+    """The reader of the current trouble.
+
+    `pause` returns the pause of the circuit breaker; `waiting` returns why a loop waits for the ledger's disk. Both
+    return None if there is nothing. `outage` is the seconds that a pause must last.
+    """
 
     def __init__(
         self,
@@ -34,13 +41,13 @@ class Facts:
         self._pause = pause
         self._waiting = waiting
         self._outage = outage
-        # Since when (steady seconds) each folder could not be listed.
+        # Folder -> since when (steady seconds) it cannot be listed.
         self._unlisted: dict[str, float] = {}
 
     def look(self, told: Collection[str]) -> list[Trouble]:
-        """Give what stands of each kind that can be known now; `told` are the keys of blocked files already told.
+        """Return the current trouble of each kind that can be read now. Raises LedgerDamaged.
 
-        Raises LedgerDamaged.
+        `told` holds the keys of the blocked files that were already reported.
         """
         waiting = self._waiting()
         out = self._out()
@@ -62,14 +69,14 @@ class Facts:
         if pause is None:
             return Trouble(Kind.OUTAGE)
         if lasted < self._outage:
-            # A process that was started anew counts from its own start: what was told before is not over by that.
+            # After a restart the pause counts from the new start, which does not end an outage already reported.
             return Trouble(Kind.OUTAGE, lingering={_OUT})
         return Trouble(Kind.OUTAGE, {_OUT: printable(pause.detail)}, 1, since=self._clock.now() - lasted)
 
     def _not_listed(self, lingering: Collection[str]) -> Trouble:
-        """Tell of folders into which nothing could be sent for long, though the service answers for others.
+        """Return the outage of folders that could not be listed for long, while the service answers for others.
 
-        `lingering` is what else may have been told of before and is not over.
+        `lingering` holds other keys that may have been reported and are not over.
         """
         now, unlisted = self._clock.steady(), self._reports.unlisted()
         self._unlisted = {folder: self._unlisted.get(folder, now) for folder in unlisted}
@@ -101,11 +108,11 @@ class Facts:
         scan = self._runs.last_scan()
         if scan is None:
             return Trouble(Kind.TREE)
-        # Of one that held files the brake is told.
+        # A missing folder that held files is reported by its brake.
         braked = {brake.subject for brake in self._reports.brakes() if brake.kind == "emptied"}
         missing = [name for name in scan.missing if name not in braked]
         items = {f"missing {name}": f"the mapped folder {name} is not there" for name in missing}
-        # The reason is no part of what was told.
+        # The key omits the reason in brackets, so that another reason causes no new message.
         items |= {f"unreadable {blind.rpartition(' (')[0]}": blind for blind in scan.blind}
         return Trouble(Kind.TREE, items, len(missing) + scan.unread)
 

@@ -1,7 +1,8 @@
-"""The messages of one site: the configured channels, and the step that leaves what is to be told with them.
+"""Send the messages of one site through the configured channels.
 
-What was told is a fact of the ledger, written only once nothing waits for its delivery: after a crash a message may be
-delivered twice, and none is forgotten.
+The ledger records the sent messages, only once no message waits for delivery: after a crash a message may be delivered
+twice, but none is lost. Reading the trouble is left to `facts`, the choice of messages to `core.notices`, delivery to
+`channel`.
 """
 
 import time
@@ -27,28 +28,28 @@ from assetsync.service.webhook import Webhook
 log = structlog.get_logger(__name__)
 
 TOLD = "told"
-"""The ledger's fact that holds what was told."""
+"""The name of the ledger metadata that holds the state of `Teller`: the trouble already reported."""
 
 EVERY = 2.0
-"""Seconds between two looks at what stands."""
+"""Seconds between two reads of the current trouble."""
 
-# A shorter path is a word (`/assetsync`, `/blocked`) that the page and its JSON need themselves.
+# A shorter path may be a word (`/assetsync`, `/blocked`) that the page and its JSON contain themselves.
 _LEAST_SECRET = 16
 _PATIENCE = 40.0  # longer than a command or an answer may take
 
 
 class Way(Protocol):
-    """A way to the outside."""
+    """A receiver of messages outside."""
 
     def __call__(self, notice: Notice) -> None:
-        """Deliver a message; raises Undelivered."""
+        """Deliver a message. Raises Undelivered."""
 
     def cut(self) -> None:
-        """Let go of what a delivery has begun and would outlive this process; any thread may call it."""
+        """End anything that a delivery started and that would outlive this process; any thread may call this."""
 
 
 def senders(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Way]:
-    """Give the ways to the outside that are configured, by their keys below `notify`. Raises ConfigError."""
+    """Return the configured receivers, by their keys below `notify`. Raises ConfigError."""
     found: dict[str, Way] = {}
     if config.notify.webhook is not None:
         for secret in _secrets_of(config.notify.webhook):
@@ -62,9 +63,9 @@ def senders(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Way]:
 
 
 def _secrets_of(address: str) -> Iterator[str]:
-    """Give what of a webhook's address must not be shown: whoever knows it may post there.
+    """Yield the secret parts of a webhook's address: anyone who knows them may post there.
 
-    A traceback of the transport could hold it.
+    A traceback of the transport may contain them.
     """
     if len(address) >= _LEAST_SECRET:
         yield address
@@ -84,42 +85,42 @@ class _Posting:
             raise Undelivered(f"notify.webhook: {error.message}") from error
 
     def cut(self) -> None:
-        """Nothing of a connection outlives this process."""
+        """Do nothing: no part of a connection outlives this process."""
 
 
 class Outlet:
-    """The channels of a site, each on its thread; without any, nothing is told and nothing costs."""
+    """The channels of a site, each with its own thread; without channels nothing is sent."""
 
     def __init__(self, ways: Mapping[str, Way], *, failed: Callable[[BaseException], None], **how: Any) -> None:
-        """Start a thread for each way; `how` goes to the channels."""
+        """Start a thread for each receiver; `how` are further arguments of `Channel`."""
         self._ways = ways
         self._channels = [Channel(name, send, failed=failed, **how) for name, send in ways.items()]
         for channel in self._channels:
             channel.start()
 
     def __bool__(self) -> bool:
-        """Whether anyone is told anything."""
+        """Whether there is a channel."""
         return bool(self._channels)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits for its delivery."""
+        """Whether no message waits for delivery."""
         return all(channel.idle for channel in self._channels)
 
     def post(self, notice: Notice) -> None:
-        """Leave a message with every channel."""
+        """Queue a message in every channel."""
         log.info("telling", about=str(notice.kind), over=notice.is_over, text=notice.text)
         for channel in self._channels:
             channel.post(notice)
 
     def ended(self, teller: Teller, error: BaseException, clock: Clock) -> None:
-        """Tell that the program ends because of an error, unless it was told a moment ago."""
+        """Report that an error ends the program, unless `teller` reported that shortly before."""
         what = {type(error).__name__: printable(str(error)) or type(error).__name__}
         for notice in teller.step([Trouble(Kind.ENDED, what, 1)], clock.now(), clock.steady(), gather=0.0):
             self.post(notice)
 
     def waits(self, teller: Teller, why: str | None, clock: Clock) -> None:
-        """Tell that all waits for the ledger, before there is one to remember it; None says that this is over."""
+        """Report that the start waits for the ledger, before it can record messages; with None, that this is over."""
         if not self:
             return
         items = {} if why is None else {"ledger": printable(why)}
@@ -127,9 +128,9 @@ class Outlet:
             self.post(notice)
 
     def close(self, patience: float) -> bool:
-        """Deliver what waits within so many seconds, each channel by itself; False when something was left.
+        """Deliver the waiting messages within `patience` seconds; return False if messages are left.
 
-        A program that still runs then is killed.
+        A program of `notify.command` that still runs then is killed.
         """
         until = time.monotonic() + patience
         for channel in self._channels:
@@ -143,7 +144,7 @@ class Outlet:
 
 
 class News:
-    """Tells of one site while its ledger is held."""
+    """The messages of one site while this process holds its ledger."""
 
     def __init__(self, site: str, ledger: Ledger, clock: Clock, facts: Facts, outlet: Outlet) -> None:
         self._ledger = ledger
@@ -154,20 +155,23 @@ class News:
         self._teller = Teller(site, self._kept)
 
     def step(self) -> float:
-        """Look, tell what is due, and give the seconds until the next look. Raises LedgerDamaged."""
+        """Read the trouble, send due messages and return the seconds until the next step. Raises LedgerDamaged."""
         self._tell({})
         return EVERY
 
     def last(self) -> None:
-        """Tell at once what stands, at the end of a run that will not come back to it. Raises LedgerDamaged."""
+        """Report the current trouble at once: after a single run no further step follows. Raises LedgerDamaged."""
         self._tell({"gather": 0.0, "quiet": 0.0})
 
     def ended(self, error: BaseException) -> None:
-        """Tell that the program ends because of an error."""
+        """Report that an error ends the program."""
         self._outlet.ended(self._teller, error, self._clock)
 
     def keep(self) -> None:
-        """Write down what was told, if all of it was delivered. Raises LedgerDamaged."""
+        """Record the reported trouble, if every message was delivered or given up. Raises LedgerDamaged.
+
+        If the ledger cannot be written, the next call retries.
+        """
         kept = self._teller.kept()
         if kept == self._kept or not self._outlet.idle:
             return
@@ -188,10 +192,10 @@ class News:
 
 
 def tell_once(site: Site, environ: Mapping[str, str], *, patience: float = _PATIENCE) -> bool:
-    """Tell at the end of a single run what stands, waiting no longer than `patience` seconds; False if that was short.
+    """Report the current trouble at the end of a single run; return False if messages are left.
 
-    What the run gave up on counts as an outage at once: the next run may be an hour away. Raises LedgerDamaged, and
-    ConfigError as `senders` does.
+    Delivery takes at most `patience` seconds. A pause that ended the run counts as an outage at once, because the next
+    run may be an hour away. Raises LedgerDamaged, and ConfigError as `senders` does.
     """
     context = site.context
     outlet = Outlet(senders(site.config, environ), failed=_log_failure)
