@@ -1,4 +1,4 @@
-"""One run over a site, once: `run` does it, `dry_run` only counts what it would do, `report` says what came of it."""
+"""A single run over a site: `run` does the work, `dry_run` only counts it, `report` holds the result."""
 
 from assetsync.reconcile.dry_run import dry_run
 from assetsync.reconcile.report import Report

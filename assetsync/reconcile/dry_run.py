@@ -1,4 +1,7 @@
-"""`reconcile --dry-run`: what a run would do, counted. Writes nothing, and asks the service nothing."""
+"""Count what a run would do (`reconcile --dry-run`), without writing and without requests to the service.
+
+Printing the counts is left to the command.
+"""
 
 from dataclasses import replace
 
@@ -13,9 +16,10 @@ from assetsync.tree.scan_report import ScanReport
 
 
 def dry_run(site: Site) -> Report:
-    """Count what a run would do; changes nothing and may run beside a daemon. Raises RootMissing for a new site.
+    """Return what a run would do; change nothing. Raises RootMissing for a new site without its root.
 
-    A renamed, moved or touched file counts as one to be uploaded: telling needs its digest, and that is not read.
+    It may run beside a daemon. A renamed, moved or touched file counts as an upload: recognizing it needs its digest,
+    and a dry run reads no file.
     """
     context = site.context
     started = context.clock.steady()
@@ -25,7 +29,7 @@ def dry_run(site: Site) -> Report:
     except (RootElsewhere, RootMissing) as error:
         if isinstance(error, RootMissing) and context.ledger.intake.size() == 0:
             raise
-        # Nothing is known of the tree, and nothing would be sent.
+        # A run could not scan this tree and would send nothing.
         result, elsewhere = ScanResult(ScanReport()), str(error)
     counts = context.ledger.reports.counts(context.clock.now())
     would = result.to_send + result.unsettled + counts.of(State.QUEUED)

@@ -1,6 +1,6 @@
-"""What came of a run: what it did, how the site stands at its end, and what keeps it from being in sync.
+"""Build the result of a run: its work, the final status of the site, and what keeps the site from being in sync.
 
-How it is printed, and which exit code follows, is the command's.
+Printing and the exit code are left to the command.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,12 @@ from assetsync.sync.progress import Counted
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a run.
+    """The result of a run.
 
-    `missing` names the mapped folders that are not there; `undecided` counts folders of the service that were found to
-    miss much, of which an audit is still to conclude it; `finished` says that the tree was looked at to its end;
-    `would_brake` is for what a dry run found that the next run would stop for.
+    `missing` names the mapped folders that the scan did not find. `undecided` counts folders of the service whose last
+    audit missed so many assets that it pulled a brake; the next audit concludes it. `finished` means that the scan
+    reached the end of the tree. `trouble` describes a pause that has not ended. `would_brake` holds the reasons for
+    which the run after a dry run would pull a brake.
     """
 
     site: str
@@ -56,10 +57,10 @@ def report_of(
     seconds: float,
     coming: int = 0,
 ) -> Report:
-    """Sum up a run over `site` after `seconds`: `result` is its scan's, None where there was none.
+    """Return the report of a run over `site` that took `seconds`.
 
-    `counted` is what it sent, `unsettled` what is not at rest, `coming` what a run would send that the ledger does not
-    know yet.
+    `result` is the result of its scan, None without a scan. `counted` is the work done, `unsettled` the files that are
+    not settled, `coming` the number of files that a run would send and that are not in the ledger yet.
     """
     scan = None if result is None else result.report
     left = what_is_out_of_sync(

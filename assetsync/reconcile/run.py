@@ -1,7 +1,8 @@
-"""One shot over the whole way of the files, by the same parts that the daemon runs.
+"""Run once through all phases, with the same parts that the daemon runs.
 
-Scan, send, resolve, index and verify until the site is in sync, or nothing left depends on time, or the wait is over.
-What came of it is summed up by `report`; what to print, and which exit code follows, is the command's.
+The phases are scan, audit, upload and verify, with look-ups and indexing beside. A run ends when the site is in sync,
+when nothing left depends on time, or when the wait is over. The result is left to `report`, printing and the exit code
+to the command.
 """
 
 import contextlib
@@ -32,17 +33,17 @@ _STOP_PATIENCE = 10.0
 
 
 class Progress(Protocol):
-    """Where a run tells how far it is."""
+    """The receiver of a run's progress."""
 
     def phase(self, name: str, total: int | None = None) -> None:
-        """Begin a phase: scan, audit, upload, verify; `total` is in files where it is known."""
+        """Begin a phase: scan, audit, upload or verify; `total` is in files, None if unknown."""
 
     def at(self, done: float, bytes_done: int = 0, bytes_hashed: int = 0) -> None:
-        """Tell how much of the phase is done; `done` is in files, a large one on its way counts by its part."""
+        """Report how much of the phase is done; `done` is in files, and a large file in flight counts in part."""
 
 
 class Reconciler:
-    """One run over one site; `wait` in seconds counts from the last answered POST or the beginning of an outage."""
+    """A run over one site; `wait`, in seconds, counts from the last answered POST or the begin of an outage."""
 
     def __init__(self, site: Site, *, wait: float, adopt: bool, progress: Progress) -> None:
         self._site = site
@@ -57,32 +58,35 @@ class Reconciler:
         self._braked = False
         self._sending = True
         self._idle_since: float | None = None
-        # Whether the last pass was answered, and the seconds that each kind of work took in all.
+        # Whether the last look-ups were answered, and the total seconds of each job.
         self._read_back = False
         self._spent = {"index": 0.0, "verify": 0.0} if site.indexer.enabled else {"verify": 0.0}
 
     def run(self) -> Report:
-        """Do it all; raises RootMissing for a site that is not known yet, LedgerError, and whatever a worker met."""
+        """Run all phases and return the result.
+
+        Raises RootMissing for a new site without its root, LedgerError, and the error that ended a worker.
+        """
         started = self._clock.steady()
         self._site.begin()
         take_requests(self._site.context)
         with contextlib.suppress(ServiceError):
-            # Lifts the brake of an address that was put right. What it raises is met again below.
+            # Lifts the brake after the address was corrected. A ServiceError is met again in `_look_up`.
             self._site.service_identity.make_sure()
-        # As many as last time, as far as anyone can tell.
+        # The best estimate is the number of files that the ledger knows.
         self._progress.phase("scan", self._ledger.intake.size() or None)
         result = self._scan()
         if self._adopt and not self._stopped():
             self._site.preparer.dedupe.adopt_alike = True
             self._ledger.queue.retry_blocked("resembles", self._clock.now())
             self._site.contact.list_anew()
-        # Before anything is sent: one that misses too much pulls a brake, and nobody would heed it meanwhile.
+        # Audit before uploading: an audit that misses too much pulls a brake, which must stop these uploads.
         self._audit()
         with self._workers():
             self._drive()
-        # Only now: what was on its way when a stop came has ended after the last look at how far it is.
+        # Report once more: after a stop, uploads in flight end later than the last report.
         self._tell()
-        # Without a scan it is not known whether what lies there is the site's tree.
+        # Without a scan it is unknown whether the tree is the site's.
         while result is not None and self._site.drift.step() and not self._stopped():
             pass
         if self._failure is not None:
@@ -112,13 +116,13 @@ class Reconciler:
         try:
             yield
         finally:
-            # Bodies on their way get a moment to end.
+            # Uploads in flight get `_STOP_PATIENCE` seconds to end.
             self._done.set()
             until = self._clock.steady() + _STOP_PATIENCE
             for thread in threads:
                 thread.join(max(0.0, until - self._clock.steady()))
             if any(thread.is_alive() for thread in threads):
-                # What is still on its way is cut, and recorded as cut: the next start need not guess.
+                # Cut the uploads in flight and record the cut, so that the next start need not guess.
                 self._site.context.service.close()
                 until = self._clock.steady() + _STOP_PATIENCE
                 for thread in threads:
@@ -141,7 +145,7 @@ class Reconciler:
         return self._goes_on() and not self._braked
 
     def _drive(self) -> None:
-        """Resolve, index and verify beside the workers until the run is over."""
+        """Resolve doubts, index and verify while the workers send, until the run is over."""
         total = self._ledger.queue.counts(self._clock.now())[0]
         self._progress.phase("upload", total)
         while not self._done.is_set() and not self._stopped():
@@ -160,7 +164,7 @@ class Reconciler:
             self._clock.wait(_TICK)
 
     def _audit(self) -> None:
-        """Make the audits that are owed, one folder after the other."""
+        """Make the pending audits, one folder after the other."""
         site = self._site
         if not site.service_identity.is_known:
             return
@@ -182,11 +186,11 @@ class Reconciler:
             site.ran("audit", began)
 
     def _sent_everything(self) -> None:
-        """Go over from sending to reading back."""
+        """Change from the upload phase to the verify phase."""
         self._sending = False
         counts, settling = self._counts(), len(self._site.settling)
         if counts.of(State.QUEUED) <= counts.held:
-            # What waits for doubts to be decided is still of the first import.
+            # Files that wait for a doubt to be decided are part of the first import.
             self._site.brakes.queue_is_empty()
         if settling:
             log.info("not at rest yet: sent once unchanged for watch.settle", files=settling)
@@ -197,15 +201,15 @@ class Reconciler:
         self._progress.at(done if self._sending else self._counts().of(State.VERIFIED), *moved)
 
     def _pass(self, *, counts: bool) -> None:
-        """Take each step that is due once; trouble with the service shuts the gate and is probed for."""
+        """Take each due step once; during a pause, only check the service's health and take the look-ups it answers."""
         site = self._site
-        # Needs the tree alone.
+        # This step needs only the tree, so it also runs during a pause.
         site.intake.look_again()
         if site.circuit_breaker.pause is not None:
             if site.circuit_breaker.probe_due() and site.probe():
                 log.info("the service answers again")
             if site.circuit_breaker.looks_answered:
-                # Uploads fail and look-ups do not: what is in doubt or stored, however little, need not wait for them.
+                # Uploads fail but look-ups are answered, so resolve doubts and verify, even fewer than a batch.
                 self._look_up(counts=True)
             return
         if take_requests(site.context):
@@ -230,7 +234,7 @@ class Reconciler:
             self._trouble(error)
 
     def _verify(self, least: int) -> None:
-        # While files are sent, a call is not made for less than it can read back.
+        # While files are sent, `least` is a full batch, so that no call reads back less than it can.
         more = True
         while more and not self._stopped():
             with TURN.taken():
@@ -243,7 +247,7 @@ class Reconciler:
             self._spent[job] += self._clock.steady() - began
 
     def _is_over(self, *, idle: bool) -> bool:
-        """Whether the site is in sync, or nothing left depends on time, or it was waited long enough."""
+        """Whether the site is in sync, nothing left depends on time, or the wait is over."""
         site = self._site
         pause = site.circuit_breaker.pause
         if pause is not None and pause.reason == "key_refused" and pause.probes >= _KEY_PROBES:
@@ -268,7 +272,7 @@ class Reconciler:
         return now - since >= self._wait and self._passes > 0
 
     def _first_idle(self, now: float) -> float:
-        """Give when there was first nothing to send: a run without a POST waits from there."""
+        """Return when there was first nothing to send (steady seconds); a run without a POST waits from then."""
         if self._idle_since is None:
             self._idle_since = now
         return self._idle_since
@@ -285,7 +289,7 @@ class Reconciler:
         return self._ledger.reports.counts(self._clock.now())
 
     def _ended(self, result: ScanResult | None, seconds: float) -> Report:
-        """Sum the run up, and write down for others how it ended."""
+        """Record in the ledger how the run ended, and return its report."""
         site = self._site
         counts = self._counts()
         unsettled = Unsettled(len(site.settling), site.settling.overflowed)
