@@ -1,6 +1,6 @@
-"""The demonstration: a sample tree, a sandbox to send it to, and the same run that a site gets.
+"""The demonstration: a sample tree, a sandbox as the service, and the same run as for any site.
 
-`sample` makes the tree, `stage` holds everything together. Printing what happens is the command's.
+`sample` makes the tree, `stage` runs the parts. Printing is left to the command.
 """
 
 from assetsync.demo.stage import Stage

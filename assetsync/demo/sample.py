@@ -1,6 +1,6 @@
-"""The sample tree: drawn pictures, a PDF, texts, a ZIP, and sidecars with values that look like something else.
+"""Make the sample tree: drawn pictures, a PDF, texts, a ZIP, and sidecars with values that look like other types.
 
-Needs Pillow, of the extra `assetsync[sandbox]`. Which of it is uploaded where is the configuration's.
+This module needs Pillow, from the extra `assetsync[sandbox]`. The configuration in `stage` maps the folders.
 """
 
 import io
@@ -22,7 +22,7 @@ _SIDECARS = {
     "photos/harbour.jpg.yaml": (
         "description: The old harbour at dawn\n"
         "keywords: [harbour, dawn, 2026]\n"
-        # Texts that YAML would turn into a truth value, a number, a time and a date.
+        # Texts that YAML would read as a boolean, a number, a time and a date.
         "meta: {img_country: NO, img_roll: 012, img_taken: 12:30, img_day: 2026-01-01}\n"
     ),
     "documents/_folder.yaml": "keywords: papers\n",
@@ -35,7 +35,7 @@ _TEXTS = {
 
 
 def make_tree(root: Path) -> None:
-    """Make the sample tree below a folder that is not there yet."""
+    """Make the sample tree below `root`, a folder that does not exist yet."""
     for folder in ("photos/2026", "documents"):
         (root / folder).mkdir(parents=True)
     for name, text in (_SIDECARS | _TEXTS).items():
@@ -49,7 +49,7 @@ def make_tree(root: Path) -> None:
 
 
 def change_tree(root: Path) -> list[str]:
-    """Change one file, rename one, touch one, add two; gives a sentence for each."""
+    """Change a file, move a file, touch a file and add two; return a sentence for each."""
     with (root / "documents/notes.txt").open("a", encoding="utf-8") as notes:
         notes.write("And again at 17:55.\n")
     (root / "photos/town.png").rename(root / "photos/2026/old town.png")
@@ -72,7 +72,7 @@ def _save(path: Path, draw: Callable[[ImageDraw.ImageDraw], None]) -> None:
 
 
 def _sky(draw: ImageDraw.ImageDraw, top: Colour, bottom: Colour, height: int = _SIZE[1]) -> None:
-    """Fill from the top with a gradient."""
+    """Fill the upper `height` pixels with a gradient."""
     for y in range(height):
         share = y / height
         colour = tuple(round(a + (b - a) * share) for a, b in zip(top, bottom, strict=True))
@@ -84,7 +84,7 @@ def _disc(draw: ImageDraw.ImageDraw, x: int, y: int, radius: int, colour: Colour
 
 
 def _ridge(draw: ImageDraw.ImageDraw, base: int, height: int, colour: Colour, seed: int) -> None:
-    """Draw a chain of hills across the whole width, filled down to the bottom."""
+    """Draw a chain of hills across the picture, filled down to the bottom."""
     chance = random.Random(seed)  # noqa: S311 - the shape of a hill
     points = [(x, base - chance.randint(height // 4, height)) for x in range(0, _SIZE[0] + 120, 120)]
     draw.polygon([(0, _SIZE[1]), *points, (_SIZE[0], _SIZE[1])], fill=colour)
@@ -162,7 +162,7 @@ def _night(draw: ImageDraw.ImageDraw) -> None:
 
 
 def _pdf(title: str, line: str) -> bytes:
-    """Write a PDF of one page."""
+    """Return a PDF of one page."""
     page = f"BT /F1 24 Tf 72 720 Td ({title}) Tj 0 -36 Td /F1 14 Tf ({line}) Tj ET".encode("ascii")
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",

@@ -1,6 +1,6 @@
-"""Everything that a demonstration needs in one folder: tree, configuration, key, ledger and a running sandbox.
+"""Set up a demonstration in one folder: tree, configuration, key, ledger and a running sandbox.
 
-It acts through the same parts as a site's run. What is printed in between is the command's.
+The run uses the same parts as `assetsync reconcile`. Printing is left to the command.
 """
 
 import os
@@ -48,10 +48,10 @@ watch: {{settle: 200ms}}
 
 
 class Stage:
-    """A folder for one demonstration; the sandbox runs inside the `with` block."""
+    """The folder of a demonstration; the sandbox runs inside the `with` block."""
 
     def __init__(self, folder: Path) -> None:
-        """Choose the folder, which must be empty or not there yet; raises UsageError."""
+        """Check the folder, which must be empty or not exist. Raises UsageError."""
         self.folder = folder.absolute()
         try:
             str(self.folder).encode("utf-8")
@@ -105,11 +105,11 @@ class Stage:
 
     @property
     def address(self) -> str:
-        """The page of the sandbox, with the pictures."""
+        """The address of the sandbox's page, which shows the pictures."""
         return self._sandbox.address
 
     def reconcile(self, progress: Progress) -> Report:
-        """Run over the tree once, as `assetsync reconcile` does."""
+        """Run once over the tree, as `assetsync reconcile` does, and return the report."""
         config = self._config()
         key = read_api_key(config, {})
         register_secret(key)
@@ -121,12 +121,12 @@ class Stage:
             return Reconciler(site, wait=_LONGEST_WAIT, adopt=False, progress=progress).run()
 
     def change(self) -> list[str]:
-        """Change the tree; gives a sentence for each change."""
+        """Change the tree; return a sentence for each change."""
         with _working_in(self.folder):
             return change_tree(self.tree)
 
     def files(self) -> list[FileRow]:
-        """Give what the ledger says of every path."""
+        """Return the ledger's row of every path."""
         with closing(read_ledger(self.ledger_file)) as ledger:
             return list(ledger.reports.files())
 
@@ -135,7 +135,7 @@ class Stage:
 
 
 def _quoted(path: Path) -> str:
-    """Give a path as a text of YAML, whatever it holds; JSON would write one of these characters as two."""
+    """Return any path as a YAML string; JSON would escape a character beyond U+FFFF as two."""
     return '"' + "".join(c if c.isalnum() or c in "/._- " else f"\\U{ord(c):08x}" for c in str(path)) + '"'
 
 
