@@ -1,4 +1,7 @@
-"""The machine's clocks, and the stop signal that ends every wait (`model.Clock`)."""
+"""Read the machine's clocks, and end every wait at the stop (`model.Clock`).
+
+Setting the stop is left to the daemon and the commands.
+"""
 
 import re
 import threading
@@ -10,13 +13,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _RULE = re.compile(r"(<[^<>]{3,}>|[A-Za-z]{3,})[+-]?[0-9]")
-"""How a `TZ` begins that spells its rule out, as POSIX has it: `CET-1CEST,M3.5.0,M10.5.0/3`."""
+"""The begin of a `TZ` that contains its rule in POSIX form, such as `CET-1CEST,M3.5.0,M10.5.0/3`."""
 
 ZONE_FIX = "set TZ to a name such as Europe/Berlin, or unset it: then /etc/localtime counts"
 
 
 def zone_warning(environ: Mapping[str, str]) -> str | None:
-    """Say that `TZ` names a time zone that the machine does not know: the C library takes it for UTC, silently."""
+    """Return a warning if `TZ` names an unknown time zone, which the C library silently takes for UTC; else None."""
     name = environ.get("TZ", "").removeprefix(":")
     if not name or _RULE.match(name):
         return None
@@ -31,30 +34,30 @@ def zone_warning(environ: Mapping[str, str]) -> str | None:
 
 
 def boot_id() -> str:
-    """Return the kernel's name of this boot of the machine."""
+    """Return the kernel's id of the current boot."""
     return _BOOT_ID.read_text("ascii").strip()
 
 
 class SystemClock:
-    """Wall time, steady time that runs on through suspend, and waits that a stop ends."""
+    """The clocks of the machine: wall time, steady time, and waits that the stop ends."""
 
     def __init__(self, stop: threading.Event | None = None) -> None:
         self.stop = stop or threading.Event()
         self._boot = boot_id()
 
     def now(self) -> float:
-        """Seconds since the epoch; may jump."""
+        """Return the seconds since the epoch; this clock may jump."""
         return time.time()
 
     def steady(self) -> float:
-        """Seconds since the machine was booted, suspend included."""
+        """Return the seconds since the boot, including suspend."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def boot(self) -> str:
-        """Name this boot of the machine."""
+        """Return the id of the boot at which this clock was made; steady times compare only within a boot."""
         return self._boot
 
     def wait(self, seconds: float) -> bool:
-        """Sleep for so long or until the stop; True when it came."""
-        # A wait of no time would still make a lock, and a scan asks at each folder.
+        """Sleep for `seconds` or until the stop; return True after the stop."""
+        # `Event.wait(0)` would still create a lock, and a scan checks for the stop at each folder.
         return self.stop.wait(seconds) if seconds > 0 else self.stop.is_set()

@@ -1,7 +1,7 @@
-"""Logging: one event a line on stderr, the same for our own events and for those of the libraries.
+"""Write log events to stderr, one event a line, in the same form for our own events and those of libraries.
 
-Lines are JSON where nobody watches a terminal. No line ever holds a registered secret, whatever brought it there: a
-value, an argument, an address, a traceback. What is logged, and when, is left to the caller.
+By default, lines are JSON unless stderr is a terminal. No line contains a registered secret, whether from a value, an
+argument, an address or a traceback. The choice of events is left to the callers.
 """
 
 import base64
@@ -25,17 +25,17 @@ from structlog.types import EventDict, WrappedLogger
 from assetsync.text import ACTIVE, printable
 
 REPLACEMENT = "[key]"
-# Chatty below a warning: httpx writes every address it calls, the scheduler every run.
+# Below a warning these libraries log too much: httpx logs every address, the scheduler every run.
 _ONLY_WARNINGS = ("httpx", "httpcore", "apscheduler", "watchdog", "uvicorn.access", "asyncio")
 _TO_JSON = json.JSONEncoder(ensure_ascii=False)
 _NOT_IN_JSON_LINE = re.compile(ACTIVE.pattern[:-1] + "\\ud800-\\udfff]")
 _LEAST_FRAGMENT = 6
-# Without a shorter one (`x`), no line could be read any more.
+# A shorter password (`x`) stays in the log: redacting it everywhere would make lines unreadable.
 _LEAST_PASSWORD = 4
 
 
 class _Secrets:
-    """The registered secrets, in every form in which they might turn up."""
+    """The registered secrets, in every form in which they may appear."""
 
     def __init__(self) -> None:
         self._forms: set[str] = set()
@@ -43,7 +43,7 @@ class _Secrets:
 
     def add(self, secret: str) -> None:
         forms = self._forms | {form for form in _forms_of(secret) if form}
-        # The longest first, so that no form leaves the rest of a longer one behind.
+        # The longest form first, so that a shorter form does not leave the rest of a longer one.
         longest_first = sorted(forms, key=len, reverse=True)
         self._forms = forms
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
@@ -66,8 +66,8 @@ def _forms_of(secret: str) -> Iterable[str]:
     data = secret.encode()
     yield data.hex()
     yield data.hex().upper()
-    # Inside a longer text (`user:key` of basic authentication) the same bytes have three encodings by their position;
-    # the characters at either end that also depend on the neighbours are left out.
+    # Inside a longer text (`user:key` of basic authentication) the same bytes have three base64 encodings, depending on
+    # their position. Characters at the ends that also depend on neighbouring bytes are left out.
     for before in range(3):
         whole = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
         first = (before * 8 + 5) // 6
@@ -81,12 +81,12 @@ _SECRETS = _Secrets()
 
 
 def register_secret(secret: SecretStr) -> None:
-    """Keep this secret out of every line from now on, plain, URL-encoded, escaped or in base64."""
+    """Redact this secret in every line from now on: plain, URL-encoded, escaped, in hexadecimal and in base64."""
     _SECRETS.add(secret.get_secret_value())
 
 
 def register_password(address: str) -> None:
-    """Keep the password that stands in an address out of every line, as it stands there and as it is sent."""
+    """Redact the password of an address in every line, as written in the address and as sent (percent-decoded)."""
     password = urlsplit(address).password or ""
     for form in {password, unquote(password)}:
         if len(form) >= _LEAST_PASSWORD:
@@ -94,12 +94,12 @@ def register_password(address: str) -> None:
 
 
 def redact(text: str) -> str:
-    """Replace every registered secret in a text by `[key]`; for what is shown or stored elsewhere than in the log."""
+    """Replace every registered secret in a text by `[key]`, for texts that are shown or stored outside the log."""
     return _SECRETS.redact(text)
 
 
 def _naming(site: str) -> structlog.types.Processor:
-    """Put the site into every event, foreign ones included: many sites may share one journal."""
+    """Return a processor that adds the site to every event, including those of libraries: sites may share a journal."""
 
     def name(_logger: Any, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
         event.setdefault("site", site)
@@ -115,7 +115,10 @@ def configure_logging(
     stream: TextIO | None = None,
     site: str | None = None,
 ) -> None:
-    """Send all events from `level` on to stderr, as `console`, `json`, or `auto`: JSON unless stderr is a terminal."""
+    """Write all events of at least `level` to stderr, or to `stream`; `site` is added to each event.
+
+    `format` is `console`, `json` or `auto`, which means JSON unless the stream is a terminal.
+    """
     out = stream or sys.stderr
     as_json = format == "json" or (format == "auto" and not out.isatty())
     shared: list[structlog.types.Processor] = [
@@ -150,7 +153,7 @@ def configure_logging(
 
 
 def log_uncaught() -> None:
-    """Log what nobody caught, in any thread, in place of the interpreter's own traceback, which knows no secrets."""
+    """Log uncaught exceptions of any thread, instead of the interpreter's traceback, which is not redacted."""
     log = structlog.stdlib.get_logger("assetsync")
 
     def in_thread(args: threading.ExceptHookArgs) -> None:
@@ -165,9 +168,9 @@ def log_uncaught() -> None:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes lines: records of libraries, and our own events, which need no record and so a third of the time.
+    """The writer of lines: records of libraries, and our own events without a record, which takes a third of the time.
 
-    One that cannot be formatted is named by its place alone, never with its arguments.
+    An event that cannot be formatted is reported by its place in the code, never with its arguments.
     """
 
     def __init__(self, out: TextIO, chain: Sequence[structlog.types.Processor]) -> None:
@@ -175,14 +178,14 @@ class _Handler(logging.StreamHandler[TextIO]):
         self._chain = chain
 
     def logger(self, name: str | None = None) -> "_Logger":
-        """Make the logger of a name, or of the module that is about to log; a factory for structlog."""
+        """Return the logger with a name, or of the calling module without one; the logger factory of structlog."""
         if name is None:
             frame = _whoever_logs()
             name = str(frame.f_globals.get("__name__")) if frame else "?"
         return _Logger(name, self)
 
     def write(self, name: str, event: EventDict) -> None:
-        """Write an event of our own."""
+        """Write one of our own events."""
         try:
             line: Any = event
             for step in self._chain:
@@ -207,13 +210,13 @@ class _Handler(logging.StreamHandler[TextIO]):
         if error is not None and issubclass(error, OSError | ValueError) and self.stream.closed:
             return
         line = printable(_SECRETS.redact(f"a log record of {name} ({place}) cannot be written"))
-        # A log that cannot be written, because its disk is full or its reader gone, must stop nobody.
+        # A log that cannot be written, because its disk is full or its reader is gone, must not stop the program.
         with contextlib.suppress(OSError):
             sys.stderr.write(f"{line}: {error.__name__ if error else 'unknown reason'}\n")
 
 
 class _Logger:
-    """What structlog hands an event of one logger to, by the name of its level, which is in the event already."""
+    """A logger that structlog calls with an event, by the name of the level, which the event already contains."""
 
     __slots__ = ("_handler", "name")
 
@@ -228,7 +231,7 @@ class _Logger:
 
 
 def _whoever_logs() -> FrameType | None:
-    """Find the frame that logs: the nearest one that is neither structlog's nor ours."""
+    """Return the frame that logs: the nearest outside structlog and this module."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith(("structlog", __name__)):
         frame = frame.f_back
@@ -243,14 +246,14 @@ def _redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
         elif value is not None and not isinstance(value, int | float):
             break
     else:
-        # Where no secret is in all of it together, none is in a part: one search in place of many replacements.
+        # If the joined text contains no secret, no part does: one search instead of many replacements.
         if not _SECRETS.in_text("\n".join(texts)):
             return event
     return {_SECRETS.redact(str(name)): _redacted(value) for name, value in event.items()}
 
 
 def _redacted(value: Any) -> Any:
-    """Redact a value and what is in it; what is no text and no container is left to the finished line."""
+    """Redact a value and its items; numbers, booleans and None are returned as they are, other objects as text."""
     if isinstance(value, str):
         return _SECRETS.redact(value)
     if value is None or isinstance(value, bool | int | float):
@@ -267,7 +270,7 @@ def _redacted(value: Any) -> Any:
 
 
 def _escape_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Escape what would break the line; a traceback keeps its lines, indented so that none passes for an event."""
+    """Escape characters that break the line; a traceback keeps its lines, indented so that none looks like an event."""
     shown = {name: printable(value) if isinstance(value, str) else value for name, value in event.items()}
     for name in {"exception", "stack"} & event.keys():
         shown[name] = "\n".join(f"    {printable(line)}" for line in str(event[name]).split("\n"))
@@ -279,12 +282,12 @@ def _as_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
 
 
 def _line(render: structlog.types.Processor, *, as_json: bool) -> structlog.types.Processor:
-    """Render the event, then look through the finished line once more."""
+    """Return a processor that renders an event, escapes a JSON line and redacts the finished line."""
 
     def finished(logger: WrappedLogger, method: str, event: EventDict) -> str:
         line = str(render(logger, method, event))
         if as_json and not line.isprintable():
-            # JSON allows these in a string; a terminal or a reader of lines does not.
+            # JSON allows these characters in a string, but they disturb a terminal or a reader of lines.
             line = _NOT_IN_JSON_LINE.sub(lambda found: f"\\u{ord(found.group()):04x}", line)
         return _SECRETS.redact(line)
 

@@ -1,6 +1,6 @@
-"""Keeps what this process holds in memory, the API key above all, from dumps and from its user's other processes.
+"""Protect the memory of this process, above all the API key, from core dumps and other processes of its user.
 
-Root sees everything anyway. What is logged or stored is left to `log` and `service.redaction`.
+Root can read everything anyway. Redaction of logs and stored texts is left to `log` and `service.redaction`.
 """
 
 import ctypes
@@ -10,9 +10,9 @@ _PR_SET_DUMPABLE = 4
 
 
 def keep_from_dumps() -> None:
-    """Leave no core behind, and let only root read /proc/PID/environ and /proc/PID/mem or trace this process.
+    """Disable core dumps, and let only root trace this process or read /proc/PID/environ and /proc/PID/mem.
 
-    A pipe of kernel.core_pattern gets cores whatever their limit says; of a process that is not dumpable it gets none.
+    A pipe in kernel.core_pattern receives core dumps despite the limit, but none of a process that is not dumpable.
     """
     _soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
