@@ -43,7 +43,7 @@ class _Secrets:
 
     def add(self, secret: str) -> None:
         forms = self._forms | {form for form in _forms_of(secret) if form}
-        # The longest form first, so that a shorter form does not leave the rest of a longer one.
+        # The longest form first, so that no shorter form matches inside a longer form and leaves its rest.
         longest_first = sorted(forms, key=len, reverse=True)
         self._forms = forms
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
@@ -178,7 +178,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         self._chain = chain
 
     def logger(self, name: str | None = None) -> "_Logger":
-        """Return the logger with a name, or of the calling module without one; the logger factory of structlog."""
+        """Return the logger with a name, by default the calling module's; this is structlog's logger factory."""
         if name is None:
             frame = _whoever_logs()
             name = str(frame.f_globals.get("__name__")) if frame else "?"
@@ -198,7 +198,7 @@ class _Handler(logging.StreamHandler[TextIO]):
                 self.release()
         except RecursionError:
             raise
-        except Exception:  # noqa: BLE001 - as in logging's own handlers: whoever logs goes on
+        except Exception:  # noqa: BLE001 - as in logging's own handlers: the caller continues
             frame = _whoever_logs()
             self._failed(name, f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "?")
 

@@ -144,7 +144,7 @@ class Daemon:
                 raise
             except LedgerUnwritable as error:
                 if not waits:
-                    log.error("waiting for the ledger", detail=str(error))  # noqa: TRY400 - its sentence tells all
+                    log.error("waiting for the ledger", detail=str(error))  # noqa: TRY400 - the message suffices, without a traceback
                     self._notifier.ready()
                 waits = True
                 outlet.waits(teller, str(error), self.clock)

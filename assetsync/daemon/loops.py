@@ -87,7 +87,7 @@ class Loop(threading.Thread):
                 self._pulse.beat(self.name)
                 pause = self._guarded()
                 self._pulse.beat(self.name, 2 * pause)
-        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which ends the program with it
+        except BaseException as error:  # noqa: BLE001 - passed to the main thread, which ends the program with it
             self._failed(error)
         finally:
             self._pulse.forget(self.name)

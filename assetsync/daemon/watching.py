@@ -75,7 +75,7 @@ class Watching:
         """Watch new folders, and every `_CANARY_EVERY` seconds check that the watcher still reports events.
 
         Request a scan for each mapped folder that appeared or vanished. Restart a watcher that does not answer, and
-        retry one that the kernel refused.
+        retry a watcher that the kernel refused.
         """
         if not self._is_of_use:
             return

@@ -78,7 +78,7 @@ class Work:
         self._hints.wake()
 
     def send(self) -> float:
-        """Send due files for up to `_SEND` seconds, or wait for one; return the seconds to pause."""
+        """Send due files for up to `_SEND` seconds, or wait for a due file; return the seconds to pause."""
         heard = self._bell.heard()
         until = self._clock.steady() + _SEND
         brakes = self._site.brakes

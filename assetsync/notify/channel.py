@@ -77,7 +77,7 @@ class Channel(threading.Thread):
         try:
             while self._step():
                 pass
-        except BaseException as error:  # noqa: BLE001 - handed on: who built this decides what becomes of the program
+        except BaseException as error:  # noqa: BLE001 - passed to `failed`, which decides whether the program ends
             self._failed(error)
 
     def _step(self) -> bool:

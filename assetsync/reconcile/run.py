@@ -134,7 +134,7 @@ class Reconciler:
                 is_shut = self._braked or not self._site.service_identity.is_known
                 if is_shut or self._site.sender.run(self._sends_on) not in (Step.WORKED, Step.CROWDED):
                     self._done.wait(_TICK)
-        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
+        except BaseException as error:  # noqa: BLE001 - passed to the main thread, which raises it
             self._failure = self._failure or error
             self._done.set()
 
@@ -164,7 +164,7 @@ class Reconciler:
             self._clock.wait(_TICK)
 
     def _audit(self) -> None:
-        """Make the pending audits, one folder after the other."""
+        """Make the pending audits, folder by folder."""
         site = self._site
         if not site.service_identity.is_known:
             return

@@ -25,7 +25,7 @@ _HELP = {
     "unprocessed": "each scan tries it again; if it is another file: assetsync retry --send-again {path}",
     "resembles": "assetsync reconcile --adopt, or assetsync retry --send-again {path}",
     "changed": "assetsync retry --send-again {path}",
-    # The first command takes over an equal asset; the second uploads another one beside it.
+    # The first command takes over an equal asset; the second uploads another asset beside it.
     "missing": "assetsync retry {path}, or assetsync retry --send-again {path} where that finds nothing",
     "unseen": "assetsync retry {path}, or assetsync retry --send-again {path} where nothing is left of it",
     "undecidable": "assetsync doubt resolve {path} --asset ID, or --absent",
