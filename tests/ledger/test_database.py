@@ -202,8 +202,8 @@ def test_a_second_holder_is_turned_away(tmp_path: Path, how: str):
     else:
         code = (
             "import sys; from pathlib import Path; from assetsync.errors import LedgerBusy\n"
-            "from assetsync.ledger.database import open_store\n"
-            "try: open_store(Path(sys.argv[1]), create=True)\nexcept LedgerBusy: sys.exit(4)"
+            "from assetsync.ledger.database import open_database\n"
+            "try: open_database(Path(sys.argv[1]), create=True)\nexcept LedgerBusy: sys.exit(4)"
         )
         assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == 4
     with_lock.close()
