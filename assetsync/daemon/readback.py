@@ -10,7 +10,7 @@ from collections.abc import Callable
 import structlog
 
 from assetsync.app import Site
-from assetsync.daemon.bell import Bell
+from assetsync.daemon.loops import Bell
 from assetsync.errors import ServiceError
 from assetsync.sync.folder_backoff import FolderBackoff
 

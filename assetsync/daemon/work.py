@@ -10,7 +10,7 @@ import threading
 import structlog
 
 from assetsync.app import Site
-from assetsync.daemon.bell import Bell
+from assetsync.daemon.loops import Bell
 from assetsync.daemon.readback import Reading
 from assetsync.daemon.watching import Watching
 from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError

@@ -1,7 +1,7 @@
 """The application: route requests to the operations, read their parameters, and apply what holds for every answer.
 
 The addresses are those of a live installation: base address `/razuna`, upload `/razuna/raz1/dam/index.cfm`. Storing is
-left to `upload` and `store`, searching to `search`, the text of the answers to `forms` and `answers`.
+left to `upload` and `store`, searching to `search`, the text of the answers to `answers`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from assetsync.sandbox import forms
+from assetsync.sandbox import answers
 from assetsync.sandbox.answers import html_answer, json_answer, json_stream, upload_answer
 from assetsync.sandbox.browsers import is_loopback, may_be_led_here
 from assetsync.sandbox.connection import read_chunk
@@ -55,16 +55,16 @@ class Service:
 
         async def work() -> Response:
             if FaultKind.DATABASE_DOWN in active:
-                return html_answer(forms.UPLOAD_DATABASE_DOWN)
+                return html_answer(answers.UPLOAD_DATABASE_DOWN)
             if not self._settings.documented and not is_plain(request.headers.get("content-type")):
-                return html_answer(forms.WOULD_HANG)
+                return html_answer(answers.WOULD_HANG)
             file = received.form.file if received.form else None
             if file is not None and is_archive(file.sent_name):
                 result = await asyncio.to_thread(self._uploads.accept, received, active)
             else:
                 result = self._uploads.accept(received, active)
             if result.kind is Kind.LOGIN_PAGE:
-                return html_answer(forms.LOGIN_PAGE)
+                return html_answer(answers.LOGIN_PAGE)
             return upload_answer(
                 result,
                 referer=request.headers.get("referer", ""),
@@ -123,13 +123,13 @@ class Service:
     def _called(self, method: str, given: Mapping[str, str], active: Active, origin: str) -> Response:
         documented = self._settings.documented
         if not method:
-            return json_answer(forms.NO_METHOD, documented=documented, status=500)
+            return json_answer(answers.NO_METHOD, documented=documented, status=500)
         if method not in _REQUIRED:
-            return json_answer(forms.invalid_request(), documented=documented)
+            return json_answer(answers.invalid_request(), documented=documented)
         missing = next((name for name in _REQUIRED[method] if name not in given), None)
         if missing:
             text = f"Value not provided for required argument {missing.upper()} of function {given['method']}()"
-            return json_answer(forms.runtime_error(text), documented=documented)
+            return json_answer(answers.runtime_error(text), documented=documented)
         if method == "searchindex":
             return self._index(given, active)
         return self._search(given, active, origin)
@@ -138,26 +138,28 @@ class Service:
         documented = self._settings.documented
         if FaultKind.DATABASE_DOWN not in active:
             if not key_is_valid(given, self._settings, active):
-                return json_answer(forms.index_result(1, LOGIN_NOT_VALID, documented=documented), documented=documented)
+                return json_answer(
+                    answers.index_result(1, LOGIN_NOT_VALID, documented=documented), documented=documented
+                )
             wipes = FaultKind.INDEX_WIPES in active or self._settings.index_mode == "wipes"
             if wipes or self._settings.index_mode == "adds":
                 ids = [each.strip().upper() for each in given.get("assetid", "").split(",")]
                 self._store.index(None if ids == ["ALL"] else ids, wipe=wipes)
         # Success proves nothing: unknown ids get it, and it comes even while the database is down (observed).
-        return json_answer(forms.index_result(0, _TRIGGERED, documented=documented), documented=documented)
+        return json_answer(answers.index_result(0, _TRIGGERED, documented=documented), documented=documented)
 
     def _search(self, given: Mapping[str, str], active: Active, origin: str) -> Response:
         documented = self._settings.documented
         if FaultKind.DATABASE_DOWN in active:
-            return json_answer(forms.SEARCH_DATABASE_DOWN, documented=documented)
+            return json_answer(answers.SEARCH_DATABASE_DOWN, documented=documented)
         if not key_is_valid(given, self._settings, active):
-            return json_answer(forms.message_set(LOGIN_NOT_VALID, documented=documented), documented=documented)
+            return json_answer(answers.message_set(LOGIN_NOT_VALID, documented=documented), documented=documented)
         if FaultKind.SEARCH_DOWN in active and given.get("dbdirect", "").lower() != "true":
-            return json_answer(forms.SEARCH_SERVER_DOWN, documented=documented)
+            return json_answer(answers.SEARCH_SERVER_DOWN, documented=documented)
         found = search(self._store, given, origin=origin, settings=self._settings)
-        output = forms.Output.asked(given, documented=documented)
+        output = answers.Output.asked(given, documented=documented)
         return json_stream(
-            forms.record_set(found.columns, found.rows, output, documented=documented),
+            answers.record_set(found.columns, found.rows, output, documented=documented),
             documented=documented,
             latin1=self._settings.latin1,
         )

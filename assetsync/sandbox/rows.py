@@ -1,6 +1,6 @@
 """The columns of a search answer and their values for one asset (interface section 2, and more as observed).
 
-Pure: no I/O. Writing columns and rows is left to `forms`.
+Pure: no I/O. Writing columns and rows is left to `answers`.
 """
 
 import hashlib

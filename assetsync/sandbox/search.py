@@ -1,6 +1,6 @@
 """searchassets (interface section 4.1): from parameters to the rows of an answer, by the database or the index.
 
-This module reads the store. Interpreting a search entry is left to `query`, writing the answer to `forms`.
+This module reads the store. Interpreting a search entry is left to `query`, writing the answer to `answers`.
 """
 
 import re

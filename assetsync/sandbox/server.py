@@ -22,7 +22,7 @@ from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store, StoredAsset
 
 if TYPE_CHECKING:
-    from assetsync.sandbox.running import Running
+    from assetsync.sandbox.connection import Running
 
 
 class Sandbox:
@@ -44,7 +44,7 @@ class Sandbox:
         try:
             # Imported here, because only a sandbox that starts needs the extra.
             from assetsync.sandbox.app import make_app  # noqa: PLC0415
-            from assetsync.sandbox.running import Running, listen  # noqa: PLC0415
+            from assetsync.sandbox.connection import Running, listen  # noqa: PLC0415
         except ModuleNotFoundError as exc:
             raise UsageError(
                 f"The sandbox needs the library {exc.name}, which is not installed",

@@ -1,7 +1,7 @@
 """The data of the sandbox: folders and assets in SQLite, the bytes of each asset in a file below the data folder.
 
 There is no background work: an asset is processed or indexed if the time in its row has passed. `query` and `search`
-interpret queries; `rows` and `forms` write the answers.
+interpret queries; `rows` and `answers` write the answers.
 """
 
 import json
@@ -17,8 +17,8 @@ from pathlib import Path
 from assetsync.errors import UsageError
 from assetsync.sandbox.folder import DATABASE, FILES, INCOMING
 from assetsync.sandbox.names import extension_of, filetype_of, picture_size, rewritten
+from assetsync.sandbox.query import indexed_text, said_of
 from assetsync.sandbox.settings import SandboxSettings
-from assetsync.sandbox.terms import indexed_text, said_of
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS folders (

@@ -1,7 +1,7 @@
 """The upload operation (interface section 4.3): refuse an upload, with the checks in order, or store it.
 
 A request that was cut in its file part is stored, too, as a damaged asset (observed). Reading the body is left to
-`multipart`, writing the answer to `forms` and `answers`.
+`multipart`, writing the answer to `answers`.
 """
 
 from collections.abc import Mapping

@@ -1,17 +1,19 @@
 """Serve finished answers over HTTP; only GET and HEAD are allowed, and there is no login.
 
 A fixed number of threads serves all requests. More connections wait in a short queue; beyond it they are closed. A
-connection carries one request and has `_PATIENCE` seconds for it. The content of the answers is left to `board`, the
-check of the `Host` field to `hosts`.
+connection carries one request and has `_PATIENCE` seconds for it. The `Host` field must name this machine: a page on
+the web must not read what is served on loopback. The content of the answers is left to `board`.
 """
 
 import contextlib
+import ipaddress
 import queue
+import re
 import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -21,7 +23,59 @@ import structlog
 from assetsync.config.units import Listen
 from assetsync.errors import LedgerError
 from assetsync.status.board import Reply
-from assetsync.status.hosts import Hosts
+
+_ASK_AGAIN = 60.0
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+
+
+class Hosts:
+    """The accepted host names for the listening address `listen`."""
+
+    def __init__(self, listen: str) -> None:
+        self._names = {*_LOCAL, listen.casefold()}
+        self._own: str | None = None
+        self._full = ""
+        self._again = 0.0
+        self._asking = threading.Lock()
+        if not _is_loopback(listen):
+            own = socket.gethostname().casefold()
+            self._own = own.partition(".")[0]
+            self._names |= {own, self._own, f"{own}.local"}
+
+    def are(self, said: Sequence[str], local: str) -> bool:
+        """Whether the `Host` fields of a request (`said`) name this machine.
+
+        `local` is the local address of the connection. Any port is accepted: behind `ssh -L` the port differs.
+        """
+        found = _HOST.fullmatch(said[0].strip()) if len(said) == 1 else None
+        if found is None:
+            return False
+        name = found[1].strip("[]").casefold().removesuffix(".")
+        if name in self._names or name == local.removeprefix("::ffff:").casefold():
+            return True
+        # Look the full name up only if it may match: a name server that is down blocks the look-up for seconds.
+        return name.partition(".")[0] == self._own and name == self._found()
+
+    def _found(self) -> str:
+        """Return this machine's full name as the system finds it; a name with another domain may be another machine's.
+
+        A name without a domain means that no name server answered, as while a machine starts. It is looked up again
+        after `_ASK_AGAIN` seconds.
+        """
+        with self._asking:
+            if "." not in self._full and time.monotonic() >= self._again:
+                self._full = socket.getfqdn().casefold()
+                self._again = time.monotonic() + _ASK_AGAIN
+            return self._full
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.casefold() == "localhost"
+
 
 log = structlog.get_logger(__name__)
 

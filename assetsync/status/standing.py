@@ -1,6 +1,6 @@
 """Read the status of a site from the ledger into one value, without writing.
 
-The form is left to others: sentences to `sentences`, JSON to `document`, the page to `page`, metrics to `gauges`.
+The form is left to others: sentences to `sentences`, JSON to `document`, the page to `page`, metrics to `metrics`.
 """
 
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from assetsync.ledger.hourly_stats import Hour
-from assetsync.status.chart import draw
+from assetsync.status.page import draw
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 
 from assetsync.config.units import Listen
 from assetsync.status.board import Reply
-from assetsync.status.hosts import Hosts
-from assetsync.status.server import Server
+from assetsync.status.server import Hosts, Server
 
 OK = Reply(200, "text/plain", b"fine")
 
@@ -270,6 +269,6 @@ def test_host_name_lookup_is_retried(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "hq")
     told = ["hq", "hq.example.com"]
     monkeypatch.setattr(socket, "getfqdn", lambda: told.pop(0))
-    monkeypatch.setattr("assetsync.status.hosts._ASK_AGAIN", 0.0)
+    monkeypatch.setattr("assetsync.status.server._ASK_AGAIN", 0.0)
     hosts = Hosts("0.0.0.0")
     assert [hosts.are(["hq.example.com"], "10.0.0.5") for _ in range(3)] == [False, True, True]
