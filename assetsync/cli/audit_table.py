@@ -6,7 +6,7 @@ Comparing the folders is left to `sync.readback.auditor`; the results are read f
 from collections import Counter
 from collections.abc import Iterator
 
-from assetsync.cli.fileview import named
+from assetsync.cli.files import named
 from assetsync.cli.output import moment, table, write, write_json
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig

@@ -12,7 +12,7 @@ from contextlib import closing
 import click
 
 from assetsync.cli.attempt_history import NextTry, attempt_line, attempt_object, next_try, said_of
-from assetsync.cli.fileview import as_object, drift_of, error_of
+from assetsync.cli.files import as_object, drift_of, error_of
 from assetsync.cli.holder import holder_of
 from assetsync.cli.options import known_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json

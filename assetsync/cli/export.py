@@ -1,6 +1,6 @@
 """`assetsync export`: write the file versions of the ledger, history included, as CSV or JSON lines.
 
-`files` selects the versions; `fileview` holds the columns that both commands share.
+`files` selects the versions and holds the columns that both commands share.
 """
 
 import base64
@@ -12,8 +12,7 @@ from contextlib import closing
 
 import click
 
-from assetsync.cli.files import chosen
-from assetsync.cli.fileview import FILE_KEYS, as_object, drift_of
+from assetsync.cli.files import FILE_KEYS, as_object, chosen, drift_of
 from assetsync.cli.options import with_config
 from assetsync.cli.output import csv_cell, moment, write, write_json
 from assetsync.config import SiteConfig

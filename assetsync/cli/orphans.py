@@ -5,7 +5,7 @@ from contextlib import closing
 
 import click
 
-from assetsync.cli.fileview import named
+from assetsync.cli.files import named
 from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig

@@ -16,9 +16,8 @@ from assetsync.core.metadata import FOLDER_SIDECAR
 from assetsync.model import NOWHERE, Seen
 from assetsync.tree.batch_stat import Looks, look_facts
 from assetsync.tree.folder_digest import Notes, Signature, is_same
-from assetsync.tree.listing import NOTHING, Kind, Lister, Spool
+from assetsync.tree.listing import NOTHING, Frame, Kind, Lister, Spool, close, identity_of
 from assetsync.tree.safe_open import ABSENT, IRREGULAR, LARGEST, LISTABLE, Tree, facts, open_unmarked
-from assetsync.tree.scan_folder import Frame, close, identity_of
 from assetsync.tree.scan_report import MOVED_AWAY, ScanReport
 
 # Names that all folders on the stack hold in memory together before a folder is sorted on disk.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from assetsync.cli import options
-from assetsync.cli.fileview import FILE_KEYS
+from assetsync.cli.files import FILE_KEYS
 from assetsync.cli.output import csv_cell
 from assetsync.errors import FileUnreadable
 from assetsync.sandbox import FaultKind, FaultRule, Operation
