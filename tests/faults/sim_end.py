@@ -217,12 +217,15 @@ def _is_strange_elsewhere(simulation: "Simulation", path: str, row) -> bool:
     """Whether the asset that is named lies in another folder and is a person's, or is left over beside a person's.
 
     So is one of which a person had a copy sent again, or put one there by hand. Or it is the beginning of a longer file
-    that we left: where that file is another by now, nothing shows any more that it was its beginning.
+    that we left: where that file is another by now, nothing shows any more that it was its beginning. Or the ledger
+    has forgotten the upload that made it, with a disk that was rolled back, and its file was moved since.
     """
+    attempts = {row[0] for row in simulation.site.context.ledger.store.rows("SELECT boundary FROM attempts")}
     assets, checks = simulation.service.assets.values(), simulation.checks
     by_hand = {(asset.folder, asset.content) for asset in assets if asset.post is None}
     return any(
         not asset.whole
+        or asset.post not in attempts
         or (asset.folder, asset.content) in by_hand
         or checks.is_wanted_again(asset.folder, asset.content)
         for asset in assets
