@@ -25,6 +25,7 @@ from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import complain, note, warn, write, write_json
 from assetsync.cli.show_request import show_upload, with_explain
 from assetsync.cli.signals import stopping
+from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig
 from assetsync.config.models import FolderUpload
 from assetsync.core import metadata
@@ -264,11 +265,14 @@ def _send(
     ends: list[Callable[[], None]],
 ) -> Sent:
     """Send the file. A signal closes the connection; what was sent until then is interpreted as for a lost answer."""
+    clock = SystemClock()
     with open_service(config) as service:
         ends.append(service.close)
         if stop.is_set():
             service.close()
+        first = clock.steady()
         sent = service.upload(request, body)
+        sent = sent._replace(took=clock.steady() - first)
     if stop.is_set() and sent.outcome.reason in _UNANSWERED:
         return sent._replace(outcome=read_silence(sent.left, "interrupted"))
     return sent

@@ -9,7 +9,7 @@ import pytest
 
 from assetsync.cli import upload as upload_command
 from assetsync.ledger.database import is_held
-from assetsync.ledger.ledger import open_ledger
+from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.sandbox import FaultKind, FaultRule, Operation
 
 from .conftest import PAPERS, PHOTOS, Holder
@@ -218,6 +218,13 @@ class TestOfTheTree:
         assert mirrored.files()["photos/second.jpg"] == "in_doubt"
         assert mirrored.run("reconcile").code == 0
         assert names(mirrored) == ["first.jpg", "second.jpg"]
+
+    def test_duration_of_a_lost_upload_is_recorded(self, mirrored):
+        lose_answers(mirrored)
+        upload(mirrored, mirrored.write("second.jpg", b"second"))
+        with closing(read_ledger(mirrored.ledger)) as ledger:
+            (row,) = ledger.reports.of_path(b"photos/second.jpg")
+            assert ledger.doubts.of(row.id).took > 0
 
     def test_a_lost_upload_is_sent_by_the_next_run(self, mirrored):
         path = mirrored.write("second.jpg", b"second")

@@ -1,11 +1,13 @@
 """The holder's side of `assetsync upload`; the command itself is tested in `cli/test_upload.py`."""
 
+import json
 import os
 from contextlib import contextmanager
 
 import pytest
 
 from assetsync.core.names import sent_name
+from assetsync.core.outcome import read_silence
 from assetsync.ledger.database import hold_by_hand
 from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State
@@ -92,6 +94,18 @@ def test_an_unsent_tree_file_is_queued(world):
         began(world, asked(world, "a"))
         carry(world, "uploaded", outcome_of("one", Sent(REFUSED_BY_KEY, SentExtent.NOTHING, 0, "")))
     assert world.row("a").state is State.QUEUED
+
+
+LOST = outcome_of("one", Sent(read_silence(SentExtent.ALL, "cut"), SentExtent.ALL, 7, "M", took=600.0))
+
+
+@pytest.mark.parametrize(("said", "took"), [(LOST, 600.0), ({k: v for k, v in LOST.items() if k != "took"}, 0.0)])
+def test_lost_upload_keeps_its_duration(world, said, took):
+    world.write("a")
+    with running(world):
+        began(world, asked(world, "a"))
+        carry(world, "uploaded", json.loads(json.dumps(said)))
+    assert world.ledger.doubts.of(world.row("a").id).took == took
 
 
 @pytest.mark.parametrize("kind", ["root", "service", "twin"])
