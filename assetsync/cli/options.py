@@ -56,15 +56,16 @@ def seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
 def site_path(config: SiteConfig, given: str) -> bytes:
     """Return a path of the command line relative to the root; raise UsageError for a path outside the root.
 
-    A file outside the root that was uploaded by hand is returned with its absolute path.
+    An absolute path under which the ledger records an upload by hand is returned as it is recorded, even below the
+    root: a relative path names the file of the tree.
     """
     path = os.fsencode(given)
     root = bytes(config.root)
     if path.startswith(b"/"):
-        elsewhere = os.path.realpath(path)
+        recorded = _recorded_by_hand(config, path)
+        if recorded is not None:
+            return recorded
         path = _below(os.path.normpath(path), root) or _below(_resolved(path), os.path.realpath(root)) or b""
-        if not path and _is_by_hand(config, elsewhere):
-            return elsewhere
     elif path:
         path = os.path.normpath(path)
     if path in {b"", b".", b".."} or path.startswith(b"../"):
@@ -75,12 +76,17 @@ def site_path(config: SiteConfig, given: str) -> bytes:
     return path
 
 
-def _is_by_hand(config: SiteConfig, path: bytes) -> bool:
+def _recorded_by_hand(config: SiteConfig, given: bytes) -> bytes | None:
+    """Return the absolute path of the ledger that equals or prints as an absolute path; None if there is none."""
     try:
         with closing(view_ledger(config.ledger, site=config.site)) as ledger:
-            return bool(ledger.reports.of_path(path))
+            for path in (os.path.normpath(given), os.path.realpath(given)):
+                recorded = _shown_so(ledger, path, folders=False)
+                if ledger.reports.of_path(recorded):
+                    return recorded
     except LedgerMissing:
-        return False
+        pass
+    return None
 
 
 def known_path(config: SiteConfig, given: str) -> bytes:

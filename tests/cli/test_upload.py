@@ -189,6 +189,14 @@ def names(site):
     return sorted(asset.filename for asset in site.sandbox.assets())
 
 
+@pytest.fixture
+def two_folders(mirrored):
+    config = mirrored.config.read_text().replace("}]\n", f"}}, {{path: papers, destfolderid: '{PAPERS}'}}]\n", 1)
+    mirrored.config.write_text(config)
+    (mirrored.tree / "papers").mkdir()
+    return mirrored
+
+
 class TestOfTheTree:
     def test_the_upload_is_recorded(self, mirrored):
         path = mirrored.write("second.jpg", b"second")
@@ -383,11 +391,21 @@ class TestFromElsewhere:
         assert upload(mirrored, outside, folder=PAPERS).code == 0
         assert mirrored.run("files", "--all", "--json").objects == mirrored.run("files", "--json").objects
 
-    def test_what_the_folder_held_before_is_found(self, mirrored, outside):
+    def test_absolute_path_names_the_upload_by_hand(self, two_folders):
+        path = two_folders.write("second\n.jpg", b"second")
+        lose_answers(two_folders)
+        upload(two_folders, path, folder=PAPERS)
+        upload(two_folders, path)
+        two_folders.sandbox.set_faults()
+        shown = str(path).replace("\n", "\\n")
+        assert shown in two_folders.run("doubt list").out
+        assert two_folders.run("doubt resolve", shown, "--absent").code == 0
+        assert [doubt["path"] for doubt in two_folders.run("doubt list", "--json").objects] == ["photos/second\n.jpg"]
+        assert two_folders.run("doubt resolve", str(path), "--absent").code == 2
+
+    def test_what_the_folder_held_before_is_found(self, two_folders, outside):
+        mirrored = two_folders
         mirrored.upload_unseen(outside, PAPERS)
-        config = mirrored.config.read_text().replace("}]\n", f"}}, {{path: papers, destfolderid: '{PAPERS}'}}]\n", 1)
-        mirrored.config.write_text(config)
-        (mirrored.tree / "papers").mkdir()
         result = upload(mirrored, outside, folder=PAPERS)
         assert (result.code, "nothing was sent: the folder holds this content" in result.only["message"]) == (0, True)
         # Nor does a first upload by hand keep the daemon from a look at what lies there.
