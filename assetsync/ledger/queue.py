@@ -20,7 +20,7 @@ from assetsync.model import FileStat, SentExtent, State, Wanted
 _DUE = "(due_at <= ?1 OR due_at > ?1 + ?2)"
 # Not `_DUE`: its second condition would return as newest the rows with due times of a clock that was set back.
 _NEWEST_DUE = "due_at <= ?1 AND +attempts = 0"
-_IS_QUEUED = "SELECT queued_at FROM files WHERE id = ? AND state = 'queued' AND wanted = 'yes'"
+_IS_QUEUED = "SELECT queued_at FROM files WHERE id = ? AND state = 'queued' AND wanted IN ('yes', 'outside')"
 _BLOCKED_FOR = "SELECT id FROM files WHERE state = 'blocked' AND reason = ?3"
 _CUT_OFF = "changed_while_sent"
 _PAST = 64
@@ -145,7 +145,7 @@ class Queue:
         return self._store.write(work)
 
     def adopt(self, row: FileRow, assetid: str, md5: str, meta_digest: str, now: float) -> bool:
-        """Record an asset of equal content that was in the folder before anything was sent.
+        """Record an asset of equal content that no live row owns, and that is in the folder without an upload.
 
         `meta_digest` is the digest of the file's current metadata, "" if it cannot be read: any later change of the
         metadata is then reported as drift, even a change between reading it and this commit. Returns False, and changes

@@ -373,7 +373,7 @@ def a_running_command_is_taken_for_ended(patch: Patch) -> None:
 
 def equal_content_is_sent_by_hand(patch: Patch) -> None:
     """Send by hand what the folder holds, or may hold, as another version or asset."""
-    patch.setattr(by_hand, "_equal", lambda _ledger, _hand, _row: None)
+    patch.setattr(by_hand, "_equal", lambda _ledger, _hand, _row, _now: None)
 
 
 OF_BY_HAND: tuple[Callable[[Patch], None], ...] = (a_running_command_is_taken_for_ended, equal_content_is_sent_by_hand)

@@ -41,6 +41,7 @@ _OF_IDENTITY = ("root", "service", "twin")
 
 _AGAIN = "`--send-again` uploads it once more"
 _OPEN = (State.SENDING, State.IN_DOUBT)
+_REST = (State.SUPERSEDED, State.GONE)
 _TEXTS = ("assetid", "filetype", "responsecode", "message", "renamefilebody", "comingfrom")
 
 
@@ -219,7 +220,7 @@ def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
     if hand.send_again:
         if allowed(row.state, Event.SENT_AGAIN):
             ledger.repair.send_again(row, now)
-    elif (standing := _standing(ledger, row) or _equal(ledger, hand, row)) is not None:
+    elif (standing := _standing(ledger, row) or _equal(ledger, hand, row, now)) is not None:
         return standing
     elif row.state is State.BLOCKED:
         ledger.repair.retry(row, now)
@@ -251,11 +252,13 @@ def _standing(ledger: Ledger, row: FileRow) -> Begun | None:
     return None
 
 
-def _equal(ledger: Ledger, hand: ByHand, row: FileRow) -> Begun | None:
+def _equal(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun | None:
     """Return the result for another version or asset of the folder that has, or may have, equal content, or None."""
     alike, md5 = ledger.alike, str(hand.intent.md5)
     for other in (*alike.equals(row, md5), *alike.unread(row)):
         standing = _standing(ledger, other)
+        if standing is not None and standing.what == THERE and row.wanted is Wanted.OUTSIDE and other.state in _REST:
+            return _taken_over(ledger, hand, row, other, now)
         if standing is not None:
             return standing
     assetid = alike.sighted(row, md5)
@@ -270,6 +273,18 @@ def _equal(ledger: Ledger, hand: ByHand, row: FileRow) -> Begun | None:
         what = "the same name and size" if first.is_exact else f"the same size, named {printable(first.name)}"
         return Begun(REFUSED, f"the folder holds {first.assetid} of {what}, and the service gives no MD5; {_AGAIN}")
     return None
+
+
+def _taken_over(ledger: Ledger, hand: ByHand, row: FileRow, old: FileRow, now: float) -> Begun:
+    """Take over the asset of a version at rest, because `orphans` lists it for removal; it is read back next."""
+    intent, assetid, path = hand.intent, str(old.assetid), printable(old.path)
+    if row.state is State.BLOCKED:
+        ledger.repair.retry(row, now)
+    if not ledger.queue.adopt(row, assetid, str(intent.md5), intent.meta_digest, now):
+        return Begun(MAY_BE_THERE, f"{path} has changed: ask again")
+    return Begun(
+        THERE, f"nothing was sent: {assetid} of {path} ({_state(old)}) is taken over; {_AGAIN}", assetid, old.filetype
+    )
 
 
 def _state(row: FileRow) -> str:

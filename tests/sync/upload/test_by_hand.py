@@ -10,10 +10,12 @@ from assetsync.core.names import sent_name
 from assetsync.core.outcome import read_silence
 from assetsync.ledger.database import hold_by_hand
 from assetsync.ledger.queue import Intent
-from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State
+from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State, Wanted
 from assetsync.sync.requests import carry_out, take_requests
-from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, ByHand, begin, outcome_of
+from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, THERE, ByHand, begin, outcome_of
 from assetsync.tree.body import digest
+from assetsync.tree.safe_open import Tree
+from tests.world import FOLDER
 
 REFUSED_BY_KEY = Outcome(Answer.REFUSED, "key_refused", "the key", Fault.KEY)
 
@@ -25,6 +27,15 @@ def asked(world, path, boundary="one"):
         folder = world.site.plan.mappings.all[0].destfolderid
         intent = Intent(0, folder, sent_name(path.encode()), boundary, file.stat, md5, "", by_hand=True)
     return ByHand(path.encode(), intent)
+
+
+def elsewhere(world, content, boundary="one"):
+    """What the command asks for a file that is not of the tree."""
+    path = world.base / "elsewhere.jpg"
+    path.write_bytes(content)
+    with Tree(bytes(world.base)).open(b"elsewhere.jpg") as file:
+        intent = Intent(0, FOLDER, "elsewhere.jpg", boundary, file.stat, digest(file, file.stat), "", by_hand=True)
+    return ByHand(bytes(path), intent)
 
 
 @contextmanager
@@ -138,3 +149,26 @@ def test_a_request_without_sense_is_refused(world, verb, argument):
     take_requests(world.site.context)
     assert world.ledger.answered(1).startswith("refused: ")
     assert attempts(world) == 0
+
+
+@pytest.mark.parametrize("changed", [None, b"changed"])
+def test_asset_of_a_past_version_gets_an_owner(world, changed):
+    world.site.begin()
+    world.write("a.jpg", b"precious")
+    world.write("kept.jpg", b"kept")
+    world.scan_and_send()
+    world.live(100)
+    given = world.row("a.jpg").assetid
+    os.unlink(world.root / "a.jpg")
+    if changed:
+        world.write("a.jpg", changed)
+    world.scan_and_send()
+    world.live(100)
+    hand = elsewhere(world, b"precious")
+    with running(world):
+        begun = begin(world.ledger, world.service, hand, world.clock.now())
+    assert (begun.what, begun.assetid) == (THERE, given)
+    world.live(100)
+    world.clock.advance(8 * 86_400)
+    (row,) = world.ledger.reports.of_path(hand.path)
+    assert (row.state, row.wanted, list(world.orphans())) == (State.VERIFIED, Wanted.OUTSIDE, [])
