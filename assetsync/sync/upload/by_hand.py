@@ -42,6 +42,9 @@ _OF_IDENTITY = ("root", "service", "twin")
 _AGAIN = "`--send-again` uploads it once more"
 _OPEN = (State.SENDING, State.IN_DOUBT)
 _REST = (State.SUPERSEDED, State.GONE)
+_NOT_THERE = ("missing", "unseen", "different")
+"""Reasons of a row whose asset is not known to hold its content."""
+
 _TEXTS = ("assetid", "filetype", "responsecode", "message", "renamefilebody", "comingfrom")
 
 
@@ -244,6 +247,8 @@ def _standing(ledger: Ledger, row: FileRow) -> Begun | None:
         return Begun(
             MAY_BE_THERE, f"the service may have this content: {path} is {_state(row)} (`assetsync explain {path}`)"
         )
+    if row.assetid is not None and row.reason in _NOT_THERE:
+        return Begun(REFUSED, f"{path}: {row.detail or f'the asset {row.assetid} is being looked for'}; {_AGAIN}")
     if row.assetid is not None:
         return Begun(
             THERE, f"nothing was sent: this is {row.assetid} already ({path}, {_state(row)}); {_AGAIN}", row.assetid,
@@ -255,15 +260,21 @@ def _standing(ledger: Ledger, row: FileRow) -> Begun | None:
 def _equal(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun | None:
     """Return the result for another version or asset of the folder that has, or may have, equal content, or None."""
     alike, md5 = ledger.alike, str(hand.intent.md5)
+    refused: Begun | None = None
     for other in (*alike.equals(row, md5), *alike.unread(row)):
         standing = _standing(ledger, other)
-        if standing is not None and standing.what == THERE and row.wanted is Wanted.OUTSIDE and other.state in _REST:
+        if standing is None or standing.what == REFUSED:
+            # Another version may have the content.
+            refused = refused or standing
+        elif standing.what == THERE and row.wanted is Wanted.OUTSIDE and other.state in _REST:
             return _taken_over(ledger, hand, row, other, now)
-        if standing is not None:
+        else:
             return standing
     assetid = alike.sighted(row, md5)
     if assetid is not None:
         return Begun(THERE, f"nothing was sent: the folder holds this content as {assetid}; {_AGAIN}", assetid)
+    if refused is not None:
+        return refused
     undecided = alike.may_have_stored_it(row, md5)
     if undecided is not None:
         return _standing(ledger, undecided)

@@ -12,7 +12,7 @@ from assetsync.ledger.database import hold_by_hand
 from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State, Wanted
 from assetsync.sync.requests import carry_out, take_requests
-from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, THERE, ByHand, begin, outcome_of
+from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, REFUSED, THERE, ByHand, begin, outcome_of
 from assetsync.tree.body import digest
 from assetsync.tree.safe_open import Tree
 from tests.world import FOLDER
@@ -172,3 +172,22 @@ def test_asset_of_a_past_version_gets_an_owner(world, changed):
     world.clock.advance(8 * 86_400)
     (row,) = world.ledger.reports.of_path(hand.path)
     assert (row.state, row.wanted, list(world.orphans())) == (State.VERIFIED, Wanted.OUTSIDE, [])
+
+
+def make_missing(world, assetid):
+    world.clock.advance(2000)
+    del world.service.assets[assetid]
+    world.site.auditor.audit(FOLDER)
+
+
+def test_missing_asset_is_not_claimed(world):
+    world.site.begin()
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        world.write(name, name.encode())
+    world.scan_and_send()
+    world.live(100)
+    make_missing(world, world.row("a.jpg").assetid)
+    with running(world, "one"), running(world, "two"):
+        for hand in (asked(world, "a.jpg", "one"), elsewhere(world, b"a.jpg", "two")):
+            begun = begin(world.ledger, world.service, hand, world.clock.now())
+            assert (begun.what, "is not in the service any more" in begun.message) == (REFUSED, True)
