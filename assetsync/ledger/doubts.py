@@ -22,8 +22,9 @@ from assetsync.ledger.rows import (
     apply,
     attempt_row,
     file_row,
+    read_file,
 )
-from assetsync.model import Asset, SentExtent
+from assetsync.model import Asset, SentExtent, Wanted
 
 # The same words as in the condition of the index `attempts_waived`, so that SQLite uses it.
 _WAIVED = "{0}.result <> 'accepted' AND {0}.result IN ('absent', 'resolved', 'sent_again')"
@@ -31,6 +32,9 @@ _AT_ONCE = 500
 _WAIVED_AT_MOST = 1000
 """Maximum number of waived attempts read. The remains of a cut upload appear soon or never, so the newest of a long
 outage are enough."""
+
+NOT_ARRIVED = "did not arrive: `assetsync upload` it again"
+"""The end of the detail of an upload by hand that was proven absent or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +332,10 @@ class Doubts:
                 absences=file.absences + 1, reason=str(verdict.judgement), detail=verdict.reason, due_at=now,
                 assetid=None, id_from=None, asset_folder=None,
             )  # fmt: skip
+            if read_file(conn, file.id).wanted is Wanted.OUTSIDE:
+                # The queue does not send it: a person must know.
+                detail = f"{verdict.reason}; {NOT_ARRIVED}"
+                apply(conn, file.id, Event.HELD, now, reason=str(verdict.judgement), detail=detail)
 
         self._store.write(work)
 

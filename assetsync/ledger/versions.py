@@ -110,13 +110,16 @@ class Intake:
     def add_by_hand(self, version: NewVersion, now: float) -> int:
         """Add a file that `assetsync upload` is to send, by its absolute path; return the row's id.
 
-        Scans do not report it missing, and the queue does not send it. A queued row of the same path and folder from an
-        earlier upload by hand, of which nothing was stored, is used again.
+        Scans do not report it missing, and the queue does not send it. A row of the same path and folder from an
+        earlier upload by hand, of which nothing was stored, is used again: a queued one, or one blocked because it did
+        not arrive.
         """
 
         def work(conn: sqlite3.Connection) -> int:
             row = conn.execute(
-                "SELECT id FROM files WHERE path = ? AND destfolderid = ? AND wanted = 'outside' AND state = 'queued'",
+                "SELECT id FROM files WHERE path = ? AND destfolderid = ? AND wanted = 'outside' AND (state = 'queued'"
+                " OR state = 'blocked' AND assetid IS NULL"
+                "   AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = files.id AND closed_at IS NULL))",
                 (version.path, version.destfolderid),
             ).fetchone()
             if row is not None:

@@ -13,6 +13,7 @@ from assetsync.model import State
 from assetsync.status.standing import NAMED, Standing
 from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, span
 
+_BY_HAND = "assetsync upload it again, or assetsync doubt resolve {path} --absent"
 # The next step for a blocked file, by its reason; other files are retried once their reason is gone.
 _HELP = {
     "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it"
@@ -28,6 +29,8 @@ _HELP = {
     # The first command takes over an equal asset; the second uploads another asset beside it.
     "missing": "assetsync retry {path}, or assetsync retry --send-again {path} where that finds nothing",
     "unseen": "assetsync retry {path}, or assetsync retry --send-again {path} where nothing is left of it",
+    "absent": _BY_HAND,
+    "damaged": _BY_HAND,
     "undecidable": "assetsync doubt resolve {path} --asset ID, or --absent",
     "refused_as_duplicate": "assetsync doubt resolve {path} --asset ID",
 }

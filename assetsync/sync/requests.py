@@ -231,6 +231,8 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
     """Retry one file; return the result in words."""
     if row.state is State.BLOCKED and row.reason == EMPTY[0]:
         return "still blocked: empty, which the service refuses"
+    if row.state is State.BLOCKED and row.wanted is Wanted.OUTSIDE and _is_lost(ledger, row):
+        return "still blocked: `assetsync upload` sends it"
     reason = row.reason or ""
     kept = _kept(ledger, row)
     state = ledger.repair.retry(row, now) if kept is None else ledger.repair.let_go(row, kept, now)
@@ -238,6 +240,10 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
         return "missing, to be looked for again"
     was_blocked = row.state is State.BLOCKED and state is State.QUEUED
     return _TRIED_AGAIN.get(reason, "to be tried again") if was_blocked else _AFTER_RETRY[state]
+
+
+def _is_lost(ledger: Ledger, row: FileRow) -> bool:
+    return row.assetid is None and ledger.doubts.of(row.id) is None
 
 
 def _kept(ledger: Ledger, row: FileRow) -> str | None:

@@ -359,10 +359,22 @@ class TestFromElsewhere:
         assert upload(mirrored, outside).code == 3
         mirrored.sandbox.set_faults()
         assert upload(mirrored, outside).code == 3
-        assert mirrored.run("reconcile").code == 0
-        assert names(mirrored) == ["first.jpg"]
+        said = mirrored.run("reconcile")
+        assert (said.code, "did not arrive: `assetsync upload` it again" in said.err) == (1, True)
+        assert "sending again" not in said.err
+        assert (mirrored.run("reconcile").code, names(mirrored)) == (1, ["first.jpg"])
+        assert "still blocked: `assetsync upload` sends it" in mirrored.run("retry", str(outside)).out
         assert upload(mirrored, outside).code == 0
+        assert mirrored.run("reconcile").code == 0
         assert names(mirrored) == ["first.jpg", "outside.jpg"]
+
+    def test_absence_of_a_lost_upload_may_be_accepted(self, mirrored, outside):
+        lose_answers(mirrored, FaultKind.STATUS)
+        upload(mirrored, outside)
+        mirrored.sandbox.set_faults()
+        assert mirrored.run("reconcile").code == 1
+        assert mirrored.run("doubt resolve", str(outside), "--absent").code == 0
+        assert mirrored.run("reconcile").code == 0
 
     def test_equal_content_is_not_sent_again(self, mirrored, outside):
         outside.write_bytes(b"first")
@@ -465,7 +477,7 @@ class TestAnEndInTheMiddle:
             process.kill()
             process.wait()
         said = mirrored.run("reconcile", "--json").only
-        assert (said["in_sync"], names(mirrored)) == (True, ["first.jpg"])
+        assert (said["in_sync"], said["blocked"], names(mirrored)) == (False, 1, ["first.jpg"])
 
     def test_an_equal_file_of_the_tree_waits_for_it(self, mirrored, outside, waiting):
         process, peer = waiting(outside)

@@ -29,9 +29,9 @@ from assetsync.core.doubt import (
 )
 from assetsync.core.names import printable
 from assetsync.errors import ServiceError
-from assetsync.ledger.doubts import OpenDoubt, grace_of
+from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, grace_of
 from assetsync.ledger.rows import AttemptRow
-from assetsync.model import Asset, SearchRequest, SentExtent
+from assetsync.model import Asset, SearchRequest, SentExtent, Wanted
 from assetsync.service.paging import every
 from assetsync.service.query import like_pattern
 from assetsync.sync.context import Context
@@ -392,6 +392,8 @@ class Resolver:
         if verdict.judgement is not Judgement.WAIT:
             self._meter.decided(str(verdict.judgement))
         match verdict.judgement:
+            case Judgement.DAMAGED | Judgement.ABSENT if one.doubt.file.wanted is Wanted.OUTSIDE:
+                bound.error("blocked", detail=f"{verdict.reason}; {NOT_ARRIVED}")
             case Judgement.WAIT:
                 bound.debug("still in doubt", detail=verdict.reason)
             case Judgement.FOUND:

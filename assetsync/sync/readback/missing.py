@@ -18,7 +18,7 @@ from assetsync.core.verdict import Expected, Reading, compare
 from assetsync.ledger.assets import Change
 from assetsync.ledger.audits import RunningAudit, Unmet
 from assetsync.ledger.rows import FileRow
-from assetsync.model import Asset, SearchRequest
+from assetsync.model import Asset, SearchRequest, Wanted
 from assetsync.service.paging import every
 from assetsync.sync.brakes import Brakes
 from assetsync.sync.context import Context
@@ -202,12 +202,15 @@ class _Case:
         changes: list[Change] = []
         for row in rows:
             self._result.missing += 1
+            is_outside = row.wanted is Wanted.OUTSIDE
+            again = "assetsync upload --send-again" if is_outside else "assetsync retry --send-again PATH"
             detail = (
                 f"the asset {row.assetid} is not in the service any more: `assetsync retry PATH` looks for it, or for"
-                " an equal one, again; where neither is, `assetsync retry --send-again PATH` uploads the file anew"
+                f" an equal one, again; where neither is, `{again}` uploads the file anew"
             )
             log.error("missing in the service", path=printable(row.path), assetid=row.assetid)
-            if self._resend:
+            # The queue does not send a file that is not of the tree.
+            if self._resend and not is_outside:
                 changes.append((row, Event.REPLENISHED, _AGAIN | {"detail": detail, "due_at": now}))
                 continue
             columns = {"reason": "missing", "detail": detail, "audited_at": self._audit.at}

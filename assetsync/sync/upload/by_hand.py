@@ -111,6 +111,9 @@ def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
     row = _add(ledger, hand, now)
     begun = row if isinstance(row, Begun) else _begin(ledger, hand, row, now)
     if begun.what != MAY_SEND and isinstance(row, FileRow) and row.wanted is Wanted.OUTSIDE:
+        if begun.what == THERE:
+            # An earlier upload that did not arrive no longer needs a person.
+            ledger.repair.retry(row, now)
         ledger.intake.forget(row.id)
     return begun
 
@@ -229,11 +232,13 @@ def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
         ledger.repair.retry(row, now)
     try:
         ledger.queue.begin(replace(hand.intent, file_id=row.id), now)
-    except NameBusy:
+    except (NameBusy, Outdated) as error:
+        if row.state is State.BLOCKED and row.wanted is Wanted.OUTSIDE:
+            ledger.queue.hold(row.id, row.reason or "", row.detail or "", now)
+        if isinstance(error, Outdated):
+            return Begun(MAY_BE_THERE, f"{printable(row.path)} is being sent by another process, or has changed")
         name = printable(hand.intent.sent_name.encode())
         return Begun(MAY_BE_THERE, f"an upload of the name {name} into this folder is not decided yet")
-    except Outdated:
-        return Begun(MAY_BE_THERE, f"{printable(row.path)} is being sent by another process, or has changed")
     if row.wanted is not Wanted.OUTSIDE:
         # The metadata given by hand may differ from that of the mapping and the sidecars.
         ledger.drifts.mark_unread(row.id)

@@ -119,6 +119,50 @@ def test_lost_upload_keeps_its_duration(world, said, took):
     assert world.ledger.doubts.of(world.row("a").id).took == took
 
 
+@pytest.fixture
+def lost(world):
+    """An upload by hand that is known to be lost."""
+    world.site.begin()
+    world.write("kept.jpg")
+    world.scan_and_send()
+    with running(world):
+        hand = elsewhere(world, b"precious")
+        began(world, hand)
+        carry(world, "uploaded", LOST | {"md5": hand.intent.md5, "took": 0.1})
+    world.live(1000)
+    return hand
+
+
+def state_of(world, hand):
+    (row,) = world.ledger.reports.of_path(hand.path)
+    return row.state, row.wanted
+
+
+def test_lost_upload_from_elsewhere_is_blocked(world, lost):
+    assert state_of(world, lost) == (State.BLOCKED, Wanted.OUTSIDE)
+    (row,) = world.ledger.reports.blocked(9)
+    assert row.detail.endswith("did not arrive: `assetsync upload` it again")
+    carry(world, "retry", {"paths": [lost.path.hex()]})
+    assert state_of(world, lost) == (State.BLOCKED, Wanted.OUTSIDE)
+
+
+def test_lost_upload_with_equal_content_is_settled(world, lost):
+    world.write("equal.jpg", b"precious")
+    world.scan_and_send()
+    with running(world):
+        assert began(world, lost) == THERE
+    assert state_of(world, lost) == (State.QUEUED, Wanted.OUTSIDE)
+
+
+def test_busy_name_keeps_a_lost_upload_blocked(world, lost):
+    world.service.script.append("lost_before")
+    world.write("elsewhere.jpg", b"of another size")
+    world.scan_and_send()
+    with running(world):
+        assert began(world, lost) == MAY_BE_THERE
+    assert state_of(world, lost) == (State.BLOCKED, Wanted.OUTSIDE)
+
+
 @pytest.mark.parametrize("kind", ["root", "service", "twin"])
 def test_a_brake_on_the_identity_keeps_it(world, kind):
     world.write("a")
@@ -191,3 +235,20 @@ def test_missing_asset_is_not_claimed(world):
         for hand in (asked(world, "a.jpg", "one"), elsewhere(world, b"a.jpg", "two")):
             begun = begin(world.ledger, world.service, hand, world.clock.now())
             assert (begun.what, "is not in the service any more" in begun.message) == (REFUSED, True)
+
+
+def test_missing_upload_by_hand_is_not_queued(make_world):
+    world = make_world(policy={"on_remote_missing": "upload"})
+    world.site.begin()
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        world.write(name, name.encode())
+    world.scan_and_send()
+    hand = elsewhere(world, b"precious")
+    with running(world):
+        began(world, hand)
+        given = world.service.put(b"precious", "elsewhere.jpg").id
+        answer = Outcome(Answer.ACCEPTED, assetid=given)
+        carry(world, "uploaded", outcome_of("one", Sent(answer, SentExtent.ALL, 8, hand.intent.md5)))
+    world.live(1000)
+    make_missing(world, given)
+    assert state_of(world, hand) == (State.BLOCKED, Wanted.OUTSIDE)
