@@ -209,15 +209,16 @@ def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
 
     The files below a folder may be too many for memory.
     """
-    known = {path: ledger.reports.of_path(path)[:1] for path in sorted({*paths})}
+    known = {path: _likeliest(ledger, ledger.reports.of_path(path))[:1] for path in sorted({*paths})}
     files = {row.id: row for rows in known.values() for row in rows}
     yield from files.values()
     # A path that was a file once may be a folder by now.
     folders = {path for path, rows in known.items() if not rows or rows[0].wanted is not Wanted.YES}
     for folder in sorted(folders):
         if folders.isdisjoint(_above(folder)):
-            below = ledger.reports.files(State.BLOCKED, under=folder or None)
-            yield from (row for row in below if row.id not in files)
+            # What was uploaded by hand is in no folder of the tree.
+            below = ledger.reports.files(State.BLOCKED, history=not folder, under=folder or None)
+            yield from (row for row in below if row.wanted in (Wanted.YES, Wanted.OUTSIDE) and row.id not in files)
 
 
 def _above(path: bytes) -> Iterator[bytes]:
@@ -314,10 +315,24 @@ def find_asset(ledger: Ledger, service: Service, row: FileRow, assetid: str) -> 
 
 
 def _current(ledger: Ledger, path: bytes) -> FileRow:
-    rows = ledger.reports.of_path(path)
+    rows = _likeliest(ledger, ledger.reports.of_path(path))
     if not rows:
         raise UnknownPath(printable(path))
     return rows[0]
+
+
+def _likeliest(ledger: Ledger, rows: list[FileRow]) -> list[FileRow]:
+    """Return the rows of a path, the likeliest to be meant first; a new upload by hand does not replace an older one.
+
+    Of uploads by hand those in doubt come first, then those that are blocked.
+    """
+
+    def rank(row: FileRow) -> int:
+        if row.wanted is not Wanted.OUTSIDE or row.state not in (State.IN_DOUBT, State.BLOCKED):
+            return 2
+        return 0 if ledger.doubts.of(row.id) is not None else 1
+
+    return sorted(rows, key=rank)
 
 
 def _state(row: FileRow) -> str:

@@ -6,9 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from assetsync.core.doubt import Judgement, Verdict
 from assetsync.core.names import sent_name
 from assetsync.core.outcome import read_silence
 from assetsync.ledger.database import hold_by_hand
+from assetsync.ledger.doubts import OpenDoubt
 from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State, Wanted
 from assetsync.sync.requests import carry_out, take_requests
@@ -252,3 +254,40 @@ def test_missing_upload_by_hand_is_not_queued(make_world):
     world.live(1000)
     make_missing(world, given)
     assert state_of(world, hand) == (State.BLOCKED, Wanted.OUTSIDE)
+
+
+@pytest.fixture
+def undecided(world):
+    """An upload by hand that a person must decide, and a newer one of the same path that was accepted."""
+    world.site.begin()
+    world.write("kept.jpg")
+    world.scan_and_send()
+    hand = elsewhere(world, b"precious")
+    with running(world):
+        began(world, hand)
+        carry(world, "uploaded", LOST | {"md5": hand.intent.md5, "took": 0.1})
+    (older,) = world.ledger.reports.of_path(hand.path)
+    doubt = OpenDoubt(older, world.ledger.doubts.of(older.id))
+    world.ledger.doubts.decide(doubt, Verdict(Judgement.UNDECIDABLE, reason="unclear"), world.clock.now())
+    with running(world, "two"):
+        newer = elsewhere(world, b"newer content", "two")
+        began(world, newer)
+        answer = Outcome(Answer.ACCEPTED, assetid=world.service.put(b"newer content", "elsewhere.jpg").id)
+        carry(world, "uploaded", outcome_of("two", Sent(answer, SentExtent.ALL, 13, newer.intent.md5)))
+    return hand
+
+
+def states(world, hand):
+    return [row.state for row in reversed(world.ledger.reports.of_path(hand.path))]
+
+
+def test_older_upload_by_hand_is_resolved(world, undecided):
+    assert states(world, undecided) == [State.BLOCKED, State.STORED]
+    carry(world, "doubt", {"path": undecided.path.hex(), "asset": None})
+    assert states(world, undecided) == [State.QUEUED, State.STORED]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_retry_includes_uploads_by_hand(world, undecided, named):
+    carry(world, "retry", {"paths": [undecided.path.hex()] if named else []})
+    assert states(world, undecided) == [State.IN_DOUBT, State.STORED]
