@@ -31,6 +31,7 @@ class FolderListings:
         self._store = store
         self._start_no = start_no
         self._asks: Counter[str] = Counter()
+        self._by_hand: dict[str, int] = {}
 
     def needed(self, destfolderid: str) -> bool:
         """Return whether the folder must be listed before the first POST into it.
@@ -57,6 +58,15 @@ class FolderListings:
         self._set(destfolderid, _AGAIN)
         # Count after the write: a thread that sees the new count finds the record in the ledger.
         self._asks[destfolderid] += 1
+
+    def needed_by_hand(self, destfolderid: str) -> bool:
+        """Return whether the folder must be listed before an upload by hand; one listing in this process suffices."""
+        return self._by_hand.get(destfolderid) != self._asks[destfolderid] and self.needed(destfolderid)
+
+    def made_by_hand(self, destfolderid: str) -> None:
+        """Record that the folder was listed completely for uploads by hand; the daemon still has to list it."""
+        self.again(destfolderid)
+        self._by_hand[destfolderid] = self._asks[destfolderid]
 
     def asks(self, destfolderid: str) -> int:
         """Return how often `again` was called for the folder in this process; a listing of another count is old."""

@@ -106,7 +106,7 @@ def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
     for brake in ledger.reports.brakes():
         if brake.kind in _OF_IDENTITY:
             raise UsageError(f"brake {brake.id} is pulled: {brake.detail}", hint=f"`assetsync resume {brake.id}` first")
-    if ledger.contacts.needed(intent.destfolderid):
+    if ledger.contacts.needed_by_hand(intent.destfolderid):
         _list(ledger, service, intent.destfolderid, now)
     row = _add(ledger, hand, now)
     begun = row if isinstance(row, Begun) else _begin(ledger, hand, row, now)
@@ -186,7 +186,7 @@ def _list(ledger: Ledger, service: Service, folder: str, now: float) -> None:
             _sight(ledger, batch, now)
             batch = []
     _sight(ledger, batch, now)
-    ledger.contacts.again(folder)
+    ledger.contacts.made_by_hand(folder)
 
 
 def _sight(ledger: Ledger, assets: list[Asset], now: float) -> None:

@@ -291,3 +291,15 @@ def test_older_upload_by_hand_is_resolved(world, undecided):
 def test_retry_includes_uploads_by_hand(world, undecided, named):
     carry(world, "retry", {"paths": [undecided.path.hex()] if named else []})
     assert states(world, undecided) == [State.IN_DOUBT, State.STORED]
+
+
+def test_unlisted_folder_is_listed_once(world):
+    listed = []
+    for number in range(3):
+        with running(world, f"b{number}"):
+            assert began(world, elsewhere(world, b"content %d" % number, f"b{number}")) == MAY_SEND
+            carry(world, "uploaded", outcome_of(f"b{number}", Sent(REFUSED_BY_KEY, SentExtent.NOTHING, 0, "")))
+        listed.append(len(world.service.searches))
+    assert (listed, world.ledger.contacts.needed(FOLDER)) == ([1, 1, 1], True)
+    world.ledger.contacts.again(FOLDER)
+    assert world.ledger.contacts.needed_by_hand(FOLDER)
