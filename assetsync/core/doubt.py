@@ -190,6 +190,15 @@ def grace_of_whole(seconds: float, read_timeout: float, took: float, age: float)
     return seconds if age >= max(STORED_BY_NOW, longest) else longest
 
 
+def took_at_most(started_at: float, now: float) -> float:
+    """Return the longest time in seconds that an upload took whose process ended unseen after `started_at`.
+
+    The arguments are wall-clock seconds. A clock that was set back gives 0. A clock that was set forward, or a machine
+    that was off for days, gives no more than makes the grace half a day.
+    """
+    return min(max(0.0, now - started_at), STORED_BY_NOW / UPLOAD_TIMES)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The judgement, the asset that it rests on with folder and MD5, and other assets that the look-up showed."""

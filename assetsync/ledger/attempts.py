@@ -8,6 +8,7 @@ import sqlite3
 from functools import lru_cache
 from operator import attrgetter
 
+from assetsync.core.doubt import took_at_most
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.database import Database, is_sent_by_hand
 from assetsync.ledger.folder_holds import UNLISTED, hold_folder, release_folder
@@ -181,15 +182,15 @@ class AttemptResults:
 
         def work(conn: sqlite3.Connection) -> int:
             found = conn.execute(
-                "SELECT f.id, f.crashes, a.id AS attempt, a.boundary, a.by_hand FROM files f JOIN attempts a"
-                " ON a.file_id = f.id AND a.closed_at IS NULL WHERE f.state = 'sending'"
+                "SELECT f.id, f.crashes, a.id AS attempt, a.boundary, a.by_hand, a.started_at FROM files f"
+                " JOIN attempts a ON a.file_id = f.id AND a.closed_at IS NULL WHERE f.state = 'sending'"
                 f" AND (NOT a.by_hand OR {none_left})"
             ).fetchall()
             flying = [row for row in found if (row["boundary"] in ended if row["by_hand"] else not by_hand)]
             for row in flying:
                 conn.execute(
-                    "UPDATE attempts SET ended_at = ?, why = 'unclean_stop', look_at = ? WHERE id = ?",
-                    (now, now, row["attempt"]),
+                    "UPDATE attempts SET ended_at = ?, why = 'unclean_stop', look_at = ?, took = ? WHERE id = ?",
+                    (now, now, took_at_most(row["started_at"], now), row["attempt"]),
                 )
                 detail = "assetsync was stopped while it was being sent"
                 apply(

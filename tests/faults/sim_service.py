@@ -110,9 +110,12 @@ class SimService(httpx.BaseTransport):
         return list(self.assets.values())
 
     def drop(self, boundaries: set[str]) -> None:
-        """Let what came of uploads whose client died be stored within the grace: nobody knows how long they took."""
+        """Store what is left of uploads whose client died within the grace if the wall clock was set back.
+
+        Then nobody knows how long they took.
+        """
         for asset in self.late:
-            if asset.post in boundaries:
+            if asset.post in boundaries and self._clock.set_back:
                 asset.shown_from = min(asset.shown_from, self._clock.true + LATEST)
 
     # What the client asks of it.

@@ -21,10 +21,15 @@ class Killed(BaseException):
     """The process ends without a word."""
 
 
-def die_sending(world, content: bytes, *, arrived: bool) -> None:
-    """Send `a.jpg`, and end before the answer is there and before a large file was read to its end."""
+def die_sending(world, content: bytes, *, arrived: bool, after: float = 0.0, jump: float = 0.0) -> None:
+    """Send `a.jpg`, and end before the answer is there and before a large file was read to its end.
+
+    The process ends `after` seconds; by then the wall clock was set by `jump` seconds.
+    """
 
     def kill(request) -> None:
+        world.clock.advance(after)
+        world.clock.set_now(world.clock.now() + jump)
         if arrived:
             world.service.put(content, request.filename, request.destfolderid)
         raise Killed

@@ -236,6 +236,28 @@ def test_what_a_crash_left_is_waited_for_as_long_as_answers(make_world):
     assert 100 <= until_sent(world, 2, 1000) <= 100 + GRACE
 
 
+def test_crashed_upload_is_awaited_for_its_time(world):
+    die_sending(world, BODY, arrived=False, after=600)
+    assert 3000 <= until_sent(world, 2, 4000) <= 3000 + GRACE
+
+
+def test_crash_with_future_start_waits_the_grace(world):
+    die_sending(world, BODY, arrived=False, jump=-86_400)
+    assert GRACE <= until_sent(world, 2, 4000) <= 2 * GRACE
+
+
+@pytest.mark.parametrize("jump", [0, 400 * 86_400])
+def test_crash_found_much_later_waits_half_a_day(world, clock, jump):
+    die_sending(world, BODY, arrived=False, after=86_400, jump=jump)
+    world.live(60)
+    clock.advance(STORED_BY_NOW - 120)
+    world.live(30)
+    assert len(world.service.posts) == 1
+    clock.advance(60)
+    world.live(2 * GRACE)
+    assert (world.row("a.jpg").state, len(world.service.posts)) == (VERIFIED, 2)
+
+
 def test_what_was_cut_is_waited_for_the_grace_alone(make_world):
     world = make_world(service={"read_timeout": "100s"})
     lose_slowly(world, ("cut", len(BODY)))
