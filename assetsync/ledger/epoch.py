@@ -27,7 +27,10 @@ OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Errors of a disk that is full or failing."""
 
 RUNTIME = Path("/run/assetsync")
-"""The RuntimeDirectory of the units in `systemd/`; commands started by hand find it without them."""
+"""The RuntimeDirectory of the units in `systemd/`; commands started by hand find it without them.
+
+For other ledgers root creates a folder beside it, named with the id of the ledger's owner.
+"""
 
 _FIX = "see what stands there and remove it: every folder is then listed once"
 
@@ -96,9 +99,10 @@ class OutsideEpoch:
     """
 
     def __init__(self, ledger: Path, environ: Mapping[str, str]) -> None:
-        """Choose the folder: $RUNTIME_DIRECTORY, else /run/assetsync, else `assetsync` in $XDG_RUNTIME_DIR.
+        """Choose the folder: $RUNTIME_DIRECTORY, else the owner's in /run, else `assetsync` in $XDG_RUNTIME_DIR.
 
-        A folder on the ledger's own file system is used only if $RUNTIME_DIRECTORY names it. There may be no folder.
+        The owner's folder is /run/assetsync if the ledger's owner owns it, else /run/assetsync-UID. A folder on the
+        ledger's own file system is used only if $RUNTIME_DIRECTORY names it. There may be no folder.
         """
         self._ledger = ledger
         self._boot = boot_id()
@@ -150,13 +154,23 @@ def _runtime_folder(ledger: Path, environ: Mapping[str, str]) -> Path | None:
     if named:
         return Path(named)
     users = Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
-    # Only root can create RUNTIME.
-    found = RUNTIME if RUNTIME.is_dir() or os.geteuid() == 0 else users / "assetsync"
     try:
+        owner = (ledger if ledger.exists() else ledger.parent).stat().st_uid
+        # An owner who cannot write to the folder would leave an old number there, which root's next start would read.
+        owned = RUNTIME if _is_owned(RUNTIME, owner) else RUNTIME.with_name(f"{RUNTIME.name}-{owner}")
+        # Only root can create it.
+        found = owned if owned.is_dir() or os.geteuid() == 0 else users / "assetsync"
         within = found if found.is_dir() else found.parent
         return found if within.stat().st_dev != ledger.parent.stat().st_dev else None
     except OSError:
         return None
+
+
+def _is_owned(folder: Path, owner: int) -> bool:
+    try:
+        return folder.stat(follow_symlinks=False).st_uid == owner
+    except FileNotFoundError:
+        return False
 
 
 def _make_folder(folder: Path, ledger: Path) -> None:
