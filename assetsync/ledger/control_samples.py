@@ -48,11 +48,15 @@ class ControlSamples:
         return [KnownAsset._make(row) for row in rows]
 
     def sent_after(self, attempt_id: int, limit: int, *, newest: bool = False) -> list[ControlSample]:
-        """Return accepted uploads that began after an attempt, into any folder: the first, or the newest."""
+        """Return accepted uploads that began after an attempt, into any folder: the first, or the newest.
+
+        A version that was missing, and took over an older asset since, is left out.
+        """
         rows = self._store.rows(
             # Join from the attempts in their order, so that the query stops at the limit: there may be a million.
             "SELECT a.id, f.path, a.sent_name, f.assetid FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
             " WHERE a.id > ? AND a.result = 'accepted' AND f.id_from = 'answer' AND f.state IN ('stored', 'verified')"
+            " AND f.uploaded_at = a.ended_at"
             f" ORDER BY a.id {'DESC' if newest else ''} LIMIT ?",
             attempt_id,
             limit,

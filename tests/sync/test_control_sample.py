@@ -111,3 +111,25 @@ def test_blank_service_proves_no_empty_folder(world):
         assert world.row("since").state is State.QUEUED
     world.live(600)
     assert (world.row("since").state, world.posted().count("since")) == (State.VERIFIED, 0)
+
+
+def test_taken_over_asset_is_no_newer_sample(make_world):
+    world = make_world(policy={"on_remote_missing": "upload"})
+    for number in range(4):
+        world.write(f"keep{number}", b"keep %d" % number)
+    for path in ("old", "copy"):
+        before = world.ledger.doubts.newest_attempt()
+        world.write(path, b"equal")
+        world.scan_and_send()
+        world.live(60)
+    old, copy = world.row("old").assetid, world.row("copy").assetid
+    newer = world.ledger.witnesses.sent_after(before, 9)
+    assert [sample.asset.assetid for sample in newer] == [copy]
+    (world.root / "old").unlink()
+    world.scan()
+    del world.service.assets[copy]
+    world.clock.advance(HOUR)
+    world.site.auditor.audit(FOLDER)
+    world.live(60)
+    assert world.row("copy").assetid == old
+    assert world.ledger.witnesses.sent_after(before, 9) == []
