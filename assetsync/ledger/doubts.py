@@ -261,7 +261,10 @@ class Doubts:
             self._store.write(work)
 
     def looked_first(self, attempt_id: int, boot: str, ended: float) -> None:
-        """Record the first answered look-up of a boot; `ended` is in seconds on the steady clock of that boot."""
+        """Record the first answered look-up of a boot; `ended` is in seconds on the steady clock of that boot.
+
+        It is earlier, and may be negative, by the age that earlier boots account for.
+        """
         sql = "UPDATE attempts SET look_boot = ?, look_first = ? WHERE id = ?"
         self._store.write(lambda conn: conn.execute(sql, (boot, ended, attempt_id)))
 

@@ -17,6 +17,7 @@ import structlog
 
 from assetsync.core.doubt import (
     SLOW_GAP,
+    STORED_BY_NOW,
     Grace,
     Judgement,
     Pace,
@@ -309,10 +310,17 @@ class Resolver:
         return span.answered(*one.span, self._clock.boot(), self._grace, slow=self._slow())
 
     def _age(self, one: Looking, attempt: AttemptRow) -> float:
-        """Return the seconds since the first answered look-up of an attempt; 0 if there is none in this boot."""
-        if attempt.look_first is None or attempt.look_boot != self._clock.boot():
+        """Return the seconds since the first answered look-up of an attempt; 0 if there is none.
+
+        Where that was in an earlier boot, only half a day counts, by the wall clock since the attempt ended.
+        """
+        if attempt.look_first is None or attempt.look_boot is None or attempt.ended_at is None:
             return 0.0
-        return one.span[0] - attempt.look_first
+        if attempt.look_boot == self._clock.boot():
+            return one.span[0] - attempt.look_first
+        # The wall clock may have been set; half a day is far more than it is corrected by.
+        since_end = self._clock.now() - attempt.ended_at
+        return since_end if since_end >= STORED_BY_NOW else 0.0
 
     def _needed(self, one: Looking) -> float:
         """Return the grace of an attempt: the seconds of answered look-ups after which it counts as absent."""
@@ -359,7 +367,8 @@ class Resolver:
             self._watched[attempt.id] = self._watch(one, fresh)
             ledger.looked([(attempt.id, counted, now + self._pause(attempt.looks))])
             if fresh.look_boot != self._clock.boot():
-                ledger.looked_first(attempt.id, self._clock.boot(), one.span[1])
+                # Keep the age that earlier boots account for: the steady clock counts on from it.
+                ledger.looked_first(attempt.id, self._clock.boot(), one.span[1] - self._age(one, fresh))
         self._report(one, verdict)
 
     def _unless_moved(self, one: Looking, absent: Verdict, now: float) -> Verdict:

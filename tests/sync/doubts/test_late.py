@@ -35,9 +35,12 @@ def send_another(world, name: str = "b.jpg") -> None:
     world.scan_and_send()
 
 
-def in_runs(world, *, seconds: float, between: float, runs: int) -> None:
-    """Let the world live for so long at a time, each time as another process."""
+def in_runs(world, *, seconds: float, between: float, runs: int, reboots: bool = False) -> None:
+    """Let the world live for so long at a time, each time as another process, or in another boot."""
     for _ in range(runs):
+        world.close()
+        if reboots:
+            world.clock.reboot()
         world.restart()
         world.scan()
         world.live(seconds)
@@ -157,6 +160,29 @@ def test_a_reboot_begins_the_lag_anew(lagging, clock):
     clock.reboot()
     clock.advance(LAG)
     assert until_sent(lagging, 2, 1000) >= LAG + GRACE
+
+
+def test_runs_in_other_boots_end_a_doubt(lagging):
+    lose(lagging, "lost_before")
+    in_runs(lagging, seconds=2 * GRACE, between=STORED_BY_NOW, runs=2, reboots=True)
+    assert (lagging.row("a.jpg").state, len(lagging.service.posts)) == (VERIFIED, 2)
+
+
+@pytest.mark.parametrize("between", [STORED_BY_NOW / 2 - 120, -STORED_BY_NOW])
+def test_too_young_for_other_boots_decides_nothing(lagging, between):
+    lose(lagging, "lost_before")
+    in_runs(lagging, seconds=2 * GRACE, between=0, runs=1, reboots=True)
+    lagging.clock.set_now(lagging.clock.now() + between)
+    in_runs(lagging, seconds=2 * GRACE, between=0, runs=1, reboots=True)
+    assert (lagging.row("a.jpg").state, len(lagging.service.posts)) == (IN_DOUBT, 1)
+
+
+def test_jump_within_a_boot_decides_nothing(lagging):
+    lose(lagging, "lost_before")
+    lagging.live(3)
+    lagging.clock.set_now(lagging.clock.now() + 10 * STORED_BY_NOW)
+    lagging.live(2 * GRACE)
+    assert (lagging.row("a.jpg").state, len(lagging.service.posts)) == (IN_DOUBT, 1)
 
 
 def test_a_sample_older_than_a_gap_is_none(lagging):
