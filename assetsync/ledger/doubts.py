@@ -29,6 +29,7 @@ from assetsync.model import Asset, SentExtent, Wanted
 # The same words as in the condition of the index `attempts_waived`, so that SQLite uses it.
 _WAIVED = "{0}.result <> 'accepted' AND {0}.result IN ('absent', 'resolved', 'sent_again')"
 _AT_ONCE = 500
+_READ_BACK_AT_MOST = 100
 _WAIVED_AT_MOST = 1000
 """Maximum number of waived attempts read. The remains of a cut upload appear soon or never, so the newest of a long
 outage are enough."""
@@ -218,10 +219,25 @@ class Doubts:
         )
         return [LeftBy(*row) for row in rows]
 
-    def may_rename(self, destfolderid: str) -> bool:
-        """Return whether the service may rename uploads into a folder: it did, or no upload was read back yet."""
-        kept = "SELECT 1 FROM folders WHERE destfolderid = ? AND names = 'kept'"
-        return not self._store.rows(kept, destfolderid)
+    def may_rename(self, attempt: AttemptRow) -> bool:
+        """Return whether the service may have renamed an upload in doubt.
+
+        It did not if it renames no uploads into the folder and a later upload was read back there: a workflow may have
+        been switched on since an earlier one. An upload is read back only after its name was compared.
+        """
+        rows = self._store.rows(
+            "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND names = 'kept')"
+            " AND EXISTS (SELECT 1 FROM files f CROSS JOIN attempts a ON a.file_id = f.id WHERE a.id > ?2"
+            "   AND a.destfolderid = ?1 AND a.result = 'accepted' AND f.uploaded_at = a.ended_at"
+            "   AND f.id_from = 'answer' AND f.asset_folder = ?1 AND f.id IN"
+            # Newer versions were uploaded later, nearly always; there may be a million.
+            "   (SELECT id FROM files INDEXED BY files_standing WHERE size >= 0 AND wanted = 'yes'"
+            "     AND state = 'verified' AND destfolderid = ?1 ORDER BY id DESC LIMIT ?3))",
+            attempt.destfolderid,
+            attempt.id,
+            _READ_BACK_AT_MOST,
+        )
+        return not rows[0][0]
 
     def newest_attempt(self) -> int:
         """Return the number of the newest attempt: the clock that orders sightings and attempts."""

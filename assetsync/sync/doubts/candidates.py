@@ -61,7 +61,7 @@ class Candidates:
 
     def begin(self, doubt: OpenDoubt) -> Looking:
         """Return a doubt for a new round, without any shown asset."""
-        return Looking(doubt, self._facts(doubt), self._doubts.may_rename(doubt.attempt.destfolderid))
+        return Looking(doubt, self._facts(doubt), self._doubts.may_rename(doubt.attempt))
 
     def forget_but(self, attempts: Collection[int]) -> None:
         """Drop the prefixes of all other attempts."""

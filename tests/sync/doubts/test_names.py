@@ -206,8 +206,23 @@ def test_other_names_hold_up_nothing_where_names_are_kept(bare):
     lose(bare, "lost_before")
     for number in range(20):
         bare.service.put(b"SOME %07d" % number, f"IMG_{number}.jpg")
+    bare.site.circuit_breaker.answered()
+    bare.write("later.txt", b"of another size")
+    bare.scan()
     bare.live(120)
     assert (bare.row("a.jpg").state, bare.service.posts[-1].filename) == (VERIFIED, "a.jpg")
+
+
+def test_workflow_switched_on_later_doubles_nothing(bare):
+    bare.write("first.txt")
+    bare.scan_and_send()
+    bare.live(60)
+    bare.service.renames = True
+    lose(bare, "lost_after")
+    bare.live(120)
+    row = bare.row("a.jpg")
+    assert (row.state, row.reason, len(bare.service.posts)) == (BLOCKED, "undecidable", 2)
+    assert list(bare.service.assets)[-1] in row.detail
 
 
 def test_assets_before_the_upload_hold_up_nothing(renaming):
@@ -227,7 +242,13 @@ def test_answer_that_names_a_new_name_is_believed(renaming):
     renaming.write("second.txt", b"of another size")
     renaming.scan_and_send()
     renaming.live(60)
-    assert renaming.ledger.doubts.may_rename("F1")
+    lose(renaming, "lost_before")
+    renaming.write("third.txt", b"of one more size")
+    renaming.site.circuit_breaker.answered()
+    renaming.scan_and_send()
+    renaming.live(3)
+    assert renaming.row("third.txt").state is VERIFIED
+    assert renaming.ledger.doubts.may_rename(renaming.ledger.doubts.of(renaming.row("a.jpg").id))
 
 
 def test_renamed_files_do_not_count_as_renamed_uploads(bare):
@@ -237,4 +258,4 @@ def test_renamed_files_do_not_count_as_renamed_uploads(bare):
     bare.scan()
     bare.live(60)
     assert bare.row("second.txt").state is VERIFIED
-    assert not bare.ledger.doubts.may_rename("F1")
+    assert bare.ledger.store.rows("SELECT names FROM folders")[0][0] == "kept"
