@@ -1,0 +1,92 @@
+"""Run many schedules of every kind on all cores: `python -m tests.faults.sweep FIRST COUNT`.
+
+FIRST is the first seed, COUNT the number of schedules of each kind. Print each seed that fails, and the number of
+schedules of each kind at the end; exit with 1 if a seed failed. An interrupt prints the numbers so far.
+"""
+
+import multiprocessing
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from unittest import mock
+
+import structlog
+
+from tests.faults.sim_alike import alike_schedule
+from tests.faults.sim_curated import curated_schedule
+from tests.faults.sim_failing import FAILING, failing_schedule
+from tests.faults.sim_hand import by_hand_schedule
+from tests.faults.sim_late import gateway_schedule, lagging_schedule
+from tests.faults.sim_nameless import nameless_schedule
+from tests.faults.sim_restless import restless_schedule
+from tests.faults.sim_restored import restored_schedule, rolled_back_schedule
+from tests.faults.sim_run import failure
+from tests.faults.sim_schedule import Schedule, schedule_of
+from tests.faults.sim_told import told_schedule
+from tests.faults.test_simulation import _together, _unsteady
+
+KINDS: dict[str, Callable[[int], Schedule]] = {
+    "general": schedule_of,
+    "unsteady": partial(_unsteady, share=0.03),
+    "together": _together,
+    "alike": alike_schedule,
+    "sidecars": told_schedule,
+    "curated": curated_schedule,
+    "restored": restored_schedule,
+    "rolled back": rolled_back_schedule,
+    "restless": restless_schedule,
+    "by hand": by_hand_schedule,
+    "nameless": nameless_schedule,
+    "lagging": lagging_schedule,
+    "gateway": gateway_schedule,
+    **{f"failing {kind}": partial(failing_schedule, kind=kind) for kind in FAILING},
+}
+AT_ONCE = 25
+
+
+def run(job: tuple[str, int, int]) -> tuple[str, int, list[str]]:
+    """Run `count` schedules of a kind from a seed on, and return what failed."""
+    kind, first, count = job
+    failed = []
+    for seed in range(first, first + count):
+        what = failure(KINDS[kind](seed))
+        if what is not None:
+            failed.append(f"{kind}, seed {seed}: {what}")
+    return kind, count, failed
+
+
+def main() -> int:
+    first, total = int(sys.argv[1]), int(sys.argv[2])
+    jobs = [
+        (kind, seed, min(AT_ONCE, first + total - seed))
+        for seed in range(first, first + total, AT_ONCE)
+        for kind in KINDS
+    ]
+    done: Counter[str] = Counter()
+    bad = 0
+    quiet = structlog.make_filtering_bound_logger(50)
+    # A schedule waits for its threads now and then: one process more than there are cores keeps them all busy.
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict(os.environ, RUNTIME_DIRECTORY=folder),
+        multiprocessing.Pool((os.cpu_count() or 1) + 1, structlog.configure, (None, quiet), 40) as pool,
+    ):
+        try:
+            for kind, count, failed in pool.imap_unordered(run, jobs):
+                done[kind] += count
+                bad += len(failed)
+                for line in failed:
+                    print(line, flush=True)
+        except KeyboardInterrupt:
+            print("interrupted")
+    for kind, count in done.items():
+        print(f"{count:6,}  {kind}")
+    print(f"{done.total():,} schedules, {bad} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
