@@ -235,6 +235,9 @@ class Simulation:
         self.service.settle()
         (kept, ledger), (_, number) = self._disk()
         if kept.exists():
+            # A connection of a thread that died may still have the files open, and the log is not in the snapshot.
+            for ending in ("", "-wal", "-shm"):
+                ledger.with_name(ledger.name + ending).unlink(missing_ok=True)
             for kept, path in self._disk():
                 shutil.copyfile(kept, path)
             # No program can set this time; a disk that is rolled back brings the old one with it.
