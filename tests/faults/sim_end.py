@@ -21,7 +21,7 @@ _ROUNDS = 400
 _ROUNDS_AT_MOST = 20 * _ROUNDS
 _MOST = 0.5
 _ARRIVED_WITHIN = 50 * GRACE
-_ARRIVED_WITHIN_WHERE_MOST_FAIL = 100 * GRACE
+ARRIVED_WITHIN_WHERE_MOST_FAIL = 100 * GRACE
 """Seconds within which all must have arrived though searches fail now and then, or though more than half of them do."""
 _LONG_GRACE = 25 * GRACE
 _SCAN_EVERY = 6
@@ -106,7 +106,7 @@ def _arrives_within(simulation: "Simulation") -> float | None:
         return None
     # A folder that is held when the clock is set back is held for as long, an hour at most.
     held = min(simulation.clock.set_back, 3600.0)
-    return held + (_ARRIVED_WITHIN_WHERE_MOST_FAIL if share > _MOST else _ARRIVED_WITHIN)
+    return held + (ARRIVED_WITHIN_WHERE_MOST_FAIL if share > _MOST else _ARRIVED_WITHIN)
 
 
 def _has_arrived(simulation: "Simulation") -> bool:
@@ -212,12 +212,17 @@ def _justified(simulation: "Simulation", path: str, row) -> bool:
 
 
 def _is_untold(simulation: "Simulation", row) -> bool:
-    """Whether an asset of its size is named, and the service gives neither an MD5 nor the name that was sent."""
+    """Whether an asset of its size is named, and the service gives neither an MD5 nor the name that was sent.
+
+    Until an upload into a folder is read back, the service may rename all of them: then the rest of a cut upload that
+    happens to be of this size may be this file, too.
+    """
     habits = simulation.service.habits
-    if habits.gives_md5 or not (habits.renames or not habits.reads_latin):
-        return False
-    assets = simulation.service.assets.values()
-    return any(asset.id in row.detail and len(asset.content) == row.size for asset in assets)
+    changes_names = habits.renames or not habits.reads_latin
+    return not habits.gives_md5 and any(
+        asset.id in row.detail and len(asset.content) == row.size and (changes_names or not asset.whole)
+        for asset in simulation.service.assets.values()
+    )
 
 
 def _is_curated(simulation: "Simulation", row) -> bool:
