@@ -4,7 +4,7 @@ Driving them, in which order and for how long, is left to `reconcile`, the daemo
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -22,7 +22,7 @@ from assetsync.ledger.site_claims import Claim
 from assetsync.model import Clock, Meter, Service
 from assetsync.service.client import HttpService, ServiceSettings
 from assetsync.sync.brakes import Brakes, Limits
-from assetsync.sync.context import Context, NullMeter
+from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
 from assetsync.sync.health_check import HealthCheck, describe
 from assetsync.sync.intake.duplicate_sites import DuplicateSites, make_claim
@@ -43,12 +43,15 @@ from assetsync.sync.rescan import Rescan
 from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
 from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.doubt_limit import DoubtLimit
 from assetsync.sync.upload.folder_listing import FolderListing
-from assetsync.sync.upload.in_flight import Crew
 from assetsync.sync.upload.prepare import Preparer, Rules
 from assetsync.sync.upload.queue import UploadQueue
 from assetsync.sync.upload.rate_limiter import RateLimiter
-from assetsync.sync.upload.uploader import Sender
+from assetsync.sync.upload.results import ResultRecorder
+from assetsync.sync.upload.selection import Selection
+from assetsync.sync.upload.uploader import Uploader
+from assetsync.sync.upload.worker import Uploads
 from assetsync.tree.filesystem import is_network_filesystem, network_mounts
 from assetsync.tree.safe_open import Tree
 
@@ -80,7 +83,8 @@ class Site:
     preparer: Preparer
     circuit_breaker: CircuitBreaker
     upload_queue: UploadQueue
-    sender: Sender
+    uploads: Uploads
+    uploader: Uploader
     health_check: HealthCheck
     resolver: Resolver
     verifier: Verifier
@@ -143,7 +147,7 @@ class Site:
 
     def _may_send(self) -> bool:
         """Return whether files can be sent: there is no pause and no brake, and the upload window is open."""
-        return self.circuit_breaker.pause is None and self.sender.poster.may_send() and not self.brakes.pulled()
+        return self.circuit_breaker.pause is None and self.uploads.selection.may_send() and not self.brakes.pulled()
 
     def ran(self, job: str, began: float) -> None:
         """Record the end of regular work (index, verify or audit) that began at `began` (steady seconds)."""
@@ -223,14 +227,17 @@ def build(
     clock: Clock,
     chance: random.Random,
     *,
-    tick: Callable[[], bool] = lambda: False,
+    heartbeat: Heartbeat | None = None,
     meter: Meter | None = None,
 ) -> Site:
-    """Return a site with all its parts; `tick` is as in `Context`, `meter` receives measurements if it is set."""
+    """Return a site with all its parts; `heartbeat` and `meter` receive signs of life and measurements if set."""
     plan = make_plan(config)
     folders = list(dict.fromkeys(mapping.destfolderid for mapping in plan.mappings.all))
     service_identity = ServiceIdentity(service, ledger, clock, service_address(config), folders)
-    context = Context(ledger, service_identity, make_tree(config), clock, chance, tick=tick, meter=meter or NullMeter())
+    heartbeat = heartbeat or Heartbeat()
+    context = Context(
+        ledger, service_identity, make_tree(config), clock, chance, heartbeat=heartbeat, meter=meter or NullMeter()
+    )
     settle, *settles = _settle_there(config, [config.watch.settle, *(mapping.settle for mapping in plan.mappings.all)])
     settling = Settling(settle)
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
@@ -282,16 +289,16 @@ def build(
     place = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
     runtime_state = RuntimeState(context, circuit_breaker, settling)
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
-    sender = Sender(
+    doubt_limit = DoubtLimit(ledger.doubts, MostDoubts.of(workers, len(folders)))
+    selection = Selection(clock, upload_queue, circuit_breaker, doubt_limit, lambda: preparer.being_listed)
+    selection.may_send = lambda: window is None or window.opens(clock.now()) is None
+    uploads = Uploads(
         context,
         preparer,
-        circuit_breaker,
-        upload_queue,
-        Crew(workers, clock.steady, together=config.upload.rate is None),
-        most_doubts=MostDoubts.of(config.upload.workers, len(folders)),
-        rate_limiter=None if config.upload.rate is None else RateLimiter(config.upload.rate, clock, tick),
+        selection,
+        ResultRecorder(context, circuit_breaker, selection),
+        None if config.upload.rate is None else RateLimiter(config.upload.rate, clock, heartbeat.tick),
     )
-    sender.poster.may_send = lambda: window is None or window.opens(clock.now()) is None
     return Site(
         config=config,
         context=context,
@@ -306,7 +313,8 @@ def build(
         preparer=preparer,
         circuit_breaker=circuit_breaker,
         upload_queue=upload_queue,
-        sender=sender,
+        uploads=uploads,
+        uploader=Uploader(uploads, workers=workers),
         health_check=health_check,
         resolver=Resolver(
             context,

@@ -4,7 +4,7 @@ Decisions and actions are left to others. Paths are bytes relative to the site's
 sizes are bytes; wall-clock times are seconds since the epoch, steady times are seconds of a clock that does not jump.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as AnyMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -262,21 +262,14 @@ class SearchRequest:
     datechangestop: str | None = None
 
 
-class Underway(Protocol):
-    """An upload in flight: it was sent, and its answer is not read yet."""
+class UploadConnection(Protocol):
+    """A way to post small files one after the other, for one coroutine."""
 
-    @property
-    def end(self) -> Callable[[], Sent]:
-        """Wait for the answer and return the result; to be called once."""
+    async def post(self, request: UploadRequest, body: Body) -> Sent:
+        """Post a file whose body is in memory; no failure of the network or the service raises."""
 
-    def is_ready(self) -> bool:
-        """Return whether the answer needs no more waiting; read the part of it that has arrived."""
-
-    def fileno(self) -> int | None:
-        """Return the descriptor that becomes readable when a part of the answer has arrived.
-
-        None if the answer can only be waited for, or has arrived already.
-        """
+    def close(self) -> None:
+        """Close the connection that may be open between two posts."""
 
 
 class Service(Protocol):
@@ -285,8 +278,11 @@ class Service(Protocol):
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post a file; no failure of the network or the service raises."""
 
-    def start(self, request: UploadRequest, body: Body) -> Underway:
-        """Send a file as `upload` does, but return before the answer is read."""
+    def connection(self) -> UploadConnection | None:
+        """Return a connection for a coroutine of the running event loop; it is opened by its first post.
+
+        Return None if files can only be sent by `upload`, as through a proxy.
+        """
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Open a search; the rows are read as a stream inside the block.

@@ -4,7 +4,7 @@ import pytest
 
 from assetsync.app import settle_of
 from assetsync.model import State
-from assetsync.sync.upload.uploader import Step
+from assetsync.sync.upload.selection import Step
 
 
 def test_settle_time_is_used_on_local_disk(make_world):
@@ -61,5 +61,5 @@ def test_only_answered_probe_ends_a_pause(world, clock):
 def test_a_dry_run_of_a_site_changes_nothing(world):
     world.write("a")
     assert world.site.rescan.run(dry_run=True).to_send == 1
-    assert world.site.sender.step() is Step.IDLE
+    assert world.site.uploader.step() is Step.IDLE
     assert world.ledger.reports.fact("last_scan") is None

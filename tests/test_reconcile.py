@@ -156,7 +156,7 @@ def test_wait_counts_from_last_answered_post(world, clock):
     world.write("a")
     report = run(world, wait=120)
     assert report.pending == 1
-    assert 120 <= clock.steady() - world.site.sender.poster.last_answer < 125
+    assert 120 <= clock.steady() - world.site.uploads.last_answer < 125
 
 
 def test_failing_large_files_delay_no_run(world, clock):
@@ -179,7 +179,7 @@ def test_undecided_doubts_delay_no_run(world, clock):
     world.service.script.extend(["lost_after"] * 15)
     for _ in range(9):
         world.site.circuit_breaker.answered()
-        world.site.sender.step()
+        world.site.uploader.step()
     world.service.script.clear()
     began = clock.steady()
     report = run(world, wait=200)
@@ -250,7 +250,7 @@ def test_next_run_resolves_unclean_stop(world):
     world.write("a")
     world.scan()
     (row,) = world.ledger.queue.due(world.clock.now(), 1)
-    ready = world.site.sender._preparer.prepare(row)
+    ready = world.site.preparer.prepare(row)
     world.ledger.queue.begin(ready.intent, world.clock.now())
     ready.file.close()
     world.service.put(b"content", "a")

@@ -3,6 +3,7 @@
 The service stores, forgets, cuts and refuses as a script says; what its answers mean is read by `core.outcome`.
 """
 
+import asyncio
 import hashlib
 import json
 import os
@@ -36,7 +37,7 @@ from assetsync.model import Asset, Body, Meter, SearchRequest, Sent, SentExtent,
 from assetsync.service.multipart import closing
 from assetsync.sync.health_check import describe
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
-from assetsync.sync.upload.uploader import Step
+from assetsync.sync.upload.selection import Step
 
 FOLDER = "F1"
 OTHER = "F2"
@@ -109,26 +110,21 @@ class Stored:
         return md5(self.content)
 
 
-class FakeUnderway:
-    """`model.Underway` of the service in memory: all has happened already."""
+class FakeConnection:
+    """`model.UploadConnection` of the service in memory; an answer comes once the service `has_answered`."""
 
-    _ready, _other_side = os.pipe()
-    os.write(_other_side, b"x")
-
-    def __init__(self, service: "FakeService", request: UploadRequest, sent: Sent) -> None:
+    def __init__(self, service: "FakeService") -> None:
         self._service = service
-        self._request = request
-        self._sent = sent
 
-    def fileno(self) -> int | None:
-        return None if self._service.by_proxy else self._ready
+    async def post(self, request: UploadRequest, body: Body) -> Sent:
+        sent = self._service.upload(request, body)
+        await asyncio.sleep(0)
+        while not self._service.has_answered(request):  # noqa: ASYNC110 - it may be set from any thread
+            await asyncio.sleep(0.001)
+        return sent
 
-    def is_ready(self) -> bool:
-        return not self._service.by_proxy and self._service.has_answered(self._request)
-
-    def end(self) -> Sent:
-        self._service.ending(self._request)
-        return self._sent
+    def close(self) -> None:
+        return
 
 
 class FakeService:
@@ -168,10 +164,8 @@ class FakeService:
         self.receiving: Callable[[UploadRequest], None] = lambda _request: None
         self.stores_cuts = False
         self.during_search: Callable[[SearchRequest], None] = lambda _request: None
-        # Whether an answer has come to an upload that was sent with others, and whether that can be seen.
+        # Whether an answer has come to an upload of the event loop.
         self.has_answered: Callable[[UploadRequest], bool] = lambda _request: True
-        self.by_proxy = False
-        self.ending: Callable[[UploadRequest], None] = lambda _request: None
         self.in_flight = 0
         self.most_in_flight = 0
         self.closed = False
@@ -200,8 +194,8 @@ class FakeService:
             with self._lock:
                 self.in_flight -= 1
 
-    def start(self, request: UploadRequest, body: Body) -> "FakeUnderway":
-        return FakeUnderway(self, request, self.upload(request, body))
+    def connection(self) -> FakeConnection:
+        return FakeConnection(self)
 
     def _upload(self, request: UploadRequest, body: Body, what: str | tuple[str, object]) -> Sent:
         left = SentExtent.NOTHING
@@ -413,7 +407,7 @@ class World:
     def send(self) -> int:
         """Send until nothing is due; gives how many files were handled."""
         count = 0
-        while self.site.sender.step() is Step.WORKED:
+        while self.site.uploader.step() is Step.WORKED:
             count += 1
         return count
 

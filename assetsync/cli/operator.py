@@ -18,7 +18,7 @@ from assetsync.config import SiteConfig, read_api_key
 from assetsync.errors import LedgerBusy, ServiceError, UsageError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_password, register_secret
-from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, Underway, UploadRequest
+from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
 from assetsync.process import keep_from_dumps
 from assetsync.service.client import HttpService
 from assetsync.sync.requests import REFUSED, UNASKED, asked_of, carry_out, refuse
@@ -57,9 +57,9 @@ class ServiceWhenAsked:
         """Send one file and return the result."""
         return self._made().upload(request, body)
 
-    def start(self, request: UploadRequest, body: Body) -> Underway:
-        """Send one file; its answer is read later."""
-        return self._made().start(request, body)
+    def connection(self) -> UploadConnection | None:
+        """Return a connection for uploads."""
+        return self._made().connection()
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Start one search."""

@@ -9,7 +9,8 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -38,6 +39,7 @@ from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
 from assetsync.status.sentences import verdict
 from assetsync.status.server import Server
+from assetsync.sync.context import Heartbeat
 from assetsync.sync.runtime_state import RuntimeState
 
 log = structlog.get_logger(__name__)
@@ -113,7 +115,9 @@ class Daemon:
         silence = self._config.service.read_timeout + self._config.service.connect_timeout + self._limit
         try:
             alive = HeartbeatService(service, self._alive, silence=silence)
-            site = build(self._config, ledger, alive, self.clock, random.SystemRandom(), tick=self._tick, meter=metrics)
+            heartbeat = Heartbeat(self._tick, self._thread_alive)
+            chance = random.SystemRandom()
+            site = build(self._config, ledger, alive, self.clock, chance, heartbeat=heartbeat, meter=metrics)
             self._run(site, ledger, outlet, metrics)
         finally:
             service.close()
@@ -161,9 +165,14 @@ class Daemon:
 
     def _run(self, site: Site, ledger: Ledger, outlet: Outlet, metrics: Metrics) -> None:
         work = Work(site, idle=self._limit / 3)
-        loops = [self._loop(f"send-{n}", work.send) for n in range(self._config.upload.workers)]
-        others = {"look": work.look, "scan": work.scan, "tend": work.tend, "read-back": work.reading.step}
-        loops += [self._loop(name, step) for name, step in others.items()]
+        steps = {
+            "upload": work.send,
+            "look": work.look,
+            "scan": work.scan,
+            "tend": work.tend,
+            "read-back": work.reading.step,
+        }
+        loops = [self._loop(name, step) for name, step in steps.items()]
         facts = Facts(ledger, self.clock, pause=lambda: site.circuit_breaker.standing, waiting=lambda: _waiting(loops))
 
         def begin() -> tuple[Schedule, News]:
@@ -299,6 +308,16 @@ class Daemon:
 
     def _alive(self, seconds: float) -> None:
         self._pulse.extend(threading.current_thread().name, seconds)
+
+    @contextmanager
+    def _thread_alive(self) -> Iterator[None]:
+        """Expect heartbeats of the calling thread, which is no loop, until the block ends."""
+        name = threading.current_thread().name
+        self._pulse.beat(name)
+        try:
+            yield
+        finally:
+            self._pulse.forget(name)
 
     def _tick(self) -> bool:
         self._pulse.extend(threading.current_thread().name, 0.0)

@@ -7,7 +7,7 @@ The calls themselves are left to the wrapped service, the deadlines to `loops.Pu
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from assetsync.model import Asset, Body, SearchRequest, Sent, Service, Underway, UploadRequest
+from assetsync.model import Asset, Body, SearchRequest, Sent, Service, UploadConnection, UploadRequest
 from assetsync.tree.body import TappedBody
 
 _ROWS = 500
@@ -26,12 +26,9 @@ class HeartbeatService:
         self._alive(self._silence)
         return self._service.upload(request, TappedBody(body, lambda _length: self._tick()))
 
-    def start(self, request: UploadRequest, body: Body) -> Underway:
-        """Send one file, whose answer is read later; each chunk sent and the end of the call are heartbeats."""
-        self._alive(self._silence)
-        started = self._service.start(request, TappedBody(body, lambda _length: self._tick()))
-        self._alive(self._silence)
-        return started
+    def connection(self) -> UploadConnection | None:
+        """Return a connection for the event loop, whose own heartbeat does not depend on a post."""
+        return self._service.connection()
 
     @contextmanager
     def search(self, request: SearchRequest) -> Iterator[Iterator[Asset]]:

@@ -17,7 +17,7 @@ from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceEls
 from assetsync.sync.health_check import describe
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests import take_requests
-from assetsync.sync.upload.uploader import Step
+from assetsync.sync.upload.selection import Step
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class Work:
         Watching starts before that scan, so that no change is missed between the two.
         """
         # Retry without limit to record a result while the ledger cannot be written: it is kept nowhere else.
-        self._site.sender.results.patience = float("inf")
+        self._site.uploads.results.patience = float("inf")
         self._site.begin()
         with contextlib.suppress(RootElsewhere):
             self._site.place.check()
@@ -87,7 +87,7 @@ class Work:
             return self._clock.steady() < until and not self._clock.wait(0) and not brakes.pulled()
 
         is_shut = brakes.pulled() or not self._site.service_identity.is_known
-        step = Step.PAUSED if is_shut else self._site.sender.run(go_on)
+        step = Step.PAUSED if is_shut else self._site.uploader.run(go_on)
         if step is Step.IDLE:
             self._bell.wait(heard, self._until_due())
         return _PAUSED if step is Step.PAUSED else 0.0

@@ -133,6 +133,23 @@ class AttemptResults:
         self, attempt_id: int, file_id: int, sent: Sent, now: float, due_at: float, *, counts: bool = False
     ) -> None:
         """Record that nothing was stored and the file is sent later; `counts`: it is a failure of the file itself."""
+        self._unsent(attempt_id, file_id, sent, now, due_at, failures=int(counts))
+
+    def taken_back(self, attempt_id: int, file_id: int, sent: Sent, now: float, due_at: float) -> None:
+        """Record that an attempt was given up before anything was sent: the file counts as never tried by it."""
+        self._unsent(attempt_id, file_id, sent, now, due_at, attempts=1)
+
+    def _unsent(
+        self,
+        attempt_id: int,
+        file_id: int,
+        sent: Sent,
+        now: float,
+        due_at: float,
+        *,
+        failures: int = 0,
+        attempts: int = 0,
+    ) -> None:
 
         def work(conn: sqlite3.Connection) -> None:
             _end(conn, attempt_id, sent, sent.outcome.reason, now, result="unsent")
@@ -140,7 +157,10 @@ class AttemptResults:
                 conn, file_id, Event.UNSENT, now,
                 reason=sent.outcome.reason, detail=sent.outcome.detail, due_at=due_at,
             )  # fmt: skip
-            conn.execute("UPDATE files SET failures = failures + ? WHERE id = ?", (int(counts), file_id))
+            conn.execute(
+                "UPDATE files SET failures = failures + ?, attempts = attempts - ? WHERE id = ?",
+                (failures, attempts, file_id),
+            )
 
         self._store.write(work)
 

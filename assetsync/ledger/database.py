@@ -14,6 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -92,6 +93,16 @@ class Database:
         """Queue `work` for the next commit, of whichever thread; the returned Pending holds the result."""
         assert self._commits is not None, "a ledger that was opened for reading is not written"
         return self._commits.submit(work)
+
+    def commit(self) -> None:
+        """Commit what was submitted; return once all of it is on the disk or has failed, as each Pending tells."""
+        assert self._commits is not None, "a ledger that was opened for reading is not written"
+        self._commits.commit()
+
+    def in_one_commit(self) -> AbstractContextManager[None]:
+        """Let everything that is submitted inside the block share one transaction; nothing may wait in the block."""
+        assert self._commits is not None, "a ledger that was opened for reading is not written"
+        return self._commits.in_one_commit()
 
     def reader(self) -> sqlite3.Connection:
         """Return the calling thread's own read connection; callers must not leave a statement unfinished on it."""

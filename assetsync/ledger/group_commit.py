@@ -8,11 +8,10 @@ SQLite's errors are left to `database`.
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from assetsync.errors import LedgerError
-from assetsync.turn import TURN
 
 T = TypeVar("T")
 
@@ -42,11 +41,6 @@ class Pending(Generic[T]):
         """Return once the work is on the disk; raise what the work raised, or LedgerError if the commit failed."""
         return self._commits.finish(self._slot)
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether the work or its commit failed; the piece is in no later commit."""
-        return self._slot.done and self._slot.error is not None
-
 
 class Commits:
     """Commits for any number of threads over the single writing connection."""
@@ -70,8 +64,7 @@ class Commits:
         self._conn = conn
         self._translate = translate
         self._commit_lock = threading.Lock()
-        self._queue_lock = threading.Lock()
-        self._left = TURN.left()  # of the thread that commits
+        self._queue_lock = threading.RLock()
         self._queue: list[_Slot[Any]] = []
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> Pending[T]:
@@ -83,33 +76,26 @@ class Commits:
 
     def finish(self, slot: _Slot[T]) -> T:
         """Commit the queued work, unless another thread has done so, and return the result of one piece."""
-        if not slot.done and self._has_to_commit(slot):
-            left = self._left = TURN.left()
-            try:
-                self._commit_waiting()
-            finally:
-                self._commit_lock.release()
-                # Take the turn only after releasing the lock, so that the next committer does not wait for this
-                # thread's turn.
-                left.end()
+        if not slot.done:
+            with self._commit_lock:
+                if not slot.done:
+                    self._commit_waiting()
         if slot.error is not None:
             raise slot.error
         return slot.result  # type: ignore[return-value]
 
-    def _has_to_commit(self, slot: _Slot[Any]) -> bool:
-        """Wait until a piece is done, or until this thread must commit it; in that case the thread holds the lock."""
-        if not self._commit_lock.acquire(blocking=False):
-            # Leave the turn only for the wait: otherwise this thread would compete with the statements of the commit.
-            with TURN.left():
-                self._commit_lock.acquire()
-                if slot.done:
-                    # Release before taking the turn again: a thread with nothing to commit must not hold the lock while
-                    # it waits for the turn.
-                    self._commit_lock.release()
-                    return False
-        if slot.done:
-            self._commit_lock.release()
-        return not slot.done
+    def commit(self) -> None:
+        """Commit the queued work; return once everything that was queued before the call is committed or has failed."""
+        # Each `Pending` raises the failure of its own piece.
+        with self._commit_lock, contextlib.suppress(LedgerError):
+            if self._queue:
+                self._commit_waiting()
+
+    @contextlib.contextmanager
+    def in_one_commit(self) -> Iterator[None]:
+        """Let everything that is submitted inside the block share one transaction; nothing may wait in the block."""
+        with self._queue_lock:
+            yield
 
     def _commit_waiting(self) -> None:
         with self._queue_lock:
@@ -147,7 +133,6 @@ class Commits:
 
     def _commit(self, conn: sqlite3.Connection) -> None:
         self._last(conn)
-        self._left.begin()
         conn.execute("COMMIT")
         self._check()
         self.count += 1

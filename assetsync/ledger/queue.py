@@ -230,6 +230,10 @@ class Queue:
         Includes each upload that was cut off by a change of the file, and one upload for each other version that may
         have arrived whole.
         """
+        # Most files are new, and this is asked for each file that is sent.
+        others = "SELECT 1 FROM files WHERE path = ? AND id <> ? LIMIT 1"
+        if not row.attempts and not self._store.rows(others, row.path, row.id):
+            return []
         rows = self._store.rows(
             "SELECT MAX(COALESCE(a.ended_at, a.started_at)) AS at, a.why IS ?3 AS cut FROM"
             " (SELECT id FROM files WHERE path = ?1 ORDER BY id DESC LIMIT ?4) AS f"

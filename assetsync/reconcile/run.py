@@ -22,8 +22,7 @@ from assetsync.sync.health_check import describe
 from assetsync.sync.intake.intake import ScanResult
 from assetsync.sync.readback.verifier import BATCH
 from assetsync.sync.requests import take_requests
-from assetsync.sync.upload.uploader import Step
-from assetsync.turn import TURN
+from assetsync.sync.upload.selection import Step
 
 log = structlog.get_logger(__name__)
 
@@ -82,7 +81,7 @@ class Reconciler:
             self._site.contact.list_anew()
         # Audit before uploading: an audit that misses too much pulls a brake, which must stop these uploads.
         self._audit()
-        with self._workers():
+        with self._uploading():
             self._drive()
         # Report once more: after a stop, uploads in flight end later than the last report.
         self._tell()
@@ -105,34 +104,26 @@ class Reconciler:
             return None
 
     @contextlib.contextmanager
-    def _workers(self) -> Iterator[None]:
-        threads = [
-            threading.Thread(target=self._work, name=f"send-{number}", daemon=True)
-            for number in range(self._site.config.upload.workers)
-        ]
+    def _uploading(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._upload, name="upload", daemon=True)
         self._braked = self._site.brakes.pulled()
-        for thread in threads:
-            thread.start()
+        thread.start()
         try:
             yield
         finally:
             # Uploads in flight get `_STOP_PATIENCE` seconds to end.
             self._done.set()
-            until = self._clock.steady() + _STOP_PATIENCE
-            for thread in threads:
-                thread.join(max(0.0, until - self._clock.steady()))
-            if any(thread.is_alive() for thread in threads):
+            thread.join(_STOP_PATIENCE)
+            if thread.is_alive():
                 # Cut the uploads in flight and record the cut, so that the next start need not guess.
                 self._site.context.service.close()
-                until = self._clock.steady() + _STOP_PATIENCE
-                for thread in threads:
-                    thread.join(max(0.0, until - self._clock.steady()))
+                thread.join(_STOP_PATIENCE)
 
-    def _work(self) -> None:
+    def _upload(self) -> None:
         try:
             while self._goes_on():
                 is_shut = self._braked or not self._site.service_identity.is_known
-                if is_shut or self._site.sender.run(self._sends_on) not in (Step.WORKED, Step.CROWDED):
+                if is_shut or self._site.uploader.run(self._sends_on) is not Step.WORKED:
                     self._done.wait(_TICK)
         except BaseException as error:  # noqa: BLE001 - passed to the main thread, which raises it
             self._failure = self._failure or error
@@ -145,18 +136,18 @@ class Reconciler:
         return self._goes_on() and not self._braked
 
     def _drive(self) -> None:
-        """Resolve doubts, index and verify while the workers send, until the run is over."""
+        """Resolve doubts, index and verify while files are uploaded, until the run is over."""
         total = self._ledger.queue.counts(self._clock.now())[0]
         self._progress.phase("upload", total)
         while not self._done.is_set() and not self._stopped():
-            idle = self._site.sender.is_idle()
+            idle = self._site.uploads.selection.is_idle()
             self._tell()
             if self._sending and idle:
                 self._sent_everything()
             self._braked = self._site.brakes.pulled()
             self._site.runtime_state.note()
-            self._pass(counts=not self._sending or self._braked or self._site.sender.too_doubtful())
-            idle = self._site.sender.is_idle()
+            self._pass(counts=not self._sending or self._braked or self._site.uploads.selection.too_doubtful())
+            idle = self._site.uploads.selection.is_idle()
             if self._is_over(idle=idle):
                 if self._sending and idle:
                     self._sent_everything()
@@ -237,8 +228,7 @@ class Reconciler:
         # While files are sent, `least` is a full batch, so that no call reads back less than it can.
         more = True
         while more and not self._stopped():
-            with TURN.taken():
-                more = self._site.verifier.step(least).confirmed > 0
+            more = self._site.verifier.step(least).confirmed > 0
 
     def _timed(self, job: str, work: Callable[[], object]) -> None:
         began = self._clock.steady()
@@ -257,8 +247,8 @@ class Reconciler:
             return True
         if pause is not None:
             return now - pause.since >= self._wait and (self._wait > 0 or pause.probes > 0)
-        shut = self._braked or not site.sender.poster.may_send()
-        if not (idle or shut or site.sender.too_doubtful()):
+        shut = self._braked or not site.uploads.selection.may_send()
+        if not (idle or shut or site.uploads.selection.too_doubtful()):
             return False
         counts = self._counts()
         waiting = (
@@ -268,7 +258,7 @@ class Reconciler:
             waiting += counts.of(State.QUEUED) - counts.held
         if not waiting:
             return True
-        since = max(site.sender.poster.last_answer or 0.0, self._first_idle(now))
+        since = max(site.uploads.last_answer or 0.0, self._first_idle(now))
         return now - since >= self._wait and self._passes > 0
 
     def _first_idle(self, now: float) -> float:

@@ -1,40 +1,29 @@
 """Sends the three operations over HTTP and reads their answers.
 
-It decides nothing: `core.outcome` interprets an upload's answer, `records` reads search answers, and `index` reads
-index answers. Requests use no environment variables, redirects or cookies. They go directly to the transport, which
-also keeps addresses out of httpx's own log lines. Besides this module, `connection`, `errors` and `webhook` use httpx.
+It decides nothing: `uploads` posts files, `records` reads search answers, and `index` reads index answers. Requests use
+no environment variables, redirects or cookies. They go directly to the transport, which also keeps addresses out of
+httpx's own log lines.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Literal, TypeVar, cast
 from urllib.parse import urlencode
 
 import httpx
 
-from assetsync import __version__
-from assetsync.core.outcome import ANSWER_LIMIT, Reply, read_giving_up, read_silence, read_upload_answer
-from assetsync.errors import (
-    AssetsyncError,
-    BadAnswer,
-    FileChanged,
-    KeyRefused,
-    ServiceError,
-    ServiceRefused,
-    ServiceUnreachable,
-    UsageError,
-)
-from assetsync.model import Answer, Body, Fault, Outcome, SearchRequest, Sent, SentExtent, UploadRequest
-from assetsync.service.connection import Answer as HttpAnswer
-from assetsync.service.connection import Exchange, Transport, address_of
+from assetsync.core.outcome import ANSWER_LIMIT
+from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused, ServiceUnreachable
+from assetsync.model import Body, SearchRequest, Sent, UploadRequest
 from assetsync.service.errors import TRANSPORT_ERRORS, broken, refusal, unreachable
 from assetsync.service.index import read_index_answer
-from assetsync.service.multipart import Sending, frame
 from assetsync.service.records import RecordStream
 from assetsync.service.redaction import Redaction
 from assetsync.service.search import SEARCH_PATH, Call, Wire, index_call, search_call
 from assetsync.service.settings import RawAnswer, ServiceSettings, checked_url, retry_after_seconds
+from assetsync.service.transport import Transport
+from assetsync.service.uploads import HEADERS, HttpConnection, Uploads, bounded
 
 __all__ = ["HttpService", "RawAnswer", "ServiceSettings", "Wire"]
 
@@ -55,23 +44,6 @@ _NOT_BY_POST = (400, 404, 405, 501)
 _HTTP_REDIRECT = 300
 
 
-class Underway:
-    """An upload that was sent (`model.Underway`); `exchange` is None if `end` need not wait for an answer."""
-
-    def __init__(self, end: Callable[[], Sent], exchange: Exchange | None = None) -> None:
-        self.end = end
-        """Wait for the answer and return the result; to be called once."""
-        self._exchange = exchange
-
-    def fileno(self) -> int | None:
-        """Return the descriptor that becomes readable when a part of the answer arrives; None without one."""
-        return None if self._exchange is None else self._exchange.fileno()
-
-    def is_ready(self) -> bool:
-        """Return whether `end` returns without waiting; reads the part of the answer that has arrived."""
-        return self._exchange is None or self._exchange.is_ready()
-
-
 class HttpService:
     """An implementation of `model.Service` over HTTP/1.1; safe to share between threads."""
 
@@ -79,77 +51,30 @@ class HttpService:
         """Prepare the client without opening a connection; raises ConfigError for settings that cannot work."""
         self._key = settings.api_key.get_secret_value()
         self._redaction = Redaction(self._key)
-        self._credential = settings.credential
         self._verb: Verb = "POST"
         self._verb_known = False
         self._by_proxy = settings.proxy is not None
-        self._upload_url = httpx.URL(checked_url("service.upload_url", settings.upload_url))
         search_url = checked_url("service.base_url", settings.base_url).rstrip("/") + SEARCH_PATH
         self._search_url = httpx.URL(search_url)
         self._longest_answer = settings.read_timeout
         self._transport = Transport(settings)
-        self._headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"assetsync/{__version__}"}
-        self._upload_address = address_of(self._upload_url)
-        headers = {"Host": self._upload_url.netloc.decode("ascii"), **self._headers}
-        self._upload_headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+        self._uploads = Uploads(settings, self._transport, self._redaction)
 
     def close(self) -> None:
         """Close every connection; open requests of other threads end as unanswered, and new requests fail."""
         self._transport.close()
+        self._uploads.close()
 
     def upload(self, request: UploadRequest, body: Body) -> Sent:
         """Post one file (interface section 4.3) and return the result.
 
-        `Sending` determines how much has left, `core.outcome` the outcome. Never raises for anything that the file, the
-        network or the service does.
+        Never raises for anything that the file, the network or the service does.
         """
-        return self.start(request, body).end()
+        return self._uploads.post(request, body)
 
-    def start(self, request: UploadRequest, body: Body) -> Underway:
-        """Send one file as `upload` does, and leave the answer to `Underway.end`.
-
-        Through a proxy nothing is sent before `Underway.end` is called.
-        """
-        try:
-            framed = frame(request, self._key, body.size, credential=self._credential)
-        except UsageError as exc:
-            unsent = Outcome(Answer.UNSENT, reason="bad_form", detail=str(exc), fault=Fault.FILE)
-            sent = Sent(unsent, SentExtent.NOTHING, body.handed, body.md5)
-            return Underway(lambda: sent)
-        sending = Sending(framed, body)
-        url, address = self._upload_url, self._upload_address
-        if framed.query:
-            joined = "&".join(part for part in (url.query.decode("ascii"), framed.query) if part)
-            address = address_of(url.copy_with(query=joined.encode("ascii")))
-
-        def told(outcome: Outcome) -> Sent:
-            return Sent(self._redaction.outcome(outcome, sending.left), sending.left, body.handed, body.md5)
-
-        def failed(exc: Exception) -> Sent:
-            if isinstance(exc, AssetsyncError):
-                # Only the Body raises these: reading an upload's answer raises no AssetsyncError.
-                return told(read_giving_up(sending.left, str(exc), changed=isinstance(exc, FileChanged)))
-            return told(read_silence(sending.left, unreachable(exc, url, proxy=self._by_proxy).message))
-
-        def finish() -> Sent:
-            try:
-                with closing(exchange()) as answer:
-                    reply = self._reply(answer)
-                    outcome = read_upload_answer(reply, sending.left, redirectto=request.options.redirectto)
-                    if outcome.answer is Answer.ACCEPTED:
-                        answer.keep()
-            except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
-                return failed(exc)
-            return told(outcome)
-
-        said = [(b"Content-Type", framed.content_type.encode("ascii")), (b"Content-Length", b"%d" % framed.length)]
-        try:
-            sending.prepare()
-            exchange = self._transport.begin("POST", address, self._upload_headers + said, sending)
-        except (*TRANSPORT_ERRORS, AssetsyncError) as exc:
-            sent = failed(exc)
-            return Underway(lambda: sent)
-        return Underway(finish, exchange)
+    def connection(self) -> HttpConnection | None:
+        """Return a connection for a coroutine of the running event loop, for small files; None through a proxy."""
+        return None if self._by_proxy else self._uploads.connection()
 
     @contextmanager
     def search(self, request: SearchRequest, wire: Wire = "row") -> Iterator[RecordStream]:
@@ -218,16 +143,6 @@ class HttpService:
             self._verb_known = True
             yield answer
 
-    def _reply(self, answer: HttpAnswer) -> Reply:
-        """Read an upload's answer, up to a little over ANSWER_LIMIT bytes, with the key redacted in the body."""
-        return Reply(
-            answer.status,
-            answer.header(b"content-type") or "",
-            self._redaction.body(self._bounded(answer, ANSWER_LIMIT)),
-            answer.header(b"location"),
-            retry_after_seconds(answer.header(b"retry-after")),
-        )
-
     @contextmanager
     def _call(self, call: Call, verb: Verb) -> Iterator[httpx.Response]:
         """Post a form with the key in its body, method and switches in the address; by GET all are in the address.
@@ -254,32 +169,15 @@ class HttpService:
         """Send one request and read the head of its answer; raises httpx's errors."""
         headers = {
             "Host": url.netloc.decode("ascii"),
-            **self._headers,
+            **HEADERS,
             **({} if verb == "GET" else {"Content-Type": content_type, "Content-Length": str(length)}),
         }
         request = httpx.Request(verb, url, headers=headers, stream=stream, extensions=self._transport.extensions)
         return self._transport.handle_request(request)
 
-    def _bounded(self, chunks: Iterable[bytes], limit: int) -> bytes:
-        """Read an answer up to a little over `limit` bytes.
-
-        Raises httpx.ReadTimeout if the answer takes longer than `read_timeout` in all, as if no answer had come.
-        """
-        parts: list[bytes] = []
-        length = 0
-        began = time.monotonic()
-        for chunk in chunks:
-            parts.append(chunk)
-            length += len(chunk)
-            if length > limit:
-                break
-            if time.monotonic() - began > self._longest_answer:
-                raise httpx.ReadTimeout("the answer took too long")
-        return b"".join(parts)
-
     def _whole(self, response: httpx.Response, limit: int) -> bytes:
         try:
-            body = self._bounded(response.iter_raw(), limit)
+            body = bounded(response.iter_raw(), limit, self._longest_answer)
         except TRANSPORT_ERRORS as exc:
             raise broken(exc, response) from exc
         if len(body) > limit:

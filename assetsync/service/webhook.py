@@ -13,9 +13,9 @@ from pydantic import SecretStr
 
 from assetsync import __version__
 from assetsync.errors import BadAnswer
-from assetsync.service.connection import Transport
 from assetsync.service.errors import TRANSPORT_ERRORS, unreachable
 from assetsync.service.settings import ServiceSettings, checked_url, unusable_ca_file
+from assetsync.service.transport import Transport
 
 _PATIENCE = 30.0
 _OK = range(200, 300)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from assetsync.ledger.ledger import Ledger
@@ -30,11 +31,20 @@ class NullMeter:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """The ledger, service, tree, clock, randomness (for boundaries and retries) and counters of a site.
+class Heartbeat:
+    """Signs of life to a watchdog.
 
-    `tick` is called during long work on the disk. It is a sign of life, and returns True if the work must stop.
+    `tick` is called during long work on the disk; it returns True if the work must stop. `thread` surrounds the work of
+    a thread that exists for this work alone, so that a hang is noticed there, too.
     """
+
+    tick: Callable[[], bool] = lambda: False
+    thread: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The ledger, service, tree, clock, randomness (for boundaries and retries) and counters of a site."""
 
     ledger: Ledger
     service: Service
@@ -42,7 +52,7 @@ class Context:
     clock: Clock
     chance: random.Random = field(default_factory=random.SystemRandom)
     progress: ProgressCounts = field(default_factory=ProgressCounts)
-    tick: Callable[[], bool] = lambda: False
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
     meter: Meter = field(default_factory=NullMeter)
 
     def token(self) -> str:

@@ -105,7 +105,7 @@ class Rescan:
 
         def stop() -> bool:
             seen(report.files)
-            return self.context.tick() or self.context.clock.wait(0)
+            return self.context.heartbeat.tick() or self.context.clock.wait(0)
 
         def look(notes: Notes | None) -> Iterator[Seen]:
             return scan(self.context.tree, self.plan, report, notes=notes, stop=stop, spill_folder=spill_folder)

@@ -17,7 +17,7 @@ from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.control_samples import KnownAsset
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.owner import SERVICE
-from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, Underway, UploadRequest
+from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
 from assetsync.sync.brake_control import BrakeControl
 from assetsync.sync.control_sample import is_shown
 from assetsync.sync.folder_backoff import Repeating
@@ -73,9 +73,9 @@ class ServiceIdentity:
         """Send one file; `make_sure` was called when the file was prepared."""
         return self._service.upload(request, body)
 
-    def start(self, request: UploadRequest, body: Body) -> Underway:
-        """Send one file as `upload` does; its answer is read later."""
-        return self._service.start(request, body)
+    def connection(self) -> UploadConnection | None:
+        """Return a connection for uploads; `make_sure` was called when the file was prepared."""
+        return self._service.connection()
 
     def search(self, request: SearchRequest) -> AbstractContextManager[Iterator[Asset]]:
         """Open one search. Raise as `make_sure` does, too."""

@@ -15,7 +15,7 @@ module.{cls}.{method} = broken
 @pytest.mark.parametrize(
     ("module", "cls", "method"),
     [
-        pytest.param("sync.upload.uploader", "Sender", "run", id="sending"),
+        pytest.param("sync.upload.uploader", "Uploader", "run", id="sending"),
         pytest.param("sync.intake.watch_queue", "Looker", "step", id="looking", marks=LONG),
         pytest.param("sync.readback.verifier", "Verifier", "step", id="reading back", marks=LONG),
         pytest.param("ledger.doubts", "Doubts", "next_look", id="tending"),

@@ -13,10 +13,10 @@ from assetsync.ledger import schema
 from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.doubts import Doubts
 from assetsync.ledger.queue import Queue
-from assetsync.service.client import HttpService
 from assetsync.service.multipart import Sending
+from assetsync.service.uploads import Upload
 from assetsync.sync.upload.results import ResultRecorder
-from assetsync.sync.upload.uploader import Sender
+from assetsync.sync.upload.worker import Worker
 
 
 class Killer:
@@ -101,10 +101,10 @@ def in_the_migration(kill: Killer) -> None:
 POINTS: dict[str, Callable[[Killer], None]] = {
     "in_the_migration": in_the_migration,
     "before_the_intent": before(Queue, "submit_begin"),
-    "after_the_intent": after(Sender, "_begun"),
+    "after_the_intent": before(Worker, "_post"),
     "in_the_body": in_the_body,
     "after_the_last_byte": after_the_last_byte,
-    "after_the_answer": after(HttpService, "upload"),
+    "after_the_answer": after(Upload, "answered"),
     "before_the_result": before(AttemptResults, "submit_accepted"),
     "before_the_result_commits": after(AttemptResults, "submit_accepted"),
     "after_the_result": before(ResultRecorder, "_accepted"),

@@ -16,7 +16,7 @@ from assetsync.ledger import attempts, doubts, equal_content, ledger, schema
 from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.model import Answer, Fault, Outcome, SentExtent
-from assetsync.service import client
+from assetsync.service import uploads
 from assetsync.sync import folder_backoff
 from assetsync.sync.doubts import candidates, competing_attempts, resolver
 from assetsync.sync.doubts.resolver import Resolver
@@ -89,13 +89,13 @@ def a_cut_is_unsent(patch: Patch) -> None:
     def believing(left, problem, **said):
         return read(SentExtent.NOTHING if left is SentExtent.PART else left, problem, **said)
 
-    patch.setattr(client, "read_silence", believing)
+    patch.setattr(uploads, "read_silence", believing)
 
 
 def a_cut_is_accepted(patch: Patch) -> None:
     """Believe a success that came before the whole body had left."""
     read = core_outcome.read_upload_answer
-    patch.setattr(client, "read_upload_answer", lambda reply, _left, **said: read(reply, SentExtent.ALL, **said))
+    patch.setattr(uploads, "read_upload_answer", lambda reply, _left, **said: read(reply, SentExtent.ALL, **said))
 
 
 def sent_again_after_5xx(patch: Patch) -> None:
@@ -107,7 +107,7 @@ def sent_again_after_5xx(patch: Patch) -> None:
             return Outcome(Answer.UNSENT, reason="http_status", detail="again", fault=Fault.SERVICE)
         return read(reply, left, **said)
 
-    patch.setattr(client, "read_upload_answer", retrying)
+    patch.setattr(uploads, "read_upload_answer", retrying)
 
 
 def no_ownership(patch: Patch) -> None:
@@ -136,14 +136,17 @@ def no_exclusive_names(patch: Patch) -> None:
     )
     patch.setattr(Database, "rows", lambda self, sql, *values: rows(self, sql.replace(exclusive, ""), *values))
 
-    def any_name(self, rows, _choice, _below):
-        while rows:
-            row = rows.popleft()
-            if row.id not in self._leased:
-                return row
-        return None
+    class NoNames(set):
+        def add(self, _name):
+            """Take no name for one in use."""
 
-    patch.setattr(UploadQueue, "_next", any_name)
+    made = UploadQueue.__init__
+
+    def without_names(self, *args, **said):
+        made(self, *args, **said)
+        self._names = NoNames()
+
+    patch.setattr(UploadQueue, "__init__", without_names)
 
 
 def no_look_at_the_old_path(patch: Patch) -> None:
@@ -200,7 +203,7 @@ def a_sidecar_is_only_read(patch: Patch) -> None:
 
 def a_change_after_the_look_is_not_told(patch: Patch) -> None:
     """Take what was said of a file when it was prepared for what was said when it left."""
-    patch.setattr(Preparer, "is_told_anew", lambda _self, _ready: False)
+    patch.setattr(Preparer, "sidecars_changed", lambda _self, _ready: False)
 
 
 def what_is_to_be_replaced_is_taken(patch: Patch) -> None:

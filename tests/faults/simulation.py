@@ -22,7 +22,7 @@ from assetsync.ledger.ledger import open_ledger
 from assetsync.sync.health_check import describe
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests import carry_out, take_requests
-from assetsync.sync.upload.uploader import Step
+from assetsync.sync.upload.selection import Step
 from assetsync.tree import body
 
 from .baton import Baton, Crash
@@ -39,6 +39,8 @@ from .sim_values import GRACE, Post
 WORKERS = 2
 TOGETHER = 4
 """How many files may be under way at once where a sender takes several together."""
+TOGETHER_CALLS = 12
+"""How often such a sender may ask whether to go on: about three times a file."""
 DISK_FULL = "database or disk is full"
 
 
@@ -152,10 +154,9 @@ class Simulation:
         connection.execute("PRAGMA synchronous=OFF")
         ledger.store._commits._conn = Writer(connection, self._commit)  # type: ignore[assignment, union-attr]
         site = build(self.config, ledger, self.client, self.clock, random.Random(ledger.start_no))
-        if self.variant.together:
-            site.sender._crew._is_told = True
-        site.sender.results.patience = 30.0 if self.variant.one_shot else float("inf")
-        prepare = site.sender._preparer.prepare
+        site.uploader.in_place = True
+        site.uploads.results.patience = 30.0 if self.variant.one_shot else float("inf")
+        prepare = site.preparer.prepare
 
         def prepare_and_stand(row):
             ready = prepare(row)
@@ -170,7 +171,7 @@ class Simulation:
                     del self.prepared[row.id]
             return ready
 
-        site.sender._preparer.prepare = prepare_and_stand  # type: ignore[method-assign]
+        site.preparer.prepare = prepare_and_stand  # type: ignore[method-assign]
         self.hints = WatchQueue()
         self.looker = Looker(site.context, site.plan, site.looking, self.hints, site.sidecars)
         self.site = site
@@ -332,8 +333,10 @@ class Simulation:
         idle = [f for f in self.baton.fibers.values() if f.name.startswith("send") and not f.busy]
         if not idle or self.site.brakes.pulled():
             return False
-        sender = self.site.sender
-        self.start(idle[0].name, (lambda: sender.run(lambda: False)) if self.variant.together else sender.step, marks)
+        uploader = self.site.uploader
+        may_begin = iter([True] * TOGETHER_CALLS)
+        work = (lambda: uploader.run(lambda: next(may_begin, False))) if self.variant.together else uploader.step
+        self.start(idle[0].name, work, marks)
         return True
 
     def send_all(self) -> None:

@@ -29,7 +29,7 @@ def run(self, *given):
     except ValueError as error:
         raise RuntimeError("then " + {key!r}, {key!r}.encode()) from error
 
-assetsync.sync.upload.uploader.Sender.run = run
+assetsync.sync.upload.uploader.Uploader.run = run
 sys.exit(main())
 """
 

@@ -22,6 +22,8 @@ from assetsync.errors import (
 from assetsync.model import Answer, Fault, SearchRequest, SentExtent, UploadOptions
 from assetsync.service.client import HttpService, ServiceSettings
 
+pytestmark = pytest.mark.usefixtures("way")
+
 BIG = bytes(range(256)) * 65536  # 16 MiB: more than the sockets between hold
 LATIN = "application/json;charset=ISO-8859-1"
 ROWS = b'{"COLUMNS":["id","size"],"DATA":[["A1",5],["A2",6]]}'

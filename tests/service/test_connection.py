@@ -1,4 +1,4 @@
-"""How requests leave and heads of answers are waited for, over real sockets."""
+"""How requests leave and answers are waited for, over real sockets, by threads and by the event loop."""
 
 import contextlib
 import select
@@ -7,13 +7,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import httpcore
 import pytest
 
 from assetsync.errors import ServiceError, ServiceUnreachable
 from assetsync.model import Answer, SearchRequest
-from assetsync.service.stream import Stream
-from assetsync.turn import TURN
+
+pytestmark = pytest.mark.usefixtures("way")
 
 SUCCESS = b"<Response><responsecode>0</responsecode><message>success</message><assetid>A1</assetid></Response>"
 
@@ -121,7 +120,9 @@ def test_slow_reader_of_a_body_is_no_timeout(serve, connect, wire_tools):
     assert count == 20_000
 
 
-def test_small_request_is_one_write(serve, connect, make_body, make_request, wire_tools):
+def test_small_request_is_one_write(serve, connect, make_body, make_request, wire_tools, way):
+    if way == "thread":
+        pytest.skip("httpx writes the head by itself")
     came = []
 
     def script(conn):
@@ -162,7 +163,9 @@ def test_surplus_bytes_answer_no_request(serve, connect, make_body, make_request
     assert ids == ["A1", "A1"]
 
 
-def test_cleanly_ended_connection_is_reused(serve, connect, make_body, make_request, wire_tools):
+def test_cleanly_ended_connection_is_reused(serve, connect, make_body, make_request, wire_tools, way):
+    """Only by the event loop: httpx gets a new connection for each request."""
+
     def script(conn):
         for assetid in (b"A1", b"A2"):
             wire_tools.request(conn)
@@ -170,11 +173,11 @@ def test_cleanly_ended_connection_is_reused(serve, connect, make_body, make_requ
 
     client = connect(serve(script).port)
     ids = [client.upload(make_request(), make_body(b"x")).outcome.assetid for _ in range(2)]
-    assert ids == ["A1", "A2"]
+    assert ids == (["A1", "A2"] if way == "event_loop" else ["A1", "A1"])
 
 
 def test_answer_with_two_lengths_is_not_followed(serve, connect, make_body, make_request, wire_tools):
-    """The engine of the way by a proxy takes the chunks to count; another reader may have taken the length."""
+    """httpx takes the chunks to count; another reader may have taken the length."""
     answer = CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: %d\r\n\r\n" % len(SUCCESS)) + CHUNK + b"0\r\n\r\n"
 
     def script(conn):
@@ -186,36 +189,6 @@ def test_answer_with_two_lengths_is_not_followed(serve, connect, make_body, make
     for _ in range(2):
         assert client.upload(make_request(), make_body(b"x")).outcome.answer is Answer.ACCEPTED
     assert server.connections == 2
-
-
-def test_slow_body_releases_its_turn():
-    sent = threading.Event()
-    head = b"POST / HTTP/1.1\r\n\r\n"
-
-    def send() -> None:
-        with TURN.taken():
-            stream.write(head)
-            stream.write(bytes(2**24))
-        sent.set()
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        under = httpcore.SyncBackend().connect_tcp(*server.getsockname())
-        stream = Stream(under, 5.0, lambda _stream: None)
-        far, _address = server.accept()
-        thread = threading.Thread(target=send)
-        with far:
-            thread.start()
-            # It has begun to leave, and the rest finds no room.
-            taken = len(far.recv(1))
-            until = time.monotonic() + 5.0
-            while TURN.is_taken() and time.monotonic() < until:
-                time.sleep(0.001)
-            assert (TURN.is_taken(), sent.is_set()) == (False, False)
-            while taken < len(head) + 2**24:
-                taken += len(far.recv(2**20))
-            thread.join()
-        assert sent.is_set()
-        stream.close()
 
 
 def test_lengthless_cut_answer_is_doubt(serve, connect, make_body, make_request, wire_tools):
@@ -275,10 +248,8 @@ def pump(one, other):
                 way[source].sendall(data)
 
 
-@pytest.mark.parametrize(("scheme", "connections"), [("http", 1), ("https", 3)])
-def test_tls_in_tls_reuses_no_connection(
-    serve, connect, make_body, make_request, wire_tools, tls_server, scheme, connections
-):
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_tunnel_is_used_for_one_request(serve, connect, make_body, make_request, wire_tools, tls_server, scheme):
     def inner(conn):
         with tls_server.context.wrap_socket(conn, server_side=True) as tls:
             while wire_tools.request(tls)[0]:
@@ -300,7 +271,7 @@ def test_tls_in_tls_reuses_no_connection(
     )
     for _ in range(3):
         assert client.upload(make_request(), make_body(b"x")).outcome.assetid == "A1"
-    assert front.connections == connections
+    assert front.connections == 3
 
 
 REFUSAL = b"<Response><responsecode>1</responsecode><message>%s</message></Response>"

@@ -6,7 +6,7 @@ import pytest
 
 from assetsync.errors import ServiceUnreachable
 from assetsync.model import State
-from assetsync.sync.upload.uploader import Step
+from assetsync.sync.upload.selection import Step
 from assetsync.tree.body import SMALL, TappedBody
 from tests.sync.conftest import chunked
 
@@ -58,5 +58,5 @@ def test_requeued_unsent_file_is_not_counted(world):
         raise ServiceUnreachable("no answer")
 
     world.service.during_search = fail
-    assert world.site.sender.step() is Step.WORKED
+    assert world.site.uploader.step() is Step.WORKED
     assert (world.states(), world.site.context.progress.shown()) == ({"a": State.QUEUED}, (0, 0, 0))

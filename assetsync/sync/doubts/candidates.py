@@ -53,7 +53,7 @@ class Candidates:
         """Start without any digest."""
         self._doubts = context.ledger.doubts
         self._tree = context.tree
-        self._tick = context.tick
+        self._tick = context.heartbeat.tick
         self._prefixes: dict[int, dict[int, str]] = {}
         # The same, only of files proven to be unchanged since they were sent: only of these does a prefix that differs
         # prove anything.

@@ -28,7 +28,7 @@ class Members:
     def __init__(self, context: Context, mappings: Mappings, sidecars: Sidecars) -> None:
         self._ledger = context.ledger
         self._tree = context.tree
-        self._tick = context.tick
+        self._tick = context.heartbeat.tick
         self._mappings = mappings
         self._sidecars = sidecars
         self._folder: str | None = None

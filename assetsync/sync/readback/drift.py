@@ -32,7 +32,7 @@ class Drift:
         """Create the comparison; with `resend_moved`, remapped files are sent again and are no drift."""
         self._resend_moved = resend_moved
         self._ledger = context.ledger
-        self._tick = context.tick
+        self._tick = context.heartbeat.tick
         self._plan = plan
         self._sidecars = sidecars
         # An absent file has no drift: if its folder and sidecars are absent as well, nobody changed its metadata.

@@ -89,6 +89,10 @@ class FolderListing:
         with self._lock:
             return tuple(self._first)
 
+    def is_listed(self, destfolderid: str) -> bool:
+        """Return whether `ensure` has nothing to ask of the service."""
+        return self._known.get(destfolderid) == self._ledger.contacts.asks(destfolderid)
+
     def list_anew(self) -> None:
         """Require a new listing of every folder before the next upload into it."""
         self._anew = True

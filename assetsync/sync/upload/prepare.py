@@ -52,7 +52,7 @@ class _PutOff(Exception):
 class Ready:
     """A file that may be sent: the intent to commit first, the form, and the body over the open file.
 
-    `told_at` is the count of sidecar changes before the metadata was read.
+    `sidecar_changes` is the count of changes before the metadata was read.
     """
 
     row: FileRow
@@ -60,7 +60,7 @@ class Ready:
     request: UploadRequest
     body: FileBody
     file: OpenFile
-    told_at: int
+    sidecar_changes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,10 @@ class Preparer:
         """The folders of the service that are being listed, so that no file can be prepared for them now."""
         return self._contact.being_listed
 
+    def is_listed(self, destfolderid: str) -> bool:
+        """Return whether a file can be prepared for the folder without a listing before."""
+        return self._contact.is_listed(destfolderid)
+
     def prepare(self, row: FileRow) -> Ready | None:
         """Return the file ready to be sent, or None if it was postponed, blocked, or needs no upload.
 
@@ -123,7 +127,7 @@ class Preparer:
         self._contact.ensure(row.destfolderid)
         if self._contact.keeps_back(row):
             return None
-        told_at, opened_at = self._sidecars.changes, self._clock.steady()
+        sidecar_changes, opened_at = self._sidecars.changes, self._clock.steady()
         try:
             # Hashing a large file may take minutes: look for its sidecar only after that.
             file = self._tree.open(row.path, beside=SUFFIX if mapping.sidecars and row.size <= SMALL else b"")
@@ -132,7 +136,7 @@ class Preparer:
             return None
         ready = None
         try:
-            ready = self._prepare_open(row, file, mapping, told_at, opened_at)
+            ready = self._prepare_open(row, file, mapping, sidecar_changes, opened_at)
         except RootMissing as error:
             # The root disappeared after the file was opened and before its sidecars were read.
             self._not_there(row, mapping, error)
@@ -142,7 +146,7 @@ class Preparer:
         return ready
 
     def _prepare_open(
-        self, row: FileRow, file: OpenFile, mapping: Mapping, told_at: int, opened_at: float
+        self, row: FileRow, file: OpenFile, mapping: Mapping, sidecar_changes: int, opened_at: float
     ) -> Ready | None:
         if difference(row.stat, file.stat):
             self._changed(row, file.stat)
@@ -163,7 +167,7 @@ class Preparer:
         if not row.send_again and self.dedupe.stands_for(row, md5):
             return None
         # The steps above may have taken long, and a sidecar may have appeared in the meantime.
-        is_now = self._sidecars.changes == told_at and self._clock.steady() - opened_at < _NOW
+        is_now = self._sidecars.changes == sidecar_changes and self._clock.steady() - opened_at < _NOW
         told = self._told(row, mapping, is_alone=file.is_alone and is_now)
         if told is None:
             return None
@@ -171,7 +175,7 @@ class Preparer:
         boundary = self._context.token()
         intent = Intent(row.id, row.destfolderid, name, boundary, row.stat, md5, told.digest)
         request = UploadRequest(row.destfolderid, name, boundary, told.fields, told.language, told.options)
-        return Ready(row, intent, request, body, file, told_at)
+        return Ready(row, intent, request, body, file, sidecar_changes)
 
     def _keeps_changing(self, row: FileRow, settle: float) -> bool:
         """Postpone or block a file that changes too often, until it has rested; return whether it has to wait."""
@@ -197,9 +201,9 @@ class Preparer:
             log.debug("changes often", path=printable(row.path), seconds=round(wait))
         return True
 
-    def is_told_anew(self, ready: Ready) -> bool:
+    def sidecars_changed(self, ready: Ready) -> bool:
         """Return whether any sidecar has changed since the metadata of the file was read."""
-        return self._sidecars.changes != ready.told_at
+        return self._sidecars.changes != ready.sidecar_changes
 
     def _told(self, row: FileRow, mapping: Mapping, *, is_alone: bool) -> FileMetadata | None:
         try:
@@ -282,7 +286,7 @@ class Preparer:
         md5 = body.load()
         if md5 is None and not row.send_again and self._ledger.alike.has_size(row.id, row.destfolderid, row.size):
             self._wait_for_its_like(row)
-            md5 = digest(file, row.stat, stop=self._context.tick, tap=self._context.progress.hashed)
+            md5 = digest(file, row.stat, stop=self._context.heartbeat.tick, tap=self._context.progress.hashed)
             # Check again, because hashing may take long.
             self._wait_for_its_like(row)
         return md5

@@ -1,8 +1,8 @@
-"""What is due, handed to the workers one file each; the queue itself is the ledger's."""
+"""Lease due rows to workers; the queue itself is the ledger's."""
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -26,40 +26,37 @@ class Choice(NamedTuple):
 
 
 class UploadQueue:
-    """Hands each due row to one worker; the ledger is asked in batches."""
+    """Leases each due row to one worker; the ledger is asked in batches."""
 
     def __init__(self, ledger: Ledger, clock: Clock, *, most_long: int | None = None) -> None:
-        """Begin with nothing read; `most_long` workers at most get a long file at a time."""
+        """Start with nothing read; at most `most_long` workers get a long file at the same time."""
         self._ledger = ledger
         self._clock = clock
         self._most_long = most_long
+        self._one_asks = threading.Lock()
         self._lock = threading.Lock()
         self._waiting: deque[FileRow] = deque()  # the oldest, read ahead
         self._leased: dict[int, int] = {}  # the sizes, by the row
         self._names: set[tuple[str, str]] = set()
+        self.changes = 0
+        """How often the queue was changed from outside: what was leased before may be held by now."""
         # By whether it is the newest: where asking is dear (a long queue behind a held folder), it is done less often.
         self._empty_until = {False: 0.0, True: 0.0}
 
-    def take(self, *choices: Choice, fits: Callable[[FileRow], bool] = lambda _row: True) -> FileRow | None:
-        """Give a row that no other worker has, nor another of the same name into the same folder.
+    def take(self, *choices: Choice) -> FileRow | None:
+        """Return a row that no other worker has, and no worker has one of the same name for the same folder.
 
-        It is one of the first choice, and only where there is none, of the next. One that does not fit stays.
+        The row is one of the first choice; of the next choice only if there is none.
         """
-        with self._lock:
+        with self._one_asks:
             for choice in choices:
                 row = self._choose(choice)
-                if row is not None and not fits(row):
-                    # It is its turn, though not now: nor is it another's.
-                    self._put_back(row, choice)
-                    return None
                 if row is not None:
-                    self._leased[row.id] = row.size
-                    self._names.add((row.destfolderid, row.folded_name))
                     return row
             return None
 
     def release(self, row: FileRow) -> None:
-        """Say that the row is dealt with, or to be asked for again."""
+        """Let a row be leased again, if it is still due."""
         with self._lock:
             self._leased.pop(row.id, None)
             self._names.discard((row.destfolderid, row.folded_name))
@@ -72,42 +69,53 @@ class UploadQueue:
         with self._lock:
             self._waiting.clear()
             self._empty_until = {False: 0.0, True: 0.0}
+            self.changes += 1
 
     def idle(self, *choices: Choice) -> bool:
-        """Whether no worker has a row and none of the choices is due."""
-        with self._lock:
-            return not self._leased and not any(self._due(1, choice, None) for choice in choices)
+        """Return whether no worker has a row and none of the choices is due."""
+        # Not under the lock, for which the event loop would wait. A row that is taken meanwhile is due or is leased.
+        is_due = any(self._due(1, choice, None, ()) for choice in choices)
+        return not is_due and not self._leased
 
     def _choose(self, choice: Choice) -> FileRow | None:
-        # However many long ones wait, a worker is left to what is done with in a moment.
-        below = None
-        if self._most_long is not None:
-            long = [size for size in self._leased.values() if size >= LONG]
-            below = LONG if len(long) >= self._most_long else None
-        # Of the newest none is read ahead: what comes meanwhile is newer.
-        rows, most = (deque[FileRow](), 1) if choice.newest else (self._waiting, _BATCH)
-        row = self._next(rows, choice, below)
-        began = self._clock.steady()
-        if row is None and began >= self._empty_until[choice.newest]:
-            rows.extend(self._due(most, choice, below))
-            row = self._next(rows, choice, below)
-            if row is None:
-                ended = self._clock.steady()
-                self._empty_until[choice.newest] = ended + _SPARING * (ended - began)
-        return row
+        while True:
+            with self._lock:
+                row, below, changes = self._lease_next([], choice), self._longest(), self.changes
+                began = self._clock.steady()
+                if row is not None or began < self._empty_until[choice.newest]:
+                    return row
+                leased = dict(self._leased)
+            # Without the lock: the event loop of the uploads releases rows meanwhile.
+            due = self._due(1 if choice.newest else _BATCH, choice, below, leased)
+            with self._lock:
+                if self.changes != changes:
+                    continue
+                row = self._lease_next(due, choice)
+                if row is None:
+                    ended = self._clock.steady()
+                    self._empty_until[choice.newest] = ended + _SPARING * (ended - began)
+                return row
 
-    def _put_back(self, row: FileRow, choice: Choice) -> None:
-        if not choice.newest:
-            self._waiting.appendleft(row)
-
-    def _due(self, limit: int, choice: Choice, below: int | None) -> list[FileRow]:
+    def _due(self, limit: int, choice: Choice, below: int | None, leased: Collection[int]) -> list[FileRow]:
         now = self._clock.now()
-        return self._ledger.queue.due(now, limit, self._leased, choice.apart_from, below=below, newest=choice.newest)
+        return self._ledger.queue.due(now, limit, leased, choice.apart_from, below=below, newest=choice.newest)
 
-    def _next(self, rows: deque[FileRow], choice: Choice, below: int | None) -> FileRow | None:
+    def _longest(self) -> int | None:
+        """Return the size from which on no file is taken: however many long ones wait, one worker is left to others."""
+        long = [size for size in self._leased.values() if size >= LONG]
+        return LONG if self._most_long is not None and len(long) >= self._most_long else None
+
+    def _lease_next(self, due: Iterable[FileRow], choice: Choice) -> FileRow | None:
+        """Lease the first free row of those that were read ahead or are `due`; the newest are not read ahead."""
+        rows = deque(due) if choice.newest else self._waiting
+        if not choice.newest:
+            rows.extend(due)
+        below = self._longest()
         while rows:
             row = rows.popleft()
             is_free = (row.destfolderid, row.folded_name) not in self._names and row.id not in self._leased
             if is_free and row.destfolderid not in choice.apart_from and (below is None or row.size < below):
+                self._leased[row.id] = row.size
+                self._names.add((row.destfolderid, row.folded_name))
                 return row
         return None

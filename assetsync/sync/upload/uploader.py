@@ -1,362 +1,254 @@
-"""From the queue into the service: intent, POST, outcome.
+"""Upload due files: an event loop with `upload.workers` workers, and a thread that prepares small files ahead of them.
 
-`Sender.step` takes one file, and is the unit of work that the fault simulation interleaves; `Sender.run` takes many,
-and several together where that pays (`crew`). What became of an upload is written down by `record`.
+What happens to one file is in `worker`, which file comes next in `selection`.
 """
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
 
-from assetsync.core.doubt import MostDoubts
-from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
-from assetsync.ledger.group_commit import Pending
-from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
-from assetsync.sync.context import Context
-from assetsync.sync.health_check import describe
-from assetsync.sync.upload.circuit_breaker import CircuitBreaker
-from assetsync.sync.upload.doubt_limit import DoubtLimit
-from assetsync.sync.upload.fairness import Fairness
-from assetsync.sync.upload.folder_listing import Unlisted
-from assetsync.sync.upload.in_flight import LEAD, Begun, Crew
-from assetsync.sync.upload.post import LOOK, Poster
-from assetsync.sync.upload.prepare import Preparer, Ready
-from assetsync.sync.upload.queue import UploadQueue
-from assetsync.sync.upload.rate_limiter import RateLimiter
-from assetsync.sync.upload.results import PendingResult, ResultRecorder
-from assetsync.tree.body import SMALL
-from assetsync.turn import TURN
+from assetsync.sync.upload.prepare import Ready
+from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.threads import Blocking, InPlace, Threads
+from assetsync.sync.upload.worker import Uploads, Worker
 
 _QUICK = 256 * 1024
-_STAND_BY = 0.25
-_MOST_AHEAD = 3
+"""Bytes up to which a file is prepared ahead of the workers."""
+
 _FRESH = 1.0
-"""Seconds for which what was read of a file may be sent without another look at it."""
-_GLANCE = 0.0
+"""Seconds for which a prepared file may be sent without another look at it."""
+
+_AHEAD = 16
+"""Files that are kept ready; as many as there are workers, if these are more."""
+
+_BATCH_SECONDS = 0.05
+_SLOW = 0.005
+_SIDE_BY_SIDE_SECONDS = 30.0
+_MANY = 50
+_LOOK_AGAIN = 0.25
 
 
-class Step(StrEnum):
-    """What a step did: sent or settled files, found nothing due, was not let through the gate, or found no room.
+class _Item(NamedTuple):
+    """A taken file for a worker; `ready` is None if the worker prepares it.
 
-    There is no room where the other workers have all under way that may be.
+    `at` is when it was prepared (steady seconds), `changes` how often the queue had changed before it was taken.
     """
 
-    WORKED = "worked"
-    IDLE = "idle"
-    PAUSED = "paused"
-    CROWDED = "crowded"
+    row: FileRow
+    ready: Ready | None
+    at: float
+    changes: int
 
 
-class Sender:
-    """Sends what is due; any number of threads may call `step`."""
+class Uploader:
+    """The uploads of a site: `run` uses all workers, `step` uploads one file in the calling thread."""
 
-    def __init__(
-        self,
-        context: Context,
-        preparer: Preparer,
-        circuit_breaker: CircuitBreaker,
-        upload_queue: UploadQueue,
-        crew: Crew,
-        *,
-        most_doubts: MostDoubts,
-        rate_limiter: RateLimiter | None = None,
-    ) -> None:
-        self._ledger = context.ledger
-        self._clock = context.clock
-        self._preparer = preparer
-        self._circuit_breaker = circuit_breaker
-        self._upload_queue = upload_queue
-        self._crew = crew
-        self._room = DoubtLimit(context.ledger.doubts, most_doubts)
-        self._order = Fairness(context.clock)
-        self._rate_limiter = rate_limiter
-        self._progress = context.progress
-        self._tick = context.tick
-        self.results = ResultRecorder(context, circuit_breaker, upload_queue, crew, room=self._room, order=self._order)
-        self.poster = Poster(
-            context, preparer, self.results, circuit_breaker, upload_queue, crew=crew, rate_limiter=rate_limiter
-        )
-        # Of the one that leads: what it has made ready, and when (steady seconds).
-        self._ahead: deque[tuple[Ready, float]] = deque()
-
-    def too_doubtful(self) -> bool:
-        """Whether so many uploads are in doubt that no more are sent until some are decided."""
-        return self._room.is_full()
-
-    def is_idle(self) -> bool:
-        """Whether no worker has a file and none is due that could be sent now."""
-        return self._upload_queue.idle(*self._room.oldest_and_newest(self._preparer.being_listed, anew=True))
+    def __init__(self, uploads: Uploads, *, workers: int) -> None:
+        self.uploads = uploads
+        self.workers = workers
+        self.in_place = False
+        """Whether `run` uses no threads and no connections of the event loop, so that a simulation can repeat it."""
+        self._clock = uploads.context.clock
+        # Small files are read so slowly that, until then, the workers prepare them side by side (steady seconds).
+        self._side_by_side_until = 0.0
+        self._seconds_per_file = 0.0
 
     def step(self) -> Step:
-        """Take one due file as far as it goes now."""
-        told: list[PendingResult] = []
-        try:
-            with TURN.taken():
-                return self._take_one(told)
-        finally:
-            self.results.settle(told)
+        """Upload one due file; any number of threads may call it."""
+        row = self.uploads.selection.take()
+        if isinstance(row, Step):
+            return row
 
-    def run(self, go_on: Callable[[], bool]) -> Step:
-        """Take due files while `go_on` says so; gives what the last step did.
+        async def upload(row: FileRow) -> None:
+            worker = Worker(self.uploads, InPlace(self.uploads.context.ledger.store.commit))
+            await worker.prepare_and_upload(row)
+            await worker.settle()
 
-        What became of files goes into one commit with the intents of the next, which halves what is waited for on the
-        disk. It is there when this returns, and nothing is under way that no other worker sees to.
-        """
-        told: list[PendingResult] = []
-        try:
-            while True:
-                with TURN.taken():
-                    is_apart = self._crew.is_apart and not self._crew.has_begun
-                    step = self._take_one(told) if is_apart else self._lead(told, go_on)
-                if step is Step.CROWDED:
-                    self._crew.stand_by(_STAND_BY)
-                if step is not Step.WORKED or not go_on():
-                    self._end_all(told)
-                    return step
-        finally:
-            self._put_down()
-            self.results.settle(told)
-
-    def _end_all(self, told: list[PendingResult]) -> None:
-        """End what is under way, also what another worker has handed in meanwhile, in vain asking to lead."""
-        self.poster.end_all(told)
-        self._put_down()
-        while self._crew.has_begun and self._crew.lead():
-            self.poster.end_all(told)
-            self._put_down()
-
-    def _put_down(self) -> None:
-        """Lead no more, with nothing in hand."""
-        while self._crew.lead() and (ahead := self._next_ahead()) is not None:
-            self._drop(ahead[0])
-        self._crew.step_down()
-
-    def _next_ahead(self) -> tuple[Ready, float] | None:
-        # Who took too long to be the one that leads still may be at it, too.
-        try:
-            return self._ahead.popleft()
-        except IndexError:
-            return None
-
-    def _lead(self, told: list[PendingResult], go_on: Callable[[], bool]) -> Step:
-        """Take what is due, and end what can be ended; `told` is what became of files and waits for a commit."""
-        if not self._crew.lead():
-            return Step.CROWDED
-        self._tick()
-        if self._crew.has_unsent:
-            # Of another worker, that does not come back. It may take its time here, too.
-            self.results.settle(told)
-            self.poster.send_out(told, go_on)
-        nothing = self._take(self._crew.most, told, lambda begun: self._send_all(begun, told, go_on))
-        if nothing is not None:
-            # No other commit is to come so soon.
-            self.results.settle(told)
-            if nothing is Step.CROWDED:
-                self._prepare_ahead()
-        if self.poster.end_some(told, _GLANCE if nothing is None else LOOK) or self._crew.has_begun:
-            return Step.WORKED
-        return nothing or Step.WORKED
-
-    def _take_one(self, told: list[PendingResult]) -> Step:
-        return self._take(1, told, lambda begun: self.poster.end_each(begun, told)) or Step.WORKED
-
-    def _take(self, most: int, told: list[PendingResult], send: Callable[[Sequence[Begun]], None]) -> Step | None:
-        """Take files, and send them; gives what it means that there was nothing to take, None where there was."""
-        began = self._clock.steady()
-        reserved = self._crew.reserve(most, len(told))
-        rows: list[FileRow] = []
-        made: dict[int, Ready] = {}
-        try:
-            if most > 1:
-                self._take_ahead(reserved, rows, made)
-            nothing = self._choose(reserved, rows) if reserved else Step.CROWDED
-            if told and rows and not (rows[0].size <= SMALL and rows[0].destfolderid == told[0].ready.row.destfolderid):
-                # A long file may have to be hashed and another folder to be listed: that is no time to wait.
-                self.results.settle(told)
-        except BaseException:
-            for row in rows:
-                if row.id in made:
-                    made[row.id].file.close()
-                self.poster.leave(row)
-            raise
-        finally:
-            self._crew.give_back(reserved - len(rows))
-        if not rows:
-            return nothing
-        if not self._is_quick(rows[0]):
-            self._crew.step_down()
-            with TURN.left():
-                self.poster.end_each(self._begin(self._prepare(rows, made), told), told)
-            return None
-        ready = self._prepare(rows, made)
-        prepared = self._clock.steady()
-        begun = self._begin(ready, told)
-        leaving = self._clock.steady()
-        send(begun)
-        if most > 1:
-            self._crew.took(self._clock.steady() - leaving + prepared - began, len(rows))
-        return None
-
-    def _send_all(self, begun: Sequence[Begun], told: list[PendingResult], go_on: Callable[[], bool]) -> None:
-        self._crew.hand_in(begun)
-        self.poster.send_out(told, go_on)
-
-    def _choose(self, most: int, rows: list[FileRow]) -> Step:
-        """Add the files to take next to `rows`: one, or several that go together; gives what it means that none is."""
-        while len(rows) < most:
-            if not self._circuit_breaker.enter():
-                return Step.PAUSED
-            row = None
-            try:
-                if not self._room.takes_one() or not self.poster.may_send():
-                    return Step.PAUSED
-                choices = self._order.of(*self._room.oldest_and_newest(self._preparer.being_listed))
-                row = self._upload_queue.take(*choices, fits=lambda row: not rows or self._goes_with(row, rows[0]))
-                if row is None:
-                    return Step.IDLE
-                rows.append(row)
-            finally:
-                if row is None:
-                    self._circuit_breaker.leave()
-            self._order.taken(row)
-            if not self._is_quick(row):
-                break
+        _run_in_place(upload(row))
         return Step.WORKED
 
-    def _goes_with(self, row: FileRow, first: FileRow) -> bool:
-        return self._is_quick(row) and row.destfolderid == first.destfolderid
+    def run(self, go_on: Callable[[], bool]) -> Step:
+        """Upload due files while `go_on` returns True; return IDLE or PAUSED once none can be taken, WORKED for a stop.
 
-    def _is_quick(self, row: FileRow) -> bool:
-        """Whether the file is read and handed over in a moment, so that others may wait that long."""
-        return row.size <= _QUICK and self._rate_limiter is None
+        Uploads in flight end first, and their results are on the disk. Raises LedgerError if the ledger cannot be used.
+        """
 
-    def _prepare_ahead(self) -> None:
-        """Make a small file ready that is to be sent next, while no more may be under way."""
-        if len(self._ahead) >= _MOST_AHEAD or self._circuit_breaker.pause is not None or not self.poster.may_send():
-            return
-        choices = self._order.of(*self._room.oldest_and_newest(self._preparer.being_listed))
-        row = self._upload_queue.take(*choices, fits=self._is_quick)
-        if row is None:
-            return
-        self._order.taken(row)
-        made = None
+        async def main() -> Step:
+            return await _Run(self, go_on).main()
+
+        return asyncio.run(main())
+
+    def prepare_some(self, count: int) -> tuple[list[_Item], Step]:
+        """Take up to `count` files and prepare the small ones; return WORKED if there may be more."""
+        items: list[_Item] = []
+        began = now = self._clock.steady()
         try:
-            made, _ = self._prepared(row)
-        finally:
-            if made is None:
-                self._upload_queue.release(row)
-            else:
-                self._ahead.append((made, self._clock.steady()))
-
-    def _take_ahead(self, most: int, rows: list[FileRow], made: dict[int, Ready]) -> None:
-        """Add to `rows` files that were made ready ahead, and these to `made` by their rows; not what has waited."""
-        while len(rows) < most and (ahead := self._next_ahead()) is not None:
-            ready, since = ahead
-            if rows and not self._goes_with(ready.row, rows[0]):
-                self._ahead.appendleft(ahead)
-                break
-            may_go = self._clock.steady() - since < _FRESH and self.poster.may_send() and self._room.takes_one()
-            if may_go and self._circuit_breaker.enter():
-                rows.append(ready.row)
-                made[ready.row.id] = ready
-            else:
-                self._drop(ready)
-
-    def _drop(self, ready: Ready) -> None:
-        """Let a file be made ready again that was so ahead."""
-        ready.file.close()
-        self._upload_queue.release(ready.row)
-
-    def _prepared(self, row: FileRow) -> tuple[Ready | None, bool]:
-        """Make a file ready to be sent, or deal with it otherwise; False where it and others cannot be now."""
-        try:
-            made = self._preparer.prepare(row)
-        except ServiceError as error:
-            reason, retry_after = describe(error)
-            self.results.trouble(reason, str(error), retry_after, looking=True)
-            return None, False
-        except Unlisted:
-            # With the files of its folder that were read ahead.
-            self._upload_queue.clear()
-            return None, False
-        if made is None:
-            self._progress.handled()
-        return made, True
-
-    def _prepare(self, rows: Sequence[FileRow], made: Mapping[int, Ready]) -> list[Ready]:
-        """Make files ready to be sent, those that are to be; the others are dealt with."""
-        ready: list[Ready] = []
-        waiting = deque(rows)
-        began = self._clock.steady()
-        try:
-            # Where they are read slowly, what is ready need not wait for the others.
-            while waiting and not (ready and self._clock.steady() - began > LEAD):
-                self._tick()
-                each, goes_on = made.get(waiting[0].id), True
-                if each is None:
-                    each, goes_on = self._prepared(waiting[0])
-                if not goes_on:
-                    break
-                row = waiting.popleft()
-                if each is None:
-                    self.poster.leave(row)
-                else:
-                    ready.append(each)
-            if self._circuit_breaker.pause is not None:
-                # Nothing of them is on the disk yet.
-                self.poster.give_up(ready)
-                ready = []
+            while len(items) < count and now - began < _BATCH_SECONDS:
+                changes = self.uploads.selection.changes
+                row = self.uploads.selection.take()
+                if isinstance(row, Step):
+                    return items, row
+                if not self._is_quick(row, now):
+                    items.append(_Item(row, None, now, changes))
+                    continue
+                ready = self.uploads.prepare(row)
+                took, now = self._clock.steady() - now, self._clock.steady()
+                self._note_seconds(took, now)
+                if ready is not None:
+                    items.append(_Item(row, ready, now, changes))
         except BaseException:
-            self.poster.give_up(ready)
+            for item in items:
+                self.give_back(item)
             raise
+        return items, Step.WORKED
+
+    def give_back(self, item: _Item) -> None:
+        """Let a file be taken again."""
+        if item.ready is not None:
+            self.uploads.give_back(item.ready)
+        else:
+            self.uploads.selection.give_back(item.row)
+
+    def _is_quick(self, row: FileRow, now: float) -> bool:
+        """Return whether the file can be prepared in a moment: others wait for it."""
+        is_small = row.size <= _QUICK and self.uploads.rate_limiter is None
+        return is_small and now >= self._side_by_side_until and self.uploads.preparer.is_listed(row.destfolderid)
+
+    def _note_seconds(self, seconds: float, now: float) -> None:
+        # An average over many files, because a disk may falter for a moment.
+        self._seconds_per_file += (seconds - self._seconds_per_file) / _MANY
+        if self._seconds_per_file > _SLOW:
+            self._seconds_per_file = 0.0
+            self._side_by_side_until = now + _SIDE_BY_SIDE_SECONDS
+
+
+class _Run:
+    """One call of `Uploader.run`, in its event loop."""
+
+    def __init__(self, uploader: Uploader, go_on: Callable[[], bool]) -> None:
+        self._uploader = uploader
+        self._uploads = uploader.uploads
+        self._go_on = go_on
+        context = uploader.uploads.context
+        self._clock = context.clock
+        self._tick = context.heartbeat.tick
+        commit = context.ledger.store.commit
+        self._blocking: Blocking = InPlace(commit)
+        if not uploader.in_place:
+            self._blocking = threads = Threads(commit, context.heartbeat.thread)
+            threads.committers = lambda: uploader.workers - len(self._idle)
+        self._items: deque[_Item] = deque()
+        self._idle: deque[asyncio.Future[_Item | None]] = deque()
+        # Whether a worker has taken a file since files were prepared: while all are busy, none is prepared again.
+        self._has_taken = True
+        self._look = asyncio.Event()
+        self._ends = False
+        self._step = Step.WORKED
+        self._failure: Exception | None = None
+
+    async def main(self) -> Step:
+        """Upload until no file can be taken or the run is stopped."""
+        life = asyncio.create_task(self._tick_regularly())
+        try:
+            await asyncio.gather(self._feed(), *(self._work() for _ in range(self._uploader.workers)))
         finally:
-            for row in waiting:
-                if row.id in made:
-                    made[row.id].file.close()
-                self.poster.leave(row)
-        return ready
+            life.cancel()
+            self._blocking.close()
+        if self._failure is not None:
+            raise self._failure
+        return self._step
 
-    def _begin(self, readies: Sequence[Ready], told: list[PendingResult]) -> list[Begun]:
-        """Write the intents of files in one commit with what became of those before; gives those that may leave."""
-        if any(each.pending.has_failed for each in told):
-            # It went along with another thread's commit: beside these intents it would be open on the disk still.
-            try:
-                self.results.settle(told)
-            except BaseException:
-                self.poster.give_up(readies)
-                raise
-        now = self._clock.now()
-        pending = [self._ledger.queue.submit_begin(ready.intent, now) for ready in readies]
-        may_have_held_told = bool(told)
-        begun: list[Begun] = []
-        failure: LedgerError | None = None
-        for ready, each in zip(readies, pending, strict=True):
-            try:
-                begun.append(Begun(self._begun(ready, each, told, again=may_have_held_told), ready))
-            except (NameBusy, Outdated):
-                self.poster.give_up([ready])
-            except LedgerError as error:
-                failure = error
-                self.poster.give_up([ready])
+    async def _feed(self) -> None:
+        """Feed the workers, and end them."""
         try:
-            self.results.settle(told)
-        except LedgerError as error:
-            failure = error
-        if failure is not None:
-            # The others' intents are on the disk: whoever leads next sends them, or takes them back.
-            self._crew.hand_in(begun)
-            raise failure
-        return begun
+            self._step = await self._feed_until_idle()
+        except Exception as error:  # noqa: BLE001 - raised by `main`, once the uploads in flight have ended
+            self._failure = self._failure or error
+        self._ends = True
+        while self._items:
+            self._uploader.give_back(self._items.popleft())
+        while self._idle:
+            self._idle.popleft().set_result(None)
 
-    def _begun(self, ready: Ready, pending: Pending[int], told: list[PendingResult], *, again: bool) -> int:
+    async def _feed_until_idle(self) -> Step:
+        """Keep files ready for the workers, until no file can be taken or none may begin."""
+        workers = self._uploader.workers
+        ahead = max(workers, _AHEAD)
+        while self._may_go_on():
+            missing = len(self._idle) + ahead - len(self._items)
+            if self._idle or (self._has_taken and 2 * missing >= ahead):
+                self._has_taken = False
+                items, step = await self._blocking.run(partial(self._uploader.prepare_some, missing))
+                for item in items:
+                    self._hand_out(item)
+                if items or step is Step.WORKED:
+                    self._has_taken = self._has_taken or not items
+                    continue
+                if len(self._idle) == workers:
+                    return step
+            await self._look.wait()
+            self._look.clear()
+            # While all workers are busy with large files, no small file stays open.
+            while self._items and self._clock.steady() - self._items[0].at >= _FRESH:
+                self._uploader.give_back(self._items.popleft())
+        return Step.WORKED
+
+    def _hand_out(self, item: _Item) -> None:
+        if self._idle:
+            self._idle.popleft().set_result(item)
+        else:
+            self._items.append(item)
+
+    async def _work(self) -> None:
+        connection = None if self._uploader.in_place else self._uploads.context.service.connection()
+        worker = Worker(self._uploads, self._blocking, connection, self._may_go_on)
         try:
-            return pending.result()
-        except LedgerDamaged:
-            raise
-        except LedgerError:
-            if not again:
-                raise
-            # The commit was to hold what became of the files before, which is not given up so soon.
-            self.results.settle(told)
-            return self._ledger.queue.begin(ready.intent, self._clock.now())
+            while (item := await self._next(worker)) is not None:
+                is_fresh = self._clock.steady() - item.at < _FRESH
+                if not is_fresh or item.changes != self._uploads.selection.changes:
+                    self._uploader.give_back(item)
+                elif item.ready is None:
+                    await worker.prepare_and_upload(item.row)
+                else:
+                    await worker.upload(item.ready)
+        except Exception as error:  # noqa: BLE001 - raised by `main`, once the other uploads in flight have ended
+            self._failure = self._failure or error
+        finally:
+            self._look.set()
+            worker.close()
+
+    async def _next(self, worker: Worker) -> _Item | None:
+        """Return the next file for a worker, or None at the end; record the worker's last result before waiting."""
+        if not self._items:
+            await worker.settle()
+        self._look.set()
+        if self._items:
+            self._has_taken = True
+            return self._items.popleft()
+        if self._ends:
+            return None
+        free: asyncio.Future[_Item | None] = asyncio.get_running_loop().create_future()
+        self._idle.append(free)
+        return await free
+
+    def _may_go_on(self) -> bool:
+        return self._failure is None and self._go_on()
+
+    async def _tick_regularly(self) -> None:
+        """Show life, and let `_feed_until_idle` look for new files and for a stop."""
+        # Nothing comes from outside while a simulation runs in place, and a timer would make two runs differ.
+        while not self._uploader.in_place:
+            self._tick()
+            self._look.set()
+            await asyncio.sleep(_LOOK_AGAIN)
+
+
+def _run_in_place(coroutine: Coroutine[None, None, None]) -> None:
+    """Run a coroutine that waits for nothing but blocking work in place."""
+    with suppress(StopIteration):
+        while True:
+            coroutine.send(None)

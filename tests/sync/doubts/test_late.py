@@ -98,7 +98,7 @@ def test_an_upload_accepted_meanwhile_is_not_newer(lagging):
 
     def another(_request) -> None:
         lagging.service.during_upload = lambda _request: None
-        lagging.site.sender.step()
+        lagging.site.uploader.step()
 
     lagging.service.during_upload = another
     lagging.service.script.extend(["lost_before", "accept"])
@@ -211,10 +211,10 @@ def test_who_gave_an_equal_its_asset_waits_as_long(world):
     world.scan()
     world.service.script.extend(["lost_before", "lost_before"])
     world.service.during_upload = lambda _request: world.clock.advance(60)
-    world.site.sender.step()
+    world.site.uploader.step()
     world.service.during_upload = lambda _request: None
     world.site.circuit_breaker.answered()
-    world.site.sender.step()
+    world.site.uploader.step()
     world.site.circuit_breaker.answered()
     world.service.put(b"same", "?.jpg")
     assert until_sent(world, 3, 250) == 250

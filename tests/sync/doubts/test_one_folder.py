@@ -7,7 +7,7 @@ import pytest
 
 from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
 from assetsync.model import State
-from assetsync.sync.upload.uploader import Step
+from assetsync.sync.upload.selection import Step
 
 FOLDERS = ("F0", "F1", "F2")
 PROBE = "assetsync-probe"
@@ -117,12 +117,12 @@ def test_release_lists_a_folder_at_once(world, clock):
 def test_slow_listing_delays_no_other_folder(world):
     listing, go_on = hang_for(world, "F0")
     world.scan()
-    hanging = threading.Thread(target=world.site.sender.step)
+    hanging = threading.Thread(target=world.site.uploader.step)
     hanging.start()
     assert listing.wait(20)
     began = time.monotonic()
     world.send()
-    assert (sent(world), world.site.sender.step()) == ({"F0": 0, "F1": EACH, "F2": EACH}, Step.IDLE)
+    assert (sent(world), world.site.uploader.step()) == ({"F0": 0, "F1": EACH, "F2": EACH}, Step.IDLE)
     assert time.monotonic() - began < 10
     go_on.set()
     hanging.join()
@@ -145,7 +145,7 @@ def test_files_awaiting_a_listing_are_postponed(world):
     keep_back(world)
     listing, go_on = hang_for(world, "F0")
     world.clock.advance(60)
-    hanging = threading.Thread(target=world.site.sender.step)
+    hanging = threading.Thread(target=world.site.uploader.step)
     hanging.start()
     assert listing.wait(20)
     assert world.send() == EACH - 1
@@ -222,12 +222,12 @@ def test_slow_listings_leave_time_to_others(world, clock):
     world.fail_for("F0", "F1", takes=TIMEOUT)
     world.scan()
     for _ in range(4):
-        world.site.sender.step()
+        world.site.uploader.step()
     assert sent(world)["F2"] > 0
     began, spent = clock.steady(), 0.0
     while clock.steady() - began < 6 * 3600:
         before = clock.steady()
-        world.site.sender.step()
+        world.site.uploader.step()
         spent += clock.steady() - before
         clock.advance(1)
     assert spent < 0.4 * (clock.steady() - began)
@@ -330,7 +330,7 @@ def test_folder_being_listed_delays_no_other(make_world):
     world.write("F1/a", b"F1")
     world.scan()
     listing, go_on = hang_for(world, "F0")
-    hanging = threading.Thread(target=world.site.sender.step)
+    hanging = threading.Thread(target=world.site.uploader.step)
     hanging.start()
     assert listing.wait(20)
     world.send()

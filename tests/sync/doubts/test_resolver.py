@@ -411,7 +411,7 @@ def test_equal_doubt_waits_after_takeover(world, clock, later):
 
     def second(_request) -> None:
         world.service.during_upload = lambda _request: None
-        world.site.sender.step()
+        world.site.uploader.step()
         began = clock.steady()
         while clock.steady() - began < GRACE - 1:
             world.site.circuit_breaker.answered()
@@ -420,7 +420,7 @@ def test_equal_doubt_waits_after_takeover(world, clock, later):
         world.service.put(b"same", "?.jpg")
 
     world.service.during_upload = second
-    world.site.sender.step()
+    world.site.uploader.step()
     clock.advance(4.5)
     for _ in range(4):
         world.site.circuit_breaker.answered()
@@ -999,7 +999,7 @@ def test_doubts_of_a_folder_share_one_listing(world):
     world.service.script.extend(["lost_after"] * 40)
     for _ in range(40):
         world.site.circuit_breaker.answered()
-        world.site.sender.step()
+        world.site.uploader.step()
     world.service.searches.clear()
     assert world.site.resolver.step() == 40
     # The listing, and the call that tells whether it was cut to a page.

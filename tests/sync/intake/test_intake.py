@@ -504,7 +504,7 @@ def test_outdated_look_replaces_nothing(world):
     path.write_bytes(b"12")
     world.site.intake.look(b"a")
     fresh = world.row("a")
-    world.site.sender._preparer.prepare(row)
+    world.site.preparer.prepare(row)
     assert world.row("a") == fresh
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from assetsync.model import State
-from assetsync.sync.upload.fairness import Fairness
 from assetsync.sync.upload.queue import LONG, Choice, UploadQueue
-from assetsync.sync.upload.uploader import Step
+from assetsync.sync.upload.selection import Step
 
 MANY = 200
 
@@ -23,7 +22,7 @@ def save(world, name: str) -> None:
 def handled_until_sent(world, name: str, most: int) -> int:
     """Give how many files are handled until one is sent; at most so many."""
     for count in range(1, most + 1):
-        assert world.site.sender.step() is Step.WORKED
+        assert world.site.uploader.step() is Step.WORKED
         if name in world.posted():
             return count
     raise AssertionError(f"{name} is not among the first {most}")
@@ -116,21 +115,23 @@ def test_waiting_files_have_limited_doubts(world):
     assert most <= 12
 
 
-def test_newest_file_alternates_with_waiting(world, clock):
-    order, old, new = Fairness(clock), Choice(("F",)), Choice(("F",), newest=True)
-    world.write("a", b"a")
+def test_newest_file_follows_a_lost_upload(world):
+    for number in range(4):
+        world.write(f"{number}", b"%d" % number)
     world.scan()
-    row = world.row("a")
-    assert order.of(old, new) == (old, new)
-    order.taken(row)
-    assert order.of(old, new) == (old, new)
-    clock.advance(20)
-    order.taken(row)
-    assert order.of(old, new) == (new, old)
-    order.taken(row)
-    assert order.of(old, new) == (old, new)
-    order.lost()
-    assert order.of(old, new) == (new, old)
+    world.site.uploads.selection.lost()
+    world.send()
+    assert world.posted() == ["3", "0", "1", "2"]
+
+
+def test_clock_set_back_counts_as_waiting(world, clock):
+    for number in range(4):
+        world.write(f"{number}", b"%d" % number)
+    world.scan()
+    # Due times of the future count as set by a clock that was wrong.
+    clock.set_now(clock.now() - 7 * 86_400)
+    world.send()
+    assert sorted(world.posted()) == ["0", "1", "2", "3"]
 
 
 def test_every_second_file_is_the_oldest(world, clock):

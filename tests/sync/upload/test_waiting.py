@@ -213,7 +213,7 @@ def test_waiting_files_delay_no_other(world, clock):
     world.scan()
     # No more than are read ahead are looked at before it.
     for _ in range(66):
-        world.site.sender.step()
+        world.site.uploader.step()
     assert "small" in world.posted()
 
 

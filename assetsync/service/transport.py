@@ -1,0 +1,162 @@
+"""A transport for httpx that waits for no part of an answer for ever, and that another thread can close.
+
+httpx's own time-outs begin anew with each byte: an answer that drips would never end. No connection is used twice,
+because a service may close a connection that it has kept just when it is used again, which would cost a doubt.
+"""
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, cast
+from weakref import WeakSet
+
+import httpcore
+import httpx
+
+from assetsync.service.settings import ServiceSettings, checked_url, tls_context
+
+
+class Transport(httpx.HTTPTransport):
+    """Connections for requests of any thread; no environment, no redirects, no cookies."""
+
+    def __init__(self, settings: ServiceSettings, context: ssl.SSLContext | None = None) -> None:
+        """Open no connection yet; `context` replaces that of the settings. Raises ConfigError for unusable settings."""
+        context = context or tls_context(settings)
+        context.set_alpn_protocols(["http/1.1"])
+        self._backend = _Backend(settings.read_timeout)
+        self.tls = context
+        timeout = httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout)
+        self.extensions = {"timeout": timeout.as_dict()}
+        """What each request carries: the time-outs of its waits in seconds."""
+        shared: dict[str, Any] = {
+            "ssl_context": context,
+            "network_backend": self._backend,
+            "max_keepalive_connections": 0,
+            "max_connections": None,
+        }
+        if settings.proxy is None:
+            self._pool = httpcore.ConnectionPool(**shared)
+            return
+        proxy = httpx.Proxy(httpx.URL(checked_url("service.proxy", settings.proxy)))
+        url = httpcore.URL(
+            scheme=proxy.url.raw_scheme, host=proxy.url.raw_host, port=proxy.url.port, target=proxy.url.raw_path
+        )
+        proxy_context = context if proxy.url.scheme == "https" else None
+        self._pool = httpcore.HTTPProxy(url, proxy_auth=proxy.raw_auth, proxy_ssl_context=proxy_context, **shared)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and read the head of its answer; raises httpx's errors."""
+        response = super().handle_request(request)
+        stream = response.extensions["network_stream"]
+        if isinstance(stream, _Stream):
+            response.stream = _Parts(cast("httpx.SyncByteStream", response.stream), stream)
+        return response
+
+    def close(self) -> None:
+        """Close every connection; open requests of other threads end as unanswered, and new requests fail."""
+        self._backend.shut()
+
+
+class _Parts(httpx.SyncByteStream):
+    """The body of an answer; each piece has its own time limit."""
+
+    def __init__(self, body: httpx.SyncByteStream, stream: "_Stream") -> None:
+        self._body = body
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._stream.expect_part()
+        for piece in self._body:
+            yield piece
+            # The time that the reader took for the piece does not count.
+            self._stream.expect_part()
+
+    def close(self) -> None:
+        self._body.close()
+
+
+class _Stream(httpcore.NetworkStream):
+    """One connection.
+
+    The head of an answer must have come `patience` seconds after it was first waited for, and each piece of its body
+    `patience` seconds after `expect_part`. Announcements, sizes of chunks and trailers that drip in meanwhile do not
+    count.
+    """
+
+    def __init__(self, under: httpcore.NetworkStream, patience: float, backend: "_Backend") -> None:
+        self._under = under
+        self._patience = patience
+        self._backend = backend
+        self._until: float | None = None
+        self._shut = False
+        backend.add(self)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._until = None
+        self._under.write(buffer, timeout)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._until is None:
+            self.expect_part()
+        left = cast("float", self._until) - time.monotonic()
+        if left <= 0:
+            raise httpcore.ReadTimeout("a part of the answer took too long")
+        received = self._under.read(max_bytes, left if timeout is None else min(timeout, left))
+        if not received and self._shut:
+            # An answer without a length ends with its connection: this one was cut.
+            raise httpcore.ReadError("the client was closed")
+        return received
+
+    def expect_part(self) -> None:
+        self._until = time.monotonic() + self._patience
+
+    def close(self) -> None:
+        self._under.close()
+
+    def shut(self) -> None:
+        self._shut = True
+        # Closing a socket does not wake the thread that reads from it, shutting it down does.
+        with suppress(OSError):
+            socket.socket.shutdown(self._under.get_extra_info("socket"), socket.SHUT_RDWR)
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "_Stream":
+        secured = self._under.start_tls(ssl_context, server_hostname, timeout)
+        return _Stream(secured, self._patience, self._backend)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._under.get_extra_info(info)
+
+
+class _Backend(httpcore.SyncBackend):
+    """Connects over TCP, and knows the open connections."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        # A signal handler may call `shut` while its thread is in `add`.
+        self._lock = threading.RLock()
+        self._streams: WeakSet[_Stream] = WeakSet()
+        self._closed = False
+
+    def connect_tcp(self, *args: Any, **kwargs: Any) -> _Stream:
+        return _Stream(super().connect_tcp(*args, **kwargs), self._patience, self)
+
+    def add(self, stream: _Stream) -> None:
+        """Register a connection; raises ConnectError after `shut`."""
+        with self._lock:
+            if not self._closed:
+                self._streams.add(stream)
+                return
+        stream.close()
+        raise httpcore.ConnectError("the client was closed")
+
+    def shut(self) -> None:
+        with self._lock:
+            self._closed = True
+            streams = list(self._streams)
+        for stream in streams:
+            stream.shut()

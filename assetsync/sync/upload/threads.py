@@ -1,0 +1,165 @@
+"""Run what blocks in threads, so that the event loop of the uploads never waits for a disk.
+
+All are daemon threads: one that hangs in a dead network file system keeps no process from ending.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Protocol, TypeVar, cast
+
+T = TypeVar("T")
+
+_OTHERS_FOLLOW = 0.002
+"""Seconds for which a commit waits for the submissions of others that will probably follow."""
+
+
+class Blocking(Protocol):
+    """A way to run blocking work for coroutines."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, or raise what it raises."""
+
+    async def commit(self, *, others_follow: bool) -> None:
+        """Return once everything that was submitted to the ledger is committed, or has failed.
+
+        `others_follow`: other coroutines will probably submit something within a moment.
+        """
+
+    def close(self) -> None:
+        """Start nothing more; threads end once their work has ended."""
+
+
+class Threads:
+    """Threads for the coroutines of the running event loop: one for commits, and as many others as there is work."""
+
+    def __init__(self, commit: Callable[[], None], alive: Callable[[], AbstractContextManager[object]]) -> None:
+        """`commit` commits what was submitted to the ledger; `alive` surrounds each piece of work."""
+        self._commit = commit
+        self._alive = alive
+        self._writer = _Thread("upload-commit", alive)
+        self._started = [self._writer]
+        # The thread that was used last is used first: it has the ledger's pages in its cache.
+        self._idle: list[_Thread] = []
+        self._loop = asyncio.get_running_loop()
+        self._is_committing = False
+        self._waiting: list[asyncio.Future[None]] = []
+        self._timer: asyncio.Handle | None = None
+        self.committers: Callable[[], int] = lambda: 1
+        """Return how many coroutines may wait for a commit at the same time."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """See `Blocking`."""
+        if not self._idle:
+            self._idle.append(_Thread(f"upload-{len(self._started)}", self._alive))
+            self._started.append(self._idle[-1])
+        thread = self._idle.pop()
+        ended: asyncio.Future[T] = self._loop.create_future()
+        thread.start(work, partial(self._ended, thread, ended))
+        return await ended
+
+    def _ended(
+        self, thread: "_Thread", ended: "asyncio.Future[T]", result: T | None, error: BaseException | None
+    ) -> None:
+        self._idle.append(thread)
+        if ended.cancelled():
+            return
+        if error is None:
+            ended.set_result(cast("T", result))
+        else:
+            ended.set_exception(error)
+
+    async def commit(self, *, others_follow: bool) -> None:
+        """See `Blocking`; all who wait at the same time share one commit."""
+        waiting = self._loop.create_future()
+        self._waiting.append(waiting)
+        if not self._is_committing:
+            if not others_follow or len(self._waiting) >= self.committers():
+                self._commit_now()
+            elif self._timer is None:
+                self._timer = self._loop.call_later(_OTHERS_FOLLOW, self._commit_now)
+        await waiting
+
+    def _commit_now(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting and not self._is_committing:
+            self._is_committing = True
+            waiting, self._waiting = self._waiting, []
+            self._writer.start(self._commit, partial(self._committed, waiting))
+
+    def _committed(
+        self, waiting: Sequence["asyncio.Future[None]"], _result: object, error: BaseException | None
+    ) -> None:
+        self._is_committing = False
+        for each in waiting:
+            if each.cancelled():
+                continue
+            if error is None:
+                each.set_result(None)
+            else:
+                each.set_exception(error)
+        # Those who have come meanwhile wait for the next one, which takes what these submit right now.
+        self._loop.call_soon(self._commit_now)
+
+    def close(self) -> None:
+        """See `Blocking`."""
+        for thread in self._started:
+            thread.close()
+
+
+class _Thread:
+    """A daemon thread that does one piece of work after the other."""
+
+    def __init__(self, name: str, alive: Callable[[], AbstractContextManager[object]]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._alive = alive
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]] | None]
+        self._jobs = SimpleQueue()
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def start(self, work: Callable[[], T], ended: Callable[[T | None, BaseException | None], None]) -> None:
+        """Let the thread do the work; `ended` gets in the event loop what it returned and what it raised."""
+        self._jobs.put((work, ended))
+
+    def close(self) -> None:
+        """End the thread once its work has ended."""
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            work, ended = job
+            result, error = None, None
+            try:
+                with self._alive():
+                    result = work()
+            except BaseException as raised:  # noqa: BLE001 - raised in the coroutine that waits
+                error = raised
+            with suppress(RuntimeError):  # the loop was closed by an error that ends the program: nobody waits
+                self._loop.call_soon_threadsafe(ended, result, error)
+            # Keep no file or body alive while waiting for the next job.
+            del job, work, ended, result, error
+
+
+class InPlace:
+    """Blocking work in the calling thread, one piece after the other: for a single step, and for simulations."""
+
+    def __init__(self, commit: Callable[[], None]) -> None:
+        self._commit = commit
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """See `Blocking`."""
+        return work()
+
+    async def commit(self, *, others_follow: bool) -> None:  # noqa: ARG002 - no commit waits for others here
+        """See `Blocking`."""
+        # Other coroutines may submit their work to this commit first.
+        await asyncio.sleep(0)
+        self._commit()
+
+    def close(self) -> None:
+        """See `Blocking`."""

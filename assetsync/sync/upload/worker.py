@@ -1,0 +1,212 @@
+"""Upload one file: commit the intent, post the file, record the result.
+
+A worker has at most one attempt open in the ledger: one transaction holds the result of its last upload and the intent
+of the next. A lost answer becomes a doubt, which `sync.doubts` resolves; a worker never repeats a POST.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
+from assetsync.ledger.group_commit import Pending
+from assetsync.ledger.queue import NameBusy, Outdated
+from assetsync.ledger.rows import FileRow
+from assetsync.model import Answer, Body, Sent, State, UploadConnection
+from assetsync.sync.context import Context
+from assetsync.sync.health_check import describe
+from assetsync.sync.upload.folder_listing import Unlisted
+from assetsync.sync.upload.prepare import Preparer, Ready
+from assetsync.sync.upload.rate_limiter import RateLimiter
+from assetsync.sync.upload.results import Result, ResultRecorder
+from assetsync.sync.upload.selection import Selection
+from assetsync.sync.upload.threads import Blocking
+from assetsync.tree.body import SMALL, TappedBody
+
+_AT_ONCE = 0.01
+"""Seconds within which an answer comes at once."""
+
+_LONG_COMMIT = 0.05
+"""Seconds after which a commit took so long that uploads may have been stopped since."""
+
+
+@dataclass(slots=True)
+class Uploads:
+    """What all workers of a site share; `last_answer` is when the last POST ended (steady seconds)."""
+
+    context: Context
+    preparer: Preparer
+    selection: Selection
+    results: ResultRecorder
+    rate_limiter: RateLimiter | None = None
+    last_answer: float | None = None
+
+    def prepare(self, row: FileRow) -> Ready | None:
+        """Return a taken file ready to be sent; or give it back and return None. May block for long."""
+        ready = None
+        try:
+            ready = self.preparer.prepare(row)
+            if ready is None:
+                self.context.progress.handled()
+        except ServiceError as error:
+            reason, retry_after = describe(error)
+            self.results.trouble(reason, str(error), retry_after, looking=True)
+        except Unlisted:
+            # Other files of the folder have to wait, too.
+            self.selection.forget()
+        finally:
+            if ready is None:
+                self.selection.leave()
+                self.selection.release(row)
+        return ready
+
+    def give_back(self, ready: Ready) -> None:
+        """Let a prepared file be taken again."""
+        ready.file.close()
+        self.selection.give_back(ready.row)
+
+
+class Worker:
+    """A sender of one file after the other; used by one coroutine.
+
+    Without a `connection` each file is posted by a thread. `go_on` returns False once no upload may begin any more.
+    """
+
+    def __init__(
+        self,
+        uploads: Uploads,
+        blocking: Blocking,
+        connection: UploadConnection | None = None,
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._uploads = uploads
+        self._results = uploads.results
+        self._selection = uploads.selection
+        self._ledger = uploads.context.ledger
+        self._clock = uploads.context.clock
+        self._blocking = blocking
+        self._connection = connection
+        self._go_on = go_on
+        # An accepted upload whose result is not submitted to the ledger yet.
+        self._last: Result | None = None
+
+    def may_begin(self) -> bool:
+        """Return whether an upload may begin now."""
+        return self._selection.is_open and self._go_on()
+
+    async def prepare_and_upload(self, row: FileRow) -> None:
+        """Prepare a taken file, which may take long, and upload it."""
+        if not self.may_begin():
+            self._selection.give_back(row)
+            return
+        await self.settle()
+        ready = await self._blocking.run(partial(self._uploads.prepare, row))
+        if ready is not None:
+            await self.upload(ready)
+
+    async def upload(self, ready: Ready) -> None:
+        """Upload a prepared file; the record of an accepted upload waits for the next call, or for `settle`."""
+        if not self.may_begin():
+            # It may have waited for its turn, or its preparation took long.
+            self._uploads.give_back(ready)
+            return
+        result = None
+        try:
+            with ready.file:
+                attempt = await self._begin(ready)
+                if attempt is None:
+                    return
+                sent = await self._post(ready)
+            result = Result(attempt, ready, sent)
+            if sent.outcome.answer is Answer.ACCEPTED:
+                self._results.answered()
+                self._last = result
+            else:
+                await self._blocking.run(partial(self._results.record, result))
+        finally:
+            self._selection.leave()
+            if self._last is not result or result is None:
+                self._selection.release(ready.row)
+
+    async def settle(self) -> None:
+        """Record the last accepted upload, if that is not done yet; raises as `ResultRecorder.record` does."""
+        if self._last is not None:
+            pending = self._results.submit(self._last)
+            await self._blocking.commit(others_follow=False)
+            await self._settle(pending)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _settle(self, pending: Pending[State]) -> None:
+        last, self._last = self._last, None
+        assert last is not None, "there is no result without an upload"
+        try:
+            try:
+                state = pending.result()
+            except LedgerDamaged:
+                raise
+            except LedgerError:
+                await self._blocking.run(partial(self._results.record, last))
+            else:
+                self._results.recorded(last, state)
+        finally:
+            self._selection.release(last.row)
+
+    async def _begin(self, ready: Ready) -> int | None:
+        """Commit the intent, and with it the last result; return the attempt, or None if the file must not be sent."""
+        began = self._clock.steady()
+        with self._ledger.store.in_one_commit():
+            last = None if self._last is None else self._results.submit(self._last)
+            intent = self._ledger.queue.submit_begin(ready.intent, self._clock.now())
+        # Answers that come at once come together, and share a commit then.
+        came_at_once = self._last is not None and self._last.sent.took < _AT_ONCE
+        await self._blocking.commit(others_follow=came_at_once)
+        if last is not None:
+            await self._settle(last)
+        try:
+            attempt = await self._result_of(intent, ready, again=last is not None)
+        except (NameBusy, Outdated):
+            return None
+        if self._clock.steady() - began < _LONG_COMMIT or self.may_begin():
+            return attempt
+        # Nothing has left yet.
+        await self._blocking.run(partial(self._results.take_back, attempt, ready))
+        return None
+
+    async def _result_of(self, intent: Pending[int], ready: Ready, *, again: bool) -> int:
+        try:
+            return intent.result()
+        except LedgerDamaged:
+            raise
+        except LedgerError:
+            if not again:
+                raise
+        # The commit had failed, and `_settle` has waited until the ledger could be written again.
+        return await self._blocking.run(partial(self._ledger.queue.begin, ready.intent, self._clock.now()))
+
+    async def _post(self, ready: Ready) -> Sent:
+        uploads = self._uploads
+        if uploads.preparer.sidecars_changed(ready):
+            # The change may have been recorded before there was an upload for which it matters.
+            mark_unread = partial(self._ledger.drifts.mark_unread, ready.row.id)
+            await self._blocking.run(partial(self._results.insist, ready.row, mark_unread))
+        began = self._clock.steady()
+        if self._connection is None or ready.body.size > SMALL or uploads.rate_limiter is not None:
+            sent = await self._blocking.run(partial(self._post_blocking, ready))
+        else:
+            sent = await self._connection.post(ready.request, ready.body)
+        uploads.context.progress.handled()
+        uploads.last_answer = self._clock.steady()
+        return sent._replace(took=uploads.last_answer - began)
+
+    def _post_blocking(self, ready: Ready) -> Sent:
+        context, rate_limiter = self._uploads.context, self._uploads.rate_limiter
+        body: Body = ready.body
+        if rate_limiter is not None:
+            body = TappedBody(body, rate_limiter.pace, piece=rate_limiter.piece)
+        with context.progress.sending(body) if body.size > SMALL else nullcontext():
+            return context.service.upload(ready.request, body)

@@ -1,0 +1,546 @@
+"""The event loop of the uploads: workers, group commit, files prepared ahead, and each kind of stop."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from assetsync.errors import LedgerError
+from assetsync.model import State
+from assetsync.sync.upload.selection import Step
+from tests.world import FullDisk
+
+WORKERS = 4
+PATIENCE = 10
+SLOW_CALLBACK = 0.25
+"""Seconds for which nothing may keep the event loop; the machine of a test may falter for a moment."""
+_OPEN = "SELECT sent_name FROM attempts WHERE closed_at IS NULL ORDER BY id"
+
+
+@pytest.fixture(autouse=True)
+def nothing_blocks_the_loop(monkeypatch, caplog):
+    """Run each event loop in debug mode; the test fails if a callback took long."""
+    make = asyncio.new_event_loop
+
+    def make_debugging():
+        loop = make()
+        loop.set_debug(True)
+        loop.slow_callback_duration = SLOW_CALLBACK
+        return loop
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", make_debugging)
+    yield
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
+
+
+@pytest.fixture
+def world(make_world):
+    """A world whose first file is stored, so that its folder is listed."""
+    world = make_world(upload={"workers": str(WORKERS)})
+    world.write("first", b"first")
+    world.scan()
+    run(world)
+    return world
+
+
+def write(world, count, *, folder=""):
+    for number in range(count):
+        world.write(f"{folder}{number:02}", f"{folder}{number}".encode())
+    world.scan()
+
+
+def run(world) -> Step:
+    return world.site.uploader.run(lambda: True)
+
+
+def open_attempts(world):
+    with closing(sqlite3.connect(world.ledger_path)) as conn:
+        return [name for (name,) in conn.execute(_OPEN)]
+
+
+def stored(world) -> int:
+    return list(world.states().values()).count(State.STORED)
+
+
+def hold_answers(world, *names):
+    """Let the answers for these files, or for all, come only once the returned event is set."""
+    come = threading.Event()
+    world.service.has_answered = lambda request: come.is_set() or (bool(names) and request.filename not in names)
+    return come
+
+
+def wait_until(condition) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+class Running:
+    """A run in a thread of its own, until nothing is left or `stop`."""
+
+    def __init__(self, world):
+        self._world = world
+        self._goes_on = True
+        self.ended: list[object] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.ended.append(self._world.site.uploader.run(lambda: self._goes_on))
+        except BaseException as error:  # noqa: BLE001 - for the test to look at
+            self.ended.append(error)
+
+    def stop(self) -> None:
+        self._goes_on = False
+
+    def join(self):
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+        return self.ended[0]
+
+
+def test_intents_and_results_share_commits(world):
+    write(world, 12)
+    before = world.ledger.store.commits
+    assert run(world) is Step.IDLE
+    # In rounds of four files there would be four. Without a shared commit there would be 24.
+    assert world.ledger.store.commits - before <= 8
+    assert set(world.states().values()) == {State.STORED}
+    assert len(world.service.posts) == 13
+
+
+def test_one_worker_commits_once_a_file(make_world):
+    world = make_world(upload={"workers": "1"})
+    world.write("first", b"first")
+    world.scan()
+    run(world)
+    write(world, 10)
+    before = world.ledger.store.commits
+    assert run(world) is Step.IDLE
+    assert world.ledger.store.commits - before == 11
+
+
+def test_no_more_attempts_are_open_than_workers(world):
+    write(world, 20)
+    found = []
+    world.service.during_upload = lambda request: found.append((request.filename, open_attempts(world)))
+    run(world)
+    assert all(name in names and len(names) <= WORKERS for name, names in found)
+    assert max(len(names) for _, names in found) == WORKERS
+    assert len(found) == 20
+
+
+def test_large_file_keeps_no_other_back(world):
+    world.write("large", bytes(9 << 20))
+    write(world, 8)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hang(request) -> None:
+        if request.filename == "large":
+            reached.set()
+            assert go_on.wait(PATIENCE)
+
+    world.service.receiving = hang
+    running = Running(world)
+    assert reached.wait(PATIENCE)
+    wait_until(lambda: stored(world) == 9)
+    assert open_attempts(world) == ["large"]
+    go_on.set()
+    assert running.join() is Step.IDLE
+    assert set(world.states().values()) == {State.STORED}
+
+
+def test_throttled_files_are_uploaded_by_threads(make_world):
+    world = make_world(upload={"workers": str(WORKERS), "rate": "1MB/s"})
+    write(world, 4)
+    threads = set()
+    world.service.during_upload = lambda _request: threads.add(threading.current_thread())
+    assert run(world) is Step.IDLE
+    assert threads
+    assert threading.current_thread() not in threads
+    assert set(world.states().values()) == {State.STORED}
+
+
+def test_files_that_cannot_be_sent_keep_no_other_back(world, monkeypatch):
+    """One has changed, one has vanished, and the name of one is in use by another attempt."""
+    write(world, 4)
+    world.write("x/02", b"of the same name")
+    world.scan()
+    world.write("00", b"changed")
+    (world.root / "01").unlink()
+    preparer, queue = world.site.preparer, world.ledger.queue
+    prepare = preparer.prepare
+
+    def be_overtaken(row):
+        ready = prepare(row)
+        if row.path == b"03":
+            other = prepare(world.row("x/02"))
+            other.file.close()
+            queue.begin(other.intent, world.clock.now())
+        return ready
+
+    monkeypatch.setattr(preparer, "prepare", be_overtaken)
+    run(world)
+    assert world.states() == {
+        "00": State.STORED, "02": State.QUEUED, "03": State.STORED, "first": State.STORED, "x/02": State.SENDING,
+    }  # fmt: skip
+    monkeypatch.undo()
+    world.restart()
+    world.live(300)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert len(world.service.assets) == 5
+
+
+def test_lost_answer_leaves_one_doubt(world):
+    write(world, 4)
+    world.service.script.extend(["accept", "lost_after", "accept", "accept"])
+    run(world)
+    assert list(world.states().values()).count(State.IN_DOUBT) == 1
+    world.live(300)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert len(world.service.assets) == 5
+
+
+def test_service_that_is_down_causes_no_doubt(world):
+    write(world, 8)
+    world.service.down = True
+    assert run(world) is Step.PAUSED
+    assert sorted(world.states().values()) == [State.QUEUED] * 8 + [State.STORED]
+    assert open_attempts(world) == []
+    world.service.down = False
+    world.live(200)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert len(world.service.assets) == 9
+
+
+def test_crash_leaves_no_more_doubts_than_workers(world):
+    write(world, 8)
+
+    class Dies(BaseException):
+        pass
+
+    def die(request) -> None:
+        if request.filename == "02":
+            raise Dies
+
+    world.service.during_upload = die
+    with pytest.raises(Dies):
+        run(world)
+    world.service.during_upload = lambda _request: None
+    # A process that dies takes its threads along.
+    wait_until(lambda: not any(thread.name.startswith("upload-") for thread in threading.enumerate()))
+    world.restart()
+    assert 0 < list(world.states().values()).count(State.IN_DOUBT) <= WORKERS
+    world.live(300)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert len(world.service.assets) == 9
+
+
+def test_unexpected_error_ends_the_run(world):
+    """The other uploads in flight end first, and their results are recorded."""
+    write(world, 8)
+
+    def fail(request) -> None:
+        if request.filename == "02":
+            raise ZeroDivisionError
+
+    world.service.during_upload = fail
+    with pytest.raises(ZeroDivisionError):
+        run(world)
+    assert open_attempts(world) == ["02"]
+
+
+def test_hanging_answer_keeps_no_other_back(world):
+    write(world, 10)
+    come = hold_answers(world, "00")
+    running = Running(world)
+    wait_until(lambda: stored(world) == 10)
+    assert world.states()["00"] is State.SENDING
+    come.set()
+    assert running.join() is Step.IDLE
+    assert set(world.states().values()) == {State.STORED}
+
+
+def test_new_file_is_sent_beside_a_hanging_one(world):
+    write(world, 1)
+    come = hold_answers(world, "00")
+    running = Running(world)
+    wait_until(lambda: world.states()["00"] is State.SENDING)
+    world.write("new", b"new")
+    world.scan()
+    world.site.uploads.selection.forget()
+    wait_until(lambda: world.states()["new"] is State.STORED)
+    come.set()
+    assert running.join() is Step.IDLE
+
+
+def test_stop_ends_uploads_in_flight(world):
+    """SIGTERM, or a brake: what is in flight ends, what is prepared waits for the next run."""
+    write(world, 12)
+    come = hold_answers(world)
+    running = Running(world)
+    wait_until(lambda: len(world.posted()) == 1 + WORKERS)
+    running.stop()
+    time.sleep(0.05)
+    assert running.ended == []
+    come.set()
+    assert running.join() is Step.WORKED
+    assert open_attempts(world) == []
+    assert sorted(world.states().values()) == [State.QUEUED] * 8 + [State.STORED] * 5
+    assert run(world) is Step.IDLE
+    assert set(world.states().values()) == {State.STORED}
+
+
+@pytest.fixture
+def slow_commit(world, monkeypatch):
+    """Let the first commit that holds intents wait for `slow_commit.go_on`."""
+
+    class Slow:
+        reached, go_on = threading.Event(), threading.Event()
+
+    commits = world.ledger.store._commits
+    real = commits._commit
+
+    def commit(conn):
+        if not Slow.reached.is_set() and conn.execute(_OPEN).fetchone():
+            Slow.reached.set()
+            assert Slow.go_on.wait(PATIENCE)
+            world.clock.advance(1.0)
+        real(conn)
+
+    monkeypatch.setattr(commits, "_commit", commit)
+    write(world, 8)
+    return Slow
+
+
+def test_stop_during_a_commit_sends_nothing(world, slow_commit):
+    """The intents are taken back: no doubt is left, and the files still count as never tried."""
+    running = Running(world)
+    assert slow_commit.reached.wait(PATIENCE)
+    running.stop()
+    slow_commit.go_on.set()
+    assert running.join() is Step.WORKED
+    assert (world.posted(), open_attempts(world)) == (["first"], [])
+    assert sorted(world.states().values()) == [State.QUEUED] * 8 + [State.STORED]
+    assert {world.row(f"{number:02}").attempts for number in range(8)} == {0}
+    assert run(world) is Step.IDLE
+    assert len(world.service.assets) == 9
+
+
+def test_window_that_closes_during_a_commit_stops(world, slow_commit):
+    is_open = [True]
+    world.site.uploads.selection.may_send = lambda: is_open[0]
+    running = Running(world)
+    assert slow_commit.reached.wait(PATIENCE)
+    is_open[0] = False
+    slow_commit.go_on.set()
+    assert running.join() is Step.PAUSED
+    assert (world.posted(), open_attempts(world)) == (["first"], [])
+    is_open[0] = True
+    assert run(world) is Step.IDLE
+    assert len(world.service.assets) == 9
+
+
+def test_trouble_during_a_commit_stops(world, slow_commit):
+    running = Running(world)
+    assert slow_commit.reached.wait(PATIENCE)
+    world.site.circuit_breaker.trouble("no_answer", "the service is gone")
+    slow_commit.go_on.set()
+    assert running.join() is Step.PAUSED
+    assert (world.posted(), open_attempts(world)) == (["first"], [])
+    world.live(200)
+    assert set(world.states().values()) == {State.VERIFIED}
+
+
+def test_deleted_row_stops_no_taking_back(world, slow_commit, monkeypatch):
+    take_back = world.site.uploads.results.take_back
+
+    def delete_first(attempt, ready):
+        if ready.row.path == b"01":
+            delete = "DELETE FROM files WHERE path = CAST('01' AS BLOB)"
+            world.ledger.store.write(lambda conn: conn.execute(delete))
+        take_back(attempt, ready)
+
+    monkeypatch.setattr(world.site.uploads.results, "take_back", delete_first)
+    running = Running(world)
+    assert slow_commit.reached.wait(PATIENCE)
+    running.stop()
+    slow_commit.go_on.set()
+    assert running.join() is Step.WORKED
+    assert run(world) is Step.IDLE
+    assert "01" not in world.posted()
+    assert set(world.states().values()) == {State.STORED}
+
+
+def test_file_of_a_renamed_row_is_sent_once(world, slow_commit):
+    """The file is moved while its intent is committed; the asset belongs to the file at its new path."""
+    running = Running(world)
+    assert slow_commit.reached.wait(PATIENCE)
+    (world.root / "00").rename(world.root / "moved")
+    slow_commit.go_on.set()
+    running.join()
+    world.scan()
+    world.live(300)
+    assert len(world.service.assets) == 9
+
+
+@pytest.mark.parametrize("commits", [1, 10_000], ids=["for_a_moment", "for_long"])
+def test_full_disk_in_a_group_commit_loses_nothing(world, commits):
+    write(world, 8)
+    disk = FullDisk(world.ledger, commits)
+    posted = len(world.service.posts)
+    world.service.during_upload = lambda request: disk.fill() if request.filename == "03" else None
+    if commits == 1:
+        assert run(world) is Step.IDLE
+    else:
+        with pytest.raises(LedgerError):
+            run(world)
+        disk.empty()
+        world.restart()
+    world.service.during_upload = lambda _request: None
+    world.live(300)
+    assert set(world.states().values()) == {State.VERIFIED}
+    assert len(world.service.assets) == len(world.service.posts) == posted + 8
+
+
+def test_failed_commit_opens_no_more_attempts_than_workers(world):
+    """Results and intents share a transaction: no intent is on the disk without the result before it."""
+    write(world, 12)
+    disk = FullDisk(world.ledger, 3)
+    most = []
+
+    def during_upload(request) -> None:
+        most.append(len(open_attempts(world)))
+        if request.filename == "03":
+            disk.fill()
+
+    world.service.during_upload = during_upload
+    ended = None
+    while ended is not Step.IDLE:
+        try:
+            ended = run(world)
+        except LedgerError:
+            most.append(len(open_attempts(world)))
+    assert max(most) == WORKERS
+    assert set(world.states().values()) == {State.STORED}
+    assert len(world.service.posts) == 13
+
+
+def test_sidecar_that_changes_before_the_post_is_noticed(world, monkeypatch):
+    write(world, 3)
+    submit = world.ledger.queue.submit_begin
+
+    def change_sidecar(intent, now):
+        if intent.sent_name == "00":
+            world.write("00.yaml", b"description: comes late\n")
+            world.hint("00.yaml")
+        return submit(intent, now)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger.queue, "submit_begin", change_sidecar)
+        run(world)
+    world.live(300)
+    while world.site.drift.step():
+        pass
+    assert "metadata changed" in world.row("00").drift
+    assert {path: row for path, row in world.states().items() if row is not State.VERIFIED} == {}
+
+
+def test_slow_files_are_prepared_side_by_side(world, monkeypatch):
+    write(world, 200)
+    prepare = world.site.preparer.prepare
+    at_once, most = [], []
+
+    def slowly(row):
+        at_once.append(row)
+        most.append(len(at_once))
+        time.sleep(0.002)
+        world.clock.advance(0.02)
+        try:
+            return prepare(row)
+        finally:
+            at_once.remove(row)
+
+    monkeypatch.setattr(world.site.preparer, "prepare", slowly)
+    assert run(world) is Step.IDLE
+    assert set(most[:10]) == {1}
+    assert max(most) > 1
+    assert len(world.service.posts) == 201
+
+
+@pytest.fixture
+def ahead(world, monkeypatch):
+    """A run whose workers all wait for answers while the next files are prepared; `ahead.come` ends the wait."""
+    write(world, 9)
+    world.come = hold_answers(world)
+    world.read = []
+    prepare = world.site.preparer.prepare
+
+    def noted(row):
+        world.read.append(row.path.decode())
+        return prepare(row)
+
+    monkeypatch.setattr(world.site.preparer, "prepare", noted)
+    world.running = Running(world)
+    wait_until(lambda: len(world.posted()) == 1 + WORKERS)
+    wait_until(lambda: len(world.read) == 9)
+    return world
+
+
+def test_file_prepared_long_ago_is_prepared_again(ahead):
+    ahead.clock.advance(2.0)
+    ahead.come.set()
+    assert ahead.running.join() is Step.IDLE
+    assert len(ahead.read) > 9
+    assert set(ahead.states().values()) == {State.STORED}
+    assert len(ahead.service.assets) == 10
+
+
+def test_file_replaced_while_prepared_is_sent_once(ahead):
+    ahead.write("04", b"as it is by then")
+    ahead.hint("04")
+    ahead.come.set()
+    ahead.running.join()
+    run(ahead)
+    assert ahead.service.assets[ahead.row("04").assetid].content == b"as it is by then"
+    assert len(ahead.service.assets) == 10
+
+
+def test_trouble_keeps_prepared_files_back(ahead):
+    ahead.site.circuit_breaker.trouble("no_answer", "the service is gone")
+    ahead.come.set()
+    assert ahead.running.join() is Step.PAUSED
+    assert sorted(ahead.states().values()) == [State.QUEUED] * 5 + [State.STORED] * 5
+    assert open_attempts(ahead) == []
+    ahead.live(200)
+    assert set(ahead.states().values()) == {State.VERIFIED}
+
+
+def test_ledger_trouble_gives_taken_files_back(world, monkeypatch):
+    write(world, 4)
+    take, calls = world.site.upload_queue.take, []
+
+    def fail_at_the_third(*choices):
+        calls.append(1)
+        if len(calls) == 3:
+            raise LedgerError("the disk has trouble")
+        return take(*choices)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.site.upload_queue, "take", fail_at_the_third)
+        with pytest.raises(LedgerError):
+            run(world)
+    assert run(world) is Step.IDLE
+    assert set(world.states().values()) == {State.STORED}
+
+
+def test_ended_run_leaves_no_threads(world):
+    before = threading.active_count()
+    write(world, 20)
+    run(world)
+    wait_until(lambda: threading.active_count() <= before)
