@@ -1,18 +1,18 @@
 """Serve finished answers over HTTP; only GET and HEAD are allowed, and there is no login.
 
-A fixed number of threads serves all requests. More connections wait in a short queue; beyond it they are closed. A
-connection carries one request and has `_PATIENCE` seconds for it. The `Host` field must name this machine: a page on
-the web must not read what is served on loopback. The content of the answers is left to `board`.
+Each connection has a thread and carries one request. At most `_CONNECTIONS` are open: a further one replaces the
+oldest that has not sent its request yet, so that idle and slow clients cannot block the page; if all are being
+answered, it is closed. The `Host` field must name this machine: a page on the web must not read what is served on
+loopback. The content of the answers is left to `board`.
 """
 
 import contextlib
 import ipaddress
-import queue
 import re
 import socket
 import socketserver
+import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -24,9 +24,18 @@ from assetsync.config.units import Listen
 from assetsync.errors import LedgerError
 from assetsync.status.board import Reply
 
-_ASK_AGAIN = 60.0
+log = structlog.get_logger(__name__)
+
+_CONNECTIONS = 16
+_SILENCE = 5.0
+_POLL = 0.2
+_STOP_PATIENCE = 2.0
+_FIRST_TRY = 2.0
+_PLAIN = "text/plain; charset=utf-8"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+
+Answers = Mapping[str, Callable[[], Reply]]
 
 
 class Hosts:
@@ -35,39 +44,25 @@ class Hosts:
     def __init__(self, listen: str) -> None:
         self._names = {*_LOCAL, listen.casefold()}
         self._own: str | None = None
-        self._full = ""
-        self._again = 0.0
-        self._asking = threading.Lock()
         if not _is_loopback(listen):
             own = socket.gethostname().casefold()
             self._own = own.partition(".")[0]
             self._names |= {own, self._own, f"{own}.local"}
 
-    def are(self, said: Sequence[str], local: str) -> bool:
-        """Whether the `Host` fields of a request (`said`) name this machine.
+    def accept(self, fields: Sequence[str], local: str) -> bool:
+        """Whether the `Host` fields of a request name this machine.
 
         `local` is the local address of the connection. Any port is accepted: behind `ssh -L` the port differs.
         """
-        found = _HOST.fullmatch(said[0].strip()) if len(said) == 1 else None
+        found = _HOST.fullmatch(fields[0].strip()) if len(fields) == 1 else None
         if found is None:
             return False
         name = found[1].strip("[]").casefold().removesuffix(".")
         if name in self._names or name == local.removeprefix("::ffff:").casefold():
             return True
-        # Look the full name up only if it may match: a name server that is down blocks the look-up for seconds.
-        return name.partition(".")[0] == self._own and name == self._found()
-
-    def _found(self) -> str:
-        """Return this machine's full name as the system finds it; a name with another domain may be another machine's.
-
-        A name without a domain means that no name server answered, as while a machine starts. It is looked up again
-        after `_ASK_AGAIN` seconds.
-        """
-        with self._asking:
-            if "." not in self._full and time.monotonic() >= self._again:
-                self._full = socket.getfqdn().casefold()
-                self._again = time.monotonic() + _ASK_AGAIN
-            return self._full
+        # Look the full name up only if it may match: a name server that is down blocks the look-up for seconds. The
+        # same name in another domain may be another machine's.
+        return name.partition(".")[0] == self._own and name == socket.getfqdn().casefold()
 
 
 def _is_loopback(host: str) -> bool:
@@ -75,20 +70,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.casefold() == "localhost"
-
-
-log = structlog.get_logger(__name__)
-
-_WORKERS = 4
-_WAITING = 16
-_PATIENCE = 10.0
-_SILENCE = 5.0
-_POLL = 0.2
-_STOP_PATIENCE = 2.0
-_FIRST_TRY = 2.0
-_PLAIN = "text/plain; charset=utf-8"
-
-Answers = Mapping[str, Callable[[], Reply]]
 
 
 class Server:
@@ -124,23 +105,22 @@ class Server:
             self._thread.join(_STOP_PATIENCE)
 
     def _run(self) -> None:
-        trouble = self._bind()
-        self._tried.set()
-        if trouble is not None:
-            log.error(
-                "the status page cannot be shown",
-                listen=f"{self._listen.host}:{self._listen.port}",
-                detail=trouble,
-                fix=f"free the address or change status.listen; tried again every {self._again:.0f} s",
-            )
-        while self._bound is None:
+        while (trouble := self._bind()) is not None:
+            if not self._tried.is_set():
+                log.error(
+                    "the status page cannot be shown",
+                    listen=f"{self._listen.host}:{self._listen.port}",
+                    detail=trouble,
+                    fix=f"free the address or change status.listen; tried again every {self._again:.0f} s",
+                )
+            self._tried.set()
             if self._stop.wait(self._again):
                 return
-            self._bind()
-        bound = self._bound
+        self._tried.set()
+        assert self._bound is not None, "an address without trouble is bound"
         while not self._stop.is_set():
-            bound.serve_some()
-        bound.end()
+            self._bound.handle_request()
+        self._bound.end()
 
     def _bind(self) -> str | None:
         """Bind the address; return the reason if that fails, else None."""
@@ -154,11 +134,12 @@ class Server:
         return None
 
 
-class _Bound(socketserver.TCPServer):
-    """A bound address and its worker threads."""
+class _Bound(socketserver.ThreadingTCPServer):
+    """A bound address and its open connections."""
 
     allow_reuse_address = True
-    request_queue_size = _WAITING
+    daemon_threads = True
+    request_queue_size = 128
     timeout = _POLL
 
     def __init__(self, listen: Listen, answers: Answers) -> None:
@@ -168,68 +149,60 @@ class _Bound(socketserver.TCPServer):
         self.address_family = family
         self.answers = answers
         self.hosts = Hosts(listen.host)
-        self._waiting: queue.Queue[tuple[socket.socket, Any] | None] = queue.Queue(_WAITING)
-        self._open: dict[socket.socket, float] = {}
-        self._open_lock = threading.Lock()
+        # Oldest first; the value is whether the request was read.
+        self._open: dict[socket.socket, bool] = {}
+        self._changed = threading.Condition()
         super().__init__(address, _Handler)  # type: ignore[arg-type]
-        self._workers = [
-            threading.Thread(target=self._work, name=f"status-{number}", daemon=True) for number in range(_WORKERS)
-        ]
-        for worker in self._workers:
-            worker.start()
-
-    def serve_some(self) -> None:
-        """Accept a waiting connection, and cut the connections that take longer than `_PATIENCE` seconds."""
-        self.handle_request()
-        now = time.monotonic()
-        with self._open_lock:
-            late = [request for request, since in self._open.items() if now - since > _PATIENCE]
-        for request in late:
-            # The shutdown ends any wait of its thread, so that a client which sends single bytes cannot hold it.
-            with contextlib.suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
-
-    def end(self) -> None:
-        """Free the address, cut open connections and stop the threads."""
-        self.server_close()
-        with self._open_lock:
-            for request in self._open:
-                with contextlib.suppress(OSError):
-                    request.shutdown(socket.SHUT_RDWR)
-        until = time.monotonic() + _STOP_PATIENCE
-        for _worker in self._workers:
-            with contextlib.suppress(queue.Full):
-                self._waiting.put(None, timeout=max(0.0, until - time.monotonic()))
-        for worker in self._workers:
-            worker.join(max(0.0, until - time.monotonic()))
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Queue a connection for the threads, or close it if the queue is full."""
-        with self._open_lock:
-            self._open[request] = time.monotonic()
-        try:
-            self._waiting.put_nowait((request, client_address))
-        except queue.Full:
+        """Start the thread of a connection, or close the connection if all others are being answered."""
+        with self._changed:
+            unread = [other for other, is_read in self._open.items() if not is_read]
+            if unread and len(self._open) >= _CONNECTIONS:
+                _cut(unread[0])
+                self._changed.wait_for(lambda: len(self._open) < _CONNECTIONS, _POLL)
+            has_room = len(self._open) < _CONNECTIONS
+            if has_room:
+                self._open[request] = False
+        if has_room:
+            super().process_request(request, client_address)
+        else:
             self.shutdown_request(request)
+
+    def request_read(self, request: socket.socket) -> None:
+        """Keep a connection until it is answered."""
+        with self._changed:
+            self._open[request] = True
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection and forget it."""
-        with self._open_lock:
-            self._open.pop(request, None)
         super().shutdown_request(request)
+        with self._changed:
+            self._open.pop(request, None)
+            self._changed.notify_all()
 
-    def _work(self) -> None:
-        while (one := self._waiting.get()) is not None:
-            request, client_address = one
-            try:
-                self.finish_request(request, client_address)
-            except OSError as error:
-                log.debug("a reader of the status page went away", detail=str(error))
-            except Exception:
-                # An error of the page must end neither the daemon nor this thread.
-                log.exception("the status page could not answer", client=str(client_address[0]))
-            finally:
-                self.shutdown_request(request)
+    def handle_error(self, _request: Any, client_address: Any) -> None:
+        """Log an error: it must end neither the daemon nor the server."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            log.debug("a reader of the status page went away", detail=str(error))
+        else:
+            log.error("the status page could not answer", client=str(client_address[0]), exc_info=error)
+
+    def end(self) -> None:
+        """Free the address, cut the unread connections and wait for the answers in progress."""
+        self.server_close()
+        with self._changed:
+            for request, is_read in self._open.items():
+                if not is_read:
+                    _cut(request)
+            self._changed.wait_for(lambda: not self._open, _STOP_PATIENCE)
+
+
+def _cut(request: socket.socket) -> None:
+    """End every wait of the connection's thread."""
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -259,8 +232,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: a page that refreshes itself would fill the journal."""
 
     def _answer(self) -> None:
+        self.server.request_read(self.connection)
         local = str(self.connection.getsockname()[0])
-        if not self.server.hosts.are(self.headers.get_all("Host", []), local):
+        if not self.server.hosts.accept(self.headers.get_all("Host", []), local):
             text = "this host name is not mine: use this machine's address, localhost, or a name set as status.listen"
             self._send(_sentence(HTTPStatus.MISDIRECTED_REQUEST, text))
             return
