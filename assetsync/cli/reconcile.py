@@ -114,9 +114,9 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
 def _tell_outside(site: Site) -> None:
     notify = site.config.notify
     if notify.webhook is not None or notify.command:
-        from assetsync.notify.news import tell_once  # noqa: PLC0415 - slow to load, and rarely needed
+        from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
 
-        tell_once(site, os.environ)
+        notify_once(site, os.environ)
 
 
 def _bar() -> Silent:

@@ -23,7 +23,7 @@ from assetsync.daemon.signals import Signals
 from assetsync.daemon.systemd import Notifier
 from assetsync.errors import ConfigError, RootMissing
 from assetsync.log import configure_logging
-from assetsync.notify.news import senders
+from assetsync.notify.notifications import receivers
 from assetsync.text import printable
 
 log = structlog.get_logger(__name__)
@@ -75,7 +75,7 @@ def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> tu
         read = _read(path)
         # Check what the configuration names, too: the new daemon would find a mistake only after the old one has ended.
         make_service(*read).close()
-        senders(read[0], os.environ)
+        receivers(read[0], os.environ)
     except ConfigError as error:
         mistakes = error.mistakes
     else:

@@ -1,35 +1,29 @@
-"""Decide which messages people receive and when: few messages that sum up, not a message for each file.
+"""Decide which notices people receive: one when a kind of problem begins, one for new items, and one when it ends.
 
-The current troubles go in, the messages that are due come out; the result of earlier messages is kept. A message waits
-until related trouble has gathered, comes at most every APART seconds for a kind of trouble, and names only new items.
-The end of a trouble is reported too. Reading the facts and delivering messages are left to `notify`.
+The current problems go in, the due notices come out. A new problem waits until related items have gathered, a short
+recovery ends nothing, and a kind has at most one notice in APART seconds. Reading the problems and delivering the
+notices are left to `notify`.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 APART = 15 * 60.0
-"""Seconds between two messages of a kind."""
-
-GATHER = 5.0
-"""Seconds that new trouble waits for more of its kind."""
-
-QUIET = 60.0
-"""Seconds that a trouble must be gone before its end is reported: a scan tries blocked files again and again."""
+"""Seconds between two notices of a kind."""
 
 KEPT = 1000
 """Most items of a kind that are tracked by key; items beyond that are only counted."""
 
-_MINUTE = 60.0
-
 NAMED = 5
-"""Most items that a message names."""
+"""Most items that a notice names."""
+
+_MINUTE = 60.0
 
 
 class Kind(StrEnum):
-    """The subject of a message; `event` in the delivered message."""
+    """The subject of a notice; `event` in the delivered object."""
 
     BLOCKED = "blocked"
     BRAKE = "brake"
@@ -42,32 +36,34 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """The current trouble of a kind: up to KEPT items by a stable key, each with its sentence, and the total count.
+class Delays:
+    """Seconds that a new item waits for others, that a gone item must stay away, and that an outage must last."""
 
-    Without `items` there is no trouble. `lingering` are keys of earlier items that may be back in a moment.
+    gather: float = 5.0
+    quiet: float = 60.0
+    outage: float = 15 * 60.0
+
+
+DELAYS = Delays()
+AT_ONCE = Delays(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The current items of a kind, each a sentence by a stable key; without items the kind is in order.
+
+    `count` may exceed the number of `items`. `since` maps a key to the begin of its item in steady seconds, if known.
     """
 
     kind: Kind
     items: Mapping[str, str] = field(default_factory=dict)
     count: int = 0
-    since: float | None = None
-    lingering: Collection[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """The last report of a kind: `at` is its wall-clock time, `since` is when the trouble began."""
-
-    keys: tuple[str, ...]
-    count: int
-    at: float
-    since: float
+    since: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message: `count` items exist, `new` of them were not reported before; `names` are the first new ones."""
+    """A notice: `count` items exist, `new` of them were not reported before; `names` are the first new ones."""
 
     site: str
     kind: Kind
@@ -79,103 +75,91 @@ class Notice:
     at: float
 
 
-class Teller:
-    """The decisions on the messages of a site; the state of earlier messages survives a restart through `kept`."""
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """The reported items of a kind: `at` is the time of the last notice, `since` the begin of the problem."""
 
-    def __init__(self, site: str, kept: str | None = None) -> None:
-        """Begin with the value that `kept` returned; None or an unreadable value counts as no earlier messages."""
+    keys: tuple[str, ...] = ()
+    count: int = 0
+    at: float = float("-inf")
+    since: float = 0.0
+
+    def narrowed(self, problem: Problem, over: Iterable[str]) -> "_Reported":
+        """Return this without the items that are over.
+
+        If more items were counted than named, an item that is named now was counted before, and the highest count
+        stays until all items are named.
+        """
+        if self.count > len(self.keys):
+            is_named = problem.count <= len(problem.items)
+            return replace(self, keys=tuple(problem.items), count=problem.count if is_named else self.count)
+        keys = tuple(key for key in self.keys if key not in over)
+        # The last item stays until the end of the problem is reported.
+        return replace(self, keys=keys, count=len(keys)) if keys else self
+
+
+class NoticeTracker:
+    """The reported problems of a site; they survive a restart through `saved` and `load`."""
+
+    def __init__(self, site: str) -> None:
         self._site = site
-        self._told = _read(kept)
-        self._noticed: dict[Kind, float] = {}
-        self._away: dict[Kind, float] = {}
-        self._fewer: dict[Kind, float] = {}
+        self._reported: dict[Kind, _Reported] = {}
+        # In steady seconds: the begin of each current item, and since when a reported item is gone.
+        self._began: dict[Kind, dict[str, float]] = {}
+        self._gone: dict[Kind, dict[str, float]] = {}
 
     def keys(self, kind: Kind) -> tuple[str, ...]:
-        """Return the keys of the items of a kind that were reported and are not over."""
-        told = self._told.get(kind)
-        return told.keys if told else ()
+        """Return the keys of the reported items of a kind."""
+        return self._reported.get(kind, _Reported()).keys
 
-    def kept(self) -> str:
-        """Return the state of earlier messages as JSON."""
-        return json.dumps(
-            {
-                str(kind): {"keys": told.keys, "count": told.count, "at": told.at, "since": told.since}
-                for kind, told in sorted(self._told.items())
-            }
-        )
+    def saved(self) -> str:
+        """Return the reported problems as JSON."""
+        return json.dumps({str(kind): asdict(reported) for kind, reported in sorted(self._reported.items())})
 
-    def step(
-        self, troubles: Iterable[Trouble], now: float, steady: float, *, gather: float = GATHER, quiet: float = QUIET
-    ) -> list[Notice]:
-        """Return the messages that are due; a kind that is not among `troubles` is unknown at the moment."""
-        notices = (self._of(trouble, now, steady, gather, quiet) for trouble in troubles)
+    def load(self, saved: str | None) -> None:
+        """Add the problems that an earlier process reported; a value that cannot be read counts as none."""
+        self._reported = _read(saved) | self._reported
+
+    def step(self, problems: Iterable[Problem], now: float, steady: float, delays: Delays = DELAYS) -> list[Notice]:
+        """Return the due notices; a kind that is not among `problems` is unknown, and nothing changes for it."""
+        notices = (self._notice(problem, now, steady, delays) for problem in problems)
         return [notice for notice in notices if notice is not None]
 
-    def _of(self, trouble: Trouble, now: float, steady: float, gather: float, quiet: float) -> Notice | None:
-        kind = trouble.kind
-        told = self._told.get(kind)
-        # Otherwise a clock that was set back would hold messages back for the same span.
-        may_tell = told is None or not 0 <= now - told.at < APART
-        if not trouble.items:
-            self._noticed.pop(kind, None)
-            self._fewer.pop(kind, None)
-            return self._end(trouble, told, now, steady, quiet if may_tell else float("inf"))
-        self._away.pop(kind, None)
-        known, before = (set(told.keys), told.count) if told else (set(), 0)
-        new = [key for key in trouble.items if key not in known]
-        if before > KEPT:
-            # An item that moves up into the tracked ones was counted before.
-            new = []
-        # Without an earlier report all items are new. Beyond KEPT the count decides.
-        counts = not known or max(before, trouble.count) > KEPT
-        fresh = max(len(new), trouble.count - before if counts else 0)
-        if not fresh:
-            self._noticed.pop(kind, None)
-            self._forget(trouble, told, steady, quiet)
+    def _notice(self, problem: Problem, now: float, steady: float, delays: Delays) -> Notice | None:
+        kind = problem.kind
+        reported = self._reported.get(kind, _Reported())
+        # A clock that was set back must not hold a notice back.
+        may_send = not 0 <= now - reported.at < APART
+        began, gone = self._began.get(kind, {}), self._gone.get(kind, {})
+        began = {key: problem.since.get(key, began.get(key, steady)) for key in problem.items}
+        gone = {key: gone.get(key, steady) for key in reported.keys if key not in began}
+        self._began[kind], self._gone[kind] = began, gone
+        over = {key for key, since in gone.items() if steady - since >= delays.quiet}
+        if not problem.items:
+            is_over = reported.keys and over.issuperset(reported.keys)
+            return self._end(kind, reported, now) if is_over and may_send else None
+        if reported.keys:
+            reported = self._reported[kind] = reported.narrowed(problem, over)
+        if kind is Kind.OUTAGE:
+            lasting = {key: text for key, text in problem.items.items() if steady - began[key] >= delays.outage}
+            problem = replace(problem, items=lasting, count=len(lasting))
+        known = set(reported.keys)
+        new = [key for key in problem.items if key not in known]
+        fresh = max(len(new), problem.count - reported.count)
+        longest = max((steady - began[key] for key in new), default=delays.gather)
+        if fresh <= 0 or longest < delays.gather or not may_send:
             return None
-        if steady - self._noticed.setdefault(kind, steady) < gather or not may_tell:
-            return None
-        self._noticed.pop(kind, None)
-        since = told.since if told and told.keys else now if trouble.since is None else trouble.since
-        standing = known & set(trouble.lingering)
-        self._told[kind] = Reported(
-            (*trouble.items, *sorted(standing - set(trouble.items)))[:KEPT], trouble.count, now, since
-        )
-        names = tuple(trouble.items[key] for key in new[:NAMED])
-        text = f"{self._site}: {_sentence(trouble, fresh, names, now - since)}"
-        return Notice(self._site, kind, is_over=False, text=text, count=trouble.count, new=fresh, names=names, at=now)
+        since = reported.since if known else now - longest
+        keys = (*problem.items, *(key for key in reported.keys if key not in problem.items))
+        self._reported[kind] = _Reported(keys[:KEPT], problem.count, now, since)
+        names = tuple(problem.items[key] for key in new[:NAMED])
+        text = f"{self._site}: {_sentence(problem, fresh, names, now - since)}"
+        return Notice(self._site, kind, is_over=False, text=text, count=problem.count, new=fresh, names=names, at=now)
 
-    def _end(self, trouble: Trouble, told: Reported | None, now: float, steady: float, quiet: float) -> Notice | None:
-        kind = trouble.kind
-        if told is None or not told.keys:
-            return None
-        if set(told.keys) & set(trouble.lingering):
-            self._away.pop(kind, None)
-            return None
-        if steady - self._away.setdefault(kind, steady) < quiet:
-            return None
-        self._away.pop(kind, None)
-        self._told[kind] = Reported((), 0, now, now)
-        text = f"{self._site}: {_OVER[kind].format(after=_span(now - told.since))}"
+    def _end(self, kind: Kind, reported: _Reported, now: float) -> Notice:
+        self._reported[kind] = _Reported(at=now, since=now)
+        text = f"{self._site}: {_OVER[kind].format(after=_span(now - reported.since))}"
         return Notice(self._site, kind, is_over=True, text=text, count=0, new=0, names=(), at=now)
-
-    def _forget(self, trouble: Trouble, told: Reported | None, steady: float, quiet: float) -> None:
-        """Forget items that are over while others of their kind remain: an item that comes back is new.
-
-        Beyond KEPT items only the count is known: a lower count is taken over once it has lasted for `quiet` seconds.
-        """
-        kind = trouble.kind
-        if told is None:
-            return
-        if told.count <= KEPT:
-            stands = {*trouble.items, *trouble.lingering}
-            keys = tuple(key for key in told.keys if key in stands)
-            self._told[kind] = replace(told, keys=keys, count=len(keys))
-        elif trouble.count == told.count:
-            self._fewer.pop(kind, None)
-        elif steady - self._fewer.setdefault(kind, steady) >= quiet:
-            del self._fewer[kind]
-            self._told[kind] = replace(told, keys=tuple(trouble.items), count=trouble.count)
 
 
 def trial_notice(site: str, now: float) -> Notice:
@@ -195,15 +179,15 @@ _OVER = {
 }
 
 
-def _sentence(trouble: Trouble, new: int, names: tuple[str, ...], lasted: float) -> str:
+def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float) -> str:
     first = "; ".join(names)
     more = f"; and {new - len(names):,} more" if new > len(names) else ""
     named = f": {first}{more}" if names else ""
-    fresh = f", {new:,} of them new" if new != trouble.count else ""
-    match trouble.kind:
+    fresh = f", {new:,} of them new" if new != problem.count else ""
+    match problem.kind:
         case Kind.BLOCKED:
-            noun = "file is" if trouble.count == 1 else "files are"
-            return f"{trouble.count:,} {noun} blocked{fresh}{named} (assetsync status)"
+            noun = "file is" if problem.count == 1 else "files are"
+            return f"{problem.count:,} {noun} blocked{fresh}{named} (assetsync status)"
         case Kind.BRAKE:
             return f"a brake stops all sending: {first}{more} (assetsync status tells what ends it)"
         case Kind.OUTAGE:
@@ -212,8 +196,8 @@ def _sentence(trouble: Trouble, new: int, names: tuple[str, ...], lasted: float)
         case Kind.INDEX_STOPPED:
             return f"indexing has stopped: {first}"
         case Kind.TREE:
-            noun = "path" if trouble.count == 1 else "paths"
-            return f"{trouble.count:,} {noun} of the tree cannot be read{fresh}{named} (assetsync check)"
+            noun = "path" if problem.count == 1 else "paths"
+            return f"{problem.count:,} {noun} of the tree cannot be read{fresh}{named} (assetsync check)"
         case Kind.LEDGER:
             return f"the ledger cannot be used, everything waits for it: {first}"
         case _:
@@ -230,15 +214,14 @@ def _span(seconds: float) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _read(kept: str | None) -> dict[Kind, Reported]:
+def _read(saved: str | None) -> dict[Kind, _Reported]:
     try:
-        said = json.loads(kept or "{}")
         return {
-            Kind(kind): Reported(
-                tuple(map(str, told["keys"])), int(told["count"]), float(told["at"]), float(told["since"])
+            Kind(kind): _Reported(
+                tuple(map(str, value["keys"])), int(value["count"]), float(value["at"]), float(value["since"])
             )
-            for kind, told in said.items()
+            for kind, value in json.loads(saved or "{}").items()
         }
     except (ValueError, KeyError, TypeError, AttributeError):
-        # The state is from another release or was changed by hand: at worst a message is repeated.
+        # Another release or a person wrote the value: at worst a notice is repeated.
         return {}

@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from assetsync.app import Site, build, make_service
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
-from assetsync.core.notices import Teller
+from assetsync.core.notices import Problem
 from assetsync.daemon.heartbeat import HeartbeatService
 from assetsync.daemon.loops import Loop, Pulse
 from assetsync.daemon.runtime_info import RuntimeInfo
@@ -33,8 +33,8 @@ from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwri
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.runs import Refusal
 from assetsync.log import log_uncaught, redact
-from assetsync.notify.facts import Facts
-from assetsync.notify.news import News, Outlet, senders
+from assetsync.notify.notifications import Notifications
+from assetsync.notify.problems import current_problems
 from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
 from assetsync.status.sentences import verdict
@@ -49,7 +49,7 @@ T = TypeVar("T")
 _LIMIT = 15.0
 _STOP_PATIENCE = 30.0
 _CUT_PATIENCE = 5.0
-_TELL_PATIENCE = 5.0
+_NOTIFY_PATIENCE = 5.0
 _STATUS_EVERY = 10.0
 _LEDGER_PAUSE = 2.0
 _STATUS_PATIENCE = 0.5
@@ -100,14 +100,14 @@ class Daemon:
 
     def run(self) -> Ended:
         """Run until a signal stops the daemon. Raises the error that ended a loop, and the errors of `open_ledger`."""
-        outlet = Outlet(senders(self._config, os.environ), failed=self._failed)
+        notifications = Notifications(self._config, os.environ, self.clock, self._failed)
         try:
-            return self._open(outlet)
+            return self._open(notifications)
         finally:
-            outlet.close(_TELL_PATIENCE)
+            notifications.close(_NOTIFY_PATIENCE)
 
-    def _open(self, outlet: Outlet) -> Ended:
-        ledger = self._once_usable(lambda: open_ledger(self._config.ledger, site=self._config.site), outlet)
+    def _open(self, notifications: Notifications) -> Ended:
+        ledger = self._once_usable(lambda: open_ledger(self._config.ledger, site=self._config.site), notifications)
         if ledger is None:
             return self._ended()
         metrics = Metrics(self._config.site)
@@ -118,8 +118,9 @@ class Daemon:
             heartbeat = Heartbeat(self._tick, self._thread_alive)
             chance = random.SystemRandom()
             site = build(self._config, ledger, alive, self.clock, chance, heartbeat=heartbeat, meter=metrics)
-            self._run(site, ledger, outlet, metrics)
+            self._run(site, ledger, notifications, metrics)
         finally:
+            self._close(notifications)
             service.close()
             ledger.close()
         if self._failure.error is not None:
@@ -131,7 +132,7 @@ class Daemon:
             return Ended.RELOADED
         return Ended.INTERRUPTED if self._interrupted else Ended.STOPPED
 
-    def _once_usable(self, begin: Callable[[], T], outlet: Outlet) -> T | None:
+    def _once_usable(self, begin: Callable[[], T], notifications: Notifications) -> T | None:
         """Return the result of `begin`, which needs the ledger; return None after a stop.
 
         While the disk is full or fails, wait and retry, as the loops do. systemd and the notification channels get the
@@ -139,11 +140,9 @@ class Daemon:
         called again after it was done in part.
         """
         waits = False
-        # Without the ledger it is unknown which messages were sent before.
-        teller = Teller(self._config.site)
         while not self.clock.stop.is_set():
             try:
-                begun = begin()
+                return begin()
             except LedgerBusy:
                 raise
             except LedgerUnwritable as error:
@@ -151,19 +150,16 @@ class Daemon:
                     log.error("waiting for the ledger", detail=str(error))  # noqa: TRY400 - the message suffices, without a traceback
                     self._notifier.ready()
                 waits = True
-                outlet.waits(teller, str(error), self.clock)
+                notifications.waits_for_ledger(str(error))
                 self._notifier.status(f"waiting for the ledger: {error}")
                 self._notifier.alive()
                 self._heed(self._signals.wait(_LEDGER_PAUSE))
             except Exception as error:
-                outlet.ended(teller, error, self.clock)
+                notifications.ended(error)
                 raise
-            else:
-                outlet.waits(teller, None, self.clock)
-                return begun
         return None
 
-    def _run(self, site: Site, ledger: Ledger, outlet: Outlet, metrics: Metrics) -> None:
+    def _run(self, site: Site, ledger: Ledger, notifications: Notifications, metrics: Metrics) -> None:
         work = Work(site, idle=self._limit / 3)
         steps = {
             "upload": work.send,
@@ -173,23 +169,24 @@ class Daemon:
             "read-back": work.reading.step,
         }
         loops = [self._loop(name, step) for name, step in steps.items()]
-        facts = Facts(ledger, self.clock, pause=lambda: site.circuit_breaker.standing, waiting=lambda: _waiting(loops))
 
-        def begin() -> tuple[Schedule, News]:
+        def look(reported: Collection[str]) -> list[Problem]:
+            return current_problems(ledger, site.circuit_breaker.standing, _waiting(loops), reported)
+
+        def begin() -> Schedule:
             schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)
-            news = News(self._config.site, ledger, self.clock, facts, outlet)
+            notifications.attach(ledger, look)
             # Last, because a retry of `begin` must not start the watcher twice.
             work.begin()
-            return schedule, news
+            return schedule
 
-        begun = self._once_usable(begin, outlet)
-        if begun is None:
+        schedule = self._once_usable(begin, notifications)
+        if schedule is None:
             return
-        schedule, news = begun
         board = Board(self._config, ledger, self.clock, metrics, RuntimeInfo(site, work, schedule, self._pulse))
         listen = self._config.status.listen
         server = None if listen is None else Server(listen, board.answers())
-        loops += [self._loop("news", news.step)] if outlet else []
+        loops += [self._loop("notify", notifications.step)] if notifications else []
         try:
             for loop in loops:
                 loop.start()
@@ -217,19 +214,15 @@ class Daemon:
             self._join(loops, site)
             work.end()
             self._note_end(site.runtime_state)
-            self._last_words(news, outlet)
+            if self._failure.error is not None:
+                notifications.ended(self._failure.error)
 
-    def _last_words(self, news: News, outlet: Outlet) -> None:
-        """Report the error that ends the daemon, if any, deliver waiting messages and record the delivered ones."""
-        if self._failure.error is not None:
-            news.ended(self._failure.error)
-        if not outlet.close(_TELL_PATIENCE):
-            log.warning("messages are left undelivered: the next start tells them")
+    def _close(self, notifications: Notifications) -> None:
         try:
-            news.keep()
+            notifications.close(_NOTIFY_PATIENCE)
         except LedgerDamaged:
-            # The damage was reported where it was found. Here it only means that the messages are sent again.
-            log.exception("what was told cannot be written down")
+            # The damage was reported where it was found. Here it only means that the notices are sent again.
+            log.exception("the reported problems cannot be recorded")
 
     def _note_end(self, runtime_state: RuntimeState) -> None:
         try:

@@ -1,7 +1,7 @@
-"""Deliver a message to a program of the administrator (`notify.command`).
+"""Deliver a notice to a program of the administrator (`notify.command`).
 
 The program runs without a shell and inherits no secret and no connection of this process. Its output goes to stderr.
-Retries are left to `channel`, the text of a message to `core.notices`.
+Retries are left to `channel`, the text of a notice to `core.notices`.
 """
 
 import json
@@ -26,9 +26,9 @@ _OURS = frozenset(
 )
 
 
-def payload(notice: Notice) -> dict[str, object]:
-    """Return the delivered JSON object, the same for every channel."""
-    return {
+def encoded(notice: Notice) -> bytes:
+    """Return a notice as one line of JSON, the same for every channel."""
+    value = {
         "site": notice.site,
         "event": str(notice.kind),
         "over": notice.is_over,
@@ -36,17 +36,13 @@ def payload(notice: Notice) -> dict[str, object]:
         "count": notice.count,
         "new": notice.new,
         "names": [redact(name) for name in notice.names],
-        "time": _moment(notice.at),
+        "time": datetime.fromtimestamp(notice.at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
     }
-
-
-def encoded(notice: Notice) -> bytes:
-    """Return the delivered object as one line of JSON."""
-    return json.dumps(payload(notice), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
 class Command:
-    """A program that runs once for each message, with the message on its stdin."""
+    """A program that runs once for each notice, with the notice on its stdin."""
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str], *, patience: float = PATIENCE) -> None:
         self._argv = list(argv)
@@ -56,14 +52,14 @@ class Command:
 
     def __call__(self, notice: Notice) -> None:
         """Run the program. Raises Undelivered if it cannot be run, fails or takes too long."""
-        told = {"ASSETSYNC_SITE": notice.site, "ASSETSYNC_EVENT": str(notice.kind)}
+        subject = {"ASSETSYNC_SITE": notice.site, "ASSETSYNC_EVENT": str(notice.kind)}
         try:
             process = subprocess.Popen(  # noqa: S603 - the configuration's own words, and no shell
                 self._argv,
                 stdin=subprocess.PIPE,
                 stdout=_stderr(),
                 stderr=_stderr(),
-                env=self._environ | told,
+                env=self._environ | subject,
                 cwd="/",
                 start_new_session=True,
             )
@@ -102,7 +98,3 @@ def _stderr() -> int:
         return sys.stderr.fileno()
     except (AttributeError, OSError, ValueError):
         return subprocess.DEVNULL
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -122,7 +122,7 @@ def test_run_without_channels_loads_none(site):
     done = subprocess.run(reconcile, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "assetsync.reconcile.run" in loaded
-    assert "assetsync.notify.news" not in loaded
+    assert "assetsync.notify.notifications" not in loaded
 
 
 def test_unloaded_module_names_exist():

@@ -1,28 +1,41 @@
-"""Which messages come of which trouble, and when."""
+"""Which notices follow from which problems, and when."""
 
 import pytest
 
-from assetsync.core.notices import APART, KEPT, QUIET, Kind, Teller, Trouble, trial_notice
+from assetsync.core.notices import APART, AT_ONCE, DELAYS, KEPT, Kind, NoticeTracker, Problem, trial_notice
 
 NOW = 1_790_000_000.0
+QUIET = DELAYS.quiet
 
 
-def blocked(*names: str, count: int | None = None, lingering=()) -> Trouble:
+def blocked(*names: str, count: int | None = None) -> Problem:
     items = {f"{name}:sidecar": f"{name} (sidecar)" for name in names}
-    return Trouble(Kind.BLOCKED, items, len(names) if count is None else count, lingering=lingering)
+    return Problem(Kind.BLOCKED, items, len(names) if count is None else count)
+
+
+def many(first: int, end: int) -> Problem:
+    return blocked(*(f"n{n}" for n in range(first, min(first + KEPT, end))), count=end - first)
+
+
+def outage(since: float, key="outage") -> Problem:
+    return Problem(Kind.OUTAGE, {key: "dam:443 refused"}, 1, {key: since})
 
 
 class Day:
-    """A teller and its clock; `at` gives the messages of one look, so many seconds after the beginning."""
+    """A tracker and its clock; `at` returns the notices of one step, so many seconds after the beginning."""
 
-    def __init__(self, kept: str | None = None):
-        self.teller = Teller("hq", kept)
+    def __init__(self, saved: str | None = None):
+        self.tracker = NoticeTracker("hq")
+        self.tracker.load(saved)
 
-    def at(self, seconds: float, *troubles: Trouble, **patience):
-        return self.teller.step(troubles, NOW + seconds, 100 + seconds, **patience)
+    def at(self, seconds: float, *problems: Problem, delays=DELAYS):
+        return self.tracker.step(problems, NOW + seconds, 100_000 + seconds, delays)
 
-    def texts(self, seconds: float, *troubles: Trouble, **patience):
-        return [notice.text for notice in self.at(seconds, *troubles, **patience)]
+    def now(self, seconds: float, *problems: Problem):
+        return self.at(seconds, *problems, delays=AT_ONCE)
+
+    def texts(self, *step):
+        return [notice.text for notice in self.at(*step)]
 
 
 @pytest.fixture
@@ -30,7 +43,7 @@ def day():
     return Day()
 
 
-def test_new_trouble_is_reported_once(day):
+def test_gathered_problem_is_reported_once(day):
     assert day.texts(0, blocked("a")) == []
     assert day.texts(4, blocked("a", "b")) == []
     told = "hq: 2 files are blocked: a (sidecar); b (sidecar) (assetsync status)"
@@ -39,7 +52,7 @@ def test_new_trouble_is_reported_once(day):
 
 
 def test_kind_has_one_notice_per_quarter_hour(day):
-    assert len(day.at(0, blocked("a"), gather=0)) == 1
+    assert len(day.now(0, blocked("a"))) == 1
     for second in range(10, int(APART), 10):
         assert day.at(second, blocked("a", *(f"n{n}" for n in range(second)))) == []
     (notice,) = day.at(APART, blocked("a", *(f"n{n}" for n in range(900))))
@@ -48,130 +61,147 @@ def test_kind_has_one_notice_per_quarter_hour(day):
     assert "; and 895 more" in notice.text
 
 
-def test_first_notice_counts_all_trouble(day):
-    paths = Trouble(Kind.TREE, {f"unreadable d{n}": f"d{n} (Permission denied)" for n in range(100)}, 300)
-    (notice,) = day.at(0, paths, gather=0)
-    assert (notice.count, notice.new) == (300, 300)
-    assert notice.text.startswith("hq: 300 paths of the tree cannot be read: d0 (Permission denied);")
-    assert notice.text.endswith("; and 295 more (assetsync check)")
-
-
-def test_kinds_do_not_hold_each_other_up(day):
-    brake = Trouble(Kind.BRAKE, {"1": "the root is gone"}, 1)
-    assert len(day.at(0, blocked("a"), gather=0)) == 1
-    (notice,) = day.at(1, blocked("a"), brake, gather=0)
+def test_kinds_do_not_delay_each_other(day):
+    brake = Problem(Kind.BRAKE, {"1": "the root is gone"}, 1)
+    assert len(day.now(0, blocked("a"))) == 1
+    (notice,) = day.now(1, blocked("a"), brake)
     assert notice.kind is Kind.BRAKE
     assert "the root is gone (assetsync status tells what ends it)" in notice.text
 
 
-def test_end_is_reported_after_quiet_time(day):
-    day.at(0, blocked("a"), gather=0)
+def test_end_is_reported_after_a_minute(day):
+    day.now(0, blocked("a"))
     assert day.at(APART, blocked()) == []
     (notice,) = day.at(APART + QUIET, blocked())
     assert (notice.is_over, notice.text) == (True, "hq: what was blocked is not any more")
     assert day.at(3 * APART, blocked()) == []
 
 
-def test_end_of_outage_reports_its_length(day):
-    out = Trouble(Kind.OUTAGE, {"outage": "dam:443 did not answer in time"}, 1, since=NOW - 900)
-    assert day.texts(0, out, gather=0) == [
-        "hq: nothing is sent for 15 min: dam:443 did not answer in time (assetsync check)"
-    ]
-    assert day.texts(7200, Trouble(Kind.OUTAGE), quiet=0) == ["hq: the service answers again, after 2 h 15 min"]
+def test_early_end_is_reported_later(day):
+    day.now(0, blocked("a"))
+    assert [day.at(second, blocked()) for second in (10, 80, APART - 1)] == [[], [], []]
+    assert [notice.is_over for notice in day.at(APART, blocked())] == [True]
+
+
+def test_outage_is_reported_once_it_lasts(day):
+    since = 100_000.0
+    assert day.texts(899, outage(since)) == []
+    begun = "hq: nothing is sent for 15 min: dam:443 refused (assetsync check)"
+    assert day.texts(900, outage(since)) == [begun]
+    assert day.texts(7200, Problem(Kind.OUTAGE)) == []
+    assert day.texts(7260, Problem(Kind.OUTAGE)) == ["hq: the service answers again, after 2 h 1 min"]
+
+
+def test_short_outage_is_not_reported(day):
+    """A second outage is measured from its own begin."""
+    assert [day.at(second, outage(100_000 + second - second % 600)) for second in range(0, 4000, 20)] == [[]] * 200
+
+
+def test_young_outage_of_a_folder_waits(day):
+    """A folder that fails for a minute is not reported beside another that fails for long."""
+    day.now(0, outage(100_000, "F1"))
+    both = Problem(Kind.OUTAGE, {"F1": "x", "F2": "y"}, 2, {"F1": 100_000.0, "F2": 101_000.0})
+    assert day.at(1060, both) == []
+    (notice,) = day.at(1900, both)
+    assert (notice.count, notice.new, notice.names) == (2, 1, ("y",))
 
 
 def test_outage_of_aborted_run_has_no_length(day):
-    out = Trouble(Kind.OUTAGE, {"outage": "dam:443 refused"}, 1, since=NOW - 20)
-    assert day.texts(0, out, gather=0) == ["hq: nothing is sent: dam:443 refused (assetsync check)"]
+    (notice,) = day.now(0, outage(99_980))
+    assert notice.text == "hq: nothing is sent: dam:443 refused (assetsync check)"
 
 
-def test_file_blocked_again_is_no_news(day):
-    day.at(0, blocked("a"), gather=0)
-    for hour in range(1, 5):
-        assert day.at(hour * 3600, blocked(lingering={"a:sidecar"})) == []
-        assert day.at(hour * 3600 + 90, blocked(lingering={"a:sidecar"})) == []
-        assert day.at(hour * 3600 + 100, blocked("a")) == []
+def test_reported_outage_outlasts_a_restart(day):
+    day.now(0, outage(100_000))
+    again = Day(day.tracker.saved())
+    assert [again.at(second, outage(103_000)) for second in range(3000, 5000, 20)] == [[]] * 100
+    (notice,) = [notice for second in (5000, 5060) for notice in again.at(second, Problem(Kind.OUTAGE))]
+    assert notice.text == "hq: the service answers again, after 1 h 24 min"
 
 
-def test_flickering_trouble_is_one_trouble(day):
-    out = Trouble(Kind.OUTAGE, {"outage": "x"}, 1)
-    day.at(0, out, gather=0)
+def test_flickering_problem_is_one_problem(day):
+    day.now(0, blocked("a"))
     for minute in range(20, 60):
-        assert day.at(minute * 60, Trouble(Kind.OUTAGE)) == []
-        assert day.at(minute * 60 + 50, out) == []
+        assert day.at(minute * 60, blocked()) == []
+        assert day.at(minute * 60 + 50, blocked("a")) == []
 
 
 def test_repaired_file_blocked_anew_is_news(day):
-    day.at(0, blocked("a", "b"), gather=0)
+    day.now(0, blocked("a", "b"))
+    assert day.at(APART - QUIET, blocked("b")) == []
     assert day.at(APART, blocked("b")) == []
-    (notice,) = day.at(2 * APART, blocked("a", "b"), gather=0)
+    (notice,) = day.now(2 * APART, blocked("a", "b"))
     assert (notice.count, notice.new, notice.names) == (2, 1, ("a (sidecar)",))
 
 
-def test_reported_trouble_survives_restart(day):
-    day.at(0, blocked("a"), gather=0)
-    again = Day(day.teller.kept())
-    assert again.at(1, blocked("a"), gather=0) == []
-    assert again.at(2, blocked("a", "b"), gather=0) == []
-    (notice,) = again.at(APART, blocked("a", "b"), gather=0)
+def test_replaced_item_is_news_and_no_end(day):
+    day.now(0, blocked("a"))
+    steps = [day.at(APART + second, blocked("b")) for second in (0, 5, QUIET, 3 * APART)]
+    assert [[(notice.new, notice.is_over) for notice in notices] for notices in steps] == [[], [(1, False)], [], []]
+
+
+def test_reported_problem_survives_restart(day):
+    day.now(0, blocked("a"))
+    again = Day(day.tracker.saved())
+    assert again.now(1, blocked("a")) == []
+    assert again.now(2, blocked("a", "b")) == []
+    (notice,) = again.now(APART, blocked("a", "b"))
     assert notice.names == ("b (sidecar)",)
 
 
-@pytest.mark.parametrize("kept", [None, "", "{}", "[]", "no json", '{"blocked": 1}', '{"odd": {}}', '{"blocked": {}}'])
-def test_memory_that_cannot_be_read_is_none(kept):
-    assert len(Day(kept).at(0, blocked("a"), gather=0)) == 1
+def test_own_report_outranks_the_saved_one(day):
+    """A start that waits for its ledger reports that before it can read what was reported."""
+    full = Problem(Kind.LEDGER, {"ledger": "disk full"}, 1)
+    assert len(day.now(0, full)) == 1
+    day.tracker.load(NoticeTracker("hq").saved())
+    assert day.now(1, full) == []
+    assert [notice.is_over for notice in day.now(APART, Problem(Kind.LEDGER))] == [True]
+
+
+@pytest.mark.parametrize("saved", [None, "", "{}", "[]", "no json", '{"blocked": 1}', '{"odd": {}}', '{"blocked": {}}'])
+def test_unreadable_saved_state_is_ignored(saved):
+    assert len(Day(saved).now(0, blocked("a"))) == 1
 
 
 def test_unknown_kind_is_not_over(day):
-    day.at(0, blocked("a"), gather=0)
+    day.now(0, blocked("a"))
     assert day.at(2 * APART) == []
     assert day.at(4 * APART, blocked("a")) == []
 
 
+def test_first_notice_counts_all_items(day):
+    paths = Problem(Kind.TREE, {f"unreadable d{n}": f"d{n} (Permission denied)" for n in range(100)}, 300)
+    (notice,) = day.now(0, paths)
+    assert (notice.count, notice.new) == (300, 300)
+    assert notice.text.startswith("hq: 300 paths of the tree cannot be read: d0 (Permission denied);")
+    assert notice.text.endswith("; and 295 more (assetsync check)")
+
+
 def test_count_decides_beyond_tracking(day):
-    first = [f"n{n}" for n in range(KEPT)]
-    day.at(0, blocked(*first, count=5000), gather=0)
-    assert day.at(APART, blocked(*first, count=4000), gather=0) == []
-    (notice,) = day.at(2 * APART, blocked(*first, count=9000), gather=0)
-    assert (notice.count, notice.new) == (9000, 4000)
-    assert len(day.teller.keys(Kind.BLOCKED)) == KEPT
-
-
-def many(first: int, end: int) -> Trouble:
-    return blocked(*(f"n{n}" for n in range(first, min(first + KEPT, end))), count=end - first)
-
-
-def test_all_first_trouble_is_new(day):
-    (notice,) = day.at(0, many(0, 5000), gather=0)
+    (notice,) = day.now(0, many(0, 5000))
     assert (notice.count, notice.new) == (5000, 5000)
-    assert notice.text.startswith("hq: 5,000 files are blocked: n0 (sidecar); n1 (sidecar);")
-    assert "; and 4,995 more" in notice.text
+    assert day.now(APART, many(0, 4000)) == []
+    (notice,) = day.now(2 * APART, many(0, 9000))
+    assert (notice.count, notice.new, notice.names) == (9000, 4000, ())
+    assert len(day.tracker.keys(Kind.BLOCKED)) == KEPT
 
 
 def test_move_into_tracked_range_is_no_news(day):
-    day.at(0, many(0, 5000), gather=0)
-    assert [day.at(APART + number, many(number, 5000), gather=0) for number in range(0, 4990, 10)] == [[]] * 499
-    assert day.at(3 * APART, many(4990, 5000), gather=0) == []
-    (notice,) = day.at(4 * APART, many(4990, 5003), gather=0)
+    day.now(0, many(0, 5000))
+    assert [day.now(APART + number, many(number, 5000)) for number in range(0, 4990, 10)] == [[]] * 499
+    assert day.now(7 * APART, many(4990, 5000)) == []
+    (notice,) = day.now(8 * APART, many(4990, 5003))
     assert (notice.count, notice.new, notice.names[0]) == (13, 3, "n5000 (sidecar)")
-    (notice,) = day.at(6 * APART, many(0, 0), quiet=0)
+    (notice,) = day.now(9 * APART, blocked())
     assert notice.is_over
 
 
-def test_growth_after_a_drop_is_news(day):
-    day.at(0, many(0, 5000), gather=0)
-    for second in (0, QUIET):
-        assert day.at(APART + second, many(0, 3000), gather=0) == []
-    (text,) = day.texts(2 * APART, many(0, 3500), gather=0)
-    assert text == "hq: 3,500 files are blocked, 500 of them new (assetsync status)"
-
-
 def test_clock_set_back_delays_no_notice(day):
-    day.at(0, blocked("a"), gather=0)
-    assert len(day.at(-90_000, blocked("a", "b"), gather=0)) == 1
+    day.now(0, blocked("a"))
+    assert len(day.tracker.step([blocked("a", "b")], NOW - 90_000, 100_000, AT_ONCE)) == 1
 
 
-def test_test_message_is_marked_as_test():
+def test_trial_notice_is_marked_as_test():
     notice = trial_notice("hq", NOW)
     assert (notice.kind, notice.is_over) == (Kind.TEST, False)
     assert "nothing is wrong" in notice.text

@@ -1,4 +1,4 @@
-"""Receivers of messages: an HTTP server that answers as it is told, and a program that writes down what it is given."""
+"""Receivers of notices: an HTTP server, and a program that records its input."""
 
 import http.server
 import json
@@ -10,14 +10,11 @@ import pytest
 
 
 class Sink:
-    """Keeps what is posted; `answer` is a status, or "hang" to say nothing until the test is over."""
+    """An HTTP server that keeps what is posted; `answer` is the status of its answers."""
 
     def __init__(self, answer=200):
         self.answer = answer
         self.bodies: list[bytes] = []
-        self.headers: list[dict[str, str]] = []
-        self.paths: list[str] = []
-        self.over = threading.Event()
         self.arrived = threading.Condition()
         sink = self
 
@@ -25,21 +22,14 @@ class Sink:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 with sink.arrived:
-                    sink.paths.append(self.path)
-                    sink.headers.append(dict(self.headers))
                     sink.bodies.append(body)
                     sink.arrived.notify_all()
-                if sink.answer == "hang":
-                    sink.over.wait(60)
-                    return
                 self.send_response(sink.answer)
-                if sink.answer in (301, 302, 307):
-                    self.send_header("Location", sink.url + "elsewhere")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
             def log_message(self, *_args):
-                """Say nothing."""
+                """Log nothing."""
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
@@ -57,7 +47,6 @@ class Sink:
         return self.messages
 
     def close(self):
-        self.over.set()
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()

@@ -1,4 +1,4 @@
-"""Real processes tell real receivers: the daemon, `reconcile` and `check`."""
+"""Real processes send notices to real receivers: the daemon, `reconcile` and `check`."""
 
 import contextlib
 import json
@@ -118,7 +118,7 @@ def test_daemon_groups_blocked_files(site, sink, program):
     assert len(sink.bodies) == 1
     site.until(lambda: not Path(f"/proc/{told.read_text()}").exists())
     log = site.log.read_text()
-    assert "messages are left undelivered" in log
+    assert "notices are left undelivered" in log
     assert "s3cret-t0ken" not in log
     assert KEY.encode() not in b"".join(sink.bodies) + log.encode()
 
@@ -146,6 +146,20 @@ def test_next_run_delivers_pending_message(site, sink):
     assert "HTTP status 500" in site.log.read_text()
     assert site.run("reconcile", "--wait", "0s")[0] == 1
     assert len(sink.messages) == 2
+
+
+def test_next_start_delivers_what_the_daemon_could_not(site, sink):
+    sink.answer = 500
+    site.configure({"webhook": sink.url})
+    (site.photos / "empty.jpg").touch()
+    daemon = site.start("run")
+    sink.wait(1, 30)
+    daemon.send_signal(signal.SIGTERM)
+    daemon.communicate(timeout=40)
+    sink.answer = 200
+    for _ in range(2):
+        assert site.run("reconcile", "--wait", "0s")[0] == 1
+        assert [message["new"] for message in sink.messages] == [1, 1]
 
 
 def test_abandoned_service_is_an_outage(site, sink):

@@ -1,31 +1,29 @@
-"""What stands, as the ledger and the gate say it."""
+"""Which problems the ledger and the circuit breaker show."""
 
 import pytest
 
-from assetsync.core.notices import APART, Kind, Teller
+from assetsync.core.notices import DELAYS, Kind, NoticeTracker
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.runs import LastScan
-from assetsync.notify.facts import OUTAGE, Facts
+from assetsync.notify.problems import current_problems
 
 
 @pytest.fixture
 def look(world):
-    def at_once(told=(), *, waiting=None):
-        facts = Facts(
-            world.ledger, world.clock, pause=lambda: world.site.circuit_breaker.pause, waiting=lambda: waiting
-        )
-        return {trouble.kind: trouble for trouble in facts.look(told)}
+    def at_once(reported=(), *, waiting=None):
+        found = current_problems(world.ledger, world.site.circuit_breaker.standing, waiting, reported)
+        return {problem.kind: problem for problem in found}
 
     return at_once
 
 
-def test_healthy_site_reports_no_trouble(world, look):
+def test_healthy_site_has_no_problem(world, look):
     world.write("a.jpg")
     world.scan_and_send()
     found = look()
     assert set(found) == set(Kind) - {Kind.TEST}
-    assert not any(trouble.items for trouble in found.values())
+    assert not any(problem.items for problem in found.values())
 
 
 def test_blocked_files_are_listed_with_reason(world, look):
@@ -38,55 +36,38 @@ def test_blocked_files_are_listed_with_reason(world, look):
     assert blocked.count == 2
 
 
-def test_retried_blocked_file_lingers(world, look):
+def test_retried_file_is_still_a_problem(world, look):
     world.write("b.jpg")
     sidecar = world.write("b.jpg.yaml", b"keywords: [")
     world.scan_and_send()
-    told = tuple(look()[Kind.BLOCKED].items)
+    reported = set(look()[Kind.BLOCKED].items)
     world.ledger.queue.retry_blocked("sidecar", world.clock.now())
-    found = look(told)[Kind.BLOCKED]
-    assert (dict(found.items), set(found.lingering)) == ({}, set(told))
+    found = look(reported)[Kind.BLOCKED]
+    assert (set(found.items), found.count) == (reported, 0)
     sidecar.unlink()
     world.scan_and_send()
-    found = look(told)[Kind.BLOCKED]
-    assert (dict(found.items), set(found.lingering)) == ({}, set())
+    assert not look(reported)[Kind.BLOCKED].items
 
 
-def test_a_brake_is_told_by_what_it_saw(world, look):
+def test_brake_is_reported_by_its_cause(world, look):
     world.site.place.missing("the root is not there")
     assert list(look()[Kind.BRAKE].items.values()) == ["the root is not there"]
     world.ledger.resume(None, world.clock.now())
     assert not look()[Kind.BRAKE].items
 
 
-def test_an_outage_is_one_once_it_has_lasted(world, look):
+def test_outage_has_the_begin_of_its_pause(world, look):
     world.write("a.jpg")
     world.service.down = True
+    began = world.clock.steady()
     world.scan_and_send()
-    assert not look()[Kind.OUTAGE].items
-    world.live(OUTAGE + 60, tick=10)
+    world.live(1000, tick=10)
     found = look()[Kind.OUTAGE]
     assert list(found.items.values()) == [world.site.circuit_breaker.pause.detail]
-    assert world.clock.now() - found.since >= OUTAGE
+    assert began <= found.since["outage"] < began + 60
     world.service.down = False
     world.live(120)
     assert not look()[Kind.OUTAGE].items
-
-
-def test_reported_outage_outlasts_a_restart(world, look):
-    world.write("a.jpg")
-    world.service.down = True
-    world.scan_and_send()
-    world.live(OUTAGE + 60, tick=10)
-    told = set(look()[Kind.OUTAGE].items)
-    world.restart()
-    world.scan_and_send()
-    found = look()[Kind.OUTAGE]
-    assert (dict(found.items), set(found.lingering)) == ({}, told)
-    world.service.down = False
-    world.live(120)
-    found = look()[Kind.OUTAGE]
-    assert (dict(found.items), set(found.lingering)) == ({}, set())
 
 
 def test_stopped_index_names_its_fix(world, look):
@@ -94,7 +75,7 @@ def test_stopped_index_names_its_fix(world, look):
     assert list(look()[Kind.INDEX_STOPPED].items.values()) == ["set `schedule.index: off`"]
 
 
-def test_loop_blocked_by_ledger_is_trouble(look):
+def test_loop_that_waits_for_ledger_is_reported(look):
     assert list(look(waiting="disk full")[Kind.LEDGER].items.values()) == ["disk full"]
 
 
@@ -104,7 +85,6 @@ def test_unreadable_ledger_leaves_unknown_facts(world, look, monkeypatch):
 
     monkeypatch.setattr(world.ledger.reports, "blocked", busy)
     found = look()
-    # Nor whether nothing is sent into a folder.
     assert set(found) == {Kind.ENDED, Kind.LEDGER}
     assert list(found[Kind.LEDGER].items.values()) == ["the ledger is busy"]
 
@@ -118,42 +98,35 @@ def test_damaged_ledger_is_not_waited_for(world, look, monkeypatch):
         look()
 
 
-def test_lasting_folder_failure_is_an_outage(make_world):
+def test_unlisted_folder_is_an_outage(make_world):
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
     world.write("F1/a.jpg")
     world.fail_for("F1")
-    facts = Facts(world.ledger, world.clock, pause=lambda: world.site.circuit_breaker.pause, waiting=lambda: None)
-    found = lambda: {trouble.kind: trouble for trouble in facts.look(())}[Kind.OUTAGE]  # noqa: E731
+    found = lambda: {problem.kind: problem for problem in current_problems(world.ledger, None, None, ())}[Kind.OUTAGE]  # noqa: E731
     world.scan()
-    while world.clock.steady() < 1000 + OUTAGE:
-        world.live(10)
-        assert not found().items
-    # As for a process that begins anew.
-    assert set(found().lingering) == {"F1"}
-    world.live(20)
-    assert list(found().items.values()) == [
-        "into folder F1: it is listed before anything is sent there, and that fails: the service did not answer in time"
-    ]
-    assert OUTAGE <= world.clock.now() - found().since < OUTAGE + 60
+    world.live(120)
+    assert found().items == {
+        "F1": "into folder F1: it is listed before anything is sent there, and that fails: the service did not answer"
+        " in time"
+    }
     world.service.during_search = lambda _request: None
     world.live(310)
     assert not found().items
 
 
-def test_long_ended_trouble_is_not_reported(world):
+def test_long_ended_pause_is_no_outage(world, look):
     site, clock = world.site, world.clock
     site.circuit_breaker.trouble("unreachable", "no answer to a look-up", looking=True)
     clock.advance(2)
     assert site.probe()
     # With nothing to send, the trial that ends it does not come.
     world.live(6 * 3600, tick=60)
-    facts = Facts(world.ledger, clock, pause=lambda: site.circuit_breaker.standing, waiting=lambda: None)
-    told = []
-    world.service.during_upload = lambda _request: told.extend(facts.look(()))
+    found = []
+    world.service.during_upload = lambda _request: found.append(look()[Kind.OUTAGE])
     world.write("a.jpg", b"a")
     world.scan_and_send()
-    assert told
-    assert not {trouble.kind: trouble for trouble in told}[Kind.OUTAGE].items
+    assert found
+    assert not found[0].items
 
 
 def test_braked_folder_is_not_reported_twice(world, look):
@@ -171,7 +144,7 @@ def test_braked_folder_is_not_reported_twice(world, look):
 
 
 def test_unreadable_path_is_reported_once(world, look):
-    teller, said = Teller("hq"), []
+    tracker, said = NoticeTracker("hq"), []
 
     def scanned(*names):
         first, *others = [f"{name} (Permission denied)" for name in names] or [""]
@@ -179,8 +152,8 @@ def test_unreadable_path_is_reported_once(world, look):
         world.ledger.runs.scanned(scan._replace(also_unreadable=tuple(others)), 0.1)
         said.clear()
         for _ in range(4):
-            world.clock.advance(APART)
-            said.extend(teller.step([look()[Kind.TREE]], world.clock.now(), world.clock.steady()))
+            world.clock.advance(1000)
+            said.extend(tracker.step([look()[Kind.TREE]], world.clock.now(), world.clock.steady(), DELAYS))
         return [notice.text for notice in said]
 
     b, c, d = (f"{name} (Permission denied)" for name in "bcd")

@@ -1,0 +1,180 @@
+"""Send the notices of one site through the configured channels.
+
+The ledger records the reported problems, only once no notice waits for delivery: after a crash a notice may be
+delivered twice, but none is lost. Reading the problems is left to `problems`, the choice of notices to `core.notices`,
+delivery to `channel`.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import structlog
+from pydantic import SecretStr
+
+from assetsync.app import Site
+from assetsync.config.models import SiteConfig
+from assetsync.core.names import printable
+from assetsync.core.notices import AT_ONCE, DELAYS, Delays, Kind, Notice, NoticeTracker, Problem
+from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
+from assetsync.ledger.ledger import Ledger
+from assetsync.log import register_password, register_secret
+from assetsync.model import Clock
+from assetsync.notify.channel import Channel, Undelivered
+from assetsync.notify.command import Command, encoded
+from assetsync.notify.problems import current_problems, ledger_problem
+from assetsync.service.webhook import Webhook
+
+log = structlog.get_logger(__name__)
+
+_REPORTED = "told"
+"""The ledger metadata that holds the reported problems; ledgers of earlier releases hold it by this name."""
+
+_EVERY = 2.0
+# A shorter path may be a word (`/assetsync`, `/blocked`) that the page and its JSON contain themselves.
+_LEAST_SECRET = 16
+_PATIENCE = 40.0  # longer than a command or an answer may take
+
+Look = Callable[[Collection[str]], list[Problem]]
+"""Return the current problems; takes the keys of the blocked files that were reported."""
+
+
+Receiver = Callable[[Notice], None]
+"""Deliver a notice; raises Undelivered."""
+
+
+def receivers(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Receiver]:
+    """Return the configured receivers, by their keys below `notify`. Raises ConfigError."""
+    found: dict[str, Receiver] = {}
+    if config.notify.webhook is not None:
+        _register_secrets(config.notify.webhook)
+        ca_file = str(config.service.ca_file) if config.service.ca_file else None
+        found["webhook"] = _poster(Webhook(config.notify.webhook, ca_file=ca_file, proxy=config.service.proxy))
+    if config.notify.command:
+        found["command"] = Command(config.notify.command, environ)
+    return found
+
+
+def _register_secrets(address: str) -> None:
+    """Hide a webhook's address, which a traceback may contain: anyone who knows its path may post there."""
+    for secret in (address, address.partition("://")[2].partition("/")[2]):
+        if len(secret) >= _LEAST_SECRET:
+            register_secret(SecretStr(secret))
+    register_password(address)
+
+
+def _poster(webhook: Webhook) -> Receiver:
+    def post(notice: Notice) -> None:
+        try:
+            webhook.post(encoded(notice))
+        except ServiceError as error:
+            raise Undelivered(f"notify.webhook: {error.message}") from error
+
+    return post
+
+
+class Notifications:
+    """The notices of one site, and a thread for each of its receivers; false if there is no receiver.
+
+    Before `attach`, only a ledger that cannot be opened and an error that ends the program can be reported.
+    """
+
+    def __init__(
+        self, config: SiteConfig, environ: Mapping[str, str], clock: Clock, failed: Callable[[BaseException], None]
+    ) -> None:
+        """Start the threads, whose unexpected exceptions go to `failed`. Raises ConfigError."""
+        self._clock = clock
+        self._tracker = NoticeTracker(config.site)
+        found = receivers(config, environ)
+        self._receivers = list(found.values())
+        self._channels = [Channel(name, send, failed) for name, send in found.items()]
+        self._ledger: Ledger | None = None
+        self._look: Look = lambda _reported: []
+        self._saved = "{}"
+        for channel in self._channels:
+            channel.start()
+
+    def __bool__(self) -> bool:
+        return bool(self._channels)
+
+    def attach(self, ledger: Ledger, look: Look) -> None:
+        """Take up what earlier processes reported; `step` reports what `look` returns. Raises LedgerError."""
+        self._saved = ledger.reports.fact(_REPORTED) or "{}"
+        self._tracker.load(self._saved)
+        self._ledger, self._look = ledger, look
+
+    def step(self, delays: Delays = DELAYS) -> float:
+        """Read the problems, send due notices and return the seconds until the next step. Raises LedgerDamaged."""
+        self._report(self._look(self._tracker.keys(Kind.BLOCKED)), delays)
+        self.save()
+        return _EVERY
+
+    def ended(self, error: BaseException) -> None:
+        """Report that an error ends the program, unless that was reported shortly before."""
+        self._report([Problem(Kind.ENDED, {type(error).__name__: printable(str(error)) or type(error).__name__}, 1)])
+
+    def waits_for_ledger(self, why: str) -> None:
+        """Report that the start waits for the ledger; a step after `attach` reports that this is over."""
+        self._report([ledger_problem(why)])
+
+    def _report(self, problems: Iterable[Problem], delays: Delays = AT_ONCE) -> None:
+        if not self:
+            return
+        for notice in self._tracker.step(problems, self._clock.now(), self._clock.steady(), delays):
+            log.info("notice", about=str(notice.kind), over=notice.is_over, text=notice.text)
+            for channel in self._channels:
+                channel.post(notice)
+
+    def save(self) -> None:
+        """Record the reported problems, if every notice was delivered or given up. Raises LedgerDamaged.
+
+        If the ledger cannot be written, the next call retries.
+        """
+        saved = self._tracker.saved()
+        if self._ledger is None or saved == self._saved or not all(channel.is_idle for channel in self._channels):
+            return
+        try:
+            self._ledger.set_fact(_REPORTED, saved)
+        except LedgerDamaged:
+            raise
+        except LedgerError as error:
+            log.debug("the reported problems are not recorded yet", detail=str(error))
+            return
+        self._saved = saved
+
+    def close(self, patience: float) -> None:
+        """Deliver the waiting notices within `patience` seconds, and record them if none is left.
+
+        A program of `notify.command` that still runs then is killed. A second call does nothing. Raises LedgerDamaged.
+        """
+        channels, self._channels = self._channels, []
+        until = time.monotonic() + patience
+        for channel in channels:
+            channel.finish()
+        for channel in channels:
+            channel.join(max(0.0, until - time.monotonic()))
+        are_delivered = all(channel.is_idle for channel in channels)
+        for receiver in self._receivers:
+            if isinstance(receiver, Command):
+                receiver.cut()
+        if are_delivered:
+            self.save()
+        else:
+            log.warning("notices are left undelivered: the next start sends them")
+        self._ledger = None
+
+
+def notify_once(site: Site, environ: Mapping[str, str], *, patience: float = _PATIENCE) -> None:
+    """Report the current problems at the end of a single run, within `patience` seconds.
+
+    A pause that ended the run counts as an outage at once, because the next run may be an hour away. Raises
+    LedgerDamaged, and ConfigError as `receivers` does.
+    """
+    ledger, breaker = site.context.ledger, site.circuit_breaker
+    notifications = Notifications(site.config, environ, site.context.clock, _log_failure)
+    notifications.attach(ledger, lambda reported: current_problems(ledger, breaker.pause, None, reported))
+    notifications.step(AT_ONCE)
+    notifications.close(patience)
+
+
+def _log_failure(error: BaseException) -> None:
+    log.error("a channel of notices ends because of an unforeseen error", exc_info=error)
