@@ -90,12 +90,15 @@ class _Reported:
         If more items were counted than named, an item that is named now was counted before, and the highest count
         stays until all items are named.
         """
-        if self.count > len(self.keys):
-            is_named = problem.count <= len(problem.items)
-            return replace(self, keys=tuple(problem.items), count=problem.count if is_named else self.count)
-        keys = tuple(key for key in self.keys if key not in over)
-        # The last item stays until the end of the problem is reported.
-        return replace(self, keys=keys, count=len(keys)) if keys else self
+        is_counted = self.count > len(self.keys)
+        keys = [key for key in self.keys if key not in over]
+        if is_counted:
+            keys = [*problem.items, *(key for key in keys if key not in problem.items)]
+        if not keys:
+            # The last items stay until the end of the problem is reported.
+            return self
+        are_named = problem.count <= len(problem.items) and (not is_counted or len(keys) == len(problem.items))
+        return replace(self, keys=tuple(keys), count=len(keys) if are_named else self.count)
 
 
 class NoticeTracker:

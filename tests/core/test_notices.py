@@ -196,6 +196,13 @@ def test_move_into_tracked_range_is_no_news(day):
     assert notice.is_over
 
 
+def test_short_dip_of_many_is_no_news(day):
+    """A scan retries many blocked files, which are blocked again a moment later."""
+    day.now(0, many(0, 1500))
+    steps = [day.at(2 * APART + second, many(first, 1500)) for second, first in ((0, 0), (2, 900), (4, 0), (70, 0))]
+    assert steps == [[], [], [], []]
+
+
 def test_clock_set_back_delays_no_notice(day):
     day.now(0, blocked("a"))
     assert len(day.tracker.step([blocked("a", "b")], NOW - 90_000, 100_000, AT_ONCE)) == 1

@@ -2,7 +2,6 @@
 
 import base64
 import socket
-import ssl
 import threading
 
 import pytest
@@ -13,62 +12,27 @@ from assetsync.service.webhook import Webhook
 BODY = b'{"text":"hq"}'
 
 
-class Server:
-    """Answers each connection with bytes as they are given, and keeps what it was sent."""
-
-    def __init__(self, answer: bytes, context: ssl.SSLContext | None = None):
-        self.seen: list[bytes] = []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.answer, self.context = answer, context
-        self.thread = threading.Thread(target=self.serve)
-        self.thread.start()
-
-    def serve(self):
-        while True:
-            try:
-                conn, _ = self.listener.accept()
-            except OSError:
-                return
-            with conn:
-                try:
-                    self.talk(self.context.wrap_socket(conn, server_side=True) if self.context else conn)
-                except OSError:
-                    continue
-
-    def talk(self, conn):
-        conn.settimeout(10)
-        data = b""
-        while not data.endswith(BODY):
-            piece = conn.recv(65536)
-            if not piece:
-                break
-            data += piece
-        self.seen.append(data)
-        conn.sendall(self.answer)
-        conn.close()
-
-    def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        self.thread.join(10)
-
-
 @pytest.fixture
-def serve():
-    made = []
+def receive(serve):
+    """Start a receiver that answers with the bytes given and keeps what it got in `seen`."""
 
-    def start(answer=b"HTTP/1.1 204 No Content\r\n\r\n", context=None):
-        made.append(Server(answer, context))
-        return made[-1]
+    def start(answer=b"HTTP/1.1 204 No Content\r\n\r\n"):
+        def talk(conn):
+            data = b""
+            while not data.endswith(BODY) and (piece := conn.recv(65536)):
+                data += piece
+            server.seen.append(data)
+            conn.sendall(answer)
 
-    yield start
-    for server in made:
-        server.close()
+        server = serve(talk)
+        server.seen = []
+        return server
+
+    return start
 
 
-def test_message_is_posted_as_json(serve):
-    server = serve()
+def test_message_is_posted_as_json(receive):
+    server = receive()
     assert Webhook(f"http://127.0.0.1:{server.port}/a/b?token=x%20y").post(BODY) == 204
     head, _, body = server.seen[0].partition(b"\r\n\r\n")
     assert head.splitlines()[0] == b"POST /a/b?token=x%20y HTTP/1.1"
@@ -78,8 +42,8 @@ def test_message_is_posted_as_json(serve):
     assert body == BODY
 
 
-def test_address_credentials_are_sent(serve):
-    server = serve()
+def test_address_credentials_are_sent(receive):
+    server = receive()
     Webhook(f"http://us%40er:pass@127.0.0.1:{server.port}/").post(BODY)
     head = server.seen[0].partition(b"\r\n\r\n")[0]
     assert b"Authorization: Basic " + base64.b64encode(b"us@er:pass") in head
@@ -87,10 +51,10 @@ def test_address_credentials_are_sent(serve):
 
 
 @pytest.mark.parametrize("status", [100, 301, 302, 307, 400, 403, 404, 429, 500, 503])
-def test_any_status_but_success_is_none(serve, status):
-    elsewhere = serve()
+def test_any_status_but_success_is_none(receive, status):
+    elsewhere = receive()
     location = f"Location: http://127.0.0.1:{elsewhere.port}/\r\n" if 300 <= status < 400 else ""
-    server = serve(f"HTTP/1.1 {status} X\r\n{location}Content-Length: 0\r\n\r\n".encode())
+    server = receive(f"HTTP/1.1 {status} X\r\n{location}Content-Length: 0\r\n\r\n".encode())
     with pytest.raises((BadAnswer, ServiceUnreachable)):
         Webhook(f"http://127.0.0.1:{server.port}/").post(BODY)
     assert elsewhere.seen == []
@@ -98,16 +62,16 @@ def test_any_status_but_success_is_none(serve, status):
 
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 2"])
-def test_delivery_error_redacts_the_address(serve, answer):
-    server = serve(answer)
+def test_delivery_error_redacts_the_address(receive, answer):
+    server = receive(answer)
     with pytest.raises(ServiceUnreachable) as caught:
         Webhook(f"http://user:pass@127.0.0.1:{server.port}/s3cret?t=s3cret").post(BODY)
     assert f"127.0.0.1:{server.port}" in str(caught.value)
     assert not [word for word in ("s3cret", "user", "pass") if word in str(caught.value)]
 
 
-def test_the_answers_body_is_not_read(serve):
-    server = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\nx")
+def test_the_answers_body_is_not_read(receive):
+    server = receive(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\nx")
     assert Webhook(f"http://127.0.0.1:{server.port}/").post(BODY) == 200
 
 
@@ -132,9 +96,9 @@ def test_headless_webhook_answer_is_abandoned():
         thread.join(10)
 
 
-def test_configured_proxy_is_used(serve, monkeypatch):
+def test_configured_proxy_is_used(receive, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    proxy = serve()
+    proxy = receive()
     Webhook("http://hook.invalid/x", proxy=f"http://127.0.0.1:{proxy.port}").post(BODY)
     assert proxy.seen[0].startswith(b"POST http://hook.invalid/x HTTP/1.1")
 
