@@ -1,8 +1,8 @@
 """Serve finished answers over HTTP; only GET and HEAD are allowed, and there is no login.
 
 Each connection has a thread and carries one request. At most `_CONNECTIONS` are open: a further one replaces the
-oldest that has not sent its request yet, so that idle and slow clients cannot block the page; if all are being
-answered, it is closed. The `Host` field must name this machine: a page on the web must not read what is served on
+oldest that waits for its client, so that idle and slow clients cannot block the page; if the answers of all are being
+made, it is closed. The `Host` field must name this machine: a page on the web must not read what is served on
 loopback. The content of the answers is left to `board`.
 """
 
@@ -149,17 +149,17 @@ class _Bound(socketserver.ThreadingTCPServer):
         self.address_family = family
         self.answers = answers
         self.hosts = Hosts(listen.host)
-        # Oldest first; the value is whether the request was read.
+        # Oldest first; the value is whether its answer is being made.
         self._open: dict[socket.socket, bool] = {}
         self._changed = threading.Condition()
         super().__init__(address, _Handler)  # type: ignore[arg-type]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start the thread of a connection, or close the connection if all others are being answered."""
+        """Start the thread of a connection, or close the connection if all others are busy."""
         with self._changed:
-            unread = [other for other, is_read in self._open.items() if not is_read]
-            if unread and len(self._open) >= _CONNECTIONS:
-                _cut(unread[0])
+            idle = [other for other, is_busy in self._open.items() if not is_busy]
+            if idle and len(self._open) >= _CONNECTIONS:
+                _cut(idle[0])
                 self._changed.wait_for(lambda: len(self._open) < _CONNECTIONS, _POLL)
             has_room = len(self._open) < _CONNECTIONS
             if has_room:
@@ -169,10 +169,10 @@ class _Bound(socketserver.ThreadingTCPServer):
         else:
             self.shutdown_request(request)
 
-    def request_read(self, request: socket.socket) -> None:
-        """Keep a connection until it is answered."""
+    def set_busy(self, request: socket.socket, *, is_busy: bool) -> None:
+        """Record whether the answer of a connection is being made: a busy connection is not replaced."""
         with self._changed:
-            self._open[request] = True
+            self._open[request] = is_busy
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection and forget it."""
@@ -190,11 +190,11 @@ class _Bound(socketserver.ThreadingTCPServer):
             log.error("the status page could not answer", client=str(client_address[0]), exc_info=error)
 
     def end(self) -> None:
-        """Free the address, cut the unread connections and wait for the answers in progress."""
+        """Free the address, cut the idle connections and wait for the busy ones."""
         self.server_close()
         with self._changed:
-            for request, is_read in self._open.items():
-                if not is_read:
+            for request, is_busy in self._open.items():
+                if not is_busy:
                     _cut(request)
             self._changed.wait_for(lambda: not self._open, _STOP_PATIENCE)
 
@@ -232,23 +232,25 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: a page that refreshes itself would fill the journal."""
 
     def _answer(self) -> None:
-        self.server.request_read(self.connection)
+        self.server.set_busy(self.connection, is_busy=True)
+        reply = self._reply()
+        self.server.set_busy(self.connection, is_busy=False)
+        self._send(reply)
+
+    def _reply(self) -> Reply:
         local = str(self.connection.getsockname()[0])
         if not self.server.hosts.accept(self.headers.get_all("Host", []), local):
             text = "this host name is not mine: use this machine's address, localhost, or a name set as status.listen"
-            self._send(_sentence(HTTPStatus.MISDIRECTED_REQUEST, text))
-            return
+            return _sentence(HTTPStatus.MISDIRECTED_REQUEST, text)
         make = self.server.answers.get(self.path.partition("?")[0])
         if make is None:
             known = ", ".join(self.server.answers)
-            self._send(_sentence(HTTPStatus.NOT_FOUND, f"there is no such page; there are {known}"))
-            return
+            return _sentence(HTTPStatus.NOT_FOUND, f"there is no such page; there are {known}")
         try:
-            reply = make()
+            return make()
         except LedgerError:
             # Not logged here, at every refresh: the loops need the ledger too and log it once.
-            reply = _sentence(HTTPStatus.SERVICE_UNAVAILABLE, "the ledger cannot be read now: see the log")
-        self._send(reply)
+            return _sentence(HTTPStatus.SERVICE_UNAVAILABLE, "the ledger cannot be read now: see the log")
 
     def _send(self, reply: Reply) -> None:
         self.send_response(reply.status)
