@@ -149,6 +149,13 @@ def test_reported_problem_survives_restart(day):
     assert notice.names == ("b (sidecar)",)
 
 
+def test_value_of_earlier_releases_is_read():
+    """No upgrade repeats a notice: the form of the value in the ledger stays."""
+    saved = f'{{"blocked": {{"keys": ["a:sidecar"], "count": 1, "at": {NOW}, "since": {NOW}}}}}'
+    assert Day(saved).now(APART, blocked("a")) == []
+    assert [notice.new for notice in Day(saved).now(APART, blocked("a", "b"))] == [1]
+
+
 def test_own_report_outranks_the_saved_one(day):
     """A start that waits for its ledger reports that before it can read what was reported."""
     full = Problem(Kind.LEDGER, {"ledger": "disk full"}, 1)
