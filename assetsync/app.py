@@ -51,7 +51,7 @@ from assetsync.sync.upload.rate_limiter import RateLimiter
 from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.selection import Selection
 from assetsync.sync.upload.uploader import Uploader
-from assetsync.sync.upload.worker import Uploads
+from assetsync.sync.upload.worker import UploadContext
 from assetsync.tree.filesystem import is_network_filesystem, network_mounts
 from assetsync.tree.safe_open import Tree
 
@@ -83,7 +83,7 @@ class Site:
     preparer: Preparer
     circuit_breaker: CircuitBreaker
     upload_queue: UploadQueue
-    uploads: Uploads
+    uploads: UploadContext
     uploader: Uploader
     health_check: HealthCheck
     resolver: Resolver
@@ -292,7 +292,7 @@ def build(
     doubt_limit = DoubtLimit(ledger.doubts, MostDoubts.of(workers, len(folders)))
     selection = Selection(clock, upload_queue, circuit_breaker, doubt_limit, lambda: preparer.being_listed)
     selection.may_send = lambda: window is None or window.opens(clock.now()) is None
-    uploads = Uploads(
+    uploads = UploadContext(
         context,
         preparer,
         selection,

@@ -14,7 +14,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.sync.upload.prepare import Ready
 from assetsync.sync.upload.selection import Step
 from assetsync.sync.upload.threads import Blocking, InPlace, Threads
-from assetsync.sync.upload.worker import Uploads, Worker
+from assetsync.sync.upload.worker import UploadContext, Worker
 
 _QUICK = 256 * 1024
 """Bytes up to which a file is prepared ahead of the workers."""
@@ -47,7 +47,7 @@ class _Item(NamedTuple):
 class Uploader:
     """The uploads of a site: `run` uses all workers, `step` uploads one file in the calling thread."""
 
-    def __init__(self, uploads: Uploads, *, workers: int) -> None:
+    def __init__(self, uploads: UploadContext, *, workers: int) -> None:
         self.uploads = uploads
         self.workers = workers
         self.in_place = False

@@ -32,7 +32,7 @@ _LONG_COMMIT = 0.05
 
 
 @dataclass(slots=True)
-class Uploads:
+class UploadContext:
     """What all workers of a site share; `last_answer` is when the last POST ended (steady seconds)."""
 
     context: Context
@@ -75,7 +75,7 @@ class Worker:
 
     def __init__(
         self,
-        uploads: Uploads,
+        uploads: UploadContext,
         blocking: Blocking,
         connection: UploadConnection | None = None,
         go_on: Callable[[], bool] = lambda: True,
