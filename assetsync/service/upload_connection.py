@@ -115,9 +115,19 @@ class Line:
         target = self._target
         try:
             async with asyncio.timeout(target.connect_timeout):
-                _transport, connection = await self._loop.create_connection(
-                    lambda: _Connection(target.read_timeout), target.host, target.port, ssl=target.tls
-                )
+                if target.tls is None:
+                    _transport, connection = await self._loop.create_connection(
+                        lambda: _Connection(target.read_timeout), target.host, target.port
+                    )
+                else:
+                    # Nothing that comes before TLS has begun is an answer.
+                    wire, _protocol = await self._loop.create_connection(asyncio.Protocol, target.host, target.port)
+                    assert isinstance(wire, asyncio.Transport)
+                    connection = _Connection(target.read_timeout, wire)
+                    transport = await self._loop.start_tls(wire, connection, target.tls, server_hostname=target.host)
+                    if transport is None:
+                        raise ConnectionResetError("the connection was closed")
+                    connection.connection_made(transport)
         except TimeoutError as error:
             raise httpx.ConnectTimeout("no connection in time") from error
         except OSError as error:
@@ -129,12 +139,16 @@ class Line:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection. The event loop and the parser call the methods for what happens."""
+    """One connection. The event loop and the parser call the methods for what happens.
 
-    def __init__(self, patience: float) -> None:
+    `wire` is the transport under that of TLS.
+    """
+
+    def __init__(self, patience: float, wire: asyncio.Transport | None = None) -> None:
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._wire = wire
         self._failure: Exception | None = None
         self._requests = 0
         # What comes before the first request was sent is the beginning of its answer: a refusal of all requests, say.
@@ -204,15 +218,35 @@ class _Connection(asyncio.Protocol):
                 return
             transport.write(head + piece if head else piece)
             head = b""
-            self._unsent = transport.get_write_buffer_size()
+            self._unsent = len(piece)
             self._wait_for(self._patience)
-            # Only when the kernel has all of a piece may the next be asked for: the body counts what has left.
-            while (transport.get_write_buffer_size() or transport.is_closing()) and not self._is_over:
-                await self._event()
-            if self._failure is not None:
+            self._note_unsent()
+            # Only when the kernel has all of a piece may the next be asked for: the body counts what has left, and a
+            # success counts only after all of it.
+            if not await self._leaves():
                 return
         self._has_sent_all = True
         self._wait_for(self._patience)
+
+    async def _leaves(self) -> bool:
+        """Wait until the kernel has all that was written; return False if the exchange ended before."""
+        while self._unsent and not self._is_over:
+            await self._event()
+        return not self._unsent
+
+    def _note_unsent(self) -> None:
+        """Note how many bytes the kernel has not taken; those that TLS has encrypted count once more."""
+        transport, wire = self._transport, self._wire
+        if transport is None or wire is None or transport.is_closing() or wire.is_closing():
+            # A transport that fails forgets what it held.
+            return
+        unsent = sum(each.get_write_buffer_size() for each in {transport, wire})
+        if 0 < unsent < self._unsent:
+            # A piece that leaves slowly does leave.
+            self._until = self._loop.time() + self._patience
+        self._unsent = unsent
+        if not unsent:
+            self._wake()
 
     @property
     def _is_over(self) -> bool:
@@ -234,17 +268,14 @@ class _Connection(asyncio.Protocol):
             self._timer = self._loop.call_at(self._until, self._on_time)
 
     def _on_time(self) -> None:
-        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
-        if 0 < unsent < self._unsent:
-            # A piece that leaves slowly does leave.
-            self._unsent, self._until = unsent, self._loop.time() + self._patience
+        self._note_unsent()
         self._timer = None
         if self._until == float("inf"):
             return
         if self._loop.time() < self._until:
             self._timer = self._loop.call_at(self._until, self._on_time)
         else:
-            kind = httpx.WriteTimeout if unsent else httpx.ReadTimeout
+            kind = httpx.WriteTimeout if self._unsent else httpx.ReadTimeout
             self._fail(kind("a part of the request or of the answer took too long"))
 
     # What the event loop calls.
@@ -252,17 +283,23 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(0)
+        self._wire = self._wire or transport
+        for each in {transport, self._wire}:
+            each.set_write_buffer_limits(0)
+
+    def pause_writing(self) -> None:
+        # With a limit of zero TLS calls either method whenever the transport under it has got rid of something.
+        self._note_unsent()
 
     def resume_writing(self) -> None:
-        self._wake()
+        self._note_unsent()
 
     def data_received(self, data: bytes) -> None:
-        assert self._transport is not None
+        assert self._wire is not None
         # Acknowledge at once. The other side may hold back until then what it sends without having been asked; behind
         # the next request it would be taken for the answer to that.
         with suppress(OSError):
-            self._transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            self._wire.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         self._take(data)
 
     def eof_received(self) -> None:
@@ -285,8 +322,7 @@ class _Connection(asyncio.Protocol):
             self._timer.cancel()
 
     def _read_rest(self) -> None:
-        assert self._transport is not None
-        if self._transport.get_extra_info("sslcontext") is not None:
+        if self._transport is None or self._transport is not self._wire:
             return
         descriptor = self._transport.get_extra_info("socket").fileno()
         with suppress(OSError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import threading
 import time
 
@@ -219,6 +220,98 @@ def test_early_answer_stops_the_body(serve, wire_tools):
 
     assert asyncio.run(ask()) == (413, False)
     assert len(taken) < 1000
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def served(serve, tls_server, request):
+    """Return what serves a script in plain HTTP or TLS, and the target that leads there."""
+
+    def start(script):
+        def encrypted(conn):
+            with tls_server.context.wrap_socket(conn, server_side=True) as tls:
+                script(tls)
+
+        server = serve(encrypted if request.param else script)
+        tls = ssl.create_default_context(cafile=tls_server.ca_file) if request.param else None
+        return Target("127.0.0.1", server.port, tls, 2.0, 5.0)
+
+    return start
+
+
+@pytest.fixture
+def ends(served):
+    """Return what sends 16 MiB in one piece, and returns the answer and whether the end of the body was reached."""
+
+    def run(script):
+        reached = []
+
+        def body():
+            yield bytes(16 << 20)
+            reached.append("end")
+
+        async def ask():
+            line = Line(target)
+            try:
+                return (await line.exchange(REQUEST, body())).body, bool(reached)
+            finally:
+                line.drop()
+                await asyncio.sleep(0)
+
+        target = served(script)
+        return asyncio.run(ask())
+
+    return run
+
+
+def test_early_answer_finds_the_last_piece_unsent(ends, wire_tools):
+    """An answer that says success names an asset only if the kernel had the whole body before."""
+    over = threading.Event()
+
+    def script(conn):
+        wire_tools.head(conn)
+        conn.sendall(OK + b"Content-Length: 2\r\n\r\nhi")
+        over.wait(10)
+
+    found = ends(script)
+    over.set()
+    assert found == (b"hi", False)
+
+
+@pytest.mark.parametrize("served", [False], indirect=True, ids=["plain"])
+def test_write_that_fails_leaves_the_last_piece_unsent(ends, wire_tools):
+    def script(conn):
+        wire_tools.head(conn)
+        conn.sendall(OK + b"Content-Length: 2\r\n\r\nhi")
+        wire_tools.reset(conn)
+
+    assert ends(script) == (b"hi", False)
+
+
+def test_answer_after_the_body_finds_its_end_reached(ends):
+    def script(conn):
+        left = len(REQUEST) + (16 << 20)
+        while left > 0:
+            left -= len(conn.recv(1 << 18))
+        conn.sendall(OK + b"Connection: close\r\nContent-Length: 2\r\n\r\nhi")
+
+    assert ends(script) == (b"hi", True)
+
+
+def test_plain_bytes_before_tls_are_no_answer(serve, tls_server):
+    """Whoever sits between may not answer in place of the service whose certificate was to be checked."""
+
+    def script(conn):
+        conn.sendall(OK + b"Content-Length: 2\r\n\r\nhi")
+        conn.recv(1 << 16)
+
+    server = serve(script)
+
+    async def ask():
+        line = Line(Target("127.0.0.1", server.port, ssl.create_default_context(cafile=tls_server.ca_file), 2.0, 5.0))
+        await line.exchange(REQUEST, [b"x"])
+
+    with pytest.raises(httpx.ConnectError):
+        asyncio.run(ask())
 
 
 def test_body_that_never_leaves_is_given_up(serve):
