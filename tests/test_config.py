@@ -418,39 +418,39 @@ def changed(old, new):
 
 
 MISTAKES = [
-    (changed("root: /srv", "rooot: /srv"), "line 2: rooot: there is no such key: did you mean `root`?"),
-    (changed("destfolderid:", "destfolderd:"), "line 8: folders[0].destfolderd: there is no such key: did you mean"),
-    (changed("site: hq", "site: HQ"), "line 1: site: it is no name of a site: use a-z, 0-9 and -"),
-    (changed("site: hq", "site: -hq"), "line 1: site: it is no name of a site"),
+    (changed("root: /srv", "rooot: /srv"), "line 2: rooot: this key is unknown: did you mean `root`?"),
+    (changed("destfolderid:", "destfolderd:"), "line 8: folders[0].destfolderd: this key is unknown: did you mean"),
+    (changed("site: hq", "site: HQ"), "line 1: site: it is not a valid site name: use a-z, 0-9 and -"),
+    (changed("site: hq", "site: -hq"), "line 1: site: it is not a valid site name"),
     (changed("site: hq", "site: [hq]"), "line 1: site: it must be one text: "),
     (changed("site: hq\n", ""), "line 1: site: it is missing: add it"),
     (changed("root: /srv", "root: srv"), "line 2: root: it must be an absolute path: begin it with /"),
-    (changed("root: /srv", "root: /srv/../x"), "line 2: root: it holds `..` or a control character: write the path ou"),
+    (changed("root: /srv", "root: /srv/../x"), "line 2: root: it holds `..` or a control character: write the full pa"),
     (SMALLEST + "ledger: hq.db\n", "line 9: ledger: it must be an absolute path: begin it with /"),
-    (SMALLEST + "ledger: /srv/media/hq.db\n", "line 9: ledger: it lies inside root: put it elsewhere"),
-    (SMALLEST + "watcher: {}\n", "line 9: watcher: there is no such key: did you mean `watch`?"),
-    (SMALLEST + "workers: 3\n", "line 9: workers: there is no such key: did you mean `upload.workers`?"),
-    (SMALLEST + "zzz: 3\n", "line 9: zzz: there is no such key: take it out; the keys here are site, root, "),
-    (SMALLEST + "Site: x\n", "line 9: Site: there is no such key: did you mean `site`?"),
-    (SMALLEST + "site: x\n", "line 9: site: it stands twice, first in line 1: keep one of the two"),
-    (SMALLEST + f"api_key: {KEY}\n", "line 9: api_key: the API key must not stand in this file: take it out and put i"),
-    (changed("folders:", f"  api_key: {KEY}\nfolders:"), "line 6: service.api_key: the API key must not stand in this"),
-    (changed("https://dam.example.com/razuna\n", "http://dam.example.com\n"), "line 4: service.base_url: plain http w"),
-    (changed("https://dam.example.com/razuna/", "http://10.0.0.1/"), "line 5: service.upload_url: plain http would sh"),
-    (changed("razuna\n", "razuna/global/api2/search.cfc\n"), "line 4: service.base_url: it names one operation: end i"),
+    (SMALLEST + "ledger: /srv/media/hq.db\n", "line 9: ledger: it is inside root: move it elsewhere"),
+    (SMALLEST + "watcher: {}\n", "line 9: watcher: this key is unknown: did you mean `watch`?"),
+    (SMALLEST + "workers: 3\n", "line 9: workers: this key is unknown: did you mean `upload.workers`?"),
+    (SMALLEST + "zzz: 3\n", "line 9: zzz: this key is unknown: remove it; the keys here are site, root, "),
+    (SMALLEST + "Site: x\n", "line 9: Site: this key is unknown: did you mean `site`?"),
+    (SMALLEST + "site: x\n", "line 9: site: this key is repeated, first in line 1: remove one of the two"),
+    (SMALLEST + f"api_key: {KEY}\n", "line 9: api_key: the API key must not be in this file: move it to a sep"),
+    (changed("folders:", f"  api_key: {KEY}\nfolders:"), "line 6: service.api_key: the API key must not be in this fi"),
+    (changed("https://dam.example.com/razuna\n", "http://dam.example.com\n"), "line 4: service.base_url: plain http e"),
+    (changed("https://dam.example.com/razuna/", "http://10.0.0.1/"), "line 5: service.upload_url: plain http exposes"),
+    (changed("razuna\n", "razuna/global/api2/search.cfc\n"), "line 4: service.base_url: it names a single operation:"),
     (changed("razuna\n", "razuna?a=b\n"), "line 4: service.base_url: it holds a query: end the address before `?`"),
     (changed("dam.example.com/razuna\n", "me:pw@dam.example.com\n"), "line 4: service.base_url: it holds a user name"),
     (changed("https://dam.example.com/razuna\n", "dam.example.com\n"), "line 4: service.base_url: it must begin with"),
     (changed("https://dam.example.com/razuna\n", "ftp://x\n"), "line 4: service.base_url: it must begin with https://"),
     (changed("https://dam.example.com/razuna\n", "https:///x\n"), "line 4: service.base_url: it names no host: write"),
-    (changed("https://dam.example.com/razuna\n", "https://x:99999/\n"), "line 4: service.base_url: it is no address:"),
-    (changed("https://dam.example.com/razuna\n", "https://[v1.x]/\n"), "line 4: service.base_url: it is no address: "),
-    (changed("https://dam.example.com/razuna\n", "https://[::1]x/\n"), "line 4: service.base_url: it is no address: "),
+    (changed("https://dam.example.com/razuna\n", "https://x:99999/\n"), "line 4: service.base_url: it is not an addre"),
+    (changed("https://dam.example.com/razuna\n", "https://[v1.x]/\n"), "line 4: service.base_url: it is not an addres"),
+    (changed("https://dam.example.com/razuna\n", "https://[::1]x/\n"), "line 4: service.base_url: it is not an addres"),
     (changed("https://dam.example.com/razuna\n", "https://a b/\n"), "line 4: service.base_url: it must be an address"),
     (changed("  base_url: https://dam.example.com/razuna\n", ""), "line 3: service.base_url: it is missing: add it"),
-    (changed("folders:", "  conect_timeout: 3s\nfolders:"), "line 6: service.conect_timeout: there is no such key: di"),
+    (changed("folders:", "  conect_timeout: 3s\nfolders:"), "line 6: service.conect_timeout: this key is unknown: di"),
     (changed("folders:", "  read_timeout: 0\nfolders:"), "line 6: service.read_timeout: it must be longer than 0: wri"),
-    (changed("folders:", "  credential: key\nfolders:"), "line 6: service.credential: it is none of the words known h"),
+    (changed("folders:", "  credential: key\nfolders:"), "line 6: service.credential: it is not an accepted value"),
     (changed("folders:", "  api_key_file: hq.key\nfolders:"), "line 6: service.api_key_file: it must be an absolute p"),
     (changed("folders:", "  proxy: socks5://x\nfolders:"), "line 6: service.proxy: it must begin with https:// or htt"),
     (
@@ -459,41 +459,41 @@ MISTAKES = [
     ),
     (
         changed("folders:", "  metadata_fields: {pic: {}}\nfolders:"),
-        "line 6: service.metadata_fields.pic: there is no such key: ",
+        "line 6: service.metadata_fields.pic: this key is unknown: ",
     ),
     (
         changed("folders:", "  metadata_fields: {img: {description: a b, keywords: k}}\nfolders:"),
-        "line 6: service.metadata_fields.img.description: it is no name of a metadata field: use 1 to 64",
+        "line 6: service.metadata_fields.img.description: it is not a valid name of a metadata field: use 1 to 64",
     ),
     (SMALLEST[: SMALLEST.index("  - path")], "line 6: folders: it is missing: add it"),
     (SMALLEST[: SMALLEST.index("  - path")] + "  []\n", "line 6: folders: it is empty: write at least one entry"),
     (SMALLEST[: SMALLEST.index("  - path")] + "  path: x\n", "line 6: folders: it must be a list: begin each entry wi"),
     (changed("    destfolderid: F1\n", ""), "line 7: folders[0].destfolderid: it is missing: add it"),
-    (changed("F1", "F1,F2"), "line 8: folders[0].destfolderid: it is no id of a folder: copy the folder's id"),
+    (changed("F1", "F1,F2"), "line 8: folders[0].destfolderid: it is not a valid folder id: copy the folder's id"),
     (changed("F1", "[F1]"), "line 8: folders[0].destfolderid: it must be one text: "),
     (changed("path: photos", "path: /srv/media/photos"), "line 7: folders[0].path: it must be relative to root: write"),
-    (changed("path: photos", "path: a/../b"), "line 7: folders[0].path: it leads out of root: write it without `..`"),
+    (changed("path: photos", "path: a/../b"), "line 7: folders[0].path: it points outside root: write it without `..`"),
     (changed("path: photos", "path:"), "line 7: folders[0].path: it is missing: add it"),
-    (SMALLEST + "  - {path: ./photos/, destfolderid: F2}\n", "line 9: folders[1].path: this folder is mapped twice: k"),
+    (SMALLEST + "  - {path: ./photos/, destfolderid: F2}\n", "line 9: folders[1].path: this folder is mapped twice: r"),
     (SMALLEST + "    ignore: '*.psd'\n", "line 9: folders[0].ignore: it must be a list: write it as"),
-    (SMALLEST + "    ignore: ['a\\']\n", "line 9: folders[0].ignore: it holds a broken pattern: write patterns as in"),
-    (SMALLEST + "ignore: ['[a']\n", "line 9: ignore: it holds a pattern that names nothing: take it out"),
-    (SMALLEST + "ignore: ['#a']\n", "line 9: ignore: it holds a pattern that names nothing: take it out; a name with"),
+    (SMALLEST + "    ignore: ['a\\']\n", "line 9: folders[0].ignore: it holds an invalid pattern: write patterns as i"),
+    (SMALLEST + "ignore: ['[a']\n", "line 9: ignore: it holds a pattern that matches nothing: remove it"),
+    (SMALLEST + "ignore: ['#a']\n", "line 9: ignore: it holds a pattern that matches nothing: remove it; to match a n"),
     (SMALLEST + "    sidecars: maybe\n", "line 9: folders[0].sidecars: it must be yes or no: write true or false"),
-    (SMALLEST + "    upload: {skip_event: [on_foo]}\n", "line 9: folders[0].upload.skip_event: it holds a name that i"),
-    (SMALLEST + "    upload: {emailto: me}\n", "line 9: folders[0].upload.emailto: it is no e-mail address: write one"),
+    (SMALLEST + "    upload: {skip_event: [on_foo]}\n", "line 9: folders[0].upload.skip_event: it holds an unknown ev"),
+    (SMALLEST + "    upload: {emailto: me}\n", "line 9: folders[0].upload.emailto: it is not an e-mail address: write"),
     (SMALLEST + "    upload: {redirectto: x}\n", "line 9: folders[0].upload.redirectto: it must begin with https:// o"),
     (SMALLEST + "    upload: {redirecttoparams: '&a=1'}\n", "line 9: folders[0].upload.redirecttoparams: it begins wi"),
-    (SMALLEST + "    metadata: {descriptoin: x}\n", "line 9: folders[0].metadata.descriptoin: there is no such key: d"),
-    (SMALLEST + "    metadata: {upload: {}}\n", "line 9: folders[0].metadata.upload: there is no such key: "),
-    (SMALLEST + "    metadata: {location: '{folder}'}\n", "line 9: folders[0].metadata.location: it holds a brace tha"),
-    (SMALLEST + "    metadata: {keywords: ['{']}\n", "line 9: folders[0].metadata.keywords: it holds a brace that is"),
-    (SMALLEST + "    metadata: {meta: {a: '{x}'}}\n", "line 9: folders[0].metadata.meta: it holds a brace that is no"),
+    (SMALLEST + "    metadata: {descriptoin: x}\n", "line 9: folders[0].metadata.descriptoin: this key is unknown: d"),
+    (SMALLEST + "    metadata: {upload: {}}\n", "line 9: folders[0].metadata.upload: this key is unknown: "),
+    (SMALLEST + "    metadata: {location: '{folder}'}\n", "line 9: folders[0].metadata.location: it holds an unknown"),
+    (SMALLEST + "    metadata: {keywords: ['{']}\n", "line 9: folders[0].metadata.keywords: it holds an unknown plac"),
+    (SMALLEST + "    metadata: {meta: {a: '{x}'}}\n", "line 9: folders[0].metadata.meta: it holds an unknown placeho"),
     (SMALLEST + "    metadata: {meta: {a: }}\n", "line 9: folders[0].metadata.meta.a: it has no value: write one"),
-    (SMALLEST + "watch: {mode: fast}\n", "line 9: watch.mode: it is none of the words known here: write 'auto', 'inot"),
+    (SMALLEST + "watch: {mode: fast}\n", "line 9: watch.mode: it is not an accepted value: write 'auto', 'inot"),
     (SMALLEST + "watch: {settle: 5}\n", "line 9: watch.settle: it must be a duration: write a number and its unit"),
     (SMALLEST + "watch: {settle: -5s}\n", "line 9: watch.settle: it must be a duration: write a number and its unit"),
-    (SMALLEST + "watch: {settle: 9999d}\n", "line 9: watch.settle: it must lie between 0 and ten years: write"),
+    (SMALLEST + "watch: {settle: 9999d}\n", "line 9: watch.settle: it must be between 0 and ten years: write"),
     (SMALLEST + "watch: on\n", "line 9: watch: it must be a group of `key: value` lines: write the keys below it"),
     (SMALLEST + "upload: {workers: 0}\n", "line 9: upload.workers: it is too small: write 1 or more"),
     (SMALLEST + "upload: {workers: 65}\n", "line 9: upload.workers: it is too large: write 64 or less"),
@@ -502,43 +502,43 @@ MISTAKES = [
     (SMALLEST + "upload: {rate: 0MB/s}\n", "line 9: upload.rate: it must be a size of at least one byte: write a size"),
     (SMALLEST + "upload: {max_file_size: 20M}\n", "line 9: upload.max_file_size: it must be a size: write a number"),
     (SMALLEST + "upload: {window: 7-19}\n", "line 9: upload.window: it must be two times of the day: write it such as"),
-    (SMALLEST + "upload: {window: '7:00-25:00'}\n", "line 9: upload.window: it holds a time that no clock shows: writ"),
+    (SMALLEST + "upload: {window: '7:00-25:00'}\n", "line 9: upload.window: it holds an invalid time: writ"),
     (SMALLEST + "upload: {window: '7:00-7:00'}\n", "line 9: upload.window: it begins and ends at the same time: write"),
     (SMALLEST + "upload: {doubt_grace: 0}\n", "line 9: upload.doubt_grace: it must be 2s or longer, or no look-"),
     (SMALLEST + "upload: {doubt_grace: 1999ms}\n", "line 9: upload.doubt_grace: it must be 2s or longer, or no look-"),
     (SMALLEST + "schedule: {rescan: }\n", "line 9: schedule.rescan: it has no value: write an interval, a cron line,"),
-    (SMALLEST + "schedule: {rescan: 0}\n", "line 9: schedule.rescan: an interval of 0 would never end: write an inter"),
-    (SMALLEST + "schedule: {rescan: often}\n", "line 9: schedule.rescan: it is no interval, no cron line and not off:"),
-    (SMALLEST + "schedule: {audit: 0 3 * *}\n", "line 9: schedule.audit: it is no interval, and a cron line has five"),
+    (SMALLEST + "schedule: {rescan: 0}\n", "line 9: schedule.rescan: an interval must be longer than 0: write an"),
+    (SMALLEST + "schedule: {rescan: often}\n", "line 9: schedule.rescan: it is neither an interval, a cron line nor o"),
+    (SMALLEST + "schedule: {audit: 0 3 * *}\n", "line 9: schedule.audit: it is not an interval, and a cron line has"),
     (SMALLEST + "schedule: {audit: 60 3 * * *}\n", "line 9: schedule.audit: its minute is not between 0 and 59: write"),
     (SMALLEST + "schedule: {audit: 0 24 * * *}\n", "line 9: schedule.audit: its hour is not between 0 and 23: write"),
     (SMALLEST + "schedule: {audit: 0 0 0 * *}\n", "line 9: schedule.audit: its day of the month is not between 1 and"),
     (SMALLEST + "schedule: {audit: 0 0 * 13 *}\n", "line 9: schedule.audit: its month is not between 1 and 12: write"),
     (SMALLEST + "schedule: {audit: 0 0 * * 8}\n", "line 9: schedule.audit: its weekday is not between 0 and 7: write"),
     (SMALLEST + "schedule: {audit: 0 0 * * 5-1}\n", "line 9: schedule.audit: its weekday ends before it begins: write"),
-    (SMALLEST + "schedule: {audit: 0 0 31 2 *}\n", "line 9: schedule.audit: its day comes in none of its months: writ"),
-    (SMALLEST + "schedule: {audit: '*/0 0 * * *'}\n", "line 9: schedule.audit: its minute is not written as cron know"),
-    (SMALLEST + "schedule: {audit: 0 0 * * sunday}\n", "line 9: schedule.audit: its weekday is not written as cron kn"),
-    (SMALLEST + "policy: {on_change: delete}\n", "line 9: policy.on_change: it is none of the words known here: write"),
-    (SMALLEST + "policy: {verified_when: sent}\n", "line 9: policy.verified_when: it is none of the words known here"),
+    (SMALLEST + "schedule: {audit: 0 0 31 2 *}\n", "line 9: schedule.audit: none of its months has this day: writ"),
+    (SMALLEST + "schedule: {audit: '*/0 0 * * *'}\n", "line 9: schedule.audit: its minute is not valid in a cron line"),
+    (SMALLEST + "schedule: {audit: 0 0 * * sunday}\n", "line 9: schedule.audit: its weekday is not valid in a cron li"),
+    (SMALLEST + "policy: {on_change: delete}\n", "line 9: policy.on_change: it is not an accepted value: write"),
+    (SMALLEST + "policy: {verified_when: sent}\n", "line 9: policy.verified_when: it is not an accepted value"),
     (SMALLEST + "brake: {max_vanished: -1}\n", "line 9: brake.max_vanished: it must be a whole number: write digits"),
     (SMALLEST + "status: {listen: 9464}\n", "line 9: status.listen: it must be an address and a port: write it such a"),
     (SMALLEST + "status: {listen: 'x:99999'}\n", "line 9: status.listen: it must be an address and a port: write it"),
-    (SMALLEST + "log: {level: loud}\n", "line 9: log.level: it is none of the words known here: write 'debug', 'info'"),
+    (SMALLEST + "log: {level: loud}\n", "line 9: log.level: it is not an accepted value: write 'debug', 'info'"),
     (SMALLEST + "notify: {webhook: x}\n", "line 9: notify.webhook: it must begin with https:// or http://: write it"),
-    (SMALLEST + "notify: {command: \"a 'b\"}\n", "line 9: notify.command: a quote in it has no partner: write it as a"),
-    (SMALLEST + "log: {level: *x}\n", "line 9: log.level: aliases (*name) are not used here: write the value out"),
-    (SMALLEST + "log: &x {}\n", "line 9: log: anchors (&name) are not used here: take it out"),
-    (SMALLEST + "<<: {a: b}\n", "line 9: <<: merge keys (<<) are not used here: write the values out"),
-    (SMALLEST + "log: !!map {}\n", "line 9: log: tags (!name) are not used here: take it out"),
+    (SMALLEST + "notify: {command: \"a 'b\"}\n", "line 9: notify.command: it holds an unclosed quote: write it as a"),
+    (SMALLEST + "log: {level: *x}\n", "line 9: log.level: aliases (*name) are not supported: write the value out"),
+    (SMALLEST + "log: &x {}\n", "line 9: log: anchors (&name) are not supported: remove it"),
+    (SMALLEST + "<<: {a: b}\n", "line 9: <<: merge keys (<<) are not supported: write the values out"),
+    (SMALLEST + "log: !!map {}\n", "line 9: log: tags (!name) are not supported: remove it"),
     (SMALLEST + "---\nsite: x\n", "line 9, column 1: a second document begins here: keep one document in one file"),
     ("", "line 1, column 1: it is empty: begin with `site:`, `root:`, `service:` and `folders:`"),
     ("# nothing\n", "line 1, column 1: it is empty: begin with"),
     ("- a\n", "line 1, column 1: it must be a group of `key: value` lines: write the keys below it, indented"),
     (f"site: hq\nroot {KEY}\nservice: x\n", "line 3, column 1: this is not YAML: "),
-    (f"site: {KEY}: x\n", "line 1, column 23: this is not YAML: a text with a colon and a blank in it needs quotes"),
+    (f"site: {KEY}: x\n", "line 1, column 23: this is not YAML: put quotes around a text that holds a colon and a"),
     (b"site: \xff\n", "line 1, column 7: it is not UTF-8: save the file as UTF-8"),
-    ("site: \x00\n", "line 1, column 7: the character U+0000 cannot stand in a YAML file: take it out"),
+    ("site: \x00\n", "line 1, column 7: the character U+0000 is not allowed in a YAML file: remove it"),
 ]  # fmt: skip
 
 
@@ -616,7 +616,7 @@ def test_pipe_without_writer_times_out(tmp_path, monkeypatch):
     monkeypatch.setattr("assetsync.config.source._PIPE_PATIENCE", 0.1)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ConfigError, match=r"cannot be read \(nobody writes into this pipe\): name an existing file"):
+    with pytest.raises(ConfigError, match=r"cannot be read \(nothing writes to this pipe\): name an existing file"):
         load_config(pipe, {})
 
 
@@ -640,7 +640,7 @@ def test_a_pipe_is_read_to_its_end(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no /dev/zero here")
 def test_endless_config_is_refused():
-    with pytest.raises(ConfigError, match="far too large"):
+    with pytest.raises(ConfigError, match="too large for a configuration"):
         load_config(Path("/dev/zero"), {})
 
 
@@ -654,7 +654,7 @@ def test_folder_as_config_file_is_named(tmp_path):
 )
 def test_key_in_config_file_is_not_shown(mistakes_of, place):
     mistakes = mistakes_of(SMALLEST + place.format(key=KEY), {"ASSETSYNC_API_KEY": f"{KEY}\n"})
-    assert any("the API key must not stand in this file" in mistake for mistake in mistakes)
+    assert any("the API key must not be in this file" in mistake for mistake in mistakes)
     assert KEY not in "".join(mistakes)
 
 
@@ -688,7 +688,7 @@ def test_key_pipe_without_writer_times_out(make_config, tmp_path, monkeypatch):
     monkeypatch.setattr("assetsync.config.source._PIPE_PATIENCE", 0.1)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ConfigError, match=r"it cannot be read \(nobody writes into this pipe\)"):
+    with pytest.raises(ConfigError, match=r"it cannot be read \(nothing writes to this pipe\)"):
         read_api_key(with_key_file(make_config, pipe), {})
 
 
@@ -712,12 +712,12 @@ def test_line_end_after_key_is_stripped(make_config, make_file, content):
     [
         ("", "it is empty: write the API key into it"),
         ("\n", "it is empty"),
-        (f"{KEY} {KEY}", "it holds blanks, several lines or control characters: write the API key alone into it"),
-        (f"{KEY}\n{KEY}", "it holds blanks, several lines"),
-        (f" {KEY}", "it holds blanks"),
-        (f"{KEY}\x00", "it holds blanks, several lines or control characters"),
-        (f"\ufeff{KEY}", "it holds other characters than ASCII"),
-        (KEY * 300, "it is far too large for an API key"),
+        (f"{KEY} {KEY}", "it holds spaces, several lines or control characters: write only the API key into it"),
+        (f"{KEY}\n{KEY}", "it holds spaces, several lines"),
+        (f" {KEY}", "it holds spaces"),
+        (f"{KEY}\x00", "it holds spaces, several lines or control characters"),
+        (f"\ufeff{KEY}", "the file holds characters other than ASCII"),
+        (KEY * 300, "the file is too large for an API key"),
     ],
 )
 def test_invalid_key_is_not_shown(make_config, make_file, content, said):
@@ -806,7 +806,7 @@ def test_endless_pipe_times_out(tmp_path, monkeypatch):
     writer = os.open(pipe, os.O_RDWR)
     os.write(writer, b"site: hq\n")
     try:
-        with pytest.raises(ConfigError, match="does not end"):
+        with pytest.raises(ConfigError, match="not closed in time"):
             load_config(pipe, {})
     finally:
         os.close(writer)

@@ -52,14 +52,14 @@ def _from_file(path: Path, named_by: str) -> SecretStr:
         raise _error(f"{path} ({named_by})", f"it cannot be read ({reason})", fix) from exc
     if len(data) > _MAX_BYTES:
         raise _error(
-            f"{path} ({named_by})", "it is far too large for an API key", "name the file that holds the key alone"
+            f"{path} ({named_by})", "the file is too large for an API key", "name the file that holds only the key"
         )
     try:
         return _checked(data.decode("ascii"), f"{path} ({named_by})")
     except UnicodeDecodeError:
         # Not chained: the decoder's message contains bytes of the key.
         raise _error(
-            f"{path} ({named_by})", "it holds other characters than ASCII", "write the key alone into it"
+            f"{path} ({named_by})", "the file holds characters other than ASCII", "write only the key into it"
         ) from None
 
 
@@ -67,7 +67,7 @@ def _expect_apart(config: SiteConfig) -> None:
     root = Path(os.path.realpath(config.root))
     for name, path in (("service.api_key_file", config.service.api_key_file), ("ledger", config.ledger)):
         if path is not None and Path(os.path.realpath(path)).is_relative_to(root):
-            raise _error(name, "it lies inside root, which a link hides", "put it elsewhere: what is there is uploaded")
+            raise _error(name, "it is inside root, through a link", "move it elsewhere: files inside root are uploaded")
 
 
 def _checked(text: str, where: str) -> SecretStr:
@@ -75,7 +75,7 @@ def _checked(text: str, where: str) -> SecretStr:
     if not key:
         raise _error(where, "it is empty", "write the API key into it")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise _error(where, "it holds blanks, several lines or control characters", "write the API key alone into it")
+        raise _error(where, "it holds spaces, several lines or control characters", "write only the API key into it")
     return SecretStr(key)
 
 

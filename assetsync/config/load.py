@@ -48,7 +48,7 @@ def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
 
 def _check(data: bytes, key: str) -> tuple[SiteConfig | None, list[Problem]]:
     if len(data) > _MAX_BYTES:
-        return None, [Problem((), "it is far too large for a configuration", "name the right file with --config")]
+        return None, [Problem((), "the file is too large for a configuration", "name the right file with --config")]
     try:
         document = load(data, none_words=True)
     except NotPlain as exc:
@@ -102,9 +102,9 @@ def _secrets(document: Document, key: str) -> Iterator[Problem]:
         ("service", name) for name in (service if isinstance(service, dict) else ()) if name.lower() in _KEY_NAMES
     ]
     found += [path for path, text in _texts(value) if key and key in text]
-    fix = "take it out and put it into a file of its own that service.api_key_file names"
+    fix = "move it to a separate file, and name that in service.api_key_file"
     for path in dict.fromkeys(found):
-        yield Problem(path, "the API key must not stand in this file", fix, *document.mark(path))
+        yield Problem(path, "the API key must not be in this file", fix, *document.mark(path))
 
 
 def _across(document: Document) -> Iterator[Problem]:
@@ -122,12 +122,12 @@ def _across(document: Document) -> Iterator[Problem]:
     service = value.get("service")
     key_file = service.get("api_key_file") if isinstance(service, dict) else None
     if isinstance(root, str) and isinstance(key_file, str) and PurePosixPath(key_file).is_relative_to(root):
-        hint = "put it elsewhere, such as /etc/assetsync, because what lies in the tree is uploaded"
+        hint = "move it elsewhere, such as /etc/assetsync, because files in the tree are uploaded"
         path = ("service", "api_key_file")
-        yield Problem(path, "it lies inside root", hint, *document.mark(path))
+        yield Problem(path, "it is inside root", hint, *document.mark(path))
     if isinstance(root, str) and isinstance(ledger, str) and PurePosixPath(ledger).is_relative_to(root):
-        hint = "put it elsewhere, such as /var/lib/assetsync, because the tree is only ever read"
-        yield Problem(("ledger",), "it lies inside root", hint, *document.mark(("ledger",)))
+        hint = "move it elsewhere, such as /var/lib/assetsync, because assetsync never writes into the tree"
+        yield Problem(("ledger",), "it is inside root", hint, *document.mark(("ledger",)))
 
 
 def _doubled_folders(document: Document, folders: Plain) -> Iterator[Problem]:
@@ -139,6 +139,6 @@ def _doubled_folders(document: Document, folders: Plain) -> Iterator[Problem]:
             continue
         if name in first:
             path = ("folders", position, "path")
-            hint = f"keep one of the two, the other is folders[{first[name]}]"
+            hint = f"remove one of the two; the other is folders[{first[name]}]"
             yield Problem(path, "this folder is mapped twice", hint, *document.mark(path))
         first.setdefault(name, position)

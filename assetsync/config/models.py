@@ -29,13 +29,15 @@ _SOUND_PATTERN = re.compile(r"!?/?[\w.@~$*?-]+(?:/[\w.@~$*?-]+)*/?")
 
 def _site(value: str) -> str:
     if not _SITE.fullmatch(value):
-        raise Unusable("it is no name of a site", "use a-z, 0-9 and -, beginning with a letter or digit, such as hq")
+        raise Unusable(
+            "it is not a valid site name", "use a-z, 0-9 and -, beginning with a letter or digit, such as hq"
+        )
     return value
 
 
 def _folder_id(value: str) -> str:
     if not _FOLDER_ID.fullmatch(value):
-        raise Unusable("it is no id of a folder", "copy the folder's id from the service: letters, digits, _ and -")
+        raise Unusable("it is not a valid folder id", "copy the folder's id from the service: letters, digits, _ and -")
     return value
 
 
@@ -49,9 +51,12 @@ def _patterns(value: tuple[str, ...]) -> tuple[str, ...]:
         try:
             _, ignores = GitIgnoreSpecPattern.pattern_to_regex(pattern)
         except ValueError as exc:
-            raise Unusable("it holds a broken pattern", "write patterns as in a .gitignore file") from exc
+            raise Unusable("it holds an invalid pattern", "write patterns as in a .gitignore file") from exc
         if ignores is None:
-            raise Unusable("it holds a pattern that names nothing", r"take it out; a name with # in front is \#name")
+            raise Unusable(
+                "it holds a pattern that matches nothing",
+                r"remove it; to match a name that begins with #, write \#name",
+            )
     return value
 
 
@@ -61,13 +66,13 @@ def _command(value: object) -> object:
     try:
         return tuple(shlex.split(value))
     except ValueError as exc:
-        raise Unusable("a quote in it has no partner", 'write it as a list: ["/usr/bin/alert", "--quiet"]') from exc
+        raise Unusable("it holds an unclosed quote", 'write it as a list: ["/usr/bin/alert", "--quiet"]') from exc
 
 
 def _email(value: str) -> str:
     local, _, domain = value.partition("@")
     if not local or not domain or re.search(r"[\s,;@]", local + domain):
-        raise Unusable("it is no e-mail address", "write one address, such as dam@example.com")
+        raise Unusable("it is not an e-mail address", "write one address, such as dam@example.com")
     return value
 
 
@@ -117,7 +122,7 @@ class Service(Section):
         if info.field_name == "upload_url":
             return url
         if url.endswith(".cfc"):
-            raise Unusable("it names one operation", "end it before /global/api2/search.cfc")
+            raise Unusable("it names a single operation", "end it before /global/api2/search.cfc")
         return url.rstrip("/")
 
 
@@ -136,7 +141,7 @@ class FolderUpload(Section):
     @classmethod
     def _has_no_ampersand(cls, value: str | None) -> str | None:
         if value and value.startswith("&"):
-            raise Unusable("it begins with &", "take the & away; the service adds it")
+            raise Unusable("it begins with &", "remove the &; the service adds it")
         return value
 
     def options(self) -> UploadOptions:

@@ -26,7 +26,7 @@ def split_address(address: str) -> SplitResult:
         host, _bracket, rest = place[1:].partition("]")
         IPv6Address(host)
         if rest and not rest.startswith(":"):
-            raise ValueError("something stands between the host and the port")
+            raise ValueError("there are extra characters between the host and the port")
     # Reading the port makes `urlsplit` check it.
     _port = parts.port
     return parts
@@ -34,11 +34,11 @@ def split_address(address: str) -> SplitResult:
 
 def _split(value: object, schemes: tuple[str, ...]) -> SplitResult:
     if not isinstance(value, str) or not value or _NOT_IN_URL.search(value):
-        raise Unusable("it must be an address without blanks", _EXAMPLE)
+        raise Unusable("it must be an address without spaces", _EXAMPLE)
     try:
         parts = split_address(value)
     except ValueError as exc:
-        raise Unusable("it is no address", _EXAMPLE) from exc
+        raise Unusable("it is not an address", _EXAMPLE) from exc
     if parts.scheme not in schemes:
         raise Unusable(f"it must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}", _EXAMPLE)
     if not parts.hostname or parts.port == 0:
@@ -60,11 +60,11 @@ def service_url(value: object, *, allow_http: bool) -> str:
     """Return the address of the service: http(s), no user, no query, and plain http only where it is allowed."""
     parts = _split(value, ("https", "http"))
     if "@" in parts.netloc:
-        raise Unusable("it holds a user name or password", "take it out; the service is given the API key alone")
+        raise Unusable("it holds a user name or password", "remove it; assetsync authenticates by the API key alone")
     if parts.query or parts.fragment or str(value).endswith(("?", "#")):
         raise Unusable("it holds a query", "end the address before `?` or `#`; the parameters are added to each call")
     if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname or ""):
-        raise Unusable("plain http would show the API key on the way", "use https, or set service.allow_http: true")
+        raise Unusable("plain http exposes the API key to the network", "use https, or set service.allow_http: true")
     return parts.geturl()
 
 
@@ -80,7 +80,7 @@ def absolute(value: object) -> Path:
     if not isinstance(value, str) or not value.startswith("/"):
         raise Unusable("it must be an absolute path", "begin it with /")
     if _NOT_IN_PATH.search(value) or ".." in value.split("/"):
-        raise Unusable("it holds `..` or a control character", "write the path out")
+        raise Unusable("it holds `..` or a control character", "write the full path")
     return Path("/" + value.lstrip("/"))
 
 
@@ -92,7 +92,7 @@ def below_root(value: object) -> str:
         raise Unusable("it must be relative to root", "write it without root in front, or . for root itself")
     parts = [part for part in value.split("/") if part not in {"", "."}]
     if ".." in parts or "\x00" in value:
-        raise Unusable("it leads out of root", "write it without `..`")
+        raise Unusable("it points outside root", "write it without `..`")
     return "/".join(parts) or "."
 
 

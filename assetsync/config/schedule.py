@@ -76,7 +76,7 @@ class _Field:
             match = _PART.fullmatch(part)
             step = int(match[4]) if match and match[4] else 1
             if not match or step == 0:
-                raise Unusable(f"its {self.name} is not written as cron knows it", _FIX)
+                raise Unusable(f"its {self.name} is not valid in a cron line", _FIX)
             first = self.first if match[1] else self.number(match[2])
             last = self.number(match[3]) if match[3] else self.last if match[1] or match[4] else first
             if last < first:
@@ -94,13 +94,13 @@ def cron(line: str) -> Cron:
     """Return the meaning of a five-field cron line; names of months and weekdays have three letters. Raise Unusable."""
     fields = line.lower().split()
     if len(fields) != _FIELDS:
-        raise Unusable("it is no interval, and a cron line has five fields", _FIX)
+        raise Unusable("it is not an interval, and a cron line has five fields", _FIX)
     minute, hour, day, month, weekday = fields
     months, days = _MONTH.numbers(month), _DAY.numbers(day)
     # As in cron: a field that begins with a star does not restrict, and then the other field must match as well.
     either_day = not day.startswith("*") and not weekday.startswith("*")
     if not either_day and min(days) > max(_DAYS_IN[number - 1] for number in months):
-        raise Unusable("its day comes in none of its months", _FIX)
+        raise Unusable("none of its months has this day", _FIX)
     weekdays = sorted({number % 7 for number in _WEEKDAY.numbers(weekday)})
     return Cron(
         line=" ".join(fields),
@@ -125,9 +125,9 @@ def due(value: object) -> Interval | Cron | None:
     try:
         seconds = duration(text)
     except Unusable as exc:
-        raise Unusable("it is no interval, no cron line and not off", _FIX) from exc
+        raise Unusable("it is neither an interval, a cron line nor off", _FIX) from exc
     if not seconds:
-        raise Unusable("an interval of 0 would never end", _FIX)
+        raise Unusable("an interval must be longer than 0", _FIX)
     return Interval(seconds)
 
 

@@ -50,7 +50,7 @@ def _from_pipe(fd: int, most: int) -> bytes:
             data, came = data + more, came or bool(more)
         left = began + (_WRITER if came else _PIPE_PATIENCE) - time.monotonic()
         if left <= 0:
-            what = "what is written into this pipe does not end" if came else "nobody writes into this pipe"
+            what = "this pipe was not closed in time" if came else "nothing writes to this pipe"
             raise TimeoutError(errno.ETIMEDOUT, what)
         came = bool(select.select([fd], [], [], left)[0]) or came
     return data

@@ -42,7 +42,7 @@ def duration(value: object) -> float:
             raise Unusable("it must be a duration", "write a number and its unit, such as 500ms, 5s, 2m, 1h or 1d")
         seconds = float(found[1]) * _SECONDS[found[2]]
     if not 0 <= seconds <= _TEN_YEARS:
-        raise Unusable("it must lie between 0 and ten years", "write a duration such as 5s, 2m or 1h")
+        raise Unusable("it must be between 0 and ten years", "write a duration such as 5s, 2m or 1h")
     return seconds
 
 
@@ -56,7 +56,7 @@ def _grace(seconds: float) -> float:
     # The daemon looks up once a second at most, and a gap between look-ups must not be longer than half the grace.
     if seconds < SHORTEST_GRACE:
         raise Unusable(
-            f"it must be {SHORTEST_GRACE:.0f}s or longer, or no look-up could ever tell that an upload did not arrive",
+            f"it must be {SHORTEST_GRACE:.0f}s or longer, or no look-up can prove that an upload did not arrive",
             "write 2m, or longer where the service is slow to store what it was sent",
         )
     return seconds
@@ -125,7 +125,7 @@ def window(value: object) -> Window:
     try:
         start, end = _time_of_day(found[1], found[2]), _time_of_day(found[3], found[4])
     except ValueError as exc:
-        raise Unusable("it holds a time that no clock shows", fix) from exc
+        raise Unusable("it holds an invalid time", fix) from exc
     if start == end:
         raise Unusable("it begins and ends at the same time", fix)
     return Window(start, end)

@@ -11,5 +11,5 @@ missed may be back at the next audit, which is a day away."""
 def released_by(kind: str) -> str:
     """Return when an operator should release a brake of this kind."""
     if kind in LIFTED:
-        return "lifts itself once it is put right; only if it is meant"
-    return "if it is meant, or once it is put right"
+        return "clears by itself once the cause is fixed; to proceed as it is"
+    return "if this is intended, or once the cause is fixed"

@@ -290,7 +290,7 @@ def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: 
         return Verdict(Judgement.WAIT, reason="an asset of this name is not processed yet", suspected=suspected)
     if damaged:
         first = damaged[0]
-        return _send_again(doubt, Judgement.DAMAGED, first.asset.id, "a damaged copy of it lies in the folder")
+        return _send_again(doubt, Judgement.DAMAGED, first.asset.id, "the folder holds a damaged copy of it")
     if stuck:
         return Verdict(Judgement.UNDECIDABLE, reason=stuck, suspected=suspected)
     if grace.over(seconds):
@@ -300,7 +300,7 @@ def judge(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace, seconds: 
         undecided = [s for s in free if is_undecided(doubt, s)]
         if undecided:
             return replace(_undecided(undecided), suspected=suspected)
-        return replace(_send_again(doubt, Judgement.ABSENT, None, "it did not arrive"), suspected=suspected)
+        return replace(_send_again(doubt, Judgement.ABSENT, None, "the file did not arrive"), suspected=suspected)
     reason = "looking for it in the service" if grace.boot else "the service may show an older state than the upload's"
     return Verdict(Judgement.WAIT, reason=reason, suspected=suspected, counts_for_grace=True)
 
@@ -320,7 +320,7 @@ def unless_moved(
 
 def _moved(doubt: Doubt, here: Sequence[Candidate], elsewhere: Sequence[Candidate], now: float) -> Verdict | None:
     if any(_may_be_it(doubt, s) or _unprocessed(s) for s in here if not s.owned):
-        return replace(_WAIT_ON, reason="it has come to its folder just now")
+        return replace(_WAIT_ON, reason="the asset only now appeared in its folder")
     new = [s for s in elsewhere if s.named and not s.owned and not s.before]
     equal = [s for s in new if _may_be_it(doubt, s)]
     mine = [s for s in equal if not s.claimed]
@@ -346,7 +346,9 @@ def _may_be_it(doubt: Doubt, sight: Candidate) -> bool:
 
 def unanswered(absent: Verdict) -> Verdict:
     """Return the verdict on an upload that its folder does not show while all folders cannot be searched."""
-    return replace(_WAIT_ON, reason="not in its folder; all folders cannot be looked into", suspected=absent.suspected)
+    return replace(
+        _WAIT_ON, reason="not in its folder; the other folders cannot be searched", suspected=absent.suspected
+    )
 
 
 # Waiting for an asset elsewhere does not start the grace again: the upload's own folder was watched for long enough.
@@ -359,8 +361,8 @@ def _of_another(equal: Sequence[Candidate], is_over: bool) -> Verdict:
     Wait for the other upload; but if it needs an operator itself, do not wait longer than the grace.
     """
     if not all(sight.asked for sight in equal):
-        return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload that is not answered yet")
-    reason = f"an equal asset, {equal[0].asset.id}, may belong to another upload that a person is asked about"
+        return Verdict(Judgement.WAIT, reason="an equal asset may belong to another upload whose answer is pending")
+    reason = f"an equal asset, {equal[0].asset.id}, may belong to another upload that an operator must decide"
     return Verdict(Judgement.UNDECIDABLE if is_over else Judgement.WAIT, reason=reason, counts_for_grace=not is_over)
 
 
@@ -376,8 +378,8 @@ def _undecided(undecided: Sequence[Candidate]) -> Verdict:
     ids = " or ".join(mine[:_MOST_NAMED]) + f" or {len(mine) - _MOST_NAMED:,} more" * (len(mine) > _MOST_NAMED)
     return Verdict(
         Judgement.UNDECIDABLE,
-        reason=f"{ids} in folder {undecided[0].asset.folder_id} may be it: the size is equal, the service gives no MD5,"
-        " and the name does not tell",
+        reason=f"{ids} in folder {undecided[0].asset.folder_id} may be this file: the size matches, the service returns"
+        " no MD5, and the name is ambiguous",
     )
 
 
@@ -387,18 +389,18 @@ def _judge_duplicate(doubt: Doubt, candidates: Sequence[Candidate], grace: Grace
         if sight.owned and sight.asset.md5 is not None and sight.asset.md5 == doubt.md5:
             reason = (
                 f"the service already has this content as {sight.asset.id} in folder {sight.asset.folder_id}"
-                " and refuses copies"
+                " and rejects copies"
             )
             return Verdict(Judgement.UNDECIDABLE, sight.asset.id, sight.asset.folder_id, reason=reason)
     if grace.over(seconds):
-        reason = "the service says that it already has this content and refuses copies, but shows no equal asset"
+        reason = "the service reports this content as a duplicate and rejects copies, but lists no equal asset"
         return Verdict(Judgement.UNDECIDABLE, reason=reason)
-    return Verdict(Judgement.WAIT, reason="looking for the copy that the service has", counts_for_grace=True)
+    return Verdict(Judgement.WAIT, reason="looking for the copy in the service", counts_for_grace=True)
 
 
 def _send_again(doubt: Doubt, judgement: Judgement, assetid: str | None, why: str) -> Verdict:
     if doubt.absences + 1 >= MAX_ABSENCES:
-        reason = f"{why}, the {MAX_ABSENCES}th time: something on the way breaks this upload"
+        reason = f"{why}, for the {MAX_ABSENCES}th time: something between here and the service breaks this upload"
         return Verdict(Judgement.UNDECIDABLE, assetid, reason=reason)
     return Verdict(judgement, assetid, reason=why)
 

@@ -15,7 +15,7 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 # under `ignore` cancels any of them.
 BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
-        "a download or a copy that is not finished",
+        "an unfinished download or copy",
         (
             *("*.part", "*.partial", "*.filepart", "*.crdownload", "*.opdownload", "*.tmp", ".goutputstream-*"),
             "*_exiftool_tmp",

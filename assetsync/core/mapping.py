@@ -141,7 +141,7 @@ class IgnoreRules:
         here = self._look_at(path.rpartition(b"/")[0])
         if here.ignored_by is not None:
             rule, above = here.ignored_by
-            return f"its folder {printable(above)} is left out by the rule {printable(rule.pattern)} ({rule.origin})"
+            return f"its folder {printable(above)} is ignored by the rule {printable(rule.pattern)} ({rule.origin})"
         rule_here = here.rules.decide(path, is_dir=is_dir) if here.rules else None
         return f"the rule {printable(rule_here.pattern)} ({rule_here.origin})" if rule_here else None
 

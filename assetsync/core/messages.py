@@ -34,8 +34,8 @@ def _starts(pattern: str) -> re.Pattern[str]:
 
 
 KEY_HELP = (
-    "check the key and its user's permissions, and let a daemon read a new one (systemctl reload); a key that was"
-    " refused once may stay refused for a day"
+    "check the key and its user's permissions, then reload the daemon to read a new one (systemctl reload); a key that"
+    " was refused once may stay refused for a day"
 )
 """The hint for a refused key; the service caches a refusal for up to a day (observed)."""
 
@@ -57,7 +57,7 @@ MESSAGES = (
         Fault.FOLDER,
         "Specified folder '…' does not exist",
         _starts(r"specified folder '.*' does not exist\.?\Z"),
-        "the service knows no such folder: correct destfolderid in the configuration",
+        "the service has no such folder: correct destfolderid in the configuration",
     ),
     # Seen when the part is missing or has another name; a proxy that drops the body has the same effect.
     Message(
@@ -66,7 +66,7 @@ MESSAGES = (
         Fault.FILE,
         "Missing 'filedata' parameter",
         _starts(r"missing 'filedata' parameter\.?\Z"),
-        "the service saw no file in the upload: check what stands between here and the service, then retry",
+        "the service found no file in the upload: check the proxies between here and the service, then retry",
     ),
     # Seen for files of 0 bytes. The pattern is anchored at its end: other texts that begin with "Upload failed" are
     # doubtful.
@@ -76,7 +76,7 @@ MESSAGES = (
         Fault.FILE,
         "Upload failed There was no appropriate FILE found in the upload",
         _starts(r"upload failed\s+there was no appropriate file found in the upload\.?\Z"),
-        "the service refuses empty files: it is sent once it has content",
+        "the service rejects empty files: the file is sent once it has content",
     ),
     # Interface section 7. The number must be the error's number: "Error at line 10001" is another error.
     Message(
@@ -99,7 +99,7 @@ MESSAGES = (
         Fault.FILE,
         "File already exists in Razuna",
         _starts(r"file already exists\b"),
-        "the service says that it already has this content, and names no asset",
+        "the service reports this content as a duplicate, and names no asset",
     ),
     # Seen with a parameter missing; the error path of a stored upload sends the same text (source).
     Message(
@@ -108,7 +108,7 @@ MESSAGES = (
         Fault.SERVICE,
         "Upload failed Error at line …",
         _starts(r"upload failed\s+error at line\b"),
-        "the service failed inside the upload, which can leave something stored",
+        "the service failed during the upload, and may have stored a part",
     ),
 )
 """Every message of an upload that was seen or is documented. A message in no row is a doubt: `unknown_message`."""

@@ -78,7 +78,7 @@ def parse_sidecar(data: bytes, path: str) -> Metadata:
     """
     if len(data) > MAX_BYTES:
         raise SidecarError(
-            printable(path), f"it is larger than {MAX_BYTES // 1024} KiB", hint="is this a sidecar at all"
+            printable(path), f"it is larger than {MAX_BYTES // 1024} KiB", hint="check that this is a sidecar"
         )
     try:
         document = load(data, none_words=False)
@@ -189,8 +189,8 @@ def form_fields(
 def check_together(fields: Sequence[tuple[str, str]], path: str) -> None:
     """Raise SidecarError if the metadata of the file at `path`, all levels together, is too long for a form."""
     if sum(len(name) + len(value) for name, value in fields) > MAX_TOGETHER:
-        problem = f"its sidecar and those of its folders together say over {MAX_TOGETHER // 1024} KiB of it"
-        raise SidecarError(printable(path), problem, hint="say less in them")
+        problem = f"its sidecar and those of its folders together hold over {MAX_TOGETHER // 1024} KiB of metadata"
+        raise SidecarError(printable(path), problem, hint="shorten them")
 
 
 def language_of(metadata: Metadata) -> str:
@@ -213,7 +213,7 @@ def check_skip_event(metadata: Metadata, allowed: UploadOptions, path: str) -> N
     if beyond:
         names = ", ".join(beyond)
         problem = f"upload.skip_event: the mapping does not allow to skip {names}"
-        hint = "take it out here, or add it to upload.skip_event of the mapping in the configuration"
+        hint = "remove it here, or add it to upload.skip_event of the mapping in the configuration"
         raise SidecarError(printable(path), problem, hint=hint)
 
 

@@ -29,8 +29,8 @@ _FILETYPES = frozenset({"img", "vid", "aud", "doc", "other"})
 _TEXT_LIMIT = 500
 # Usually a proxy sends these statuses and has passed nothing on, but that is not certain.
 _STATUS_MEANS = {
-    413: " (larger than the service, or what stands before it, lets through)",
-    504: " (what stands before the service did not wait for its answer)",
+    413: " (larger than the service, or a proxy before it, accepts)",
+    504: " (a proxy before the service timed out)",
 }
 
 
@@ -130,7 +130,7 @@ def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | Non
         if known is not None:
             return silence("contradiction", f"the service answered success and an error at once ({said})")
         if not is_sound_id(assetid):
-            return silence("unsound_id", "the service answered success without a sound asset id")
+            return silence("unsound_id", "the service answered success without a valid asset id")
         if left is not SentExtent.ALL:
             # Observed: a cut upload is stored as far as it came, and reported as a success.
             return silence("success_of_part", f"the service answered success (asset {assetid}) before it had the file")
@@ -138,13 +138,13 @@ def _judge(fields: Mapping[str, str], left: SentExtent, retry_after: float | Non
         return _with_answer(accepted, fields)
     if known is None:
         # The error path of the service may leave something stored (source): only known messages prove that nothing was.
-        problem = f"the service answered with {said}, which does not say that nothing was stored"
+        problem = f"the service answered with {said}, which does not prove that nothing was stored"
         return silence("unknown_message", problem)
     if known.answer is Answer.DOUBT:
         return silence(known.reason, f"{known.detail} ({said})")
     if known.answer is Answer.DUPLICATE and left is not SentExtent.ALL:
         # The service compares MD5s: the MD5 of a part proves nothing about the file.
-        return silence("duplicate_of_part", "the service says that it already has what it was given")
+        return silence("duplicate_of_part", "the service reports the upload as a duplicate")
     believed = Outcome(
         known.answer, reason=known.reason, detail=known.detail, fault=known.fault, retry_after=retry_after
     )
@@ -234,7 +234,7 @@ def _kind(reply: Reply) -> str:
 def _read_redirect(reply: Reply, redirectto: str | None) -> dict[str, str]:
     """Read the query that the service appended to the requested address, and nothing else of the redirect."""
     if redirectto is None:
-        raise _Unreadable("redirect_unasked", f"the answer was a redirect (HTTP status {reply.status}) not asked for")
+        raise _Unreadable("redirect_unasked", f"the answer was an unexpected redirect (HTTP status {reply.status})")
     # The service inserts a session id before the first question mark (observed). The query of `redirectto` itself is
     # cut off, so that it cannot be taken for the service's. `redirecttoparams` comes after the answer and must not
     # repeat its fields.
@@ -242,12 +242,12 @@ def _read_redirect(reply: Reply, redirectto: str | None) -> dict[str, str]:
     asked = re.escape(path) + r"(?:;jsessionid=[^?&#;/]*)?" + re.escape(question + query) + r"[?&](?P<answer>.*)"
     match = re.fullmatch(asked, reply.location or "", re.DOTALL)
     if match is None:
-        raise _Unreadable("redirect_elsewhere", "the answer was a redirect to another address than was asked for")
+        raise _Unreadable("redirect_elsewhere", "the answer was a redirect to an unexpected address")
     fields: dict[str, str] = {}
     for key, value in parse_qsl(match["answer"], keep_blank_values=True):
         name = key.lower()
         if name in fields and name in ("responsecode", "message", "assetid", "filetype"):
-            raise _Unreadable("unreadable_answer", f"the redirect says {name} twice")
+            raise _Unreadable("unreadable_answer", f"the redirect holds {name} twice")
         fields[name] = value.strip()
     if not match["answer"].lower().startswith("responsecode=") or not fields.get("responsecode"):
         raise _Unreadable("no_code", "the answer was a redirect without a result code")

@@ -20,7 +20,7 @@ KEEPS_CHANGING = "keeps_changing"
 MOST_CUTS = 3
 """Uploads in a row that a change cut off before the file is held: each of them may have left a damaged asset."""
 
-EMPTY = ("empty_file", "the file is empty and the service refuses empty files: it waits for content")
+EMPTY = ("empty_file", "the file is empty, and the service rejects empty files: it waits for content")
 """Why an empty file is held: the reason word and the sentence."""
 
 

@@ -42,7 +42,7 @@ def compare(expected: Expected, asset: Asset) -> tuple[Reading, str]:
     if not asset.processed:
         return Reading.NOT_YET, "the service has not processed it yet"
     if asset.md5 is not None and expected.md5 is not None and asset.md5 != expected.md5:
-        return Reading.DIFFERENT, f"its MD5 in the service is {asset.md5}, of the file {expected.md5}"
+        return Reading.DIFFERENT, f"its MD5 in the service is {asset.md5}, in the file {expected.md5}"
     if asset.size is not None and asset.size != expected.size:
         return Reading.DIFFERENT, f"it has {asset.size:,} bytes in the service, the file {expected.size:,}"
     if asset.folder_id != expected.folder_id:

@@ -93,7 +93,7 @@ class AttemptResults:
                 raise row_missing(file_id)
             owner = _owner(conn, assetid, file_id) if row["known"] else None
             if owner is not None and not _may_be_given(owner, row, sent.md5):
-                detail = f"the service answered with {assetid}, which is the id of another file"
+                detail = f"the service answered with {assetid}, which is already the id of another file"
                 _end(conn, attempt_id, sent, "id_taken", now)
                 _keep_took(conn, attempt_id, sent)
                 return apply(conn, file_id, Event.LOST, now, reason="id_taken", detail=detail)
@@ -212,14 +212,12 @@ class AttemptResults:
                     "UPDATE attempts SET ended_at = ?, why = 'unclean_stop', look_at = ?, took = ? WHERE id = ?",
                     (now, now, took_at_most(row["started_at"], now), row["attempt"]),
                 )
-                detail = "assetsync was stopped while it was being sent"
+                detail = "assetsync stopped during the upload"
                 apply(
                     conn, row["id"], Event.LOST, now, reason="unclean_stop", detail=detail, crashes=row["crashes"] + 1
                 )
                 if row["crashes"] + 1 >= MAX_CRASHES:
-                    detail = (
-                        f"assetsync died {MAX_CRASHES} times while it was being sent: look into why, then `retry` it"
-                    )
+                    detail = f"assetsync died {MAX_CRASHES} times during the upload: find the cause, then `retry` it"
                     conn.execute("UPDATE attempts SET parked = 1 WHERE id = ?", (row["attempt"],))
                     apply(conn, row["id"], Event.UNDECIDABLE, now, reason="crashes", detail=detail)
             return len(flying)
@@ -284,7 +282,7 @@ def _dispute(conn: sqlite3.Connection, file_id: int, now: float) -> None:
     last = conn.execute("SELECT MAX(id) FROM attempts WHERE file_id = ?", (file_id,)).fetchone()[0]
     if last is not None:
         reopen(conn, last, now, why="disputed", accepted_id=None)
-    detail = "the asset it was taken for belongs to another upload"
+    detail = "its asset belongs to another upload"
     if conn.execute("SELECT state FROM files WHERE id = ?", (file_id,)).fetchone()[0] == State.IN_DOUBT:
         # The row was in doubt already (unseen): its look-ups continue without the id.
         conn.execute(

@@ -282,7 +282,7 @@ def missing(path: Path) -> LedgerMissing:
     """Return the error for a ledger that does not exist; its hint names the commands that create one."""
     return LedgerMissing(
         f"there is no ledger at {path}",
-        hint="`assetsync reconcile` or `assetsync run` makes it; is this the right --config?",
+        hint="`assetsync reconcile` or `assetsync run` creates it; check that --config is right",
     )
 
 
@@ -299,20 +299,20 @@ def _take_lock(path: Path) -> int:
         if error.errno == errno.EROFS:
             raise LedgerError(
                 f"the ledger {path} cannot be used ({error.strerror})",
-                hint="its file system takes no writes: see `dmesg` for why, and mount it for writing",
+                hint="its file system is read-only: see `dmesg` for the cause, then mount it for writing",
             ) from error
         if _lock_path(path).exists() or _lock_path(path).is_symlink():
             raise LedgerError(
                 f"the lock of the ledger {path} cannot be taken ({error.strerror})",
-                hint=f"it should be a file of the user that assetsync runs as: see what stands at {_lock_path(path)}",
+                hint=f"it must be a file of the user that assetsync runs as: check {_lock_path(path)}",
             ) from error
         if error.errno in OF_THE_DISK:
             raise LedgerUnwritable(
-                f"the ledger {path} cannot be used ({error.strerror})", hint="check the disk it lies on"
+                f"the ledger {path} cannot be used ({error.strerror})", hint="check its disk"
             ) from error
         raise LedgerError(
             f"the folder of the ledger {path} cannot be written ({error.strerror})",
-            hint="make the folder, or run as the user that owns it",
+            hint="create the folder, or run as the user that owns it",
         ) from error
     for _ in range(_LOCK_TRIES):
         with contextlib.suppress(BlockingIOError):
@@ -322,7 +322,7 @@ def _take_lock(path: Path) -> int:
         time.sleep(_LOCK_PAUSE)
     os.close(fd)
     raise LedgerBusy(
-        f"another assetsync process sends for the ledger {path}", hint="stop it first, or let it do the work"
+        f"another assetsync process holds the ledger {path}", hint="stop that process first, or let it do the work"
     )
 
 
@@ -370,7 +370,7 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
 def _unopened(path: Path, error: OSError) -> LedgerError:
     of_the_disk = error.errno in OF_THE_DISK
     kind = LedgerUnwritable if of_the_disk else LedgerError
-    hint = "check the disk it lies on" if of_the_disk else _OWNER
+    hint = "check its disk" if of_the_disk else _OWNER
     return kind(f"the ledger {path} cannot be opened ({error.strerror})", hint=hint)
 
 
@@ -385,7 +385,7 @@ def _nothing() -> None:
 def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> LedgerError:
     text = str(error)
     if "no such table" in text and not held and is_held(path):
-        return LedgerMissing(f"the ledger {path} is being made", hint="try again in a moment")
+        return LedgerMissing(f"the ledger {path} is being created", hint="try again in a moment")
     if any(word in text for word in _NO_LEDGER):
         return damage.no_ledger(path, error)
     if damage.is_damage(error):
@@ -399,7 +399,7 @@ def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> Ledg
         hint = "another program holds it, such as a backup or an open sqlite3"
         return LedgerUnwritable(f"the ledger {path} cannot be used ({text})", hint=hint)
     kind = LedgerUnwritable if code in _DISK_CODES else LedgerError
-    return kind(f"the ledger {path} cannot be used ({text})", hint="check the disk it lies on")
+    return kind(f"the ledger {path} cannot be used ({text})", hint="check its disk")
 
 
 def _migrate(path: Path) -> None:

@@ -50,6 +50,6 @@ def _owner(conn: sqlite3.Connection) -> str | None:
 def _expect(path: Path, owner: str, site: str) -> None:
     if owner != site:
         raise LedgerOfAnother(
-            f"the ledger {path} belongs to the site `{owner}`, and this configuration is of the site `{site}`",
-            hint="give each site a `ledger` of its own; a new one takes over what its folders hold already",
+            f"the ledger {path} belongs to the site `{owner}`, but this configuration is for the site `{site}`",
+            hint="give each site a `ledger` of its own; a new ledger adopts the assets that its folders already hold",
         )

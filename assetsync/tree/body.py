@@ -33,7 +33,7 @@ def difference(expected: FileStat, found: FileStat) -> str:
     ctime and reads the file again.
     """
     if found.inode != expected.inode:
-        return "another file has taken its place"
+        return "another file replaced it"
     if found.size != expected.size:
         return f"its size went from {expected.size:,} to {found.size:,} bytes"
     if found.mtime_ns != expected.mtime_ns:
@@ -160,7 +160,7 @@ def digest(
     hasher = _hasher()
     for chunk in _read(open_file, expected):
         if stop():
-            raise ReadStopped(f"{shown(open_file.path)} was not read to its end")
+            raise ReadStopped(f"{shown(open_file.path)} was not read to the end")
         hasher.update(chunk)
         tap(len(chunk))
     return _hexdigest(hasher)
@@ -187,7 +187,7 @@ def prefix_digests(
             break
         while at < min(there, size):
             if stop():
-                raise ReadStopped(f"{shown(open_file.path)} was not read to its end")
+                raise ReadStopped(f"{shown(open_file.path)} was not read to the end")
             chunk = open_file.read(min(CHUNK, min(there, size) - at), at)
             if not chunk:
                 # The file was truncated after it was opened; the bytes beyond its new end are unknown.

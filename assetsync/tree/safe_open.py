@@ -209,9 +209,7 @@ class Tree:
         with self.open(path) as file:
             content = file.read(limit + 1, 0)
         if len(content) > limit:
-            raise FileUnreadable(
-                f"{shown(path)} is too long to be read at once", hint=f"it may hold {limit:,} bytes at most"
-            )
+            raise FileUnreadable(f"{shown(path)} is too long", hint=f"the limit is {limit:,} bytes")
         return content
 
     def open_folder(self, path: bytes) -> int:
@@ -234,7 +232,7 @@ class Tree:
         except OSError as exc:
             if exc.errno in ABSENT or exc.errno == errno.ELOOP:
                 raise RootMissing(
-                    f"the root {shown(self.root)} is not there or is no folder",
+                    f"the root {shown(self.root)} is missing or not a folder",
                     hint="mount or create it, or correct `root` in the configuration",
                 ) from exc
             raise
@@ -246,7 +244,7 @@ class Tree:
         """
         parts = path.split(b"/")
         if b"\0" in path or not _NO_NAMES.isdisjoint(parts):
-            raise FileUnreadable(f"{shown(path)!r} is no path below the root")
+            raise FileUnreadable(f"{shown(path)!r} is not a path below the root")
         if self.follow_symlinks:
             root = self._open_root(os.O_PATH)
             try:
@@ -295,18 +293,18 @@ KINDS = {
 
 def _translated(path: bytes, exc: OSError) -> FileUnreadable | NotRegular:
     if exc.errno == errno.EXDEV:
-        return NotRegular(f"{shown(path)} is a link that leads out of the root")
+        return NotRegular(f"{shown(path)} is a link to a place outside the root")
     if exc.errno in IRREGULAR:
-        return NotRegular(f"{shown(path)} is no regular file: {exc.strerror}")
+        return NotRegular(f"{shown(path)} is not a regular file: {exc.strerror}")
     return _unreadable(path, exc)
 
 
 def _unreadable(path: bytes, exc: OSError) -> FileUnreadable:
     if exc.errno in ABSENT:
-        return FileUnreadable(f"{shown(path)} is no longer there", vanished=True)
+        return FileUnreadable(f"{shown(path)} no longer exists", vanished=True)
     hint = ""
     if exc.errno == errno.EACCES:
-        hint = "let the user that assetsync runs as read it"
+        hint = "give the user that assetsync runs as read permission"
     elif exc.errno == errno.EAGAIN:
-        hint = "another program holds a lease on it; it is tried again"
+        hint = "another program holds a lease on it; assetsync tries again"
     return FileUnreadable(f"{shown(path)} cannot be read: {exc.strerror}", hint=hint)

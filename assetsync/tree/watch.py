@@ -46,7 +46,7 @@ _EVENTS: list[type[FileSystemEvent]] = [
 ]
 _LOGGERS = ("watchdog.observers.inotify_c", "watchdog.observers.inotify")
 _OVERFLOW = "overflow"
-OVERFLOWED = "more happened at once than the kernel keeps (fs.inotify.max_queued_events)"
+OVERFLOWED = "the kernel's event queue overflowed (fs.inotify.max_queued_events)"
 """The reason passed to `lost` when the kernel's queue overflowed."""
 _WATCHED_STILL = r"Callback with id '\d+' already exists for watch "
 _CANARY = b"alive"

@@ -57,7 +57,7 @@ def test_second_site_is_refused_with_remedy(mirrored, command):
     result = mirrored.run(command)
     assert result.code == 2
     said = result.out + result.err
-    assert "belongs to the site `hq`, and this configuration is of the site `oslo`" in said
+    assert "belongs to the site `hq`, but this configuration is for the site `oslo`" in said
     assert "give each site a `ledger` of its own" in said
 
 

@@ -35,7 +35,7 @@ def test_duplicate_site_pulls_a_brake(copied):
     copied.write("b.jpg", b"new")
     said = copied.run("reconcile", "--wait", "0s")
     assert (said.code, "the site `hq`" in said.out) == (1, True)
-    assert "if it is meant, or once it is put right: assetsync resume 1" in said.out
+    assert "if this is intended, or once the cause is fixed: assetsync resume 1" in said.out
     assert [asset.filename for asset in copied.sandbox.assets()] == ["a.jpg"]
     (brake,) = copied.run("status", "--json").only["brakes"]
     assert brake["kind"] == "twin"

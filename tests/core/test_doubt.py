@@ -391,7 +391,7 @@ def test_many_folders_halve_the_doubt_limit(folders, most):
     assert MostDoubts.of(4, folders) == most
 
 
-NOT_THERE = Verdict(Judgement.ABSENT, reason="it did not arrive", suspected=("5",))
+NOT_THERE = Verdict(Judgement.ABSENT, reason="the file did not arrive", suspected=("5",))
 WORKED_ON = Candidate(asset("7", folder="G", size=0, md5=None))
 
 
@@ -446,7 +446,7 @@ def test_unprocessed_elsewhere_is_undecidable():
 def test_person_is_told_the_assets_that_may_be_it():
     candidates = [replace(UNSURE, asset=asset(str(number), md5=None)) for number in range(5)]
     verdict = judge(MINE, candidates, OVER, SECONDS, 1000.0)
-    assert "0 or 1 or 2 or 2 more in folder F may be it" in verdict.reason
+    assert "0 or 1 or 2 or 2 more in folder F may be this file" in verdict.reason
     assert verdict.suspected == ("0", "1", "2", "3", "4")
 
 

@@ -133,9 +133,9 @@ def test_reason_names_rule_and_its_origin():
     rules = make_rules(["*.psd"], photos=["raw/"])
     assert rules.why(b"photos/a.psd") == "the rule *.psd (`ignore` of the site)"
     assert rules.why(b"photos/raw/a.jpg") == (
-        "its folder photos/raw is left out by the rule raw/ (`ignore` of the mapping photos)"
+        "its folder photos/raw is ignored by the rule raw/ (`ignore` of the mapping photos)"
     )
-    assert rules.why(b"photos/a.tmp") == "the rule *.tmp (built in: a download or a copy that is not finished)"
+    assert rules.why(b"photos/a.tmp") == "the rule *.tmp (built in: an unfinished download or copy)"
     assert rules.why(b"photos/a.jpg") is None
 
 

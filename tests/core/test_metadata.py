@@ -143,44 +143,44 @@ class TestFidelity:
 @pytest.mark.parametrize(
     ("text", "line", "column", "said"),
     [
-        ("description: a\ndescription: b\n", 2, 1, "description: it stands twice, first in line 1"),
-        ("descripton: a\n", 1, 1, "descripton: there is no such key: did you mean `description`?"),
-        ("debug: 1\n", 1, 1, "debug: there is no such key"),
-        ("img_headline: a\n", 1, 1, "img_headline: there is no such key"),
-        ("upload: {debug: 1}\n", 1, 10, "upload.debug: there is no such key"),
-        ("upload: {emailto: a@b}\n", 1, 10, "upload.emailto: there is no such key"),
-        ("upload: {skip_event: [on_foo]}\n", 1, 10, "upload.skip_event: it holds a name that is no event"),
+        ("description: a\ndescription: b\n", 2, 1, "description: this key is repeated, first in line 1"),
+        ("descripton: a\n", 1, 1, "descripton: this key is unknown: did you mean `description`?"),
+        ("debug: 1\n", 1, 1, "debug: this key is unknown"),
+        ("img_headline: a\n", 1, 1, "img_headline: this key is unknown"),
+        ("upload: {debug: 1}\n", 1, 10, "upload.debug: this key is unknown"),
+        ("upload: {emailto: a@b}\n", 1, 10, "upload.emailto: this key is unknown"),
+        ("upload: {skip_event: [on_foo]}\n", 1, 10, "upload.skip_event: it holds an unknown event"),
         ("upload: {zip_extract: perhaps}\n", 1, 10, "upload.zip_extract: it must be yes or no"),
         ("upload: 7\n", 1, 1, "upload: it must be a group"),
         (
             "meta: {lang_id_r: 1}\n",
             1,
             8,
-            "meta.lang_id_r: the language is no metadata field: write it as `language: 1`",
+            "meta.lang_id_r: the language is not a metadata field: write it as `language: 1`",
         ),
-        ("meta: {a-b: 1}\n", 1, 8, "meta.a-b: it is no name of a metadata field"),
-        (f"meta: {{{'a' * 65}: 1}}\n", 1, 8, "it is no name of a metadata field"),
+        ("meta: {a-b: 1}\n", 1, 8, "meta.a-b: it is not a valid name of a metadata field"),
+        (f"meta: {{{'a' * 65}: 1}}\n", 1, 8, "it is not a valid name of a metadata field"),
         ("meta: {a: [1]}\n", 1, 8, "meta.a: it must be one text"),
         ("description: [a]\n", 1, 1, "description: it must be one text"),
         ("keywords: {a: b}\n", 1, 1, "keywords: it must be a list of texts, or one text"),
         ("keywords: [a, [b]]\n", 1, 1, "keywords: it must be a list of texts, or one text"),
         ("language: English\n", 1, 1, "language: it must be the number of a language"),
         ("language:\n", 1, 1, "language: it must be the number of a language"),
-        ("description: &a x\nlocation: *a\n", 1, 14, "anchors (&name) are not used here"),
-        ("description: !!str x\n", 1, 14, "tags (!name) are not used here"),
-        ("<<: {description: x}\n", 1, 1, "merge keys (<<) are not used here"),
+        ("description: &a x\nlocation: *a\n", 1, 14, "anchors (&name) are not supported"),
+        ("description: !!str x\n", 1, 14, "tags (!name) are not supported"),
+        ("<<: {description: x}\n", 1, 1, "merge keys (<<) are not supported"),
         ("a: b\n--- \nc: d\n", 2, 1, "a second document begins here"),
         ("? [a]\n: b\n", 1, 3, "a key must be a plain word"),
         ("keywords: " + "[" * 40 + "\n", 1, 27, "it is nested more than 16 deep"),
         ("just a text\n", 1, 1, "it must be a group of `key: value` lines"),
         ("- a\n", 1, 1, "it must be a group of `key: value` lines"),
-        ("description: a: b\n", 1, 15, "this is not YAML: a text with a colon and a blank in it needs quotes"),
-        ("keywords:\n\t- a\n", 2, 1, "this is not YAML: indent with blanks, a tab is not allowed here"),
+        ("description: a: b\n", 1, 15, "this is not YAML: put quotes around a text that holds a colon and a"),
+        ("keywords:\n\t- a\n", 2, 1, "this is not YAML: indent with spaces; a tab is not allowed here"),
         ("description: @home\n", 1, 14, "this is not YAML: a text with @ here needs quotes"),
-        ("keywords: [a, b\n", 1, 11, "this is not YAML: the [ here has no partner"),
-        ("keywords: [a, b\nlocation: c\n", 1, 11, "this is not YAML: the [ here has no partner"),
-        ("description: 'x\nlocation: y\n", 1, 14, "this is not YAML: the ' here has no partner"),
-        ("ok: 1\ndescription: \x07\n", 2, 14, "the character U+0007 cannot stand in a YAML file"),
+        ("keywords: [a, b\n", 1, 11, "this is not YAML: the [ here is not closed,"),
+        ("keywords: [a, b\nlocation: c\n", 1, 11, "this is not YAML: the [ here is not closed,"),
+        ("description: 'x\nlocation: y\n", 1, 14, "this is not YAML: the ' here is not closed,"),
+        ("ok: 1\ndescription: \x07\n", 2, 14, "the character U+0007 is not allowed in a YAML file"),
     ],
 )
 def test_mistake_has_line_and_column(text, line, column, said):
@@ -367,7 +367,7 @@ def test_sidecar_sets_only_three_options():
 
 def test_skip_event_beyond_mapping_is_error():
     said = Metadata(skip_event=("on_file_add", "on_file_move"))
-    with pytest.raises(SidecarError, match=r"a\.yaml: upload\.skip_event: .* skip on_file_move: take it out here, or"):
+    with pytest.raises(SidecarError, match=r"a\.yaml: upload\.skip_event: .* skip on_file_move: remove it here, or a"):
         check_skip_event(said, UploadOptions(skip_event=("on_file_add",)), "a.yaml")
     check_skip_event(said, UploadOptions(skip_event=("on_file_move", "on_file_add")), "a.yaml")
     check_skip_event(Metadata(), UploadOptions(), "a.yaml")

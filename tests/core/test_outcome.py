@@ -308,7 +308,7 @@ def test_key_message_is_known_everywhere():
 
 @pytest.mark.parametrize(
     ("status", "means"),
-    [(413, " (larger than the service, or what stands before it, lets through)"), (500, "")],
+    [(413, " (larger than the service, or a proxy before it, accepts)"), (500, "")],
 )
 def test_detail_explains_the_http_status(status, means):
     detail = read_upload_answer(Reply(status, "text/html", b"<html>"), SentExtent.ALL).detail

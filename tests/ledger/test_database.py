@@ -407,7 +407,7 @@ def test_pages_return_each_row_once(book):
 
 
 def test_unwritable_folder_is_one_sentence(tmp_path: Path):
-    with pytest.raises(LedgerError, match="make the folder"):
+    with pytest.raises(LedgerError, match="create the fold"):
         open_database(tmp_path / "nowhere" / "ledger.db", create=True)
 
 
@@ -483,7 +483,7 @@ def test_root_keeps_owner_of_existing_files(tmp_path: Path, monkeypatch, name):
 
 
 @pytest.mark.parametrize(
-    ("number", "fix"), [(errno.EACCES, "run as the user that owns it"), (errno.EIO, "check the disk")]
+    ("number", "fix"), [(errno.EACCES, "run as the user that owns it"), (errno.EIO, "check its disk")]
 )
 def test_unopenable_ledger_names_the_fix(tmp_path: Path, monkeypatch, number, fix):
     path = tmp_path / "hq.db"

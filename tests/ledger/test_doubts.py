@@ -62,7 +62,7 @@ def test_only_live_rows_own_ids(book):
 DECIDED = [
     (Verdict(Judgement.FOUND, "A", "G"), State.STORED, State.SUPERSEDED, True),
     (Verdict(Judgement.DAMAGED, "D", reason="cut"), State.QUEUED, State.SUPERSEDED, True),
-    (Verdict(Judgement.ABSENT, reason="it did not arrive"), State.QUEUED, State.SUPERSEDED, True),
+    (Verdict(Judgement.ABSENT, reason="the file did not arrive"), State.QUEUED, State.SUPERSEDED, True),
     (Verdict(Judgement.WAIT, reason="looking"), State.IN_DOUBT, State.IN_DOUBT, False),
     (Verdict(Judgement.UNDECIDABLE, reason="five times"), State.BLOCKED, State.BLOCKED, False),
 ]

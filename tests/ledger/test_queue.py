@@ -13,7 +13,7 @@ from assetsync.model import Answer, Asset, Outcome, Sent, SentExtent, State, Wan
 
 from .conftest import M1, M2, NOW, accepted
 
-HELD = Outcome(Answer.REFUSED, "unknown_folder", "the service knows no such folder")
+HELD = Outcome(Answer.REFUSED, "unknown_folder", "the service has no such folder:")
 
 
 def due(book, now: float = NOW, **said) -> list[bytes]:

@@ -195,4 +195,4 @@ def test_key_file_in_tree_is_refused(hostile, make_site, obliging):
     site.configure(key_file=site.photos / "k")
     result = site.run("check")
     assert result.code == 2
-    assert "service.api_key_file: it lies inside root" in result.out
+    assert "service.api_key_file: it is inside root" in result.out

@@ -358,5 +358,5 @@ def test_drift_is_sampled_and_counted_in_full(shown):
 def test_self_lifting_brake_needs_no_release(shown, kind, lifts_itself):
     shown.world.ledger.pull_brake(kind, "what", "it looks wrong", 5, shown.world.clock.now())
     (how,) = [line for line in leftovers(shown.standing()) if "assetsync resume" in line]
-    assert ("lifts itself once it is put right; only if it is meant" in how) is lifts_itself
+    assert ("clears by itself once the cause is fixed; to proceed as it is" in how) is lifts_itself
     assert ("or once it is put right" in how) is not lifts_itself

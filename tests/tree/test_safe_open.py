@@ -142,7 +142,7 @@ def test_folder_turned_link_is_not_entered(make_tree: Callable[..., bytes], tmp_
 
 @pytest.mark.parametrize("path", [b"", b"..", b"../x", b"a/../../x", b"/etc/passwd", b"a//b", b"a/", b"./a", b"a\0b"])
 def test_path_outside_root_is_refused(make_tree: Callable[..., bytes], path: bytes):
-    with pytest.raises(FileUnreadable, match="no path below the root"):
+    with pytest.raises(FileUnreadable, match="is not a path below the root"):
         Tree(make_tree(b"a/b")).open(path)
 
 
@@ -190,7 +190,7 @@ def test_file_without_permission_is_reported(make_tree: Callable[..., bytes], un
     os.chmod(root + b"/dark", 0)
     with unprivileged():
         for path in (b"closed.jpg", b"dark/a.jpg"):
-            with pytest.raises(FileUnreadable, match="let the user") as caught:
+            with pytest.raises(FileUnreadable, match="read permission") as caught:
                 Tree(root).open(path)
             assert not caught.value.vanished
         with pytest.raises(FileUnreadable):

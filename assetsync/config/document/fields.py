@@ -56,7 +56,7 @@ def _flag(value: object) -> object:
         return value
     if isinstance(value, str) and value.lower() in FLAGS:
         return FLAGS[value.lower()]
-    raise Unusable("it must be yes or no", "write true or false (yes, no, on and off do as well)")
+    raise Unusable("it must be yes or no", "write true or false (or yes, no, on, off)")
 
 
 def _whole(value: object) -> object:
@@ -73,7 +73,7 @@ def _texts(value: object) -> object:
     if not isinstance(value, list | tuple):
         raise Unusable("it must be a list of texts", 'write it as ["one", "two"]')
     if not all(isinstance(item, str) for item in value):
-        raise Unusable("every item of the list must be a text", "put quotes around what is none")
+        raise Unusable("every item of the list must be a text", "put quotes around the others")
     return tuple(value)
 
 

@@ -92,8 +92,8 @@ def _decode(data: bytes) -> str:
     if bad:
         before = list(_LINE_END.finditer(text, 0, bad.start()))
         column = bad.start() - (before[-1].end() if before else 0) + 1
-        problem = f"the character U+{ord(bad.group()):04X} cannot stand in a YAML file"
-        hint = 'take it out, or write it with an escape such as "\\u0007" inside double quotes'
+        problem = f"the character U+{ord(bad.group()):04X} is not allowed in a YAML file"
+        hint = 'remove it, or write it with an escape such as "\\u0007" inside double quotes'
         raise NotPlain(Problem((), problem, hint, len(before) + 1, column))
     return text
 
@@ -110,12 +110,12 @@ def _syntax(text: str, *places: tuple[int, int]) -> Problem:
     if len(places) > 1 and places[1][0] < line and characters[1] in set("[{\"'"):
         # The mistake is in the earlier line, where the construct began.
         line, column = places[1]
-        hint = f"the {characters[1]} here has no partner, or something is wrong between the two"
+        hint = f"the {characters[1]} here is not closed, or there is a mistake before its end"
         return Problem((), "this is not YAML", hint, line + 1, column + 1)
     if here == "\t":
-        hint = "indent with blanks, a tab is not allowed here"
+        hint = "indent with spaces; a tab is not allowed here"
     elif here == ":":
-        hint = "a text with a colon and a blank in it needs quotes around it"
+        hint = "put quotes around a text that holds a colon and a space"
     elif here in {"@", "`", "%", "*", "&", "!", "|", ">", "{", "[", "}", "]", ","} and here:
         hint = f"a text with {here} here needs quotes around it, and every bracket and quote its partner"
     else:
@@ -156,18 +156,18 @@ class _Builder:
 
     def _node(self, event: yaml.Event, events: Iterator[yaml.Event], path: Path) -> Plain:
         if len(path) > MAX_DEPTH:
-            self._wrong(event, path[:MAX_DEPTH], f"it is nested more than {MAX_DEPTH} deep", "write it flatter")
+            self._wrong(event, path[:MAX_DEPTH], f"it is nested more than {MAX_DEPTH} deep", "reduce the nesting")
             raise _TooDeep
         if isinstance(event, yaml.AliasEvent):
             self._wrong(
-                event, path, "aliases (*name) are not used here", "write the value out, or put quotes around it"
+                event, path, "aliases (*name) are not supported", "write the value out, or put quotes around it"
             )
             return None
         assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent), "the parser yields nothing else here"
         if event.anchor is not None:
-            self._wrong(event, path, "anchors (&name) are not used here", "take it out, or put quotes around the value")
+            self._wrong(event, path, "anchors (&name) are not supported", "remove it, or put quotes around the value")
         if event.tag is not None:
-            self._wrong(event, path, "tags (!name) are not used here", "take it out, or put quotes around the value")
+            self._wrong(event, path, "tags (!name) are not supported", "remove it, or put quotes around the value")
         if isinstance(event, yaml.ScalarEvent):
             return None if self._none_words and not event.style and event.value in _NONE_WORDS else event.value
         if isinstance(event, yaml.SequenceStartEvent):
@@ -188,9 +188,9 @@ class _Builder:
             if isinstance(event, yaml.ScalarEvent):
                 key = event.value
                 if event.anchor is not None or event.tag is not None:
-                    self._wrong(event, (*path, key), "a key has no anchor and no tag here", "take it out")
+                    self._wrong(event, (*path, key), "anchors and tags on a key are not supported", "remove it")
                 if key == "<<" and not event.style:
-                    self._wrong(event, (*path, key), "merge keys (<<) are not used here", "write the values out")
+                    self._wrong(event, (*path, key), "merge keys (<<) are not supported", "write the values out")
             else:
                 self._wrong(event, path, "a key must be a plain word", "write `name: value`")
                 self._node(event, events, (*path, ""))
@@ -198,7 +198,7 @@ class _Builder:
             here = (*path, key)
             twice = self._marks.get(here) if key in values else None
             if twice:
-                self._wrong(event, here, f"it stands twice, first in line {twice.line}", "keep one of the two")
+                self._wrong(event, here, f"this key is repeated, first in line {twice.line}", "remove one of the two")
             else:
                 self._marks[here] = _mark(event)
             value = self._node(next(events), events, here)

@@ -44,9 +44,9 @@ _LANGUAGE = re.compile(r"[0-9]{1,9}")
 def check_meta_name(name: str) -> str:
     """Return the name of a metadata field (without meta_); raise Unusable for a name that cannot be sent."""
     if not _META_NAME.fullmatch(name):
-        raise Unusable("it is no name of a metadata field", "use 1 to 64 of the characters A-Z a-z 0-9 _")
+        raise Unusable("it is not a valid name of a metadata field", "use 1 to 64 of the characters A-Z a-z 0-9 _")
     if name.lower() == "lang_id_r":
-        raise Unusable("the language is no metadata field", "write it as `language: 1`, outside `meta`")
+        raise Unusable("the language is not a metadata field", "write it as `language: 1`, outside `meta`")
     return name
 
 
@@ -64,7 +64,7 @@ def _events(value: object) -> object:
         raise Unusable("it must be a list of event names", "write it as [on_file_add]")
     names = tuple(name.strip() for name in names)
     if not set(names) <= set(EVENTS):
-        raise Unusable("it holds a name that is no event", f"the events are {', '.join(EVENTS)}")
+        raise Unusable("it holds an unknown event", f"the events are {', '.join(EVENTS)}")
     return tuple(dict.fromkeys(names))
 
 
@@ -118,9 +118,7 @@ class SaidWithPlaceholders(Said):
             for found in PLACEHOLDER.finditer(text):
                 if found.group() not in {"{{", "}}"} and found.group(1) not in PLACEHOLDERS:
                     known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-                    raise Unusable(
-                        "it holds a brace that is no placeholder", f"use {known}, and {{{{ for a brace itself"
-                    )
+                    raise Unusable("it holds an unknown placeholder", f"use {known}, and {{{{ for a brace itself")
         return value
 
 

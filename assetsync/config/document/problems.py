@@ -22,8 +22,8 @@ _WORDS = {
     "model_type": ("it must be a group of `key: value` lines", "write the keys below it, indented"),
     "dict_type": ("it must be a group of `key: value` lines", "write the keys below it, indented"),
     "tuple_type": ("it must be a list", "begin each entry with `- `"),
-    "string_type": ("it has no value", "write one, or take the line out"),
-    "literal_error": ("it is none of the words known here", "write {expected}"),
+    "string_type": ("it has no value", "write one, or remove the line"),
+    "literal_error": ("it is not an accepted value", "write {expected}"),
     "greater_than": ("it is too small", "write more than {gt:g}"),
     "greater_than_equal": ("it is too small", "write {ge:g} or more"),
     "less_than_equal": ("it is too large", "write {le:g} or less"),
@@ -81,7 +81,7 @@ def _words(kind: str, context: dict[str, Any], path: Path, model: type[BaseModel
     if kind == "unusable":
         return context["problem"], context["hint"]
     if kind == "extra_forbidden":
-        return "there is no such key", _suggest(str(path[-1]), path[:-1], model)
+        return "this key is unknown", _suggest(str(path[-1]), path[:-1], model)
     problem, hint = _WORDS.get(kind, ("it cannot be used", "see config.example.yaml"))
     return problem, hint.format(**context)
 
@@ -94,7 +94,7 @@ def _suggest(name: str, around: Path, model: type[BaseModel]) -> str:
     elsewhere = [dotted(path) for path in _all_keys(model) if path[-1] == name]
     if elsewhere:
         return f"did you mean `{elsewhere[0]}`?"
-    return f"take it out; the keys here are {', '.join(names)}" if names else "take it out"
+    return f"remove it; the keys here are {', '.join(names)}" if names else "remove it"
 
 
 def _names(around: Path, model: type[BaseModel]) -> list[str]:

@@ -88,7 +88,7 @@ class Sidecars:
                 if together > _MOST_READ:
                     # Each sidecar is small enough, but a tree may be deep, and each file in it would read them all.
                     problem = f"the sidecars of its folders together hold over {_MOST_READ // 1024} KiB"
-                    raise SidecarError(printable(path), problem, hint="say less in them")
+                    raise SidecarError(printable(path), problem, hint="shorten them")
                 if level is not None:
                     levels.append(level)
                     folders_written = max(folders_written, written)
@@ -140,7 +140,7 @@ class Sidecars:
                 return None, 0
             raise SidecarError(printable(path), "it cannot be read", hint=error.hint or error.message) from error
         except NotRegular as error:
-            raise SidecarError(printable(path), "it is no regular file", hint="replace it by a file") from error
+            raise SidecarError(printable(path), "it is not a regular file", hint="replace it by a file") from error
         self.met(path)
         level = metadata.parse_sidecar(data, printable(path))
         metadata.check_skip_event(level, mapping.upload, printable(path))

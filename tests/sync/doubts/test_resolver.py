@@ -1068,7 +1068,7 @@ def test_copy_of_a_manual_doubt_is_manual_too(world):
     assert world.row("a.jpg").state is IN_DOUBT
     world.live(2 * GRACE)
     assert (world.row("a.jpg").state, world.row("a.jpg").reason) == (BLOCKED, "refused_as_duplicate")
-    assert f"{asset.id}, may belong to another upload that a person is asked about" in world.row("a.jpg").detail
+    assert f"{asset.id}, may belong to another upload that an operator must decide" in world.row("a.jpg").detail
 
 
 def _fail_everywhere(world, names: Collection[str]) -> list[str]:
