@@ -468,7 +468,7 @@ def test_run_makes_audit_owed_after_release(world):
     world.clock.wait(1.0)
     carry_out(world.ledger, world.service, world.clock, "resume", {"id": None})
     standing = stand(world.config(), world.ledger, world.clock.now(), running=False)
-    assert (standing.in_sync, verdict(standing)) == (False, "no process sends now: 1 folder to be audited")
+    assert (standing.in_sync, verdict(standing)) == (False, "No process is running: 1 folder to be audited.")
     report = run(world)
     assert (report.blocked, report.undecided, report.in_sync, len(world.service.posts)) == (30, 0, False, 30)
     assert {row.reason for row in map(world.row, map(str, range(30)))} == {"missing"}

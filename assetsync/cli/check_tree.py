@@ -52,7 +52,10 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
         yield Finding("folders", Level.WARNING, f"the mapped folder {folder} is not there", fix)
     for path, reason in report.unreadable[:NAMED]:
         yield Finding(
-            "tree", Level.WARNING, f"{printable(path) or '.'} cannot be read: {reason}", "let assetsync's user read it"
+            "tree",
+            Level.WARNING,
+            f"{printable(path) or '.'} cannot be read: {reason}",
+            "give assetsync's user read permission",
         )
     if report.unreadable_count > NAMED:
         more = report.unreadable_count - NAMED

@@ -107,7 +107,7 @@ def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool,
     """
     if (assetid is None) is not absent:
         raise UsageError(
-            "doubt resolve needs either --asset ID or --absent", hint="look in the service, then say which"
+            "doubt resolve needs either --asset ID or --absent", hint="look in the service, then choose one"
         )
     if assetid is not None:
         checked_id(assetid)

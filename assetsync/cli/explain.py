@@ -45,7 +45,7 @@ _MEANS = {
     State.IN_DOUBT: "its upload got no sound answer: it is looked up until it is clear whether it arrived",
     State.STORED: "the service gave an id; it is not read back yet",
     State.VERIFIED: "it was read back from the service as it was sent",
-    State.BLOCKED: "a person must act",
+    State.BLOCKED: "an operator must act",
     State.SUPERSEDED: "a newer version has taken its place",
     State.GONE: "it is no longer in the tree",
 }

@@ -169,7 +169,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
     standing = stand(site.config, site.context.ledger, site.context.clock.now(), running=not only_look)
     if report.unreadable and (only_look or standing.unreadable is None):
         write(f"unreadable, files and folders: {report.unreadable:,}; nothing is concluded about them")
-        write("    assetsync check names them")
+        write("    assetsync check lists them")
     for reason in report.would_brake:
         write(f"a run would pull the brake: {printable(reason)}")
     for line in missing_folders(report.missing):

@@ -184,7 +184,7 @@ class Reconciler:
             # Files that wait for a doubt to be decided are part of the first import.
             self._site.brakes.queue_is_empty()
         if settling:
-            log.info("not at rest yet: sent once unchanged for watch.settle", files=settling)
+            log.info("not settled yet: sent once unchanged for watch.settle", files=settling)
         self._progress.phase("verify", counts.of(*State) - counts.of(State.BLOCKED) + settling)
 
     def _tell(self) -> None:

@@ -71,7 +71,7 @@ class Board:
         """
         if not self._lock.acquire(timeout=patience):
             if self._kept is None or self._clock.steady() - self._kept_until > _STALE:
-                raise LedgerError("the ledger takes long to answer", hint="is its disk busy?")
+                raise LedgerError("the ledger answers slowly", hint="check whether its disk is busy")
             return self._kept
         try:
             began = self._clock.steady()

@@ -56,53 +56,53 @@ class Gauges(Collector):
     def _of_site(self, standing: Standing) -> Iterator[Metric]:
         counts = standing.counts
         states = [((str(state),), counts.of(state)) for state in State if state not in _AT_REST]
-        yield self._labelled("files", "Files of the tree by what the service knows of them.", ["state"], states)
+        yield self._labelled("files", "Files of the tree by state.", ["state"], states)
         yield self._gauge("verified_bytes", "Bytes of the verified files.", counts.bytes_verified)
         yield self._gauge("in_sync", "Whether everything of the last, complete scan is verified.", standing.in_sync)
-        yield self._gauge("doubts_open", "Uploads of which it is not known whether they arrived.", standing.in_doubt)
+        yield self._gauge("doubts_open", "Uploads whose arrival is unknown.", standing.in_doubt)
         yield self._gauge(
-            "oldest_waiting_seconds", "For how long the file that waits longest has been waiting.", standing.oldest_age
+            "oldest_waiting_seconds", "Age of the oldest file that is not yet verified.", standing.oldest_age
         )
-        yield self._gauge(
-            "metadata_drift", "Files of which the tree says what the service does not.", standing.drift_count
-        )
-        yield self._gauge("brakes", "Brakes that wait for a person.", len(standing.brakes))
+        yield self._gauge("metadata_drift", "Files whose metadata changed after the upload.", standing.drift_count)
+        yield self._gauge("brakes", "Brakes that wait for an operator.", len(standing.brakes))
         yield self._gauge("ledger_full", "Whether the ledger's disk is full.", standing.without_room is not None)
-        yield self._gauge("folders_held", "Folders of the service that are held back.", len(standing.holds))
+        yield self._gauge("folders_held", "Folders of the service with uploads on hold.", len(standing.holds))
         yield self._gauge(
-            "index_stopped", "Whether searchIndex is not called any more.", standing.index_stopped is not None
+            "index_stopped", "Whether calls of searchIndex have stopped.", standing.index_stopped is not None
         )
 
     def _of_work(self, standing: Standing) -> Iterator[Metric]:
         pause, scan = standing.paused, standing.last_scan
         yield self._gauge(
             "paused_seconds",
-            "For how long sending has been paused because of the service; 0 while it is not.",
+            "How long the service has kept sending paused; 0 if not paused.",
             # After the clock was set back, report 0.
             max(0.0, standing.at - pause.since) if pause else 0.0,
         )
         paused = [((pause.reason,), 1.0)] if pause else []
-        yield self._labelled("paused", "Why sending is paused; absent while it is not.", ["reason"], paused)
+        yield self._labelled("paused", "Why sending is paused; absent if not paused.", ["reason"], paused)
         if scan is not None:
             yield self._gauge("last_scan_complete", "Whether the last scan could read all of the tree.", scan.complete)
             yield self._gauge(
-                "last_scan_missing_folders", "Mapped folders that it did not find.", len(standing.missing_folders)
+                "last_scan_missing_folders",
+                "Mapped folders that the last scan did not find.",
+                len(standing.missing_folders),
             )
-            yield self._gauge("last_scan_unreadable", "Files and folders that it could not read.", scan.unreadable)
+            yield self._gauge(
+                "last_scan_unreadable", "Files and folders that the last scan could not read.", scan.unreadable
+            )
         runs = [((job,), run.at) for job, run in standing.last_runs.items()]
-        yield self._labelled(
-            "job_last_success_timestamp_seconds", "When regular work last came to its end.", ["job"], runs
-        )
+        yield self._labelled("job_last_success_timestamp_seconds", "When scheduled work last ended.", ["job"], runs)
 
     def _of_process(self, live: Live) -> Iterator[Metric]:
         yield self._labelled("build_info", "The release.", ["version"], [((live.version,), 1.0)])
         nexts = [((job,), at) for job, at in live.next_runs.items()]
-        yield self._labelled("job_next_timestamp_seconds", "When regular work starts next.", ["job"], nexts)
+        yield self._labelled("job_next_timestamp_seconds", "When scheduled work starts next.", ["job"], nexts)
         yield self._gauge("loops_late", "Loops that missed their deadline.", len(live.late))
-        yield self._gauge("files_settling", "Files that are not at rest yet.", live.settling)
-        yield self._counter("adopted", "Files that got their asset without an upload.", live.adopted)
+        yield self._gauge("files_settling", "Files that have not settled yet.", live.settling)
+        yield self._counter("adopted", "Files that took over an asset without an upload.", live.adopted)
         trust = live.trust
-        yield self._labelled("watch_mode", "How changes are noticed.", ["mode"], [((trust.mode,), 1.0)])
+        yield self._labelled("watch_mode", "How changes are detected.", ["mode"], [((trust.mode,), 1.0)])
         yield self._gauge("watch_polling", "Whether the tree is scanned every minute instead.", trust.polling)
         for name, help_text, value in (
             ("watch_folders", "Mapped folders at the last scan.", trust.folders),
@@ -113,7 +113,7 @@ class Gauges(Collector):
             if value is not None:
                 yield self._gauge(name, help_text, value)
         yield self._counter("watch_overflows", "Overflows of the kernel's queue of events.", trust.overflows)
-        yield self._counter("watch_restarts", "Watchers made anew because they did not answer.", trust.made_anew)
+        yield self._counter("watch_restarts", "Watchers restarted because they did not answer.", trust.made_anew)
 
     def _gauge(self, name: str, help_text: str, value: float) -> Metric:
         return self._labelled(name, help_text, [], [((), float(value))])
@@ -151,12 +151,12 @@ class Metrics:
         def counter(name: str, help_text: str, *labels: str) -> Counter:
             return Counter(f"assetsync_{name}", help_text, ("site", *labels), registry=registry)
 
-        self._uploads = counter("uploads", "Uploads whose end is written down, by what their answer meant.", "result")
+        self._uploads = counter("uploads", "Recorded uploads, by result.", "result")
         self._failures = counter("upload_failures", "Uploads that were not accepted, by the reason.", "reason")
-        self._bytes = counter("upload_bytes", "Bytes of files that were handed to the network.")
-        self._retries = counter("upload_retries", "Uploads of files that had been sent before.")
-        self._opened = counter("doubts_opened", "Uploads and assets that came in doubt.")
-        self._decided = counter("doubts_decided", "Doubts that ended, by how.", "how")
+        self._bytes = counter("upload_bytes", "Bytes of files sent.")
+        self._retries = counter("upload_retries", "Uploads of files that were sent before.")
+        self._opened = counter("doubts_opened", "Doubts that began.")
+        self._decided = counter("doubts_decided", "Doubts that ended, by result.", "how")
         self._findable = Histogram(
             "assetsync_settled_to_findable_seconds",
             "From the moment a file had settled until its asset was found through the service's index.",
@@ -165,7 +165,7 @@ class Metrics:
             registry=registry,
         )
         self._jobs = Summary(
-            "assetsync_job_duration_seconds", "How long regular work took.", ("site", "job"), registry=registry
+            "assetsync_job_duration_seconds", "How long scheduled work took.", ("site", "job"), registry=registry
         )
         self._begin()
 

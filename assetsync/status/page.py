@@ -92,26 +92,26 @@ def _clock(seconds: float) -> str:
 
 _WAY = (
     (State.QUEUED, "Waiting", "to be sent"),
-    (State.SENDING, "Sending", "on its way now"),
+    (State.SENDING, "Sending", "being sent now"),
     (State.STORED, "Stored", "to be read back"),
-    (State.VERIFIED, "Verified", "read back, and equal"),
+    (State.VERIFIED, "Verified", "read back and equal"),
 )
 _ASIDE = (
-    (State.IN_DOUBT, "In doubt", "looked up until it is clear"),
-    (State.BLOCKED, "Blocked", "a person must act"),
+    (State.IN_DOUBT, "In doubt", "answer lost, being looked up"),
+    (State.BLOCKED, "Blocked", "an operator must act"),
 )
 _WORK = {
     "rescan": "compare the whole tree with the ledger",
-    "index": "have the service index what it cannot find",
+    "index": "ask the service to index what it cannot find",
     "verify": "read back what was stored",
     "audit": "compare the service's folders with the ledger",
 }
 _WATCHING = {
-    "inotify": "New files are noticed at once: the kernel tells of every change in the mapped folders.",
-    "polling": "The tree is scanned every minute: the kernel cannot tell of what happens in it.",
-    "off": "Nothing is watched: new files are found by the scan alone.",
+    "inotify": "New files are noticed at once: the kernel reports every change in the mapped folders.",
+    "polling": "The tree is scanned every minute: the kernel does not report changes in it.",
+    "off": "Nothing is watched: only the scan finds new files.",
 }
-_TOO_FEW = "Not every folder can be watched, so the tree is scanned every minute: see the log for the limit to raise."
+_TOO_FEW = "Not every folder can be watched, so the tree is scanned every minute. The log names the limit to raise."
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ _BY_HAND = "assetsync upload it again, or assetsync doubt resolve {path} --absen
 _HELP = {
     "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it"
     " (the next scan notices)",
-    "sidecar": "mend the sidecar, or delete it: the file is then sent by itself",
+    "sidecar": "correct or delete the sidecar: assetsync then sends the file",
     "unreadable": "mend its permissions: each scan tries it again, at once assetsync retry {path}",
-    "unknown_folder": "correct destfolderid or make the folder: every run tries it again",
+    "unknown_folder": "correct destfolderid or create the folder: every run tries again",
     "keeps_changing": "it is sent by itself once unchanged for an hour: leave it out by an `ignore` pattern, or set a"
     " longer folders[].settle for its mapping; as it is: assetsync retry --send-again {path}",
-    "unprocessed": "each scan tries it again; if it is another file: assetsync retry --send-again {path}",
+    "unprocessed": "each scan tries again; if it is another file: assetsync retry --send-again {path}",
     "resembles": "assetsync reconcile --adopt, or assetsync retry --send-again {path}",
     "changed": "assetsync retry --send-again {path}",
     # The first command takes over an equal asset; the second uploads another asset beside it.
@@ -44,10 +44,10 @@ _PAUSES = {
     "unreachable": "the service cannot be reached",
     "unsent": "the service cannot be reached",
     "no_answer": "the service does not answer",
-    "elsewhere": "the service has another address and shows nothing of what it should have",
+    "elsewhere": "the service has a new address and shows none of the known assets",
 }
 NOT_READ_BACK = "not read back: schedule.verify and schedule.index are off"
-_NO_ANSWER = "the service gives no usable answer"
+_NO_ANSWER = "the service returns no usable answer"
 _WORK = (("verify", "read back"), ("index", "indexed"))
 
 
@@ -58,8 +58,8 @@ def verdict(standing: Standing) -> str:
     needs += [plural(brakes, "brake")] * bool(brakes)
     needs += [not_there(standing.missing_folders)] * bool(standing.missing_folders)
     needs += [f"{unread(standing)} unreadable"] * (standing.unreadable is not None)
-    needs += ["no room for the ledger"] * (standing.without_room is not None)
-    needs += ["indexing has stopped"] * (standing.index_stopped is not None)
+    needs += ["ledger disk full"] * (standing.without_room is not None)
+    needs += ["indexing stopped"] * (standing.index_stopped is not None)
     opens = sent_from(standing)
     waits = "" if opens is None else f", sent {opens}"
     pending = standing.pending - standing.not_read_back
@@ -68,25 +68,22 @@ def verdict(standing: Standing) -> str:
     going += [f"{plural(len(standing.undecided), 'folder')} to be audited"] * bool(standing.undecided)
     lies = [f"{standing.not_read_back:,} stored, {NOT_READ_BACK}"] * bool(standing.not_read_back)
     pause = standing.paused or standing.ended_by
-    ended = ""
     if pause is not None and pause.reason == "key_refused":
         needs.insert(0, _paused(standing, pause))
-    elif standing.ended_by is not None and needs:
-        ended = f"; {_paused(standing, standing.ended_by)}"
-    elif pause is not None:
-        going.insert(0, _paused(standing, pause))
-    beside = ", ".join([*going, *lies])
-    if needs:
-        return f"needs you: {', '.join(needs)}" + (f" (beside {beside})" if beside else "") + ended
+        pause = None
+    rest = ", ".join([*going, *lies])
     if pause is not None:
-        return beside
+        paused = _paused(standing, pause)
+        rest = f"{paused[0].upper()}{paused[1:]}; {rest}" if rest else f"{paused[0].upper()}{paused[1:]}"
+    if needs:
+        return f"Action needed: {', '.join(needs)}." + (f" {rest}." if rest else "")
+    if pause is not None:
+        return f"{rest}."
     if standing.in_sync:
         return f"in sync{_as_of(standing)}: {files(standing.counts.of(State.VERIFIED))} verified"
     if going:
-        return f"{'on its way' if standing.running else 'no process sends now'}: {beside}"
-    if beside:
-        return beside
-    return "the tree was not scanned completely yet"
+        return f"{'In progress' if standing.running else 'No process is running'}: {rest}."
+    return f"{rest}." if rest else "No complete scan yet."
 
 
 def _as_of(standing: Standing) -> str:
@@ -116,9 +113,9 @@ def why_paused(pause: Pause) -> str:
 def _paused(standing: Standing, pause: Pause) -> str:
     why = why_paused(pause)
     if standing.paused is not None:
-        return f"paused for {span(standing.at - pause.since)} because {why}"
+        return f"paused for {span(standing.at - pause.since)} ({why})"
     ago = span(standing.at - (pause.since if pause.ended is None else pause.ended))
-    return f"the last run ended {ago} ago because {why}"
+    return f"the last run ended {ago} ago ({why})"
 
 
 def not_there(names: Sequence[str]) -> str:
@@ -147,8 +144,8 @@ def trouble(standing: Standing) -> str | None:
 def no_room(standing: Standing) -> Iterator[str]:
     """Yield a warning and the next step if the disk of the ledger is full."""
     if standing.without_room is not None:
-        yield f"ledger: {standing.without_room}: what cannot be written down is not sent"
-        yield "    make room; nothing is lost, and it goes on by itself"
+        yield f"ledger: {standing.without_room}: no upload starts without a record"
+        yield "    free space; nothing is lost, and sending resumes by itself"
 
 
 def regular_work(standing: Standing) -> str:
@@ -163,7 +160,7 @@ def unsettled(standing: Standing) -> Iterator[str]:
     found = standing.unsettled
     if found.count or found.overflowed:
         more = " and more" if found.overflowed else ""
-        yield f"not at rest yet: {files(found.count)}{more}, sent once unchanged for watch.settle"
+        yield f"not settled yet: {files(found.count)}{more}, sent once unchanged for watch.settle"
 
 
 def next_step(row: FileRow) -> str:
@@ -192,10 +189,10 @@ def scanned(standing: Standing) -> str:
     """Return when the tree was last scanned, whether the scan was complete, and how many paths it could not read."""
     scan = standing.last_scan
     if scan is None:
-        return "last scan: none that the ledger knows of"
+        return "last scan: none recorded"
     moved = scan.unreadable - scan.unread
     said = f", {moved:,} moved or replaced meanwhile" if moved else ""
-    said += f", {scan.unread:,} unreadable: assetsync check names them" if scan.unread else ""
+    said += f", {scan.unread:,} unreadable: assetsync check lists them" if scan.unread else ""
     return f"last scan: {moment(scan.at)}{', complete' if scan.complete else ', not complete'}{said}"
 
 
@@ -204,7 +201,7 @@ def strays(standing: Standing) -> Iterator[str]:
     scan = standing.last_scan
     if scan is not None and scan.stray:
         others = f" and {scan.stray - 1:,} more" if scan.stray > 1 else ""
-        yield f"sidecars that speak of no file: {scan.first_stray}{others}: assetsync check names them"
+        yield f"sidecars without a matching file: {scan.first_stray}{others}: assetsync check lists them"
 
 
 def counted(standing: Standing) -> str:
@@ -240,12 +237,10 @@ def leftovers(standing: Standing) -> Iterator[str]:
     if more > 0:
         yield f"and {more:,} more blocked: assetsync files --state blocked"
     if standing.unreadable is not None:
-        yield f"unreadable: {standing.unreadable}: nothing there or below it is sent, and nothing is concluded about it"
-        yield "    let assetsync's user read it: assetsync check, run as that user, names all"
+        yield f"unreadable: {standing.unreadable}: nothing in it is sent, and nothing in it counts as deleted"
+        yield "    give assetsync's user read permission: assetsync check, run as that user, names all"
     if standing.in_doubt:
-        yield (
-            f"in doubt: {standing.in_doubt:,}, looked up until it is clear whether they arrived: assetsync doubt list"
-        )
+        yield (f"in doubt: {standing.in_doubt:,}, assetsync looks each up until it is decided: assetsync doubt list")
     if standing.not_read_back:
         yield f"stored: {standing.not_read_back:,}, {NOT_READ_BACK}"
         yield "    switch one of them on; as it is, only assetsync reconcile reads back"
@@ -259,8 +254,8 @@ def _refused(standing: Standing) -> Iterator[str]:
     """Yield lines about a new configuration that the running process rejected, with the next step."""
     if standing.refused is not None:
         at, mistake = moment(standing.refused.at), printable(standing.refused.mistake)
-        yield f"configuration refused at {at}: the old one is in use: {mistake}"
-        yield "    correct it, and reload (systemctl reload, or SIGHUP)"
+        yield f"configuration rejected at {at}; the old one stays active: {mistake}"
+        yield "    correct it, then reload (systemctl reload, or SIGHUP)"
 
 
 def _drifted(standing: Standing) -> Iterator[str]:
@@ -271,7 +266,7 @@ def _drifted(standing: Standing) -> Iterator[str]:
     if more > 0:
         yield f"and {more:,} more with metadata drift"
     if standing.drifted:
-        yield "    assetsync drift list tells what to set in the service, assetsync drift settle that it is set"
+        yield "    assetsync drift list shows what to set in the service; then assetsync drift settle"
 
 
 def _blocked(standing: Standing) -> Iterator[str]:
@@ -315,5 +310,5 @@ def _braked(standing: Standing) -> Iterator[str]:
         yield f"    since {since}; {released_by(brake.kind)}: assetsync resume {brake.id}"
     if standing.undecided and not any(brake.kind == "missing" for brake in standing.brakes):
         named = ", ".join(map(printable, standing.undecided))
-        yield f"to be audited: much is missing in folder {named} of the service: its brake was released"
-        yield "    the daemon audits it, or the next assetsync reconcile; at once: assetsync audit"
+        yield f"audit pending: many assets are missing in folder {named} of the service, and its brake was released"
+        yield "    the daemon or the next assetsync reconcile audits it; at once: assetsync audit"

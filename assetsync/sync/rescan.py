@@ -131,7 +131,7 @@ class Rescan:
         blind = blind[:_MOST_BLIND]
         new = [each for each in blind if before is None or each not in before.blind]
         if new:
-            fix = "let assetsync's user read it; `assetsync check`, run as that user, names all"
+            fix = "give assetsync's user read permission; `assetsync check`, run as that user, names all"
             log.warning("cannot be read", first=new[0], new=len(new), count=unread, fix=fix)
         last = LastScan(
             at, report.complete, unread + moved, missing, stray, first, "".join(blind[:1]), tuple(blind[1:]), moved
@@ -146,6 +146,6 @@ class Rescan:
         strays = [path for path in self.context.ledger.intake.strays(_MOST_STRAYS) if absent(path.removesuffix(SUFFIX))]
         first = printable(strays[0]) if strays else ""
         if strays and (before is None or before.first_stray != first):
-            fix = "`assetsync check` names them; name each after its file"
+            fix = "`assetsync check` lists them; name each after its file"
             log.warning("sidecars speak of no file", sidecars=len(strays), first=first, fix=fix)
         return len(strays), first

@@ -51,7 +51,7 @@ def visit(browser, running):
 
 def test_without_a_script_it_says_everything(visit):
     page = visit(java_script_enabled=False)
-    assert page.locator("h1").inner_text().lower() == "needs you: 2 blocked"
+    assert page.locator("h1").inner_text().lower() == "Action needed: 2 blocked."
     assert page.locator(".way .verified b").inner_text() == "1"
     assert page.locator("#blocked tbody tr").count() == 2
     assert "assetsync retry 'photos/big one.jpg'" in page.locator("#blocked").inner_text()
@@ -72,7 +72,7 @@ def test_page_script_follows_changes(visit, running):
             break
     assert verified.inner_text() == str(before + 1)
     assert page.locator("#hours table").is_visible(), "what a person has opened stays open"
-    assert page.title() == "d: needs you: 2 blocked"
+    assert page.title() == "d: Action needed: 2 blocked."
 
 
 def test_command_is_copied_by_click_and_key(visit, running):
@@ -90,7 +90,7 @@ def test_command_is_copied_by_click_and_key(visit, running):
 def test_a_hostile_name_is_a_text(visit):
     page = visit()
     assert page.locator("img").count() == 0
-    assert page.title() == "d: needs you: 2 blocked"
+    assert page.title() == "d: Action needed: 2 blocked."
     shown = page.locator("#blocked tbody th").all_inner_texts()
     assert 'photos/<img src=x onerror="document.title=1">caf\ufffd.jpg' in shown
 

@@ -126,6 +126,6 @@ def test_unsettled_files_are_counted(site):
     result = site.run("reconcile")
     events = [json.loads(line) for line in result.err.splitlines() if line.startswith("{")]
     said = [(event["event"], event.get("phase"), event["files"]) for event in events if "files" in event]
-    assert ("not at rest yet: sent once unchanged for watch.settle", None, 3) in said
+    assert ("not settled yet: sent once unchanged for watch.settle", None, 3) in said
     assert ("phase begins", "verify", 3) in said
     assert result.out.startswith("hq: in sync, 3 files verified")

@@ -75,7 +75,7 @@ def test_closed_window_shows_its_opening(site):
         f"another run goes on with them, from {at} on (upload.window: {wall})"
         in site.run("reconcile", "--wait", "0s").out
     )
-    said = f"hq: no process sends now: 1 pending, sent from {at} on (upload.window: {wall})\n"
+    said = f"hq: No process is running: 1 pending, sent from {at} on (upload.window: {wall}).\n"
     assert site.run("status").out.startswith(said)
     assert site.run("status", "--json").only["sends_from"] == at
     assert f"next try: {at}, when upload.window opens ({wall})" in site.run("explain", "photos/a.jpg").out
@@ -117,7 +117,7 @@ def test_json_is_one_object_with_fixed_keys(site):
     assert (said["in_sync"], said["verified"], said["blocked"], said["bytes_verified"]) == (False, 1, 1, 4)
     assert said["states"] == {"verified": 1, "blocked": 1}
     assert said["last_scan"]["complete"] is True
-    assert (said["level"], said["verdict"], said["running"]) == ("needs_you", "needs you: 1 blocked", False)
+    assert (said["level"], said["verdict"], said["running"]) == ("needs_you", "Action needed: 1 blocked.", False)
     assert [(f["paths"], f["states"]) for f in said["folders"]] == [(["photos"], {"verified": 1, "blocked": 1})]
     assert [(hour["uploads"], hour["bytes"]) for hour in said["hours"] if hour["uploads"]] == [(1, 4)]
     assert (len(said["hours"]), said["oldest_waiting"]) == (24, None)
@@ -132,7 +132,7 @@ def test_status_names_commands_for_problems(site):
     site.tree.rename(site.folder / "elsewhere")
     site.run("reconcile", "--wait", "0s")
     result = site.run("status")
-    assert result.out.splitlines()[0] == "hq: needs you: 1 blocked, 1 brake"
+    assert result.out.splitlines()[0] == "hq: Action needed: 1 blocked, 1 brake."
     assert "assetsync retry photos/big.bin" in result.out
     assert "assetsync resume 1" in result.out
 
@@ -182,7 +182,7 @@ def test_unanswered_upload_is_shown_in_doubt(site):
     site.write("a.jpg")
     site.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.UPLOAD))
     assert site.run("reconcile", "--wait", "0s").code == 1
-    assert site.run("status").out.splitlines()[0] == "hq: no process sends now: 1 in doubt"
+    assert site.run("status").out.splitlines()[0] == "hq: No process is running: 1 in doubt."
     assert site.run("status", "--json").only["in_doubt"] == 1
 
 
@@ -192,8 +192,8 @@ def test_unsettled_file_is_pending(site):
     site.write("a.jpg")
     assert site.run("reconcile", "--json", "--wait", "0s").only["pending"] == 1
     result = site.run("status")
-    assert result.out.splitlines()[0] == "hq: no process sends now: 1 pending"
-    assert "not at rest yet: 1 file, sent once unchanged for watch.settle" in result.out.splitlines()
+    assert result.out.splitlines()[0] == "hq: No process is running: 1 pending."
+    assert "not settled yet: 1 file, sent once unchanged for watch.settle" in result.out.splitlines()
     said = site.run("status", "--json").only
     assert (said["in_sync"], said["pending"], said["unsettled"], said["states"]) == (False, 1, 1, {})
 
@@ -205,7 +205,7 @@ def test_refused_key_is_shown_until_good_run(site):
     assert site.run("reconcile", "--wait", "0s").code == 3
     result = site.run("status")
     assert result.out.splitlines()[0] == (
-        "hq: needs you: the last run ended 0 s ago because the service refuses the API key (beside 1 pending)"
+        "hq: Action needed: the last run ended 0 s ago (the service refuses the API key). 1 pending."
     )
     assert "the service, since " in result.out
     said = site.run("status", "--json").only
@@ -221,7 +221,7 @@ def test_unreachable_service_needs_no_person(site):
     site.nowhere()
     assert site.run("reconcile", "--wait", "0s").code == 3
     first = site.run("status").out.splitlines()[0]
-    assert first == "hq: the last run ended 0 s ago because the service cannot be reached, 1 pending"
+    assert first == "hq: The last run ended 0 s ago (the service cannot be reached); 1 pending."
     assert site.run("status", "--json").only["level"] == "under_way"
 
 
@@ -285,7 +285,7 @@ def test_watching_restores_the_terminal(site, ending):
     assert len(lines) <= 20
     assert all(len(line.removesuffix("\x1b[K")) < 60 for line in lines)
     assert "\x1b" not in "".join(line.removesuffix("\x1b[K") for line in lines)
-    assert screen[2].decode().strip() == "hq: needs you: 30 blocked"
+    assert screen[2].decode().strip() == "hq: Action needed: 30 blocked."
 
 
 def test_status_loads_no_page_or_upload_code(site):
@@ -339,7 +339,7 @@ def test_unreadable_lock_hides_nothing_else(site):
     lock.unlink()
     lock.symlink_to(site.folder / "nowhere")
     result = site.run("status")
-    assert (result.code, result.out.splitlines()[0]) == (0, "hq: needs you: 1 blocked")
+    assert (result.code, result.out.splitlines()[0]) == (0, "hq: Action needed: 1 blocked.")
     assert "whether a process sends for this site now cannot be told: the lock of the ledger" in result.out
     assert "no process sends" not in result.out
     said = site.run("status", "--json").only

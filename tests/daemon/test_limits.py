@@ -104,7 +104,7 @@ def test_full_ledger_disk_loses_nothing(make, sandbox):
     running.until(lambda: running.events("waiting for the ledger"))
     said = _status(running)
     assert (said["in_sync"], said["level"]) == (False, "needs_you")
-    assert "no room for the ledger" in said["verdict"]
+    assert "ledger disk full" in said["verdict"]
     (running.photos / "meanwhile.txt").write_bytes(b"meanwhile")
     running.beside("rm", f"{disk}/filler")
     running.until(lambda: _states(running) == {"verified": 202}, 120)

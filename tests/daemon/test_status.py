@@ -42,11 +42,11 @@ def test_daemon_status_is_equal_everywhere(make, systemd):
     running.until_verified(1)
     running.until(lambda: json.loads(get(running.address(), "/status.json"))["blocked"] == 1)
     heard = ""
-    while heard != "STATUS=needs you: 1 blocked":
+    while heard != "STATUS=Action needed: 1 blocked.":
         heard = systemd.recv(4096).decode()
-    assert status(running).splitlines()[0] == "d: needs you: 1 blocked"
+    assert status(running).splitlines()[0] == "d: Action needed: 1 blocked."
     page = get(running.address())
-    assert "needs you: 1 blocked" in page
+    assert "Action needed: 1 blocked." in page
     assert "photos/empty.jpg" in page
     beside, shown = json.loads(status(running, "--json")), json.loads(get(running.address(), "/status.json"))
     daemon = shown.pop("daemon")
@@ -102,7 +102,7 @@ def test_refused_configuration_stays_visible(make):
     assert "settle" in shown()["mistake"]
     assert "Configuration refused" in get(running.address())
     running.config.write_text(good, "utf-8")
-    line = f"configuration refused at {shown()['at']}: the old one is in use: {shown()['mistake']}"
+    line = f"configuration rejected at {shown()['at']}; the old one stays active: {shown()['mistake']}"
     assert line in status(running).splitlines()
     running.signal(signal.SIGHUP)
     running.until(lambda: len(running.events("status page")) == 2)
@@ -126,9 +126,9 @@ def test_outage_shows_in_every_output(make, sandbox):
     sandbox.set_faults(FaultRule(kind=FaultKind.STATUS), FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH))
     running = make(status=ANYWHERE).start()
     (running.photos / "a.jpg").write_bytes(b"a")
-    running.until(lambda: "paused for" in status(running))
+    running.until(lambda: "Paused for" in status(running))
     assert "paused since" in status(running)
-    running.until(lambda: "paused for" in get(running.address()))
+    running.until(lambda: "Paused for" in get(running.address()))
     assert 'assetsync_paused{reason="' in get(running.address(), "/metrics")
     assert get(running.address(), "/healthz") == "ok\n", "a service that is down is no illness of ours"
     sandbox.set_faults()
@@ -140,11 +140,11 @@ def test_outage_shows_in_every_output(make, sandbox):
 def test_settling_files_are_counted_pending(make):
     running = make(status=ANYWHERE, watch="{settle: 1h}").start()
     (running.photos / "a.jpg").write_bytes(b"a")
-    running.until(lambda: status(running).startswith("d: on its way: 1 pending"))
+    running.until(lambda: status(running).startswith("d: In progress: 1 pending."))
     running.until(lambda: json.loads(get(running.address(), "/status.json"))["unsettled"] == 1)
     assert running.stop() == 0
     (running.photos / "a.jpg").unlink()
-    assert status(running).startswith("d: no process sends now: 1 pending"), "nobody has looked at the tree since"
+    assert status(running).startswith("d: No process is running: 1 pending."), "nobody has looked at the tree since"
     running.start()
     running.until(lambda: status(running).startswith("d: in sync: 0 files"))
     assert running.stop() == 0

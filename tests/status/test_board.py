@@ -107,7 +107,7 @@ def test_page_answers_every_usual_question(shown):
     page = shown.page()
     said = re.sub(r"\s+", " ", text_of(page))
     for expected in (
-        "needs you: 1 blocked, 1 brake, indexing has stopped",
+        "Action needed: 1 blocked, 1 brake, indexing stopped.",
         "1 Waiting", "1 In doubt", "1 Blocked", "2 Stored", "0 Verified",
         "blocked.jpg not what was sent assetsync retry blocked.jpg",
         "photos held 5 files and is empty now", "assetsync resume 1",
@@ -126,7 +126,7 @@ def test_page_shows_full_disk_remedy(shown, monkeypatch):
     monkeypatch.setattr("assetsync.status.standing.without_room", lambda _path: "the disk of /var has 9.0 KB left")
     said = re.sub(r"\s+", " ", text_of(shown.page()))
     assert "No room the disk of /var has 9.0 KB left" in said
-    assert "Make room" in said
+    assert "Free space" in said
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_only_the_loops_decide_health(shown):
 
 def test_new_site_page_shows_no_result_yet(shown):
     said = re.sub(r"\s+", " ", text_of(shown.page()))
-    assert "the tree was not scanned completely yet" in said
+    assert "No complete scan yet." in said
     assert "Nothing was uploaded." in said
     assert "not yet" in said
 
@@ -205,13 +205,13 @@ def test_very_slow_ledger_read_hides_old_data(shown):
     shown.board.standing()
     shown.world.clock.advance(120)
     with shown.board._lock:
-        with pytest.raises(LedgerError, match="takes long"):
+        with pytest.raises(LedgerError, match="answers slowly"):
             shown.board.standing(0.01)
         assert 'assetsync_ledger_readable{site="test"} 0.0' in shown.metrics.exposition().decode()
 
 
 def test_missing_reading_is_reported(shown):
-    with shown.board._lock, pytest.raises(LedgerError, match="takes long"):
+    with shown.board._lock, pytest.raises(LedgerError, match="answers slowly"):
         shown.board.standing(0.01)
 
 

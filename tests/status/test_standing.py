@@ -14,7 +14,7 @@ from assetsync.status.document import as_object
 from assetsync.status.sentences import is_command, leftovers, next_step, no_room, scanned, verdict, waiting
 from assetsync.status.standing import Level, stand
 
-ELSEWHERE = "the service has another address and shows nothing of what it should have"
+ELSEWHERE = "the service has a new address and shows none of the known assets"
 
 
 def paused(world, reason="unreachable", start=None):
@@ -60,30 +60,30 @@ def braked(world):
 @pytest.mark.parametrize(
     ("happened", "level", "sentence"),
     [
-        ([], Level.UNDER_WAY, "the tree was not scanned completely yet"),
+        ([], Level.UNDER_WAY, "No complete scan yet."),
         ([verified], Level.IN_SYNC, "in sync: 1 file verified"),
-        ([verified, queued], Level.UNDER_WAY, "on its way: 1 pending"),
-        ([verified, blocked], Level.NEEDS_YOU, "needs you: 1 blocked"),
-        ([verified, unreadable], Level.NEEDS_YOU, "needs you: 2 paths unreadable"),
-        ([blocked, queued, braked], Level.NEEDS_YOU, "needs you: 1 blocked, 1 brake (beside 1 pending)"),
+        ([verified, queued], Level.UNDER_WAY, "In progress: 1 pending."),
+        ([verified, blocked], Level.NEEDS_YOU, "Action needed: 1 blocked."),
+        ([verified, unreadable], Level.NEEDS_YOU, "Action needed: 2 paths unreadable."),
+        ([blocked, queued, braked], Level.NEEDS_YOU, "Action needed: 1 blocked, 1 brake. 1 pending."),
         (
             [queued, paused],
             Level.UNDER_WAY,
-            "paused for 12 min because the service cannot be reached, 1 pending",
+            "Paused for 12 min (the service cannot be reached); 1 pending.",
         ),
-        ([verified, paused], Level.UNDER_WAY, "paused for 12 min because the service cannot be reached"),
+        ([verified, paused], Level.UNDER_WAY, "Paused for 12 min (the service cannot be reached)."),
         (
             [queued, lambda world: paused(world, "key_refused")],
             Level.NEEDS_YOU,
-            "needs you: paused for 12 min because the service refuses the API key (beside 1 pending)",
+            "Action needed: paused for 12 min (the service refuses the API key). 1 pending.",
         ),
         (
             [queued, lambda world: paused(world, "elsewhere")],
             Level.UNDER_WAY,
-            f"paused for 12 min because {ELSEWHERE}, 1 pending",
+            f"Paused for 12 min ({ELSEWHERE}); 1 pending.",
         ),
-        ([verified, lambda world: unsettled(world, 3)], Level.UNDER_WAY, "on its way: 3 pending"),
-        ([verified, missing], Level.NEEDS_YOU, "needs you: 1 mapped folder is not there"),
+        ([verified, lambda world: unsettled(world, 3)], Level.UNDER_WAY, "In progress: 3 pending."),
+        ([verified, missing], Level.NEEDS_YOU, "Action needed: 1 mapped folder is not there."),
         ([verified, lambda world: paused(world, start=999)], Level.IN_SYNC, "in sync: 1 file verified"),
     ],
     ids=[
@@ -134,9 +134,9 @@ def test_file_moved_in_scan_is_not_unreadable(shown):
     runs = shown.world.ledger.runs
     runs.scanned(runs.last_scan()._replace(unreadable=5, moved=4), 0.1)
     standing = shown.standing()
-    assert verdict(standing) == "needs you: 1 path unreadable"
+    assert verdict(standing) == "Action needed: 1 path unreadable."
     assert scanned(standing).endswith(
-        ", not complete, 4 moved or replaced meanwhile, 1 unreadable: assetsync check names them"
+        ", not complete, 4 moved or replaced meanwhile, 1 unreadable: assetsync check lists them"
     )
     assert as_object(standing)["last_scan"]["unreadable"] == 5
 
@@ -145,13 +145,15 @@ def test_unscheduled_readback_is_not_pending(shown):
     world = shown.world
     world.write("s")
     world.scan_and_send()
-    assert (world.row("s").state, verdict(shown.standing())) == (State.STORED, "on its way: 1 pending")
+    assert (world.row("s").state, verdict(shown.standing())) == (State.STORED, "In progress: 1 pending.")
     standing = replace(shown.standing(), reads_back=False)
-    assert verdict(standing) == "1 stored, not read back: schedule.verify and schedule.index are off"
+    assert verdict(standing) == "1 stored, not read back: schedule.verify and schedule.index are off."
     assert (standing.pending, standing.in_sync, standing.level) == (1, False, Level.UNDER_WAY)
     assert "stored: 1, not read back: schedule.verify and schedule.index are off" in list(leftovers(standing))
     queued(world)
-    assert verdict(replace(shown.standing(), reads_back=False)).startswith("on its way: 1 pending, 1 stored, not read")
+    assert verdict(replace(shown.standing(), reads_back=False)).startswith(
+        "In progress: 1 pending, 1 stored, not read."
+    )
 
 
 def test_abandoned_run_ranks_below_manual(shown):
@@ -162,7 +164,7 @@ def test_abandoned_run_ranks_below_manual(shown):
         shown.standing(), ended_by=Pause(1, 0.0, "unreachable", "x", world.clock.now() - 300), paused=None
     )
     assert verdict(standing) == (
-        "needs you: 1 blocked (beside 1 pending); the last run ended 5 min ago because the service cannot be reached"
+        "Action needed: 1 blocked. The last run ended 5 min ago (the service cannot be reached); 1 pending."
     )
 
 
@@ -171,17 +173,17 @@ def test_deleted_index_allows_no_idle_verdict(shown):
     shown.world.ledger.set_fact("index_stopped", "after searchIndex 5 of 5 were gone")
     standing = shown.standing()
     assert (standing.level, standing.in_sync) == (Level.NEEDS_YOU, True)
-    assert verdict(standing) == "needs you: indexing has stopped"
+    assert verdict(standing) == "Action needed: indexing stopped."
 
 
 def test_full_disk_allows_no_idle_verdict(shown):
     verified(shown.world)
     standing = replace(shown.standing(), without_room="the disk of /var/lib/assetsync has 12 KB left")
     assert (standing.level, standing.in_sync) == (Level.NEEDS_YOU, False)
-    assert verdict(standing) == "needs you: no room for the ledger"
+    assert verdict(standing) == "Action needed: ledger disk full."
     assert [line.split(":")[0].strip() for line in no_room(standing)] == [
         "ledger",
-        "make room; nothing is lost, and it goes on by itself",
+        "free space; nothing is lost, and sending resumes by itself",
     ]
 
 
@@ -359,4 +361,4 @@ def test_self_lifting_brake_needs_no_release(shown, kind, lifts_itself):
     shown.world.ledger.pull_brake(kind, "what", "it looks wrong", 5, shown.world.clock.now())
     (how,) = [line for line in leftovers(shown.standing()) if "assetsync resume" in line]
     assert ("clears by itself once the cause is fixed; to proceed as it is" in how) is lifts_itself
-    assert ("or once it is put right" in how) is not lifts_itself
+    assert ("or once the cause is fixed" in how) is not lifts_itself
