@@ -42,7 +42,7 @@ class _Asked(NamedTuple):
 
 @click.command("audit")
 @with_config
-@click.option("--last", is_flag=True, help="Show what the last audit found, and ask the service nothing.")
+@click.option("--last", is_flag=True, help="Show the last audit's findings without a request to the service.")
 @with_json("Print one object a line: first the folders, then what was found.")
 def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
     """Compare each mapped folder of the service with the ledger, and list what differs.
@@ -112,7 +112,7 @@ def _audit(config: SiteConfig) -> _Asked:
             except ServiceError as error:
                 if not site.health_check.is_answered({folder}):
                     raise
-                note(f"folder {printable(folder)} could not be audited, `audit --last` shows the others: {error}")
+                note(f"folder {printable(folder)} could not be audited; `audit --last` shows the others: {error}")
                 failed = error
         while site.drift.step():
             # Record drift for the assets that the audits found moved, until no file is left to read.

@@ -31,12 +31,12 @@ except ModuleNotFoundError as error:
 
 
 @click.command("demo")
-@click.option("--keep", is_flag=True, help="Leave the service running until Ctrl-C, to look at its page.")
+@click.option("--keep", is_flag=True, help="Keep the service running until Ctrl-C, with its page.")
 @click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Work here, and leave everything there.",
+    help="Work in this folder, and keep everything there.",
 )
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def command(*, keep: bool, directory: Path | None, quiet: bool) -> int:

@@ -92,9 +92,9 @@ def _as_object(row: FileRow, attempt: AttemptRow | None) -> dict[str, object]:
 @command.command("resolve")
 @with_config
 @click.argument("path")
-@click.option("--asset", "assetid", metavar="ID", help="This asset is the file: it is read back and taken over.")
+@click.option("--asset", "assetid", metavar="ID", help="This asset is the file: read it back and take it over.")
 @with_json("Print one object: done, request, message.")
-@click.option("--absent", is_flag=True, help="The service does not have the file: it is sent again.")
+@click.option("--absent", is_flag=True, help="The service does not have the file: send it again.")
 def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool, as_json: bool) -> None:
     """Say what became of an upload whose answer was lost, after a look in the service.
 

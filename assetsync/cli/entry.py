@@ -130,4 +130,4 @@ def _unexpected(error: Exception) -> None:
 
     configure_logging()
     structlog.get_logger("assetsync").critical("unexpected error", exc_info=error)
-    complain("something went wrong that assetsync did not foresee: the lines above tell what; please report them")
+    complain("an unexpected error occurred: please report the lines above")

@@ -21,7 +21,7 @@ _UNITS = ("assetsync@.service", "assetsync-reconcile@.service", "assetsync-recon
 
 @click.group("example")
 def command() -> None:
-    """Print the example of a configuration, or write the systemd units.
+    """Print an example configuration, or write the systemd units.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def config() -> None:
 
 @command.command("units")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--force", is_flag=True, help="Replace units that are there already.")
+@click.option("--force", is_flag=True, help="Replace existing units.")
 def units(folder: Path, *, force: bool) -> None:
     """Write the systemd units into FOLDER: the daemon, one pass, and its timer, one instance a site.
 

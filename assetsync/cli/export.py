@@ -25,7 +25,7 @@ COLUMNS = (*FILE_KEYS, "wanted", "reason", "mtime", "filetype", "queued_at", "me
 
 @click.command("export")
 @with_config
-@click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), required=True, help="How to write it.")
+@click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), required=True, help="The output format.")
 @click.option(
     "--state", type=click.Choice([str(state) for state in State]), metavar="STATE", help="Only versions in this state."
 )

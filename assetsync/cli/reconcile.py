@@ -69,7 +69,7 @@ _PATIENCE = 15.0
 @click.option("--adopt", is_flag=True, help="List the service's folders first and take over equal assets found there.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr, and only warnings in the log.")
 def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, adopt: bool, quiet: bool) -> int:
-    """Bring the service in line with the tree, once.
+    """Mirror the tree into the service once.
 
     Scans the tree, uploads what is missing, finds out about uploads whose answer was lost, asks for indexing and reads
     back what was stored. Ends when all is in sync, when nothing that is left depends on time, or after --wait.

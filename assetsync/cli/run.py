@@ -66,7 +66,7 @@ def command(path: Path) -> int:
             log.info("stopped")
             return INTERRUPTED if ended is Ended.INTERRUPTED else OK
         _log_as(following[-1][0])
-        log.info("configuration read again")
+        log.info("configuration reloaded")
 
 
 def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def _read_again(path: Path, following: list[tuple[SiteConfig, SecretStr]]) -> tu
         if not mistakes:
             following[:] = [read]
     for mistake in mistakes:
-        log.warning("the configuration is refused, the old one stays", mistake=mistake)
+        log.warning("configuration rejected; the old one stays active", mistake=mistake)
     return mistakes
 
 

@@ -49,7 +49,7 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 @click.command("status")
 @with_config
 @with_json("Print one object; with --watch one a line, every two seconds.")
-@click.option("--watch", is_flag=True, help="Go on showing it until Ctrl-C or SIGTERM, which then exit with 0.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C or SIGTERM, which exit with 0.")
 def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
     """Tell how the site stands, from the ledger alone: nothing is asked of the service, and the tree is not looked at.
 

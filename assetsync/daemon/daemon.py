@@ -294,7 +294,7 @@ class Daemon:
         return Loop(name, step, clock=self.clock, pulse=self._pulse, failed=self._failed)
 
     def _failed(self, error: BaseException) -> None:
-        log.error("assetsync ends because of an unforeseen error", exc_info=error)
+        log.error("assetsync ends after an unexpected error", exc_info=error)
         self._failure.error = self._failure.error or error
         self.clock.stop.set()
         self._signals.nudge()

@@ -98,7 +98,7 @@ class Schedule:
             # `_ahead` stays as it was at the last jump, so that many small steps add up to a jump.
             return
         self._ahead = ahead
-        said = "the clock was set back" if jump < 0 else "the clock was set on"
+        said = "the clock was set back" if jump < 0 else "the clock was set forward"
         log.warning(said, seconds=round(abs(jump)))
         for job in self._scheduler.get_jobs():
             now = datetime.now().astimezone()

@@ -106,7 +106,7 @@ class Watching:
         short = found.watched < folders - above
         if short and not self._short:
             log.warning(
-                "not all folders can be watched, the tree is scanned every minute instead",
+                "some folders cannot be watched; the tree is scanned every minute instead",
                 watched=found.watched,
                 folders=folders,
                 fix=f"sysctl fs.inotify.max_user_watches={max(2 * folders, 2 * found.limit)}, then restart",
@@ -136,7 +136,7 @@ class Watching:
         """
         self._silent += 1
         if self._silent.bit_count() == 1:
-            log.error("the watcher does not answer and is made anew", times=self._silent)
+            log.error("the watcher does not answer; restarting it", times=self._silent)
             watcher.stop()
             self._begin()
             self._note(made_anew=self._trust.made_anew + 1)
@@ -154,7 +154,7 @@ class Watching:
                 # An error if the configuration asks for inotify, else a warning.
                 say = log.error if self._site.config.watch.mode == "inotify" else log.warning
                 say(
-                    "nothing can be watched, the tree is scanned every minute instead",
+                    "no folder can be watched; the tree is scanned every minute instead",
                     why=error.strerror,
                     fix=mended_by(error),
                 )

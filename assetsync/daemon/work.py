@@ -110,7 +110,7 @@ class Work:
             self._bell.ring()
         self._read_drift()
         if self._hints.overflowed():
-            self.want_scan("more happened at once than is kept in memory")
+            self.want_scan("the queue of changes overflowed")
         if self._site.settling.overflowed:
             # Only a scan finds the files beyond the limit. An immediate scan would find no more room for them.
             soon = self._clock.steady() + max(_POLL, self._site.config.watch.settle)

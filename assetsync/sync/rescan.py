@@ -80,7 +80,7 @@ class Rescan:
             else:
                 self.intake.decide_missing(result)
                 if report.complete and not result.missing_count:
-                    self.place.is_there("the root is there again, and its files")
+                    self.place.is_there("the root and its files are back")
         self.drift.look_again()
         self._scanned(report, clock.steady() - began)
         return result
@@ -146,6 +146,6 @@ class Rescan:
         strays = [path for path in self.context.ledger.intake.strays(_MOST_STRAYS) if absent(path.removesuffix(SUFFIX))]
         first = printable(strays[0]) if strays else ""
         if strays and (before is None or before.first_stray != first):
-            fix = "`assetsync check` lists them; name each after its file"
-            log.warning("sidecars speak of no file", sidecars=len(strays), first=first, fix=fix)
+            fix = "`assetsync check` lists them; rename each after its file"
+            log.warning("sidecars without a matching file", sidecars=len(strays), first=first, fix=fix)
         return len(strays), first

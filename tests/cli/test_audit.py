@@ -195,7 +195,7 @@ def test_unanswered_folder_spares_other_audits(mirrored):
     mirrored.sandbox.set_faults(FaultRule(kind=FaultKind.STATUS, operation=Operation.SEARCH, times=3))
     result = mirrored.run("audit")
     assert (result.code, result.out) == (3, "")
-    assert f"folder {first} could not be audited, `audit --last` shows the others" in result.err
+    assert f"folder {first} could not be audited; `audit --last` shows the others" in result.err
     audited = {
         said["folder"]: said["audited_at"] is not None for said in mirrored.run("audit", "--last", "--json").objects
     }

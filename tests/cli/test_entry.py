@@ -137,7 +137,7 @@ def test_unforeseen_error_is_exit_70(site, monkeypatch):
     result = site.run("reconcile", "--dry-run")
     assert (result.code, result.out) == (70, "")
     assert "the key is [key]" in result.err
-    assert "did not foresee" in result.err
+    assert "an unexpected error occurred" in result.err
 
 
 def test_closed_pipe_reader_is_no_error(site):

@@ -28,7 +28,7 @@ def test_thread_crash_ends_process_with_a_code(make, sandbox, module, cls, metho
     running.start(broken=_BREAK.format(module=module, cls=cls, method=method), ready=False)
     (running.photos / "a.txt").write_bytes(b"a")
     assert running.process.wait(40) not in (0, None)
-    said = running.events("assetsync ends because of an unforeseen error")
+    said = running.events("assetsync ends after an unexpected error")
     assert "nobody foresaw this" in said[0]["exception"]
     running.start()
     running.until_verified(1)

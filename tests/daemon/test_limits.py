@@ -24,7 +24,7 @@ def test_folders_beyond_watch_limit_are_scanned(make, request):
     running.until_verified(40, patience)
     (running.photos / "39" / "b.txt").write_bytes(b"b")
     running.until_verified(41, patience)
-    said = running.events("not all folders can be watched, the tree is scanned every minute instead")
+    said = running.events("some folders cannot be watched; the tree is scanned every minute instead")
     assert [event["folders"] for event in said] == [42]
     assert said[0]["watched"] <= 15
     assert said[0]["fix"].startswith("sysctl fs.inotify.max_user_watches=")
@@ -40,7 +40,7 @@ def test_unwatchable_folder_causes_one_scan(make):
     for number in range(30):
         (running.photos / f"{number}").mkdir()
     running.start(within="echo 15 > /proc/sys/user/max_inotify_watches")
-    running.until(lambda: running.events("not all folders can be watched, the tree is scanned every minute instead"))
+    running.until(lambda: running.events("some folders cannot be watched; the tree is scanned every minute instead"))
     time.sleep(4)
     assert len([event for event in running.events("scan wanted") if "cannot be watched" in event["why"]]) <= 1
     assert len(running.events("scanned")) <= 2
@@ -58,7 +58,7 @@ def test_missing_watcher_falls_back_to_scans(make, mode, level, limit):
     running.start(within=f"echo 0 > /proc/sys/user/{limit.replace('user', 'inotify')}")
     (running.photos / "a.txt").write_bytes(b"a")
     running.until_verified(1, 30)
-    said = running.events("nothing can be watched, the tree is scanned every minute instead")
+    said = running.events("no folder can be watched; the tree is scanned every minute instead")
     assert [event["level"] for event in said] == [level]
     assert said[0]["fix"].startswith(f"sysctl fs.inotify.{limit}=")
     assert running.events("running")[0]["watch"] == "polling"
@@ -71,11 +71,11 @@ def test_missing_canary_folder_stops_nothing(make):
     running = make(schedule="{index: off, verify: 1s, rescan: 1h}")
     Path(f"{running.ledger}.canary").write_bytes(b"no folder")
     running.start()
-    running.until(lambda: running.events("the watcher does not answer and is made anew"))
+    running.until(lambda: running.events("the watcher does not answer; restarting it"))
     (running.photos / "a.txt").write_bytes(b"a")
     running.until_verified(1, 30)
     time.sleep(2)
-    assert len(running.events("the watcher does not answer and is made anew")) == 1
+    assert len(running.events("the watcher does not answer; restarting it")) == 1
     assert running.stop() == 0
 
 

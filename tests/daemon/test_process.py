@@ -106,14 +106,14 @@ def test_reload_refuses_a_bad_configuration(make, sandbox):
     running = make().start()
     running.config.write_text(running.config.read_text() + "\nsettle: wrong\n")
     running.signal(signal.SIGHUP)
-    running.until(lambda: running.events("the configuration is refused, the old one stays"))
+    running.until(lambda: running.events("configuration rejected; the old one stays active"))
     (running.photos / "still.jpg").write_bytes(b"still")
     running.until_verified(1)
     (running.tree / "docs").mkdir()
     (running.tree / "docs" / "new.txt").write_bytes(b"new")
     running.write_config(folders='[{path: ., destfolderid: "D0D0"}]')
     running.signal(signal.SIGHUP)
-    running.until(lambda: running.events("configuration read again"))
+    running.until(lambda: running.events("configuration reloaded"))
     running.until_verified(2)
     assert running.stop() == 0
 
@@ -124,7 +124,7 @@ def test_reload_refuses_unusable_paths(make, tmp_path):
     bad.write_text("no certificate")
     running.config.write_text(running.config.read_text().replace("service: {", f"service: {{ca_file: {bad}, "))
     running.signal(signal.SIGHUP)
-    running.until(lambda: running.events("the configuration is refused, the old one stays"))
+    running.until(lambda: running.events("configuration rejected; the old one stays active"))
     (running.photos / "still.jpg").write_bytes(b"still")
     running.until_verified(1)
     assert running.stop() == 0
@@ -221,8 +221,8 @@ def test_site_identity_change_needs_a_restart(make, name, to):
     text = running.config.read_text("utf-8")
     running.config.write_text(re.sub(rf"(?m)^{name}: .*$", f"{name}: {to}", text), "utf-8")
     running.signal(signal.SIGHUP)
-    running.until(lambda: running.events("the configuration is refused, the old one stays"))
-    (refused,) = running.events("the configuration is refused, the old one stays")
+    running.until(lambda: running.events("configuration rejected; the old one stays active"))
+    (refused,) = running.events("configuration rejected; the old one stays active")
     assert f"`{name}` says which site this is" in refused["mistake"]
     (running.photos / "still.jpg").write_bytes(b"still")
     running.until_verified(1)

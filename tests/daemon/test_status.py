@@ -72,11 +72,11 @@ def test_reload_keeps_or_moves_status_address(make):
     running = make(status=f'{{listen: "127.0.0.1:{port}"}}').start()
     for expected in (port, None, port):
         listen = "null" if expected is None else f'"127.0.0.1:{expected}"'
-        reloads = len(running.events("configuration read again"))
+        reloads = len(running.events("configuration reloaded"))
         pages = len(running.events("status page"))
         running.write_config(status=f"{{listen: {listen}}}")
         running.signal(signal.SIGHUP)
-        running.until(lambda before=reloads: len(running.events("configuration read again")) > before)
+        running.until(lambda before=reloads: len(running.events("configuration reloaded")) > before)
         if expected is None:
             with pytest.raises(urllib.error.URLError):
                 get(f"http://127.0.0.1:{port}")
