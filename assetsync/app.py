@@ -14,7 +14,7 @@ from assetsync.config.models import SiteConfig, mappings
 from assetsync.config.schedule import Interval
 from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.doubt import MostDoubts
-from assetsync.core.mapping import Mappings
+from assetsync.core.mapping import Mappings, Plan
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
 from assetsync.errors import ServiceElsewhere, ServiceError
 from assetsync.ledger.ledger import Ledger
@@ -24,32 +24,26 @@ from assetsync.service.client import HttpService, ServiceSettings
 from assetsync.sync.brakes import Brakes, Limits
 from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
-from assetsync.sync.health_check import HealthCheck, describe
-from assetsync.sync.intake.duplicate_sites import DuplicateSites, make_claim
-from assetsync.sync.intake.file_metadata import Sidecars
+from assetsync.sync.duplicate_sites import DuplicateSites, make_claim
+from assetsync.sync.folder_backoff import HealthCheck, describe
 from assetsync.sync.intake.intake import Intake
-from assetsync.sync.intake.plan import Plan
-from assetsync.sync.intake.root_identity import RootIdentity
 from assetsync.sync.intake.settling import Settling
-from assetsync.sync.intake.sidecars import note_sidecar
+from assetsync.sync.intake.sidecars import Sidecars, note_sidecar
 from assetsync.sync.readback.archive_members import Members
-from assetsync.sync.readback.auditor import Auditor
+from assetsync.sync.readback.auditor import Auditor, PendingAudits
 from assetsync.sync.readback.drift import Drift
 from assetsync.sync.readback.indexer import Indexer
 from assetsync.sync.readback.missing import Missing
-from assetsync.sync.readback.pending_audits import PendingAudits
 from assetsync.sync.readback.verifier import Verifier
 from assetsync.sync.rescan import Rescan
+from assetsync.sync.root_identity import RootIdentity
 from assetsync.sync.runtime_state import RuntimeState
 from assetsync.sync.service_identity import ServiceIdentity
-from assetsync.sync.upload.circuit_breaker import CircuitBreaker
-from assetsync.sync.upload.doubt_limit import DoubtLimit
 from assetsync.sync.upload.folder_listing import FolderListing
+from assetsync.sync.upload.limits import CircuitBreaker, DoubtLimit, RateLimiter
 from assetsync.sync.upload.prepare import Preparer, Rules
-from assetsync.sync.upload.queue import UploadQueue
-from assetsync.sync.upload.rate_limiter import RateLimiter
+from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder
-from assetsync.sync.upload.selection import Selection
 from assetsync.sync.upload.uploader import Uploader
 from assetsync.sync.upload.worker import UploadContext
 from assetsync.tree.filesystem import is_network_filesystem, network_mounts

@@ -4,7 +4,7 @@ import pytest
 
 from assetsync.app import settle_of
 from assetsync.model import State
-from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.queue import Step
 
 
 def test_settle_time_is_used_on_local_disk(make_world):

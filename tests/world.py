@@ -35,9 +35,9 @@ from assetsync.ledger.reports import Orphan
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Body, Meter, SearchRequest, Sent, SentExtent, State, UploadRequest
 from assetsync.service.multipart import closing
-from assetsync.sync.health_check import describe
+from assetsync.sync.folder_backoff import describe
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
-from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.queue import Step
 
 FOLDER = "F1"
 OTHER = "F2"

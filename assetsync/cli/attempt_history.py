@@ -19,7 +19,7 @@ from assetsync.errors import RootMissing, SidecarError, TreeError
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import Mapping, SentExtent, State, Wanted
-from assetsync.sync.intake.file_metadata import Sidecars
+from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.text import on_the_wall, plural, printable
 from assetsync.tree.safe_open import Tree
 

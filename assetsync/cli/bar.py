@@ -1,6 +1,6 @@
 """The progress of a run on a terminal: a bar for each phase, with its rate and the time left.
 
-`progress` logs events where there is no terminal; the phases are defined by `reconcile`.
+`progress` (beside this module) logs events where there is no terminal; the phases are defined by `reconcile`.
 """
 
 import time

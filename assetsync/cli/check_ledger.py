@@ -24,9 +24,8 @@ from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.owner import ROOT, SERVICE
 from assetsync.ledger.place import real
 from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
-from assetsync.sync.brake_control import BrakeControl, subject_of
-from assetsync.sync.brakes import pointed_to
-from assetsync.sync.intake.duplicate_sites import UNREADABLE_FIX, is_same_service, placed, twins_of
+from assetsync.sync.brakes import BrakeControl, pointed_to, subject_of
+from assetsync.sync.duplicate_sites import UNREADABLE_FIX, is_same_service, placed, twins_of
 from assetsync.text import amount, files, printable
 
 _ROOM = 64 * 1024 * 1024

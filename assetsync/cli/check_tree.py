@@ -10,7 +10,7 @@ from pathlib import Path
 from assetsync.app import make_plan, make_tree
 from assetsync.cli.finding import NAMED, Finding, Level, of_error
 from assetsync.config import SiteConfig
-from assetsync.core.mapping import IgnoreRules, Mappings
+from assetsync.core.mapping import IgnoreRules, Mappings, Plan
 from assetsync.core.metadata import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
 from assetsync.errors import (
     FileUnreadable,
@@ -19,7 +19,6 @@ from assetsync.errors import (
     SidecarError,
 )
 from assetsync.model import Mapping
-from assetsync.sync.intake.plan import Plan
 from assetsync.text import files, plural, printable
 from assetsync.tree.filesystem import network_mounts
 from assetsync.tree.safe_open import Tree

@@ -16,7 +16,7 @@ from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import State, Wanted
-from assetsync.service.query import checked_id
+from assetsync.service.search import checked_id
 from assetsync.text import plural, printable, relative_text
 
 

@@ -17,7 +17,7 @@ from assetsync.core.mapping import Mappings
 from assetsync.errors import SidecarError, TreeError, UsageError
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.sync.intake.file_metadata import Sidecars
+from assetsync.sync.intake.sidecars import Sidecars
 from assetsync.text import printable, relative_text
 
 

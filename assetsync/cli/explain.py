@@ -18,14 +18,13 @@ from assetsync.cli.options import known_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.doubt import MostDoubts
-from assetsync.core.mapping import IgnoreRules, Mappings
+from assetsync.core.mapping import IgnoreRules, Mappings, Plan
 from assetsync.errors import FileUnreadable, RootMissing, UnknownPath
 from assetsync.ledger.ledger import Ledger, read_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State, Wanted
 from assetsync.status.sentences import NOT_READ_BACK, next_step
-from assetsync.sync.brake_control import subject_of
-from assetsync.sync.intake.plan import Plan
+from assetsync.sync.brakes import subject_of
 from assetsync.text import printable, relative_text
 from assetsync.tree.safe_open import Tree
 

@@ -29,7 +29,7 @@ from assetsync.errors import (
     ConfigError,
     ServiceError,
 )
-from assetsync.sync.health_check import probe
+from assetsync.sync.folder_backoff import probe
 from assetsync.text import plural
 
 

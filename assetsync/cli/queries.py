@@ -1,6 +1,6 @@
 """Options for labels, custom fields and fields, in place of the search syntax (interface section 4.1.1).
 
-Writing the syntax is left to `service.query`.
+Writing the syntax is left to `service.search`.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from assetsync.errors import UsageError
-from assetsync.service.query import custom_field, field, labels, narrowed
+from assetsync.service.search import custom_field, field, labels, narrowed
 
 _Pairs = tuple[tuple[str, str], ...]
 

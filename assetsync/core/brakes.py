@@ -1,6 +1,6 @@
 """Define which kinds of brake lift themselves once their cause is fixed, and the hint shown for each kind.
 
-Pulling and lifting are left to `sync.brake_control`.
+Pulling and lifting are left to `sync.brakes`.
 """
 
 LIFTED = frozenset({"service", "root", "destfolderid", "takeover", "emptied", "vanished"})

@@ -77,7 +77,7 @@ class Candidate:
     - `owned`: it belongs to a live row, or to a row at rest that may still hand it on.
     - `before`: it was seen before the attempt began, or is recorded already as a damaged asset.
     - `claimed`: another attempt may have made it, or left it when that attempt was cut
-      (`sync.doubts.competing_attempts`).
+      (`sync.doubts.candidates`).
     - `asked`: an operator must decide each attempt that claims it.
     - `named`: its name is one that the sent name may have become.
     - `unsure`: it has no MD5, and its name is only similar to the sent name, or also fits another undecided upload of

@@ -22,8 +22,7 @@ from assetsync.app import Site, build, make_service
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import Problem
-from assetsync.daemon.heartbeat import HeartbeatService
-from assetsync.daemon.loops import Loop, Pulse
+from assetsync.daemon.loops import HeartbeatService, Loop, Pulse
 from assetsync.daemon.runtime_info import RuntimeInfo
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.signals import RELOAD, STOP, Signals

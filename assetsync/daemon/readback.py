@@ -1,6 +1,6 @@
 """Ask the service whether stored files are findable, as they were sent, and still there.
 
-Each step does one kind of work, if it was requested. `sync.readback.pending_audits` knows which audits are due. The
+Each step does one kind of work, if it was requested. `sync.readback.auditor` knows which audits are due. The
 circuit breaker handles trouble with the service; a single folder that does not answer is audited later.
 """
 

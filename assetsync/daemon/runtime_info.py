@@ -8,7 +8,7 @@ from assetsync.app import Site
 from assetsync.daemon.loops import Pulse
 from assetsync.daemon.schedule import Schedule
 from assetsync.daemon.work import Work
-from assetsync.status.live import Live
+from assetsync.status.standing import Live
 
 
 class RuntimeInfo:

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from assetsync.app import Site
-from assetsync.status.live import Trust
+from assetsync.status.standing import Trust
 from assetsync.sync.intake.watch_queue import WatchQueue
 from assetsync.tree.filesystem import is_network_filesystem, network_mounts
 from assetsync.tree.watch import OVERFLOWED, Watcher, coverage, mended_by, outermost

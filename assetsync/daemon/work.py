@@ -14,10 +14,10 @@ from assetsync.daemon.loops import Bell
 from assetsync.daemon.readback import Reading
 from assetsync.daemon.watching import Watching
 from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
-from assetsync.sync.health_check import describe
+from assetsync.sync.folder_backoff import describe
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests import take_requests
-from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.queue import Step
 
 log = structlog.get_logger(__name__)
 

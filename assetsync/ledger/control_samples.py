@@ -1,6 +1,6 @@
 """Control samples: assets that the service should hold, searched for before a listing that shows nothing is believed.
 
-Searching for them is left to `sync.control_sample`.
+Searching for them is left to `sync.lookups`.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """The owner of a ledger: the site that its first process served. Another site's configuration that names it is refused.
 
 Two sites in one ledger would each report the other's files as vanished. Whether a site has moved to another root is
-left to `sync.intake.root_identity`.
+left to `sync.root_identity`.
 """
 
 import sqlite3

@@ -2,7 +2,7 @@
 
 A site records a claim in a fact of its ledger before it reads a file: which folders of which tree it sends to which
 folders of which service. So two sites that would send the same files detect each other first. What follows from a
-conflict is left to `sync.intake.duplicate_sites`.
+conflict is left to `sync.duplicate_sites`.
 """
 
 import json

@@ -19,8 +19,7 @@ from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.ledger.ledger import Ledger
 from assetsync.log import register_password, register_secret
 from assetsync.model import Clock
-from assetsync.notify.channel import Channel, Undelivered
-from assetsync.notify.command import Command, encoded
+from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.notify.problems import current_problems, ledger_problem
 from assetsync.service.webhook import Webhook
 
@@ -144,7 +143,7 @@ class Notifications:
     def close(self, patience: float) -> None:
         """Deliver the waiting notices within `patience` seconds, and record them if none is left.
 
-        A program of `notify.command` that still runs then is killed. A second call does nothing. Raises LedgerDamaged.
+        A program of `notify.channel` that still runs then is killed. A second call does nothing. Raises LedgerDamaged.
         """
         channels, self._channels = self._channels, []
         until = time.monotonic() + patience

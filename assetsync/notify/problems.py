@@ -11,7 +11,7 @@ from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Reports
-from assetsync.sync.upload.circuit_breaker import Pause
+from assetsync.sync.upload.limits import Pause
 
 
 def current_problems(

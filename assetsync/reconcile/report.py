@@ -1,18 +1,20 @@
-"""Build the result of a run: its work, the final status of the site, and what keeps the site from being in sync.
+"""Build the result of a run or of a dry run: its work, and what keeps the site from being in sync.
 
+A dry run counts what a run would do (`reconcile --dry-run`), without writing and without requests to the service.
 Printing and the exit code are left to the command.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assetsync.app import Site
+from assetsync.errors import RootElsewhere, RootMissing
 from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
-from assetsync.status.out_of_sync import what_is_out_of_sync
-from assetsync.status.standing import undecided_folders
+from assetsync.status.standing import undecided_folders, what_is_out_of_sync
+from assetsync.sync.context import Counted
 from assetsync.sync.intake.intake import ScanResult
-from assetsync.sync.progress import Counted
+from assetsync.tree.scan_report import ScanReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +95,34 @@ def report_of(
         trouble=None if pause is None else pause.detail,
         interrupted=site.context.clock.wait(0),
     )
+
+
+def dry_run(site: Site) -> Report:
+    """Return what a run would do; change nothing. Raises RootMissing for a new site without its root.
+
+    It may run beside a daemon. A renamed, moved or touched file counts as an upload: recognizing it needs its digest,
+    and a dry run reads no file.
+    """
+    context = site.context
+    started = context.clock.steady()
+    elsewhere = None
+    try:
+        result = site.rescan.run(dry_run=True)
+    except (RootElsewhere, RootMissing) as error:
+        if isinstance(error, RootMissing) and context.ledger.intake.size() == 0:
+            raise
+        # A run could not scan this tree and would send nothing.
+        result, elsewhere = ScanResult(ScanReport()), str(error)
+    counts = context.ledger.reports.counts(context.clock.now())
+    would = result.to_send + result.unsettled + counts.of(State.QUEUED)
+    report = report_of(
+        site,
+        result,
+        counts,
+        Counted(uploaded=would, bytes_uploaded=result.bytes_to_send + counts.bytes_queued),
+        unsettled=Unsettled(result.unsettled, site.settling.overflowed),
+        seconds=context.clock.steady() - started,
+        coming=result.to_send,
+    )
+    would_brake = tuple(site.brakes.foreseen(result)) if elsewhere is None else (elsewhere,)
+    return replace(report, would_brake=would_brake, in_sync=report.in_sync and not would_brake)

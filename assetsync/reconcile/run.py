@@ -18,11 +18,11 @@ from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
-from assetsync.sync.health_check import describe
+from assetsync.sync.folder_backoff import describe
 from assetsync.sync.intake.intake import ScanResult
 from assetsync.sync.readback.verifier import BATCH
 from assetsync.sync.requests import take_requests
-from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.queue import Step
 
 log = structlog.get_logger(__name__)
 

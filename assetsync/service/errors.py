@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import httpx
 
-from assetsync.core.messages import KEY_HELP
-from assetsync.core.outcome import refuses_key
+from assetsync.core.outcome import KEY_HELP, refuses_key
 from assetsync.errors import BadAnswer, KeyRefused, ServiceError, ServiceRefused, ServiceUnreachable
 
 # UnicodeError: httpx does not translate the error for a host name that cannot be encoded.

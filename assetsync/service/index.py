@@ -12,7 +12,7 @@ from urllib.parse import quote_plus
 from assetsync.errors import BadAnswer, KeyRefused
 from assetsync.service.errors import refusal, text_of
 from assetsync.service.json_stream import charset_of
-from assetsync.service.query import checked_id
+from assetsync.service.search import checked_id
 
 BATCH_COUNT = 200
 """Most ids in one call."""

@@ -14,10 +14,9 @@ from assetsync.ledger.ledger import Ledger
 from assetsync.log import redact
 from assetsync.model import Clock
 from assetsync.status.document import as_object
-from assetsync.status.live import Live
 from assetsync.status.metrics import CONTENT_TYPE, Metrics
 from assetsync.status.page import Page
-from assetsync.status.standing import Level, Standing, stand
+from assetsync.status.standing import Level, Live, Standing, stand
 from assetsync.text import moment
 
 _FRESH_SECONDS = 1.0

@@ -21,8 +21,7 @@ from prometheus_client.registry import Collector
 from assetsync.errors import LedgerError
 from assetsync.ledger.runs import JOBS
 from assetsync.model import Answer, Sent, State
-from assetsync.status.live import Live
-from assetsync.status.standing import Standing
+from assetsync.status.standing import Live, Standing
 
 _AT_REST = (State.SUPERSEDED, State.GONE)
 _Values = Iterable[tuple[tuple[str, ...], float]]

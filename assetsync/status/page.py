@@ -22,9 +22,8 @@ from assetsync.ledger.runs import JOBS
 from assetsync.log import redact
 from assetsync.model import State
 from assetsync.status.document import folders
-from assetsync.status.live import Live, Trust
 from assetsync.status.sentences import is_command, next_step, verdict, why_blocked
-from assetsync.status.standing import Standing
+from assetsync.status.standing import Live, Standing, Trust
 from assetsync.text import amount, files, moment, printable, span
 
 _FULL = 100.0

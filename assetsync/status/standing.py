@@ -1,10 +1,12 @@
-"""Read the status of a site from the ledger into one value, without writing.
+"""Read the status of a site from the ledger into one value, without writing; what keeps it from being in sync.
 
 The form is left to others: sentences to `sentences`, JSON to `document`, the page to `page`, metrics to `metrics`.
+Values that only the running process knows come from `daemon.runtime_info`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from assetsync.config import SiteConfig, mappings
 from assetsync.ledger.assets import INDEX_STOPPED
@@ -16,7 +18,47 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import LastScan, Pause, Refusal, Run, Unsettled
 from assetsync.ledger.view import LedgerView
 from assetsync.model import Mapping, State
-from assetsync.status.out_of_sync import OutOfSync, what_is_out_of_sync
+
+
+class OutOfSync(NamedTuple):
+    """Counts of files, brakes and folders that keep a site from being in sync.
+
+    `pending` files need no operator: they are queued, in flight, stored but not verified yet, or not settled yet.
+    `coming` files were found by a dry run and are not in the ledger. `complete` means that the scan found all mapped
+    folders and read everything. `undecided` counts folders of the service whose last audit missed so many assets that
+    it pulled a brake and concluded nothing; the next audit concludes it.
+    """
+
+    pending: int
+    in_doubt: int
+    blocked: int
+    braked: int
+    complete: bool
+    coming: int = 0
+    undecided: int = 0
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether the scan was complete and every count is 0: all files are verified, and nothing needs an operator."""
+        files = self.pending + self.coming + self.in_doubt + self.blocked
+        return self.complete and not (files or self.braked or self.undecided)
+
+
+def what_is_out_of_sync(
+    counts: Counts, unsettled: Unsettled, *, braked: int, complete: bool, coming: int = 0, undecided: int = 0
+) -> OutOfSync:
+    """Return the counts; `complete` is the last scan's, and False while more files are settling than can be counted."""
+    return OutOfSync(
+        pending=counts.of(State.QUEUED, State.SENDING, State.STORED) + unsettled.count,
+        # Includes doubts about versions that the tree no longer has.
+        in_doubt=counts.of(State.IN_DOUBT) + counts.unresolved_history,
+        blocked=counts.of(State.BLOCKED),
+        braked=braked,
+        complete=complete and not unsettled.overflowed,
+        coming=coming,
+        undecided=undecided,
+    )
+
 
 NAMED = 20
 """The most blocked files, files in doubt and drifted files that are named, of each."""
@@ -169,3 +211,40 @@ def undecided_folders(config: SiteConfig, ledger: LedgerView) -> tuple[str, ...]
     """Return the mapped folders of the service whose last audit missed so many assets that it concluded nothing."""
     mapped = {folder.destfolderid for folder in config.folders}
     return tuple(folder for folder in ledger.runs.undecided_audits() if folder in mapped)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How far the watcher can be trusted.
+
+    `watched` counts the folders that the kernel watches for this process, `folders` the folders of the mapped trees.
+    Both are as of the last scan, None before the first. `limit` is fs.inotify.max_user_watches. With `polling` the tree
+    is scanned every minute. `canary_at` is the last check that the watcher passed, in seconds since the epoch.
+    """
+
+    mode: str
+    polling: bool = False
+    watched: int | None = None
+    folders: int | None = None
+    limit: int | None = None
+    overflows: int = 0
+    made_anew: int = 0
+    canary_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The state of the running process at one time.
+
+    `next_runs` holds seconds since the epoch by job, without jobs that are off. `late` names the loops that missed
+    their deadline. `settling` counts the files that are not settled yet, `adopted` those that got their asset without
+    an upload.
+    """
+
+    version: str
+    started_at: float
+    trust: Trust
+    next_runs: dict[str, float] = field(default_factory=dict)
+    late: tuple[str, ...] = ()
+    settling: int = 0
+    adopted: int = 0

@@ -1,25 +1,68 @@
-"""Decide which changes are so large that they are likelier a mistake: they stop uploads until a person resumes them.
-
-An upload cannot be undone. So an unmounted disk, a mapping that points to another folder by mistake or a tool that
-rewrites a whole tree must not be mirrored before a person has looked. Pulling and lifting is left to
-`sync.brake_control`.
-"""
+"""Pull brakes for changes that are too large, apply a person's release, and lift brakes whose reason is gone."""
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import structlog
+
+from assetsync.core.brakes import released_by
+from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.owner import LAYOUT, LISTED
-from assetsync.model import Mapping
-from assetsync.sync.brake_control import BrakeControl, subject_of
+from assetsync.ledger.reports import Brake
+from assetsync.model import Clock, Mapping
 from assetsync.sync.context import Context
 from assetsync.sync.intake.intake import ScanResult
-from assetsync.sync.intake.plan import Plan
 from assetsync.text import files, plural
+
+log = structlog.get_logger(__name__)
+
+
+_ALLOWED_FOR = 7 * 24 * 3600.0
+
+
+def subject_of(mapping: Mapping) -> str:
+    """Return the subject of a brake for a mapping: its path and its destination."""
+    return f"{printable(mapping.path) or '.'} → {mapping.destfolderid}"
+
+
+class BrakeControl:
+    """Pulls and lifts the brakes of a ledger."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+
+    def allowed(self, kind: str, subject: str, amount: int) -> bool:
+        """Return whether, within a week, a person released such a brake on the subject for this amount or more."""
+        allowed = self._ledger.resumed_amount(kind, subject, self._clock.now() - _ALLOWED_FOR)
+        return allowed is not None and amount <= allowed
+
+    def withdraw(self, kind: str, subject: str) -> None:
+        """Revoke a person's release of such a brake on the subject."""
+        since = self._clock.now() - _ALLOWED_FOR
+        if self._ledger.resumed_amount(kind, subject, since):
+            self._ledger.withdraw(kind, subject, since)
+
+    def withdraw_others(self, kind: str, subjects: Collection[str]) -> None:
+        """Revoke a person's releases of this kind on all subjects but these."""
+        self._ledger.withdraw_others(kind, subjects)
+
+    def pull(self, kind: str, subject: str, detail: str, amount: int) -> None:
+        """Stop uploads until a person has looked; a brake that is already pulled is left unchanged."""
+        if self._ledger.pull_brake(kind, subject, detail, amount, self._clock.now()):
+            fix = f"look; {released_by(kind)}: `assetsync resume`"
+            log.error("brake pulled", kind=kind, subject=subject, detail=detail, fix=fix)
+
+    def lift(self, brake: Brake, why: str) -> None:
+        """Release a brake whose reason is gone; this does not count as a person's release."""
+        self._ledger.lift_brake(brake.id, self._clock.now())
+        log.warning("brake released", why=why, detail=brake.detail)
+
 
 _SAMPLED = 1000
 _NAMED = 3

@@ -23,8 +23,8 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Clock, SearchRequest, Service, State, Wanted
 from assetsync.service.paging import every
 from assetsync.sync.context import Context
-from assetsync.sync.global_lookup import by_id, named, names_of
-from assetsync.sync.readback.pending_audits import ask_for_audit
+from assetsync.sync.lookups import by_id, named, names_of
+from assetsync.sync.readback.auditor import ask_for_audit
 from assetsync.sync.upload import by_hand
 from assetsync.text import plural
 

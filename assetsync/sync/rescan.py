@@ -9,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from assetsync.core.mapping import Plan
 from assetsync.core.metadata import SUFFIX
 from assetsync.core.names import printable
 from assetsync.errors import RootElsewhere, RootMissing
@@ -17,9 +18,8 @@ from assetsync.model import Seen
 from assetsync.sync.brakes import Brakes
 from assetsync.sync.context import Context
 from assetsync.sync.intake.intake import Intake, ScanResult
-from assetsync.sync.intake.plan import Plan
-from assetsync.sync.intake.root_identity import RootIdentity
 from assetsync.sync.readback.drift import Drift
+from assetsync.sync.root_identity import RootIdentity
 from assetsync.sync.runtime_state import RuntimeState
 from assetsync.tree.folder_digest import Notes
 from assetsync.tree.scan import scan

@@ -10,7 +10,7 @@ from assetsync.ledger.runs import Pause, Unsettled
 from assetsync.log import redact
 from assetsync.sync.context import Context
 from assetsync.sync.intake.settling import Settling
-from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.limits import CircuitBreaker
 
 _EVERY = 5.0
 

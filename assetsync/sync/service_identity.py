@@ -18,12 +18,11 @@ from assetsync.ledger.control_samples import KnownAsset
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.owner import SERVICE
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
-from assetsync.sync.brake_control import BrakeControl
-from assetsync.sync.control_sample import is_shown
+from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.folder_backoff import Repeating
-from assetsync.sync.global_lookup import by_id
+from assetsync.sync.lookups import by_id, is_shown
+from assetsync.sync.readback.auditor import ask_for_audit
 from assetsync.sync.readback.indexer import SUSPECT
-from assetsync.sync.readback.pending_audits import ask_for_audit
 
 log = structlog.get_logger(__name__)
 

@@ -1,7 +1,8 @@
 """Reads and hashes the bytes of one file, and never completes a body whose file changed during the upload.
 
 A small file is read whole and checked before its first byte is yielded. For a larger file the last chunk is held back
-until the file was checked again. `safe_open` opens the file; the sender handles a body that is aborted.
+until the file was checked again. A thread of its own reads and hashes large files a few chunks ahead, while the chunk
+before is on its way. `safe_open` opens the file; the sender handles a body that is aborted.
 """
 
 import hashlib
@@ -12,11 +13,63 @@ from typing import TYPE_CHECKING
 
 from assetsync.errors import FileChanged, ReadStopped
 from assetsync.model import Body, FileStat
-from assetsync.tree.read_ahead import ahead
 from assetsync.tree.safe_open import OpenFile, shown
 
 if TYPE_CHECKING:
     from hashlib import _Hash
+
+import threading
+from collections.abc import Generator
+from queue import SimpleQueue
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+class _End:
+    """The iterator ended, by itself or with an error."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+def ahead(items: Iterator[Item], *, depth: int) -> Generator[Item, None, None]:
+    """Yield what `items` yields, in order, with at most `depth` items drawn and not yet taken.
+
+    Raises what `items` raises, after the items before it. The thread has ended when the iterator has, also when it was
+    closed early; an item that is being drawn then is waited for.
+    """
+    free = threading.Semaphore(depth)
+    drawn: SimpleQueue[Item | _End] = SimpleQueue()
+    closed = threading.Event()
+
+    def draw() -> None:
+        error: BaseException | None = None
+        try:
+            while free.acquire() and not closed.is_set():
+                drawn.put(next(items))
+        except StopIteration:
+            pass
+        except BaseException as exc:  # noqa: BLE001 - raised again by the one who draws from the queue
+            error = exc
+        drawn.put(_End(error))
+
+    thread = threading.Thread(target=draw, name="read-ahead", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item = drawn.get()
+            if isinstance(item, _End):
+                if item.error is not None:
+                    raise item.error
+                return
+            free.release()
+            yield item
+    finally:
+        closed.set()
+        free.release()
+        thread.join()
+
 
 # Files of up to this many bytes are read whole before they are sent.
 SMALL = 8 * 2**20

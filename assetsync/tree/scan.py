@@ -14,8 +14,7 @@ from typing import Protocol
 
 from assetsync.core.metadata import FOLDER_SIDECAR
 from assetsync.model import NOWHERE, Seen
-from assetsync.tree.batch_stat import Looks, look_facts
-from assetsync.tree.folder_digest import Notes, Signature, is_same
+from assetsync.tree.folder_digest import Looks, Notes, Signature, is_same, look_facts
 from assetsync.tree.listing import NOTHING, Frame, Kind, Lister, Spool, close, identity_of
 from assetsync.tree.safe_open import ABSENT, IRREGULAR, LARGEST, LISTABLE, Tree, facts, open_unmarked
 from assetsync.tree.scan_report import MOVED_AWAY, ScanReport

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.core.messages import MESSAGES, known_message
-from assetsync.core.outcome import Reply, read_upload_answer
+from assetsync.core.outcome import MESSAGES, Reply, known_message, read_upload_answer
 from assetsync.model import Answer, Fault, SentExtent
 
 WIRE = Path(__file__).parent.parent / "wire"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assetsync.core.names import is_exactly, is_others, is_shown_as, may_be, shown_patterns
-from assetsync.service.query import like_pattern
+from assetsync.service.search import like_pattern
 
 
 # Sent, shown: what a live installation made of names (observed), and what it did not.

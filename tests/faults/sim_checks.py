@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from assetsync.core.doubt import SLOW_GAP
 from assetsync.ledger.rows import FileRow
-from assetsync.service.query import like_pattern
+from assetsync.service.search import like_pattern
 
 from .sim_answers import KEY, md5
 from .sim_tree import CONTENTS, PATHS

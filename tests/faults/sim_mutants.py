@@ -18,7 +18,7 @@ from assetsync.ledger.equal_content import EqualContent
 from assetsync.model import Answer, Fault, Outcome, SentExtent
 from assetsync.service import uploads
 from assetsync.sync import folder_backoff
-from assetsync.sync.doubts import candidates, competing_attempts, resolver
+from assetsync.sync.doubts import candidates, resolver
 from assetsync.sync.doubts.resolver import Resolver
 from assetsync.sync.readback import missing
 from assetsync.sync.upload import by_hand
@@ -180,7 +180,7 @@ def history_may_be_damage(patch: Patch) -> None:
 
 def a_beginning_is_proof(patch: Patch) -> None:
     """Take the beginning of a file for what its own cut left, whoever else may have left it."""
-    patch.setattr(competing_attempts, "_may_have_begun", lambda *_: False)
+    patch.setattr(candidates, "_may_have_begun", lambda *_: False)
 
 
 def what_is_over_has_left_nothing(patch: Patch) -> None:

@@ -19,10 +19,10 @@ from assetsync.app import Site, build
 from assetsync.config import SiteConfig, load_config
 from assetsync.errors import AssetsyncError, IllegalTransition, LedgerError, RootMissing, ServiceError, UsageError
 from assetsync.ledger.ledger import open_ledger
-from assetsync.sync.health_check import describe
+from assetsync.sync.folder_backoff import describe
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests import carry_out, take_requests
-from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.queue import Step
 from assetsync.tree import body
 
 from .baton import Baton, Crash

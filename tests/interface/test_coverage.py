@@ -8,7 +8,7 @@ import click
 import pytest
 
 from assetsync.cli.root import COMMANDS
-from assetsync.core.messages import MESSAGES
+from assetsync.core.outcome import MESSAGES
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

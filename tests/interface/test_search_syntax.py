@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assetsync.model import SearchRequest
 from assetsync.sandbox import Sandbox, SandboxSettings
-from assetsync.service.query import all_of, custom_field, field, labels, narrowed, term, wildcard
+from assetsync.service.search import all_of, custom_field, field, labels, narrowed, term, wildcard
 
 KEY = "a-key-that-no-one-may-see"
 PHOTOS = "A6CE649FAA5F434EB513CA15656AB5AA"

@@ -9,8 +9,7 @@ from pydantic import SecretStr
 
 import assetsync.log as log_module
 from assetsync.core.notices import Kind, Notice
-from assetsync.notify.channel import Undelivered
-from assetsync.notify.command import Command
+from assetsync.notify.channel import Command, Undelivered
 
 NOTICE = Notice(
     "hq", Kind.BLOCKED, is_over=False, text="hq: 1 file is blocked: æ\n", count=1, new=1, names=("æ",), at=0.5

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assetsync.errors import UsageError
 from assetsync.service.multipart import sent_filename
-from assetsync.service.query import all_of, custom_field, field, ids_query, labels, like_pattern, term, wildcard
+from assetsync.service.search import all_of, custom_field, field, ids_query, labels, like_pattern, term, wildcard
 
 
 def like(pattern: str, name: str) -> bool:

@@ -8,10 +8,9 @@ import pytest
 
 from assetsync.config.units import Listen
 from assetsync.status.board import Board
-from assetsync.status.live import Live, Trust
 from assetsync.status.metrics import Metrics
 from assetsync.status.server import Server
-from assetsync.status.standing import stand
+from assetsync.status.standing import Live, Trust, stand
 
 TRUST = Trust("inotify", watched=3, folders=2, limit=8192, overflows=1, canary_at=1_700_000_000.0)
 

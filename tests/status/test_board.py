@@ -14,7 +14,7 @@ import assetsync.log as log_module
 from assetsync.errors import LedgerError
 from assetsync.log import register_secret
 from assetsync.model import State
-from assetsync.status.live import Trust
+from assetsync.status.standing import Trust
 
 HOSTILE = [
     b"<script>alert(1)</script>.jpg",

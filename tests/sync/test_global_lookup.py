@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from assetsync.sync.global_lookup import by_id, is_broad, named
+from assetsync.sync.lookups import by_id, is_broad, named
 
 
 @pytest.mark.parametrize(

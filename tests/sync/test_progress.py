@@ -6,7 +6,7 @@ import pytest
 
 from assetsync.errors import ServiceUnreachable
 from assetsync.model import State
-from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.queue import Step
 from assetsync.tree.body import SMALL, TappedBody
 from tests.sync.conftest import chunked
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from assetsync.tree import batch_stat as module
-from assetsync.tree.batch_stat import PIECE, Looks, columns, look_facts
+from assetsync.tree import folder_digest as module
+from assetsync.tree.folder_digest import PIECE, Looks, columns, look_facts
 
 FACTS = (0o100644, 5, 1_700_000_000_123_456_789, 1_700_000_001_000_000_001, 77)
 

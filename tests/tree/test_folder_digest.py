@@ -3,8 +3,7 @@ import os
 import pytest
 
 from assetsync.model import Quiet
-from assetsync.tree.batch_stat import PIECE, Looks, look_facts
-from assetsync.tree.folder_digest import Signature, is_same
+from assetsync.tree.folder_digest import PIECE, Looks, Signature, is_same, look_facts
 
 
 def signed(fd: int, names: list[bytes]) -> Quiet:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assetsync.tree.read_ahead import ahead
+from assetsync.tree.body import ahead
 
 
 def threads() -> int:

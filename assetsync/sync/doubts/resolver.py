@@ -34,13 +34,11 @@ from assetsync.ledger.doubts import NOT_ARRIVED, OpenDoubt, grace_of
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset, SearchRequest, SentExtent, Wanted
 from assetsync.service.paging import every
-from assetsync.service.query import like_pattern
+from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
-from assetsync.sync.control_sample import CheckedListing, shown_sample
 from assetsync.sync.doubts.candidates import Candidates, Looking
-from assetsync.sync.folder_backoff import Failure, FolderBackoff, failure_of
-from assetsync.sync.global_lookup import is_broad, named
-from assetsync.sync.health_check import HealthCheck
+from assetsync.sync.folder_backoff import Failure, FolderBackoff, HealthCheck, failure_of
+from assetsync.sync.lookups import CheckedListing, is_broad, named, shown_sample
 
 log = structlog.get_logger(__name__)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from assetsync.core.mapping import Plan
 from assetsync.core.names import printable, sent_name
 from assetsync.core.settled import EMPTY, Change, compare, is_settled
 from assetsync.core.states import Event
@@ -18,7 +19,6 @@ from assetsync.errors import FileUnreadable, RootMissing
 from assetsync.ledger.versions import Known, NewVersion
 from assetsync.model import FileStat, Seen, State
 from assetsync.sync.context import Context
-from assetsync.sync.intake.plan import Plan
 from assetsync.sync.intake.scan_diff import ScanDiff
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.intake.sidecars import SidecarDiff

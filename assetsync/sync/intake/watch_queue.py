@@ -6,11 +6,10 @@ instead. A report is never trusted: the look decides. Watching is left to `tree.
 
 import threading
 
+from assetsync.core.mapping import Plan
 from assetsync.sync.context import Context
-from assetsync.sync.intake.file_metadata import Sidecars
 from assetsync.sync.intake.intake import Intake
-from assetsync.sync.intake.plan import Plan
-from assetsync.sync.intake.sidecars import look_at_sidecar
+from assetsync.sync.intake.sidecars import Sidecars, look_at_sidecar
 
 _MOST = 100_000
 _AT_A_TIME = 500

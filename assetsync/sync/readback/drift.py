@@ -2,18 +2,18 @@
 
 The interface cannot update an asset, so that drift is only reported. Only files that the ledger marks as unread,
 because something changed since they were sent, are compared. Reading their metadata is left to
-`sync.intake.file_metadata`.
+`sync.intake.sidecars`.
 """
 
 from collections.abc import Iterator
 
+from assetsync.core.mapping import Plan
 from assetsync.errors import RootMissing, SidecarError
 from assetsync.ledger.metadata_drift import AWAY, ELSEWHERE, UNREADABLE, Found
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Mapping
 from assetsync.sync.context import Context
-from assetsync.sync.intake.file_metadata import Sidecars
-from assetsync.sync.intake.plan import Plan
+from assetsync.sync.intake.sidecars import Sidecars
 
 _CHANGED = "its metadata changed after the upload: set it in the service by hand"
 _CHANGED_SINCE = "its metadata changed after its asset was taken over: set it in the service by hand"

@@ -16,7 +16,7 @@ from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.model import SearchRequest
 from assetsync.service.index import BATCH_COUNT, batches
 from assetsync.sync.context import Context
-from assetsync.sync.global_lookup import by_id
+from assetsync.sync.lookups import by_id
 
 log = structlog.get_logger(__name__)
 

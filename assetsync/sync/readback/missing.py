@@ -22,8 +22,7 @@ from assetsync.model import Asset, SearchRequest, Wanted
 from assetsync.service.paging import every
 from assetsync.sync.brakes import Brakes
 from assetsync.sync.context import Context
-from assetsync.sync.control_sample import expect_shown
-from assetsync.sync.global_lookup import by_id, everything, named, names_of
+from assetsync.sync.lookups import by_id, everything, expect_shown, named, names_of
 
 
 @dataclass(slots=True)

@@ -21,12 +21,10 @@ from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
-from assetsync.service.query import like_pattern
+from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
-from assetsync.sync.control_sample import CheckedListing
-from assetsync.sync.folder_backoff import FolderBackoff
-from assetsync.sync.global_lookup import by_id, named, names_of, of_ids
-from assetsync.sync.health_check import HealthCheck
+from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
+from assetsync.sync.lookups import CheckedListing, by_id, named, names_of, of_ids
 
 log = structlog.get_logger(__name__)
 

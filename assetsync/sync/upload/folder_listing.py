@@ -21,9 +21,8 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
 from assetsync.sync.context import Context
-from assetsync.sync.control_sample import CheckedListing
-from assetsync.sync.folder_backoff import FolderBackoff
-from assetsync.sync.health_check import HealthCheck
+from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
+from assetsync.sync.lookups import CheckedListing
 
 log = structlog.get_logger(__name__)
 

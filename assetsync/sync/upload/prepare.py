@@ -21,7 +21,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.versions import NewVersion
 from assetsync.model import FileStat, Mapping, UploadRequest
 from assetsync.sync.context import Context
-from assetsync.sync.intake.file_metadata import FileMetadata, Sidecars
+from assetsync.sync.intake.sidecars import FileMetadata, Sidecars
 from assetsync.sync.upload.dedupe import Dedupe
 from assetsync.sync.upload.folder_listing import FolderListing
 from assetsync.text import moment

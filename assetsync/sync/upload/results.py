@@ -1,6 +1,6 @@
 """Record the results of uploads. A trouble of the service or of a folder stops further uploads.
 
-What an answer means is decided by `core.outcome`; which file is sent next by `selection`.
+What an answer means is decided by `core.outcome`; which file is sent next by `queue`.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Fault, Outcome, Sent, SentExtent, State
 from assetsync.sync.context import Context
-from assetsync.sync.upload.circuit_breaker import CircuitBreaker
+from assetsync.sync.upload.limits import CircuitBreaker
 from assetsync.sync.upload.prepare import Ready
-from assetsync.sync.upload.selection import Selection
+from assetsync.sync.upload.queue import Selection
 
 log = structlog.get_logger(__name__)
 

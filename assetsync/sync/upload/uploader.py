@@ -1,6 +1,6 @@
 """Upload due files: an event loop with `upload.workers` workers, and a thread that prepares small files ahead of them.
 
-What happens to one file is in `worker`, which file comes next in `selection`.
+What happens to one file is in `worker`, which file comes next in `queue`.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from assetsync.ledger.rows import FileRow
 from assetsync.sync.upload.prepare import Ready
-from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.threads import Blocking, InPlace, Threads
 from assetsync.sync.upload.worker import UploadContext, Worker
 

@@ -15,12 +15,12 @@ from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Body, Sent, State, UploadConnection
 from assetsync.sync.context import Context
-from assetsync.sync.health_check import describe
+from assetsync.sync.folder_backoff import describe
 from assetsync.sync.upload.folder_listing import Unlisted
+from assetsync.sync.upload.limits import RateLimiter
 from assetsync.sync.upload.prepare import Preparer, Ready
-from assetsync.sync.upload.rate_limiter import RateLimiter
+from assetsync.sync.upload.queue import Selection
 from assetsync.sync.upload.results import Result, ResultRecorder
-from assetsync.sync.upload.selection import Selection
 from assetsync.sync.upload.threads import Blocking
 from assetsync.tree.body import SMALL, TappedBody
 

@@ -8,7 +8,7 @@ import pytest
 from assetsync.ledger.doubts import CompetingAttempt
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset, State
-from assetsync.sync.doubts.competing_attempts import claims
+from assetsync.sync.doubts.candidates import claims
 from tests.sync.conftest import lose
 from tests.sync.doubts.test_resolver import VERIFIED, two_in_doubt, whys
 

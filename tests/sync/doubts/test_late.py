@@ -5,7 +5,7 @@ import pytest
 from assetsync.core.doubt import STORED_BY_NOW
 from assetsync.errors import BadAnswer, ServiceRefused
 from assetsync.model import State
-from assetsync.service.query import like_pattern
+from assetsync.service.search import like_pattern
 from tests.sync.conftest import die_sending, lose
 
 VERIFIED, IN_DOUBT = State.VERIFIED, State.IN_DOUBT

@@ -7,7 +7,7 @@ import pytest
 
 from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
 from assetsync.model import State
-from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.queue import Step
 
 FOLDERS = ("F0", "F1", "F2")
 PROBE = "assetsync-probe"

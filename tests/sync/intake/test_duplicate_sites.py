@@ -13,7 +13,7 @@ from assetsync.errors import RootElsewhere
 from assetsync.ledger.ledger import open_ledger
 from assetsync.ledger.site_claims import CLAIM, Claim, ClaimState, neighbours, read_claim
 from assetsync.model import State
-from assetsync.sync.intake.duplicate_sites import is_same_service, make_claim, twins_of
+from assetsync.sync.duplicate_sites import is_same_service, make_claim, twins_of
 
 ADDRESS = "http://127.0.0.1:1/dam"
 OURS = Path("/var/lib/assetsync/oslo.db")
@@ -220,7 +220,7 @@ def test_claim_precedes_the_neighbour_check(first, make_second, monkeypatch):
         claimed.append(claim_of(second).state)
         return neighbours(ledger)
 
-    monkeypatch.setattr("assetsync.sync.intake.duplicate_sites.neighbours", look)
+    monkeypatch.setattr("assetsync.sync.duplicate_sites.neighbours", look)
     go_on(second)
     assert claimed == [ClaimState.ASKING]
     assert claim_of(second).state is ClaimState.WAITING

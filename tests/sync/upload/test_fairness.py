@@ -3,8 +3,7 @@
 import pytest
 
 from assetsync.model import State
-from assetsync.sync.upload.queue import LONG, Choice, UploadQueue
-from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.queue import LONG, Choice, Step, UploadQueue
 
 MANY = 200
 

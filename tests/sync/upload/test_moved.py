@@ -10,7 +10,7 @@ import pytest
 from assetsync.errors import RootMissing
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.model import State
-from assetsync.reconcile.dry_run import dry_run
+from assetsync.reconcile.report import dry_run
 from assetsync.sync.requests import carry_out
 
 P, Q = {"path": "p", "destfolderid": "F1"}, {"path": "q", "destfolderid": "F2"}

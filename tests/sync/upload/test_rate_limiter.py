@@ -2,7 +2,7 @@
 
 import pytest
 
-from assetsync.sync.upload.rate_limiter import RateLimiter
+from assetsync.sync.upload.limits import RateLimiter
 from assetsync.tree.body import TappedBody
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from assetsync.errors import LedgerError
 from assetsync.model import State
-from assetsync.sync.upload.selection import Step
+from assetsync.sync.upload.queue import Step
 from tests.world import FullDisk
 
 WORKERS = 4

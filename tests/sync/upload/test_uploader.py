@@ -14,8 +14,8 @@ import pytest
 
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.model import State, UploadRequest
+from assetsync.sync.upload.queue import Step
 from assetsync.sync.upload.results import FOLDER_HOLD
-from assetsync.sync.upload.selection import Step
 from tests.sync.conftest import chunked
 from tests.world import FullDisk
 

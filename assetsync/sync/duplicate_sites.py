@@ -33,7 +33,7 @@ from assetsync.ledger.site_claims import (
     read_claim,
 )
 from assetsync.model import Clock
-from assetsync.sync.brake_control import BrakeControl
+from assetsync.sync.brakes import BrakeControl
 
 log = structlog.get_logger(__name__)
 

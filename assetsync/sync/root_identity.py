@@ -2,21 +2,21 @@
 
 With another tree in its place (another `root`, or another disk mounted at a mapped folder), all known files would count
 as gone and all files of that tree would be sent. The tree of another site would do the same; that check is left to
-`sync.intake.duplicate_sites`. Nothing of such a tree is read before a person agrees. A missing root pulls a brake of
+`sync.duplicate_sites`. Nothing of such a tree is read before a person agrees. A missing root pulls a brake of
 its own.
 """
 
 import os
 from typing import NamedTuple
 
+from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
 from assetsync.errors import FileUnreadable, RootElsewhere, RootMissing
 from assetsync.ledger.owner import ROOT
 from assetsync.model import Mapping
-from assetsync.sync.brake_control import BrakeControl
+from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.context import Context
-from assetsync.sync.intake.duplicate_sites import DuplicateSites
-from assetsync.sync.intake.plan import Plan
+from assetsync.sync.duplicate_sites import DuplicateSites
 from assetsync.tree.filesystem import file_system
 
 _KIND = "root"

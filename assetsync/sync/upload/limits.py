@@ -1,18 +1,122 @@
-"""Stop uploads while the service does not answer: a circuit breaker before every POST.
+"""Limit uploads: their rate, how many may be in doubt, and a circuit breaker while the service does not answer.
 
-One failure opens the breaker for all workers, so that an outage costs one health check at a time and not one failure
-per file. A health check is a look-up, never an upload. After an answered health check the breaker is half open: it lets
-one POST through, and closes when that POST is answered. If the service answers look-ups but no POST, or nothing at all,
-the pauses between health checks grow.
+Uploads that may have been stored must not pile up. Too many doubts in all stop every upload. Too many doubts in a
+folder stop the uploads into it: first of the files that have waited, and at a higher limit of all files. The limits are
+left to `core.doubt.MostDoubts`.
 
-Making the health check, and giving up, is left to the caller.
+One failure opens the circuit breaker for all workers, so that an outage costs one health check at a time and not one
+failure per file. A health check is a look-up, never an upload. After an answered health check the breaker is half open:
+it lets one POST through, and closes when that POST is answered. If the service answers look-ups but no POST, or nothing
+at all, the pauses between health checks grow. Making the health check, and giving up, is left to the caller.
+
+The `upload.window` is left to `config.units.Window`.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from assetsync.core.backoff import delay
+from assetsync.core.doubt import MostDoubts
+from assetsync.ledger.doubts import Doubts
+from assetsync.model import Clock
+
+_BURST_SECONDS = 1.0
+_SLICE_SECONDS = 1.0
+_PIECE_SECONDS = 0.25
+_LEAST_PIECE = 1024
+
+
+class Choice(NamedTuple):
+    """What may be given: the oldest due, or the `newest` of those never tried; not for the folders in `apart_from`."""
+
+    apart_from: Collection[str] = ()
+    newest: bool = False
+
+
+class RateLimiter:
+    """Rate limit shared by all workers; `rate` is in bytes per second.
+
+    A wait calls `tick` every second: the call is a sign of life, and the wait ends if it returns True.
+    """
+
+    def __init__(self, rate: float, clock: Clock, tick: Callable[[], bool] = lambda: False) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._tick = tick
+        self._lock = threading.Lock()
+        self._free_at = clock.steady()
+        self.piece = max(_LEAST_PIECE, int(rate * _PIECE_SECONDS))
+        """Maximum bytes per write, so that pauses stay short: a service drops a client that is silent for a minute."""
+
+    def pace(self, size: int) -> None:
+        """Wait until `size` more bytes may leave, or until the program stops."""
+        with self._lock:
+            now = self._clock.steady()
+            # Unused time accumulates to at most one second's worth of bytes.
+            start = max(self._free_at, now - _BURST_SECONDS)
+            self._free_at = start + size / self._rate
+            wait = start - now
+        until = now + wait
+        while (left := until - self._clock.steady()) > 0:
+            if self._clock.wait(min(left, _SLICE_SECONDS)) or self._tick():
+                return
+
+
+_COUNT_EVERY = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The result of a count: `crowded` folders receive no more files, those `crowded_for_waiting` only new files."""
+
+    is_full: bool = False
+    crowded: Collection[str] = ()
+    crowded_for_waiting: Collection[str] = ()
+
+
+class DoubtLimit:
+    """Doubt limit shared by all workers; counts again after a number of files, and after each new doubt."""
+
+    def __init__(self, doubts: Doubts, most: MostDoubts) -> None:
+        """Start without a count."""
+        self._doubts = doubts
+        self._most = most
+        self._found = _Found()
+        # Number of files that may be taken before the next count.
+        self._uncounted = 0
+
+    def is_full(self) -> bool:
+        """Return whether too many uploads are in doubt to send more before some are decided."""
+        return self._doubts.count() > self._most.in_all
+
+    def takes_one(self) -> bool:
+        """Return whether one more file may be sent, by a count that may be up to 32 files old."""
+        self._uncounted -= 1
+        if self._uncounted >= 0:
+            return True
+        found = self._found = self._count()
+        self._uncounted = 0 if found.is_full or found.crowded_for_waiting else _COUNT_EVERY
+        return not found.is_full
+
+    def doubted(self) -> None:
+        """Record a new doubt, so that the next file causes a new count."""
+        self._uncounted = 0
+
+    def oldest_and_newest(self, apart_from: Collection[str], *, anew: bool = False) -> tuple[Choice, Choice]:
+        """Return which of the oldest due files, and which of the newest, may be sent.
+
+        Folders in `apart_from` are left out. With `anew` the doubts are counted again; otherwise the last count
+        decides.
+        """
+        found = self._count() if anew else self._found
+        oldest = Choice((*apart_from, *found.crowded_for_waiting))
+        return oldest, Choice((*apart_from, *found.crowded), newest=True)
+
+    def _count(self) -> _Found:
+        most, crowded = self._most, self._doubts.crowded
+        return _Found(self.is_full(), crowded(most.in_one_folder), crowded(most.waiting_in_one_folder))
 
 
 @dataclass(frozen=True, slots=True)
