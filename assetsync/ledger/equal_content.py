@@ -159,11 +159,11 @@ class EqualContent:
         return str(rows[0][0]) if rows else None
 
     def may_have_stored_it(self, row: FileRow, md5: str) -> FileRow | None:
-        """Return a version whose undecided upload, of bytes that were never hashed, may have stored such an asset."""
+        """Return a version whose undecided upload, of equal or unknown bytes, may have stored such an asset."""
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files WHERE id <> ?4 AND state IN ('sending', 'in_doubt') AND id IN"
-            " (SELECT file_id FROM attempts a WHERE a.closed_at IS NULL AND a.parked = 0 AND a.md5 IS NULL"
-            f"   AND a.destfolderid = ?1 AND a.size = ?2) AND EXISTS (SELECT 1 {_EQUAL_ASSET}) LIMIT 1",
+            " (SELECT file_id FROM attempts a WHERE a.closed_at IS NULL AND a.parked = 0"
+            f"   AND (a.md5 IS NULL OR a.md5 = ?3) AND a.destfolderid = ?1 AND a.size = ?2) AND EXISTS (SELECT 1 {_EQUAL_ASSET}) LIMIT 1",
             row.destfolderid,
             row.size,
             md5,

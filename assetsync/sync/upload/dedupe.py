@@ -130,7 +130,8 @@ class Dedupe:
     def _waits_for_another(self, row: FileRow, md5: str, now: float) -> bool:
         """Postpone a file while an undecided upload may have stored the equal asset that no row owns.
 
-        A restored ledger does not know the uploads made after its copy, nor the bytes of the uploads in flight then.
+        A restored ledger does not know the uploads made after its copy, nor the bytes of the uploads in flight then. Of
+        two such assets one may be this file's: once the upload is decided, the other is adopted.
         """
         other = self._ledger.alike.may_have_stored_it(row, md5)
         if other is None:

@@ -7,6 +7,7 @@ from assetsync.ledger.queue import Intent
 from assetsync.model import State
 from assetsync.sync.requests import take_requests
 from assetsync.tree.safe_open import Tree
+from tests.world import md5
 
 
 @pytest.fixture
@@ -103,4 +104,22 @@ def test_restored_ledger_finds_newer_uploads(make_world):
     world.live(300)
     assert world.posted() == ["undecided.jpg"]
     assert world.row("sent.jpg").assetid == asset.id
+    assert set(world.states().values()) == {State.VERIFIED}
+
+
+def test_restored_ledger_shares_out_equal_assets(make_world):
+    """Of two equal assets one belongs to the upload in doubt: the other file waits, and adopts what is left."""
+    world = make_world()
+    world.write("undecided.jpg", b"the same")
+    world.write("sent.jpg", b"the same")
+    world.scan()
+    row = world.row("undecided.jpg")
+    intent = Intent(row.id, "F1", "undecided.jpg", "boundary", row.stat, md5(b"the same"), "")
+    world.ledger.queue.begin(intent, world.clock.now())
+    assets = {world.service.put(b"the same", name).id for name in ("undecided.jpg", "sent.jpg")}
+    world.restart()
+    world.send()
+    world.live(300)
+    assert world.posted() == []
+    assert {world.row(name).assetid for name in ("undecided.jpg", "sent.jpg")} == assets
     assert set(world.states().values()) == {State.VERIFIED}
