@@ -58,7 +58,7 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
         )
     if report.unreadable_count > NAMED:
         more = report.unreadable_count - NAMED
-        yield Finding("tree", Level.WARNING, f"{more:,} more cannot be read", "mend those above first")
+        yield Finding("tree", Level.WARNING, f"{more:,} more cannot be read", "fix those above first")
     yield from sidecars.findings()
     yield from _watching(config, report.folders)
 
@@ -132,7 +132,7 @@ class _Sidecars:
             yield Finding("sidecar", Level.WARNING, f"there is no file that {printable(path)} could speak of", fix)
         left = self._strays - len(self._stray)
         if left:
-            yield Finding("sidecar", Level.WARNING, f"{left:,} more speak of no file", "mend those above first")
+            yield Finding("sidecar", Level.WARNING, f"{left:,} more without a matching file", "fix those above first")
 
     def _mistake(self, path: bytes) -> SidecarError | None:
         try:

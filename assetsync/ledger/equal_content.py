@@ -163,7 +163,8 @@ class EqualContent:
         rows = self._store.rows(
             f"SELECT {FILE_COLUMNS} FROM files WHERE id <> ?4 AND state IN ('sending', 'in_doubt') AND id IN"
             " (SELECT file_id FROM attempts a WHERE a.closed_at IS NULL AND a.parked = 0"
-            f"   AND (a.md5 IS NULL OR a.md5 = ?3) AND a.destfolderid = ?1 AND a.size = ?2) AND EXISTS (SELECT 1 {_EQUAL_ASSET}) LIMIT 1",
+            f"   AND (a.md5 IS NULL OR a.md5 = ?3) AND a.destfolderid = ?1 AND a.size = ?2)"
+            f" AND EXISTS (SELECT 1 {_EQUAL_ASSET}) LIMIT 1",
             row.destfolderid,
             row.size,
             md5,

@@ -23,7 +23,7 @@ DRIFTED = f"drift <> 'unread' AND drift <> '{AWAY}' AND wanted = 'yes'"
 ELSEWHERE = "it lies in another folder of the service: "
 """The drift of a file whose asset was moved to another folder; the folder is appended."""
 
-UNREADABLE = "its metadata cannot be read any more, mend the sidecar: "
+UNREADABLE = "its metadata can no longer be read, fix the sidecar: "
 """The drift of a file with an unusable sidecar; the error is appended."""
 
 _READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype", "meta_digest")

@@ -263,7 +263,7 @@ def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
         while page := list(islice(rows, _PAGE)):
             told += len(page)
             settled += ledger.drifts.settle(row for row in page if row.says_otherwise or row.is_elsewhere)
-    said = {"settled": settled, "told as before: mend the sidecar, or the mapping": told - settled}
+    said = {"settled": settled, "still drifting: fix the sidecar or the mapping": told - settled}
     return "; ".join(f"{count:,} {what}" for what, count in said.items() if count)
 
 

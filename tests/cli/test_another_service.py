@@ -21,7 +21,7 @@ def moved(site: Site):
 def test_other_service_stops_all_uploads(moved):
     site, other = moved
     said = site.run("reconcile", "--wait", "0s")
-    assert (said.code, "only if it is meant: assetsync resume 1" in said.out) == (1, True)
+    assert (said.code, "to proceed as it is: assetsync resume 1" in said.out) == (1, True)
     assert other.assets() == []
     (brake,) = site.run("status", "--json").only["brakes"]
     assert brake["kind"] == "service"

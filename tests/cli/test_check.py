@@ -193,7 +193,7 @@ def test_sidecars_without_file_are_counted(site):
     assert said[:-1] == [
         f"there is no file that photos/{number:02}.jpgg.yaml could speak of" for number in range(len(said) - 1)
     ]
-    assert said[-1] == f"{12 - len(said) + 1} more speak of no file"
+    assert said[-1] == f"{12 - len(said) + 1} more without a matching file"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_drift_list_shows_values_to_set(drifted):
     assert shown.code == 0
     assert "photos/a.jpg: its metadata changed after the upload" in shown.out
     assert "    img_description = The pier\n    img_keywords = harbour,dawn\n" in shown.out
-    assert "photos/20260/d.jpg: its metadata cannot be read any more, mend the sidecar: " in shown.out
+    assert "photos/20260/d.jpg: its metadata can no longer be read, fix the sidecar: " in shown.out
     (asset,) = [asset for asset in drifted.sandbox.assets() if asset.filename == "a.jpg"]
     (row,) = drifted.run("drift list", "--json", "photos/a.jpg").objects
     assert row == {
@@ -52,7 +52,7 @@ def test_settled_drift_is_hidden_till_changed(drifted):
 
 def test_settle_skips_unreadable_sidecars(drifted):
     said = drifted.run("drift settle", ".", "--json").only["message"]
-    assert said == "3 settled; 1 told as before: mend the sidecar, or the mapping"
+    assert said == "3 settled; 1 still drifting: fix the sidecar or the mapping"
     drifted.run("reconcile")
     assert told(drifted) == ["photos/20260/d.jpg"]
     drifted.write("20260/d.jpg.yaml", b"")

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assetsync.core.ignore import BUILT_IN
-from assetsync.core.mapping import IgnoreRules, Mappings, guess_kind
+from assetsync.core.mapping import IgnoreRules, Mappings
+from assetsync.core.metadata import guess_kind
 from assetsync.model import Mapping
 
 

@@ -234,7 +234,7 @@ class TestIndexAndUpload:
 
     @pytest.mark.parametrize(
         ("folder", "content", "code", "words"),
-        [("F" * 32, b"x", 1, "knows no such folder"), (PHOTOS, b"", 1, "refuses empty files")],
+        [("F" * 32, b"x", 1, "knows no such folder"), (PHOTOS, b"", 1, "rejects empty files")],
     )
     def test_a_refusal_is_told(self, site, folder, content, code, words):
         result = site.run("upload", "--folder", folder, str(site.write("a.jpg", content)))
@@ -253,7 +253,7 @@ class TestIndexAndUpload:
         site.run("upload", "--folder", PHOTOS, str(path))
         result = site.run("upload", "--folder", PHOTOS, "--json", str(path))
         assert (result.code, result.only["assetid"]) == (1, None)
-        assert "already has this content" in result.err
+        assert "reports this content as a duplicate" in result.err
 
     @pytest.mark.parametrize("redirect", ["http://127.0.0.1:9/done", "http://127.0.0.1:9/done?from=assetsync"])
     def test_redirect_answer_is_not_followed(self, site, redirect):

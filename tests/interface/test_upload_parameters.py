@@ -203,8 +203,8 @@ class TestByHand:
     @pytest.mark.parametrize(
         ("words", "problem"),
         [
-            (("--skip_event", "on_file_eat"), "no event"),
-            (("--emailto", "nobody"), "no e-mail address"),
+            (("--skip_event", "on_file_eat"), "unknown event"),
+            (("--emailto", "nobody"), "not an e-mail address"),
             (("--redirectto", "/done"), "--redirectto"),
             (("--redirectto", "http://x/", "--redirecttoparams", "&a=1"), "begins with &"),
             (("--meta_lang_id_r", "English"), "meta_lang_id_r"),

@@ -185,7 +185,7 @@ def test_key_linked_into_the_tree_is_refused(hostile, make_site, obliging, place
     before = sorted(site.photos.iterdir())
     result = site.run("reconcile", "--wait", "0s")
     assert (result.code, result.out) == (2, "")
-    assert "lies inside root" in result.err
+    assert "is inside root" in result.err
     assert sorted(site.photos.iterdir()) == before
     assert not server.posts
 

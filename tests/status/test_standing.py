@@ -152,7 +152,7 @@ def test_unscheduled_readback_is_not_pending(shown):
     assert "stored: 1, not read back: schedule.verify and schedule.index are off" in list(leftovers(standing))
     queued(world)
     assert verdict(replace(shown.standing(), reads_back=False)).startswith(
-        "In progress: 1 pending, 1 stored, not read."
+        "In progress: 1 pending, 1 stored, not read back"
     )
 
 
@@ -244,7 +244,7 @@ def test_regular_work_shows_end_and_duration(shown):
 @pytest.mark.parametrize(
     ("reason", "step", "whole"),
     [
-        ("unreadable", "mend its permissions: each scan tries it again, at once assetsync retry 'a b'\\''c'", False),
+        ("unreadable", "fix its permissions: each scan tries it again, at once assetsync retry 'a b'\\''c'", False),
         ("different", "assetsync retry 'a b'\\''c'", True),
         ("changed", "assetsync retry --send-again 'a b'\\''c'", True),
         (

@@ -824,7 +824,7 @@ def test_failed_global_lookup_delays_own_doubt(world, fails):
     world.service.during_search = fail
     world.live(600)
     assert world.states() == dict.fromkeys(others, IN_DOUBT) | {"b.jpg": VERIFIED}
-    assert "all folders cannot be looked into" in world.row(others[0]).detail
+    assert "the other folders cannot be searched" in world.row(others[0]).detail
     world.service.during_search = lambda _request: None
     world.live(300)
     assert set(world.states().values()) == {VERIFIED}

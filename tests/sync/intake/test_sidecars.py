@@ -171,7 +171,7 @@ def test_sidecar_replaced_by_link_is_drift(world):
     world.live(5)
     (world.root / "a.jpg.yaml").symlink_to("somewhere")
     world.hint("a.jpg.yaml")
-    assert "no regular file" in drift(world)[b"a.jpg"]
+    assert "not a regular file" in drift(world)[b"a.jpg"]
 
 
 def strays(world) -> tuple[int, str]:

@@ -255,7 +255,7 @@ def test_unreadable_file_is_sent_later(make_world, clock):
             if privileged:
                 os.seteuid(0)
         assert (world.row("a").state, world.row("a").reason) == (BLOCKED, "unreadable")
-        assert "let the user that assetsync runs as read it" in world.row("a").detail
+        assert "give the user that assetsync runs as read permission" in world.row("a").detail
         path.chmod(0o644)
         assert world.ledger.queue.retry_blocked("unreadable", clock.now()) == 1
         world.send()
