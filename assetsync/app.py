@@ -94,7 +94,7 @@ class Site:
     def begin(self) -> None:
         """Recover what the last process left unfinished; may be repeated if the ledger failed."""
         ledger, now = self.context.ledger, self.context.clock.now()
-        lost = ledger.outcomes.recover(now)
+        lost = ledger.attempt_results.recover(now)
         if lost:
             self.context.meter.doubted(lost)
             log.warning("in doubt after an unclean stop", files=lost)

@@ -21,8 +21,8 @@ from assetsync.errors import (
     LedgerMissing,
 )
 from assetsync.ledger.ledger import read_ledger
-from assetsync.ledger.owner import ROOT, SERVICE
-from assetsync.ledger.place import real
+from assetsync.ledger.ledger_files import real
+from assetsync.ledger.ledger_metadata import ROOT, SERVICE
 from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
 from assetsync.sync.brakes import BrakeControl, pointed_to, subject_of
 from assetsync.sync.duplicate_sites import UNREADABLE_FIX, is_same_service, placed, twins_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from assetsync.cli.finding import Finding, Level
 from assetsync.cli.holder import holder_of
 from assetsync.config import SiteConfig
-from assetsync.ledger.place import real
+from assetsync.ledger.ledger_files import real
 
 
 def look_at_page(config: SiteConfig) -> Iterator[Finding]:

@@ -52,7 +52,7 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> 
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         none = True
         tops = topmost(known_folders(config, paths)) or [b""]
-        for row in (row for path in tops for row in ledger.drifts.told(path)):
+        for row in (row for path in tops for row in ledger.metadata_drift.told(path)):
             none = False
             told = fields.of(row)
             if as_json:

@@ -16,8 +16,8 @@ from assetsync.cli.files import FILE_KEYS, as_object, chosen, drift_of
 from assetsync.cli.options import with_config
 from assetsync.cli.output import csv_cell, moment, write, write_json
 from assetsync.config import SiteConfig
+from assetsync.ledger.reports import view_ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.view import view_ledger
 from assetsync.model import State
 
 COLUMNS = (*FILE_KEYS, "wanted", "reason", "mtime", "filetype", "queued_at", "metadata_drift", "path_base64")

@@ -12,8 +12,8 @@ from assetsync.cli.output import note as tell
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
 from assetsync.ledger.metadata_drift import NOT_TOLD
+from assetsync.ledger.reports import LedgerView, view_ledger
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.view import LedgerView, view_ledger
 from assetsync.model import State, Wanted
 from assetsync.text import printable, relative_text
 

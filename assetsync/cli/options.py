@@ -14,7 +14,7 @@ import click
 
 from assetsync.config import SiteConfig, duration, load_config
 from assetsync.errors import LedgerMissing, UsageError
-from assetsync.ledger.view import LedgerView, view_ledger
+from assetsync.ledger.reports import LedgerView, view_ledger
 from assetsync.text import printable
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

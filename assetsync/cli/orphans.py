@@ -9,7 +9,7 @@ from assetsync.cli.files import named
 from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.config import SiteConfig
-from assetsync.ledger.view import view_ledger
+from assetsync.ledger.reports import view_ledger
 from assetsync.text import relative_text
 
 KEYS = ("assetid", "path", "destfolderid", "size", "md5", "why", "name")

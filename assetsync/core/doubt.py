@@ -240,7 +240,7 @@ def _is_alike(doubt: Doubt, sight: Candidate) -> bool:
     # refused as a copy made no asset, and the asset that it copies existed before: an asset that appears later may be a
     # cut of any other file.
     made_one = not doubt.refused_as_duplicate
-    # Only a part was sent of a version that cannot be read any more: no asset holds all of it, and it is not sent
+    # Only a part was sent of a version that can no longer be read: no asset holds all of it, and it is not sent
     # again.
     is_whole_nowhere = doubt.md5 is None and doubt.handed not in {None, doubt.size}
     return made_one and not is_whole_nowhere and sight.asset.size == doubt.size and not sight.before

@@ -11,11 +11,10 @@ from operator import attrgetter
 from assetsync.core.doubt import took_at_most
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.database import Database, is_sent_by_hand
-from assetsync.ledger.folder_holds import UNLISTED, hold_folder, release_folder
-from assetsync.ledger.folder_listings import note_names
+from assetsync.ledger.folders import UNLISTED, hold_folder, note_names, release_folder
 from assetsync.ledger.group_commit import Pending
-from assetsync.ledger.hourly_stats import count_upload
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, move, reopen, row_missing, standing
+from assetsync.ledger.runs import count_upload
 from assetsync.model import Sent, SentExtent, State
 
 MAX_CRASHES = 5

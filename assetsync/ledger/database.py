@@ -20,11 +20,10 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable
-from assetsync.ledger import damage, release
-from assetsync.ledger.epoch import OF_THE_DISK, Epoch
+from assetsync.ledger import integrity
 from assetsync.ledger.folder_cache import Stirred
 from assetsync.ledger.group_commit import Commits, Pending
-from assetsync.ledger.place import Guard, expect_file, make, real
+from assetsync.ledger.ledger_files import OF_THE_DISK, Epoch, Guard, expect_file, make, real
 
 T = TypeVar("T")
 
@@ -138,7 +137,7 @@ class Database:
 
     def translate(self, error: sqlite3.Error) -> LedgerError:
         """Return the LedgerError for an error of SQLite, with SQLite's text in it."""
-        self.found_damage = self.found_damage or damage.is_damage(error)
+        self.found_damage = self.found_damage or integrity.is_damage(error)
         return _translated(self.path, error, held=self.holds_lock)
 
     def close(self) -> None:
@@ -180,8 +179,8 @@ def open_database(path: Path, *, create: bool) -> Database:
             found = error.__cause__
             # A file without SQLite's header was a ledger only if an epoch file lies beside it; otherwise leave it
             # alone.
-            if damage.is_damage(found) or (damage.is_no_database(found) and damage.was_ledger(path)):
-                raise damage.set_aside(path, str(found)) from error
+            if integrity.is_damage(found) or (integrity.is_no_database(found) and integrity.was_ledger(path)):
+                raise integrity.set_aside(path, str(found)) from error
             raise
         return Database(path, read_only=False, lock_fd=lock_fd, guard=guard)
     except BaseException:
@@ -387,11 +386,11 @@ def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> Ledg
     if "no such table" in text and not held and is_held(path):
         return LedgerMissing(f"the ledger {path} is being created", hint="try again in a moment")
     if any(word in text for word in _NO_LEDGER):
-        return damage.no_ledger(path, error)
-    if damage.is_damage(error):
+        return integrity.no_ledger(path, error)
+    if integrity.is_damage(error):
         # A reader cannot mark the ledger as damaged, so the next start would not look for this damage: only the holder
         # can leave the mark.
-        hint = damage.IS_SET_ASIDE if held else damage.BY_HAND
+        hint = integrity.IS_SET_ASIDE if held else integrity.BY_HAND
         return LedgerDamaged(f"the ledger {path} is damaged ({text})", hint=hint)
     # The low byte is the primary result code (SQLite's result codes).
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -406,16 +405,16 @@ def _migrate(path: Path) -> None:
     try:
         with contextlib.closing(_connect(path, read_only=False)) as conn:
             now = time.time()
-            looked = damage.expect_whole(conn, Epoch(path).changed(), now)
-            release.migrate(path, conn)
+            looked = integrity.expect_whole(conn, Epoch(path).changed(), now)
+            integrity.migrate(path, conn)
             if looked:
-                damage.note_whole(conn, now)
+                integrity.note_whole(conn, now)
     except sqlite3.Error as error:
         raise _translated(path, error, held=True) from error
 
 
 def _check_release(store: Database) -> None:
     try:
-        release.expect_current(store.path, store.reader())
+        integrity.expect_current(store.path, store.reader())
     except sqlite3.Error as error:
         raise _translated(store.path, error) from error

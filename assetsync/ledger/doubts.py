@@ -12,7 +12,6 @@ from assetsync.core.backoff import LONGEST
 from assetsync.core.doubt import Grace, Judgement, Verdict
 from assetsync.core.states import Event
 from assetsync.ledger.database import Database
-from assetsync.ledger.hourly_stats import count_upload
 from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import (
     ATTEMPT_COLUMNS,
@@ -24,6 +23,7 @@ from assetsync.ledger.rows import (
     file_row,
     read_file,
 )
+from assetsync.ledger.runs import count_upload
 from assetsync.model import Asset, SentExtent, Wanted
 
 # The same words as in the condition of the index `attempts_waived`, so that SQLite uses it.

@@ -1,6 +1,6 @@
 """The ledger as callers use it: its parts by purpose, brakes, requests, and the start and end of a holder's session.
 
-The tables, and the SQL of files, attempts and assets, are left to the parts. Reports are left to `view`.
+The tables, and the SQL of files, attempts and assets, are left to the parts. Reading is left to `reports`.
 """
 
 import contextlib
@@ -12,24 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assetsync.errors import LedgerBusy, LedgerError, LedgerOfAnother
-from assetsync.ledger import owner
-from assetsync.ledger.assets import Assets
+from assetsync.ledger.assets import Assets, ControlSamples
 from assetsync.ledger.attempts import AttemptResults
 from assetsync.ledger.audits import Audits
-from assetsync.ledger.control_samples import ControlSamples
-from assetsync.ledger.damage import CLEAN_STOP, DAMAGE_SEEN
 from assetsync.ledger.database import Database, open_database
 from assetsync.ledger.doubts import Doubts
-from assetsync.ledger.epoch import Epoch, OutsideEpoch
 from assetsync.ledger.equal_content import EqualContent
 from assetsync.ledger.folder_cache import FolderCache
-from assetsync.ledger.folder_listings import FolderListings
-from assetsync.ledger.ledger_metadata import set_fact
+from assetsync.ledger.folders import FolderListings
+from assetsync.ledger.integrity import CLEAN_STOP, DAMAGE_SEEN
+from assetsync.ledger.ledger_files import Epoch, OutsideEpoch
+from assetsync.ledger.ledger_metadata import claim_owner, set_fact
 from assetsync.ledger.metadata_drift import MetadataDrift
 from assetsync.ledger.queue import Queue
 from assetsync.ledger.repair import Repair
+from assetsync.ledger.reports import LedgerView, store_beside
 from assetsync.ledger.versions import Intake
-from assetsync.ledger.view import LedgerView, store_beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +52,17 @@ class Ledger(LedgerView):
         """Whether nothing outside the ledger's disk confirms that the last clean stop it records was the latest
         stop."""
         self.intake = Intake(store)
-        self.drifts = MetadataDrift(store)
+        self.metadata_drift = MetadataDrift(store)
         self.queue = Queue(store, start_no)
-        self.alike = EqualContent(store)
-        self.quiet = FolderCache(store)
-        self.contacts = FolderListings(store, start_no)
-        self.outcomes = AttemptResults(store)
+        self.equal_content = EqualContent(store)
+        self.folder_cache = FolderCache(store)
+        self.folder_listings = FolderListings(store, start_no)
+        self.attempt_results = AttemptResults(store)
         self.doubts = Doubts(store)
         self.assets = Assets(store)
         self.audits = Audits(store)
         self.repair = Repair(store)
-        self.witnesses = ControlSamples(store)
+        self.control_samples = ControlSamples(store)
 
     def set_fact(self, name: str, value: str | None) -> None:
         """Write one fact of the whole ledger."""
@@ -192,7 +190,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
 
         def work(conn: sqlite3.Connection) -> tuple[int, bool, bool]:
             if site is not None:
-                owner.claim(conn, store.path, site)
+                claim_owner(conn, store.path, site)
             facts = dict(conn.execute("SELECT name, value FROM facts WHERE name IN ('start', ?)", (CLEAN_STOP,)))
             known = int(facts.get("start") or 0)
             # A new ledger needs no confirmation: it knows no folder, so every folder is listed.

@@ -12,7 +12,7 @@ from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import OWNED
-from assetsync.ledger.folder_holds import HELD, UNLISTED, hold_folder, release_folder
+from assetsync.ledger.folders import HELD, UNLISTED, hold_folder, release_folder
 from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, Usual, apply, file_row, move, read_file, standing
 from assetsync.model import FileStat, SentExtent, State, Wanted

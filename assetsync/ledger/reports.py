@@ -1,17 +1,24 @@
-"""Reports on the ledger for people and machines: counts, files, orphans. Reads only."""
+"""The read-only view of a ledger: reports for people and machines (counts, files, orphans) and the results of runs.
 
+A command that only reads does not load the modules that send, which take longer to load than reading takes. Everything
+else of a ledger is left to `ledger`.
+"""
+
+import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
-from assetsync.ledger.database import Database
+from assetsync.ledger.database import Database, open_beside
 from assetsync.ledger.equal_content import OWNED
-from assetsync.ledger.folder_holds import HELD, UNLISTED
-from assetsync.ledger.ledger_metadata import fact
+from assetsync.ledger.folders import HELD, UNLISTED
+from assetsync.ledger.ledger_metadata import expect_owner, fact
 from assetsync.ledger.metadata_drift import DRIFTED, ELSEWHERE
 from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row
+from assetsync.ledger.runs import HourlyStats, Runs
 from assetsync.model import State, Wanted
 
 _AFTER_SLASH = bytes([ord("/") + 1])
@@ -305,3 +312,40 @@ class Reports:
     def fact(self, name: str) -> str | None:
         """Return one fact of the whole ledger."""
         return fact(self._store, name)
+
+
+class LedgerView:
+    """A ledger that is only read (`view_ledger`), or the readable part of a ledger that is sent for."""
+
+    def __init__(self, store: Database) -> None:
+        self.store = store
+        self.reports = Reports(store)
+        self.hourly_stats = HourlyStats(store)
+        self.runs = Runs(store)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.store.close()
+
+
+def view_ledger(path: Path, *, site: str | None = None) -> LedgerView:
+    """Open a ledger beside its holder, to read it; creates nothing. Raises as `store_beside` does."""
+    return LedgerView(store_beside(path, site=site))
+
+
+def store_beside(path: Path, *, site: str | None, writable: bool = False) -> Database:
+    """Open the file of a ledger beside its holder, to read it or (writable) to leave requests; creates nothing.
+
+    Raises as `database.open_beside` does, and LedgerOfAnother if `site` is named and another site owns the ledger.
+    """
+    store = open_beside(path, writable=writable)
+    try:
+        if site is not None:
+            expect_owner(store.reader(), store.path, site)
+    except sqlite3.Error as error:
+        store.close()
+        raise store.translate(error) from error
+    except BaseException:
+        store.close()
+        raise
+    return store

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
 from assetsync.errors import LedgerDamaged, RowUnfit
-from assetsync.ledger.damage import BY_HAND
+from assetsync.ledger.integrity import BY_HAND
 from assetsync.model import FileStat, State, Wanted
 
 

@@ -1,9 +1,10 @@
-"""Results of runs, kept for later readers: when regular work ended, what the last scan found, why the last run stopped.
+"""What regular work did: results of runs, what the last scan found, why the last run stopped, and uploads per hour.
 
 Each result is a fact of the ledger, as one JSON object. Conclusions are left to `status.standing`.
 """
 
 import json
+import sqlite3
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from assetsync.ledger.database import Database
 from assetsync.ledger.ledger_metadata import fact, set_fact
 
 JOBS = ("rescan", "index", "verify", "audit")
+
+SECONDS = 3600
 
 _PAUSED = "paused"
 """The fact in which a process records its pause: start, since, reason, detail, and `ended` if it gave up."""
@@ -216,3 +219,37 @@ class Runs:
 
 def _of(job: str) -> str:
     return "last_scan" if job == "rescan" else f"last_{job}"
+
+
+class Hour(NamedTuple):
+    """One hour that began at `start` (seconds since the epoch): number of uploaded files, and their bytes."""
+
+    start: float
+    uploads: int
+    bytes: int
+
+
+class HourlyStats:
+    """Uploads per hour, counted in the commit that records each upload, so that a chart reads only 24 rows.
+
+    An index over a million attempts would cost as much per upload as this row, and more when it is read.
+    """
+
+    def __init__(self, store: Database) -> None:
+        self._store = store
+
+    def last(self, count: int, now: float) -> list[Hour]:
+        """Return the last `count` hours, the current hour last; an hour without uploads has zeros."""
+        current = int(now // SECONDS)
+        sql = "SELECT hour, uploads, bytes FROM hours WHERE hour > ? AND hour <= ?"
+        known = {row[0]: (row[1], row[2]) for row in self._store.rows(sql, current - count, current)}
+        return [Hour(hour * SECONDS, *known.get(hour, (0, 0))) for hour in range(current - count + 1, current + 1)]
+
+
+def count_upload(conn: sqlite3.Connection, size: int, now: float) -> None:
+    """Count an upload that is known to be stored, in the transaction that records it."""
+    conn.execute(
+        "INSERT INTO hours (hour, uploads, bytes) VALUES (?, 1, ?)"
+        " ON CONFLICT (hour) DO UPDATE SET uploads = uploads + 1, bytes = bytes + excluded.bytes",
+        (int(now // SECONDS), size),
+    )

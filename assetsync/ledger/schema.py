@@ -8,7 +8,7 @@ needs a migration is left to `release`.
 import sqlite_utils
 from sqlite_utils import Migrations
 
-from assetsync.ledger.damage import APPLICATION_ID
+from assetsync.ledger.ledger_files import APPLICATION_ID
 
 migrations = Migrations("assetsync")
 

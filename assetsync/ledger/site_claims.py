@@ -14,10 +14,8 @@ from pathlib import Path
 
 from assetsync.errors import LedgerError
 from assetsync.ledger.database import Database, is_held
-from assetsync.ledger.epoch import SUFFIX
-from assetsync.ledger.ledger_metadata import fact
-from assetsync.ledger.owner import LAYOUT, LISTED, ROOT, SERVICE, SITE
-from assetsync.ledger.place import real
+from assetsync.ledger.ledger_files import SUFFIX, real
+from assetsync.ledger.ledger_metadata import LAYOUT, LISTED, ROOT, SERVICE, SITE, fact
 
 CLAIM = "claim"
 """The fact that holds the claim of a ledger's site."""

@@ -16,9 +16,8 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from assetsync.core.brakes import released_by
-from assetsync.ledger.hourly_stats import SECONDS, Hour
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import JOBS
+from assetsync.ledger.runs import JOBS, SECONDS, Hour
 from assetsync.log import redact
 from assetsync.model import State
 from assetsync.status.document import folders

@@ -11,12 +11,10 @@ from typing import NamedTuple
 from assetsync.config import SiteConfig, mappings
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.database import is_held
-from assetsync.ledger.hourly_stats import Hour
-from assetsync.ledger.place import without_room
-from assetsync.ledger.reports import Brake, Counts
+from assetsync.ledger.ledger_files import without_room
+from assetsync.ledger.reports import Brake, Counts, LedgerView
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import LastScan, Pause, Refusal, Run, Unsettled
-from assetsync.ledger.view import LedgerView
+from assetsync.ledger.runs import Hour, LastScan, Pause, Refusal, Run, Unsettled
 from assetsync.model import Mapping, State
 
 
@@ -192,7 +190,7 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool |
         drifted=tuple(reports.drifted(NAMED)),
         drift_count=reports.count_drifted(),
         oldest=reports.waiting_longest(),
-        hours=tuple(ledger.hours.last(_CHART_HOURS, now)),
+        hours=tuple(ledger.hourly_stats.last(_CHART_HOURS, now)),
         unsettled=ledger.runs.unsettled(),
         last_scan=ledger.runs.last_scan(),
         last_runs=ledger.runs.last(),

@@ -12,7 +12,7 @@ from assetsync.core.brakes import released_by
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.owner import LAYOUT, LISTED
+from assetsync.ledger.ledger_metadata import LAYOUT, LISTED
 from assetsync.ledger.reports import Brake
 from assetsync.model import Clock, Mapping
 from assetsync.sync.context import Context
@@ -191,7 +191,7 @@ class Brakes:
             for path, folder in json.loads(layout).items():
                 if known.get(path) != folder:
                     self._list_again(folder)
-            self._ledger.drifts.read_anew()
+            self._ledger.metadata_drift.read_anew()
         self._ledger.set_fact(LISTED, layout)
 
     def _check_takeover(self, frozen: set[int]) -> set[int]:

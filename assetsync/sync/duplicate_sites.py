@@ -20,7 +20,7 @@ import structlog
 from assetsync.core.names import printable
 from assetsync.errors import RootElsewhere
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.place import real
+from assetsync.ledger.ledger_files import real
 from assetsync.ledger.reports import Brake
 from assetsync.ledger.site_claims import (
     AGREED,

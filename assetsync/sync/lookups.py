@@ -3,7 +3,7 @@
 A search may return nothing at all, while the service's database is restored or after the key has lost a right. That
 looks like a folder in which nothing arrived, and files in doubt would be sent a second time. So if a folder shows none
 of our assets, some of those read back from it are searched for in all folders. Choosing these control samples is left
-to `ledger.control_samples`, and what a found asset means to the callers.
+to `ledger.assets`, and what a found asset means to the callers.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ import structlog
 
 from assetsync.core.names import sent_name
 from assetsync.errors import BadAnswer, ServiceError, ServiceRefused
-from assetsync.ledger.control_samples import ControlSamples, KnownAsset
+from assetsync.ledger.assets import ControlSamples, KnownAsset
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest, Service
@@ -157,7 +157,7 @@ class CheckedListing:
         if not is_ours and not self._ledger.doubts.owned(batch):
             expect_shown(
                 self._service,
-                self._ledger.witnesses.read_back_last(destfolderid, _WITNESSES),
+                self._ledger.control_samples.read_back_last(destfolderid, _WITNESSES),
                 "the folder",
                 hint="may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`",
             )

@@ -45,7 +45,7 @@ def take_requests(context: Context) -> int:
     requests = context.ledger.asked()
     for request in requests:
         context.ledger.answer(request.id, _answer(context, request), context.clock.now())
-    lost = context.ledger.outcomes.recover(context.clock.now(), by_hand=True)
+    lost = context.ledger.attempt_results.recover(context.clock.now(), by_hand=True)
     if lost:
         context.meter.doubted(lost)
         log.warning("in doubt after an upload by hand that ended without an outcome", files=lost)
@@ -189,7 +189,7 @@ def _refuse_retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool) -
 
 def _refuse_drift(ledger: Ledger, paths: Sequence[bytes]) -> None:
     for path in paths:
-        if next(ledger.drifts.told(path), None) is None:
+        if next(ledger.metadata_drift.told(path), None) is None:
             named = printable(path) or "the site"
             raise UsageError(f"nothing has drifted of {named}", hint="`assetsync drift list` lists what has")
 
@@ -251,18 +251,18 @@ def _kept(ledger: Ledger, row: FileRow) -> str | None:
     """Return an equal asset in the folder of a file whose adopted asset is gone, None without one."""
     if not ledger.repair.may_let_go(row):
         return None
-    kept = ledger.alike.sighted(row, row.md5 or "")
-    return None if kept is None or ledger.alike.is_missed(kept) else kept
+    kept = ledger.equal_content.sighted(row, row.md5 or "")
+    return None if kept is None or ledger.equal_content.is_missed(kept) else kept
 
 
 def _settle(ledger: Ledger, paths: Sequence[bytes]) -> str:
     """Record that a person settled the drift of these files and of the files below these folders."""
     told = settled = 0
     for path in paths:
-        rows = ledger.drifts.told(path)
+        rows = ledger.metadata_drift.told(path)
         while page := list(islice(rows, _PAGE)):
             told += len(page)
-            settled += ledger.drifts.settle(row for row in page if row.says_otherwise or row.is_elsewhere)
+            settled += ledger.metadata_drift.settle(row for row in page if row.says_otherwise or row.is_elsewhere)
     said = {"settled": settled, "still drifting: fix the sidecar or the mapping": told - settled}
     return "; ".join(f"{count:,} {what}" for what, count in said.items() if count)
 

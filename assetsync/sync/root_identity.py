@@ -12,7 +12,7 @@ from typing import NamedTuple
 from assetsync.core.mapping import Plan
 from assetsync.core.names import printable
 from assetsync.errors import FileUnreadable, RootElsewhere, RootMissing
-from assetsync.ledger.owner import ROOT
+from assetsync.ledger.ledger_metadata import ROOT
 from assetsync.model import Mapping
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.context import Context

@@ -13,10 +13,9 @@ from contextlib import AbstractContextManager
 import structlog
 
 from assetsync.errors import KeyRefused, ServiceElsewhere, ServiceError
-from assetsync.ledger.assets import INDEX_STOPPED
-from assetsync.ledger.control_samples import KnownAsset
+from assetsync.ledger.assets import INDEX_STOPPED, KnownAsset
 from assetsync.ledger.ledger import Ledger
-from assetsync.ledger.owner import SERVICE
+from assetsync.ledger.ledger_metadata import SERVICE
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
 from assetsync.sync.brakes import BrakeControl
 from assetsync.sync.folder_backoff import Repeating
@@ -96,8 +95,8 @@ class ServiceIdentity:
             return
         if self._refused is not None and self._clock.steady() - self._refused[0] < _ASK_AGAIN:
             raise ServiceElsewhere(self._refused[1])
-        witnesses = self._ledger.witnesses.of_all(_WITNESSES)
-        if self._shows_one_of(witnesses) if witnesses else not self._ledger.witnesses.has_begun():
+        witnesses = self._ledger.control_samples.of_all(_WITNESSES)
+        if self._shows_one_of(witnesses) if witnesses else not self._ledger.control_samples.has_begun():
             return
         shows = "and nothing that was sent before was read back yet, by which it could be known"
         if witnesses:
@@ -134,7 +133,7 @@ class ServiceIdentity:
     def _begin_anew(self, before: str) -> None:
         """Have everything read again that was learned from the service at its earlier address."""
         for folder in self._folders:
-            self._ledger.contacts.again(folder)
+            self._ledger.folder_listings.again(folder)
         # Findings about the index belong to the earlier address, or no longer hold.
         for name in (SUSPECT, INDEX_STOPPED):
             self._ledger.set_fact(name, None)

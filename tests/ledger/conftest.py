@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.ledger.folder_holds import hold_folder
+from assetsync.ledger.folders import hold_folder
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.queue import Intent
 from assetsync.ledger.rows import FileRow
@@ -64,7 +64,7 @@ class Book:
 
     def accept(self, row: FileRow, assetid: str, *, md5: str = M1, attempt: int | None = None) -> FileRow:
         attempt = self.begin(row, md5=md5) if attempt is None else attempt
-        self.ledger.outcomes.accepted(attempt, row.id, accepted(assetid, md5), NOW)
+        self.ledger.attempt_results.accepted(attempt, row.id, accepted(assetid, md5), NOW)
         found = self.by_id(row)
         assert found is not None
         return found
@@ -72,7 +72,7 @@ class Book:
     def lose(self, row: FileRow, *, md5: str | None = M1, left: SentExtent = SentExtent.ALL) -> int:
         attempt = self.begin(row, md5=md5)
         outcome = Outcome(Answer.DOUBT, "no_answer", "nothing came back")
-        self.ledger.outcomes.lost(attempt, row.id, Sent(outcome, left, row.size, md5 or ""), NOW)
+        self.ledger.attempt_results.lost(attempt, row.id, Sent(outcome, left, row.size, md5 or ""), NOW)
         return attempt
 
 

@@ -55,7 +55,7 @@ def test_outcome_leads_to_its_state(book, record, state, is_open, replaced):
     attempt = book.begin(row)
     if replaced:
         book.queue(b"a", size=99)
-    record(book.ledger.outcomes, attempt, row.id)
+    record(book.ledger.attempt_results, attempt, row.id)
     assert book.by_id(row).state is (State.SUPERSEDED if replaced and not is_open else state)
     assert (book.ledger.doubts.of(row.id) is not None) is is_open
 
@@ -63,7 +63,7 @@ def test_outcome_leads_to_its_state(book, record, state, is_open, replaced):
 @pytest.mark.parametrize(("left", "digest"), [(SentExtent.ALL, M2), (SentExtent.PART, M1)])
 def test_digest_is_kept_only_if_all_was_sent(book, left, digest):
     row = book.queue(b"a")
-    book.ledger.outcomes.lost(book.begin(row, md5=M1), row.id, sent(Answer.DOUBT, left=left), NOW)
+    book.ledger.attempt_results.lost(book.begin(row, md5=M1), row.id, sent(Answer.DOUBT, left=left), NOW)
     assert book.row(b"a").md5 == digest
 
 
@@ -148,19 +148,19 @@ def test_upload_at_crash_is_in_doubt(book):
     flying, resting = book.queue(b"a"), book.queue(b"b")
     book.begin(flying)
     book.reopen()
-    assert book.ledger.outcomes.recover(NOW + 5) == 1
+    assert book.ledger.attempt_results.recover(NOW + 5) == 1
     row = book.row(b"a")
     assert (row.state, row.reason, row.crashes) == (State.IN_DOUBT, "unclean_stop", 1)
     assert book.row(b"b") == resting
     assert [doubt.file.id for doubt in book.ledger.doubts.due(NOW + 5)] == [flying.id]
-    assert book.ledger.outcomes.recover(NOW + 6) == 0
+    assert book.ledger.attempt_results.recover(NOW + 6) == 0
 
 
 def test_file_of_five_crashes_is_blocked(book):
     row = book.queue(b"a")
     for crash in range(1, MAX_CRASHES + 1):
         book.begin(row)
-        book.ledger.outcomes.recover(NOW)
+        book.ledger.attempt_results.recover(NOW)
         if crash < MAX_CRASHES:
             book.ledger.repair.is_absent(row, NOW)
     blocked = book.row(b"a")
@@ -175,6 +175,6 @@ def test_replaced_upload_at_crash_is_in_doubt(book):
     book.begin(old)
     book.queue(b"a", size=20)
     book.reopen()
-    book.ledger.outcomes.recover(NOW)
+    book.ledger.attempt_results.recover(NOW)
     assert book.by_id(old).state is State.IN_DOUBT
     assert book.ledger.reports.counts(NOW).unresolved_history == 1

@@ -12,7 +12,7 @@ def seen(book, path: bytes, assetid: str, *, verified: bool = False) -> None:
 
 
 def asked_for(book, most: int) -> set[str]:
-    return {witness.assetid for witness in book.ledger.witnesses.of_all(most)}
+    return {witness.assetid for witness in book.ledger.control_samples.of_all(most)}
 
 
 def test_half_newest_half_oldest_are_sampled(book):

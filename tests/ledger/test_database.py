@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from assetsync.core.states import Event
 from assetsync.errors import IllegalTransition, LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerNewer
-from assetsync.ledger.damage import FOUND_WHOLE
 from assetsync.ledger.database import Database, is_held, open_beside, open_database
+from assetsync.ledger.integrity import FOUND_WHOLE, MIGRATIONS
 from assetsync.ledger.ledger import open_ledger, read_ledger
-from assetsync.ledger.release import MIGRATIONS
 from assetsync.ledger.rows import apply
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from assetsync.core.states import Event
 from assetsync.errors import LedgerError
-from assetsync.ledger import epoch as epochs
+from assetsync.ledger import ledger_files as epochs
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import State
 
@@ -48,12 +48,12 @@ def touch(book) -> None:
     ids=["as_it_was", "behind_its_copy", "without_its_copy", "put_back_with_its_copy", "lost", "new"],
 )
 def test_restored_ledger_is_relisted(book, change, start, restored):
-    book.ledger.contacts.made("F")
+    book.ledger.folder_listings.made("F")
     book.ledger.close()
     change(book)
     book.ledger = open_ledger(book.path)
     assert (book.ledger.start_no, book.ledger.restored) == (start, restored)
-    assert book.ledger.contacts.needed("F") is (restored or start == 1)
+    assert book.ledger.folder_listings.needed("F") is (restored or start == 1)
 
 
 def roll_back(book, copy: dict[Path, bytes]) -> None:
@@ -89,7 +89,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_rolled_back_disk_is_known_by_the_number_outside(runtime, book):
-    book.reopen().contacts.made("F")
+    book.reopen().folder_listings.made("F")
     book.ledger.close()
     copy = {path: path.read_bytes() for path in (book.path, epoch(book))}
     for _ in range(3):
@@ -98,7 +98,7 @@ def test_rolled_back_disk_is_known_by_the_number_outside(runtime, book):
     roll_back(book, copy)
     book.ledger = open_ledger(book.path)
     assert (book.ledger.start_no, book.ledger.restored) == (6, True)
-    assert book.ledger.contacts.needed("F")
+    assert book.ledger.folder_listings.needed("F")
 
 
 @pytest.mark.parametrize(
@@ -112,24 +112,24 @@ def test_rolled_back_disk_is_known_by_the_number_outside(runtime, book):
     ids=["as_it_was", "emptied", "of_another_boot", "spoilt"],
 )
 def test_unconfirmed_clean_stop_lists_each_folder_once(runtime, book, change, unconfirmed):
-    book.ledger.contacts.made("F")
+    book.ledger.folder_listings.made("F")
     book.ledger.close()
     change(runtime)
     book.ledger = open_ledger(book.path)
     assert (book.ledger.restored, book.ledger.unconfirmed) == (False, unconfirmed)
-    assert book.ledger.contacts.needed("F") is unconfirmed
-    book.ledger.contacts.made("F")
-    assert not book.reopen().contacts.needed("F")
+    assert book.ledger.folder_listings.needed("F") is unconfirmed
+    book.ledger.folder_listings.made("F")
+    assert not book.reopen().folder_listings.needed("F")
 
 
 def test_start_that_cannot_write_outside_confirms_nothing(runtime, book):
     """Its number would stay behind, and confirm a ledger that is rolled back to the one before."""
-    book.ledger.contacts.made("F")
+    book.ledger.folder_listings.made("F")
     book.ledger.close()
     (kept,) = runtime.iterdir()
     (runtime / f"{kept.name}.new").mkdir()
     book.ledger = open_ledger(book.path)
-    assert book.ledger.contacts.needed("F")
+    assert book.ledger.folder_listings.needed("F")
     assert not kept.exists()
 
 
@@ -173,26 +173,26 @@ def test_folder_outside_belongs_to_ledger_owner(tmp_path, monkeypatch):
 
 
 def test_backup_of_held_ledger_is_relisted(book, tmp_path):
-    book.ledger.contacts.made("F")
+    book.ledger.folder_listings.made("F")
     with closing(sqlite3.connect(book.path)) as source, closing(sqlite3.connect(tmp_path / "backup")) as copy:
         source.backup(copy)
     book.ledger.close()
     (tmp_path / "backup").replace(book.path)
     book.ledger = open_ledger(book.path)
     assert not book.ledger.restored, "nothing tells it from a process that was killed"
-    assert book.ledger.contacts.needed("F")
+    assert book.ledger.folder_listings.needed("F")
 
 
 def test_killed_process_relists_folders_once(book):
-    book.ledger.contacts.made("F")
+    book.ledger.folder_listings.made("F")
     book.ledger.close()
     code = "import os, sys; from pathlib import Path; from assetsync.ledger.ledger import open_ledger\n"
     code += "open_ledger(Path(sys.argv[1])); os._exit(9)"
     subprocess.run([sys.executable, "-c", code, str(book.path)], check=False)
     book.ledger = open_ledger(book.path)
-    assert book.ledger.contacts.needed("F")
-    book.ledger.contacts.made("F")
-    assert not book.reopen().contacts.needed("F")
+    assert book.ledger.folder_listings.needed("F")
+    book.ledger.folder_listings.made("F")
+    assert not book.reopen().folder_listings.needed("F")
 
 
 @pytest.mark.parametrize("torn", [b"", b"5"], ids=["before_it_was_written", "written_before_this_start"])
@@ -291,5 +291,5 @@ def test_weekly_recount_repairs_counts(book):
     # REPLACE fires no trigger for the row that it takes away.
     book.ledger.store.write(lambda conn: conn.execute("REPLACE INTO files SELECT * FROM files WHERE path = x'61'"))
     assert book.ledger.intake.size() == 3
-    book.ledger.quiet.begin("plan", NOW)
+    book.ledger.folder_cache.begin("plan", NOW)
     assert book.ledger.intake.size() == 2

@@ -110,7 +110,7 @@ def test_commit_into_a_detached_file_is_no_success(book, change):
             book.queue(name)
     book.ledger.close()
     book.ledger = open_ledger(book.path)
-    assert book.ledger.contacts.needed("F")
+    assert book.ledger.folder_listings.needed("F")
 
 
 def test_close_overwrites_nothing_after_the_log_was_replaced(book):

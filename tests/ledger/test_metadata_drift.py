@@ -27,40 +27,40 @@ def folder_of(book, row) -> str:
 
 def test_verified_asset_is_noted_as_moved(book):
     row, other = verified(book, b"a", "A"), verified(book, b"b", "B")
-    assert book.ledger.drifts.met("G", shown("A", "C")) == [b"a"]
+    assert book.ledger.metadata_drift.met("G", shown("A", "C")) == [b"a"]
     assert (folder_of(book, row), book.by_id(row).drift) == ("G", "unread")
     assert (folder_of(book, other), book.by_id(other).drift) == ("F", None)
-    assert book.ledger.drifts.met("G", shown("A")) == []
-    assert book.ledger.drifts.met("G", []) == []
+    assert book.ledger.metadata_drift.met("G", shown("A")) == []
+    assert book.ledger.metadata_drift.met("G", []) == []
 
 
 def test_unverified_asset_moves_by_digest(book):
     row = stored(book, b"a", "A")
     for md5 in (None, M2):
-        assert book.ledger.drifts.met("G", shown("A", md5=md5)) == []
+        assert book.ledger.metadata_drift.met("G", shown("A", md5=md5)) == []
     assert folder_of(book, row) == "F"
-    assert book.ledger.drifts.met("G", shown("A", md5=M1)) == [b"a"]
+    assert book.ledger.metadata_drift.met("G", shown("A", md5=M1)) == [b"a"]
     assert folder_of(book, row) == "G"
 
 
 def test_historic_asset_moves_without_drift(book):
     row = stored(book, b"a", "A")
     book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
-    assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
+    assert book.ledger.metadata_drift.met("G", shown("A")) == [b"a"]
     assert (folder_of(book, row), book.by_id(row).drift) == ("G", None)
 
 
 def test_unverified_blocked_asset_moves(book):
     row = stored(book, b"a", "A")
     book.ledger.assets.apply_all([(row, Event.DIFFERENT, {"reason": "different"})], NOW)
-    assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
+    assert book.ledger.metadata_drift.met("G", shown("A")) == [b"a"]
     assert folder_of(book, row) == "G"
 
 
 def test_unverified_replaced_asset_moves(book):
     row = stored(book, b"a", "A")
     book.queue(b"a", mtime=7)
-    assert book.ledger.drifts.met("G", shown("A")) == [b"a"]
+    assert book.ledger.metadata_drift.met("G", shown("A")) == [b"a"]
     assert folder_of(book, row) == "G"
 
 
@@ -69,18 +69,18 @@ def test_asset_without_digest_does_not_move(book):
     book.lose(row, md5=None)
     book.ledger.repair.is_asset(row, Asset("A", "F", "a", 10, None, "doc"), NOW)
     assert (book.row(b"a").state, book.row(b"a").md5) == (State.STORED, None)
-    assert book.ledger.drifts.met("G", shown("A")) == []
+    assert book.ledger.metadata_drift.met("G", shown("A")) == []
     assert folder_of(book, row) == "F"
 
 
 def test_agreed_folder_ends_with_remapping(book):
     row = verified(book, b"a", "A")
-    book.ledger.drifts.met("G", shown("A"))
+    book.ledger.metadata_drift.met("G", shown("A"))
     told = book.by_id(row)._replace(drift="it lies in another folder", said_digest=None)
-    book.ledger.drifts.read([Found(told.drift, None, book.by_id(row))], still=lambda: True)
-    assert book.ledger.drifts.settle([told]) == 1
+    book.ledger.metadata_drift.read([Found(told.drift, None, book.by_id(row))], still=lambda: True)
+    assert book.ledger.metadata_drift.settle([told]) == 1
     assert book.by_id(row).agreed_folder == "G"
-    book.ledger.drifts.remapped([(row.id, "G")])
+    book.ledger.metadata_drift.remapped([(row.id, "G")])
     assert (book.by_id(row).destfolderid, book.by_id(row).agreed_folder) == ("G", None)
 
 
@@ -89,6 +89,6 @@ def test_historic_sighting_follows_its_asset(book):
     book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
     book.ledger.doubts.sight([Asset("A", "F", "name", 10, M1, "doc")], 0, NOW)
     later = book.queue(b"b")
-    assert book.ledger.alike.sighted(later, M1) == "A"
-    book.ledger.drifts.met("G", shown("A", md5=M1))
-    assert book.ledger.alike.sighted(later, M1) is None
+    assert book.ledger.equal_content.sighted(later, M1) == "A"
+    book.ledger.metadata_drift.met("G", shown("A", md5=M1))
+    assert book.ledger.equal_content.sighted(later, M1) is None

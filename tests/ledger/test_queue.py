@@ -22,7 +22,7 @@ def due(book, now: float = NOW, **said) -> list[bytes]:
 
 def looked_for(book, row, md5: str) -> list:
     """Look for equal versions as sending does: closer only where the hints say that it pays."""
-    alike = book.ledger.alike
+    alike = book.ledger.equal_content
     return alike.equals(row, md5) if alike.hints(row, md5).version else []
 
 
@@ -113,7 +113,7 @@ def test_newer_version_waits_for_older(book, how):
     assert book.by_id(old).state == how
     assert due(book) == []
     if how == "sending":
-        book.ledger.outcomes.accepted(attempt, old.id, accepted("A"), NOW)
+        book.ledger.attempt_results.accepted(attempt, old.id, accepted("A"), NOW)
     else:
         book.ledger.repair.is_absent(old, NOW)
     assert book.by_id(old).state is State.SUPERSEDED
@@ -138,7 +138,7 @@ def test_open_attempt_blocks_equal_name(book):
     with pytest.raises(NameBusy):
         book.begin(second)
     assert book.row(second.path).state is State.QUEUED
-    book.ledger.outcomes.accepted(attempt, first.id, accepted("A"), NOW)
+    book.ledger.attempt_results.accepted(attempt, first.id, accepted("A"), NOW)
     assert due(book) == [second.path, elsewhere.path]
 
 
@@ -213,8 +213,8 @@ def test_equal_version_needs_possible_asset(book, case):
     new = book.queue(b"new")
     assert [row.id for row in looked_for(book, new, M1)] == [old.id] * counts
     assert looked_for(book, new, M2) == []
-    assert book.ledger.alike.has_size(new.id, "F", 10) is counts
-    assert book.ledger.alike.has_size(new.id, "G", 10) is False
+    assert book.ledger.equal_content.has_size(new.id, "F", 10) is counts
+    assert book.ledger.equal_content.has_size(new.id, "G", 10) is False
 
 
 def test_unhashed_version_is_matched_by_stat(book):
@@ -305,7 +305,7 @@ def test_only_own_failures_are_counted(book):
     row = book.queue(b"a")
     unsent = Sent(Outcome(Answer.UNSENT, "unsent", "refused"), SentExtent.NOTHING, 0, "")
     for counts in (False, True, False):
-        book.ledger.outcomes.unsent(book.begin(row), row.id, unsent, NOW, NOW + 5, counts=counts)
+        book.ledger.attempt_results.unsent(book.begin(row), row.id, unsent, NOW, NOW + 5, counts=counts)
     assert (book.row(b"a").failures, book.row(b"a").attempts, book.row(b"a").due_at) == (1, 3, NOW + 5)
 
 
@@ -330,19 +330,19 @@ def _restored(book) -> None:
         ((), True),
         ((lambda book: book.accept(book.queue(b"s"), "S"),), True),
         ((_verified,), False),
-        ((lambda book: book.ledger.contacts.made("F"),), False),
-        ((lambda book: book.ledger.contacts.made("G"),), True),
-        ((lambda book: book.ledger.contacts.made("F"), lambda book: book.reopen()), False),
+        ((lambda book: book.ledger.folder_listings.made("F"),), False),
+        ((lambda book: book.ledger.folder_listings.made("G"),), True),
+        ((lambda book: book.ledger.folder_listings.made("F"), lambda book: book.reopen()), False),
         ((_verified, _restored), True),
-        ((lambda book: book.ledger.contacts.made("F"), _restored), True),
-        ((_verified, _restored, lambda book: book.ledger.contacts.made("F")), False),
-        ((_verified, _restored, lambda book: book.ledger.contacts.made("F"), lambda book: book.reopen()), False),
+        ((lambda book: book.ledger.folder_listings.made("F"), _restored), True),
+        ((_verified, _restored, lambda book: book.ledger.folder_listings.made("F")), False),
+        ((_verified, _restored, lambda book: book.ledger.folder_listings.made("F"), lambda book: book.reopen()), False),
     ],
 )
 def test_unknown_folder_is_listed_first(book, steps, needed):
     for step in steps:
         step(book)
-    assert book.ledger.contacts.needed("F") is needed
+    assert book.ledger.folder_listings.needed("F") is needed
 
 
 # What a worker or the main loop asks again and again, a million files or not.
@@ -359,17 +359,17 @@ def test_unknown_folder_is_listed_first(book, steps, needed):
         lambda ledger: ledger.queue.due(NOW, 64, (), ("F", "G")),
         lambda ledger: ledger.assets.to_verify(NOW),
         lambda ledger: ledger.assets.to_index(NOW, NOW, NOW),
-        lambda ledger: ledger.outcomes.recover(NOW),
+        lambda ledger: ledger.attempt_results.recover(NOW),
         lambda ledger: ledger.queue.retry_blocked("unreadable", NOW),
         lambda ledger: ledger.audits.sent_as("F", "a.jpg"),
         lambda ledger: ledger.audits.unmet_of(Unmet("F"), ["A", "B"], begin(SystemClock())),
-        lambda ledger: ledger.drifts.met(
+        lambda ledger: ledger.metadata_drift.met(
             "F", [Asset("A", "F", "a", 10, M1, "doc"), Asset("B", "F", "b", 10, M2, "doc")]
         ),
-        lambda ledger: ledger.alike.resembling(ledger.intake.current_of(b"there"), "there"),
-        lambda ledger: ledger.witnesses.has_begun(),
+        lambda ledger: ledger.equal_content.resembling(ledger.intake.current_of(b"there"), "there"),
+        lambda ledger: ledger.control_samples.has_begun(),
         # Accepted with the id of another, whose owner is looked for.
-        lambda ledger: ledger.outcomes.accepted(1, 1, accepted("A"), NOW),
+        lambda ledger: ledger.attempt_results.accepted(1, 1, accepted("A"), NOW),
     ],
 )
 def test_frequent_queries_scan_no_table(book, ask):

@@ -9,7 +9,7 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from assetsync.errors import LedgerNewer
-from assetsync.ledger import release, schema
+from assetsync.ledger import integrity, schema
 from assetsync.ledger.database import open_database
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import State
@@ -70,10 +70,10 @@ def test_first_release_ledger_gets_new_shape(old: Path, tmp_path: Path):
     assert shape_of(old) == shape_of(tmp_path / "new.db")
 
 
-@pytest.mark.parametrize("last", range(1, len(release.MIGRATIONS)))
+@pytest.mark.parametrize("last", range(1, len(integrity.MIGRATIONS)))
 def test_every_release_is_migrated(old: Path, tmp_path: Path, last: int):
     with closing(sqlite3.connect(old)) as conn:
-        schema.migrations.apply(sqlite_utils.Database(conn), stop_before=sorted(release.MIGRATIONS)[last])
+        schema.migrations.apply(sqlite_utils.Database(conn), stop_before=sorted(integrity.MIGRATIONS)[last])
     before = rows_of(old)
     open_ledger(old).close()
     open_ledger(tmp_path / "new.db").close()
@@ -212,7 +212,7 @@ def test_writes_of_any_tool_are_counted(book, change, end):
     ("ask", "name"),
     [
         (lambda ledger: ledger.reports.waiting_longest(), "f"),
-        (lambda ledger: ledger.witnesses.read_back_last("F", 3), "files"),
+        (lambda ledger: ledger.control_samples.read_back_last("F", 3), "files"),
     ],
     ids=["waits_longest", "read_back_last"],
 )
@@ -240,7 +240,7 @@ def test_due_query_uses_the_due_index(book, said):
 
 
 def test_migrations_are_known_unloaded():
-    assert schema.known() == release.MIGRATIONS
+    assert schema.known() == integrity.MIGRATIONS
 
 
 def test_drift_before_settlings_is_reread(old: Path):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from assetsync.ledger.hourly_stats import Hour
+from assetsync.ledger.runs import Hour
 from assetsync.status.page import draw
 
 

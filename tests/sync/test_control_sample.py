@@ -123,7 +123,7 @@ def test_taken_over_asset_is_no_newer_sample(make_world):
         world.scan_and_send()
         world.live(60)
     old, copy = world.row("old").assetid, world.row("copy").assetid
-    newer = world.ledger.witnesses.sent_after(before, 9)
+    newer = world.ledger.control_samples.sent_after(before, 9)
     assert [sample.asset.assetid for sample in newer] == [copy]
     (world.root / "old").unlink()
     world.scan()
@@ -132,4 +132,4 @@ def test_taken_over_asset_is_no_newer_sample(make_world):
     world.site.auditor.audit(FOLDER)
     world.live(60)
     assert world.row("copy").assetid == old
-    assert world.ledger.witnesses.sent_after(before, 9) == []
+    assert world.ledger.control_samples.sent_after(before, 9) == []

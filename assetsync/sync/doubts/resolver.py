@@ -281,7 +281,7 @@ class Resolver:
         if self._sample is None and self._lag:
             watched = [self._watched.get(doubt.attempt.id) for doubt in self._round]
             since = [newest for _, newest in filter(None, watched)]
-            self._sample = shown_sample(self._service, self._ledger.witnesses, since)
+            self._sample = shown_sample(self._service, self._ledger.control_samples, since)
 
     def _is_current(self, one: Looking, attempt: AttemptRow) -> bool:
         facts = one.facts

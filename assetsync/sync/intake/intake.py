@@ -270,7 +270,7 @@ class Intake:
                 self._ledger.intake.remap(row.id, folder)
             result.unchanged += 1
             return True
-        is_there = row is not None and self._ledger.drifts.lies_in(row.id, folder)
+        is_there = row is not None and self._ledger.metadata_drift.lies_in(row.id, folder)
         result.unchanged += is_there
         result.moved += not is_there
         if row is not None and (is_there or not self._resend_moved):
@@ -298,7 +298,7 @@ class Intake:
         remapped, self._remapped = self._remapped, []
         if self._dry_run:
             return
-        self._ledger.drifts.remapped(remapped)
+        self._ledger.metadata_drift.remapped(remapped)
         if not batch:
             return
         left_out = set(self._ledger.intake.enqueue(batch, self._clock.now()))

@@ -38,8 +38,8 @@ class ScanDiff:
         # Ranges of paths in which the scan yielded no file. The ledger is queried for several of them at once.
         self._run: list[Piece] = []
         self._expected: int | None = 0
-        usable = self._ledger.quiet.begin(plan, context.clock.now())
-        self._recorded = self._ledger.quiet.recorded() if usable else iter(())
+        usable = self._ledger.folder_cache.begin(plan, context.clock.now())
+        self._recorded = self._ledger.folder_cache.recorded() if usable else iter(())
         self._known = next(self._recorded, None)
         self._spoiled: set[bytes] = set()
         self._found: list[Quiet] = []
@@ -77,7 +77,7 @@ class ScanDiff:
         if known is None or known.folder != folder:
             return None
         self._known = next(self._recorded, None)
-        return None if self._ledger.quiet.was_stirred(folder) else known
+        return None if self._ledger.folder_cache.was_stirred(folder) else known
 
     def reached(self, until: bytes | None, folder: bytes, quiet: Quiet | None) -> None:
         """Note that the scan has passed everything before `until`, all of it in `folder`."""
@@ -115,7 +115,7 @@ class ScanDiff:
 
     def close(self) -> None:
         """End the comparison, finished or not."""
-        self._ledger.quiet.end()
+        self._ledger.folder_cache.end()
 
     def _open(self, first: bytes) -> None:
         self._rows = self._ledger.intake.current(first)
@@ -159,7 +159,7 @@ class ScanDiff:
         found, self._found = self._found, []
         struck, self._struck = self._struck, []
         if not self._dry_run:
-            self._ledger.quiet.record([each for each in found if each.folder not in self._spoiled], struck)
+            self._ledger.folder_cache.record([each for each in found if each.folder not in self._spoiled], struck)
         # Only the folders that contain the position of the scan have not ended.
         at = self._at
         self._spoiled = set() if at is None else {folder for folder in self._spoiled if at.startswith(folder)}

@@ -101,7 +101,7 @@ class Auditor:
         """Record assets that no row owns; assets of old versions and explained assets keep their explanation."""
         history = self._ledger.audits.history([asset.id for asset in assets]) if assets else set()
         self._ledger.audits.met_history(history, began)
-        self._ledger.drifts.met(folder, [asset for asset in assets if asset.id in history])
+        self._ledger.metadata_drift.met(folder, [asset for asset in assets if asset.id in history])
         strangers = [asset for asset in assets if asset.id not in history and asset.processed]
         doubts = self._ledger.doubts
         doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())

@@ -44,7 +44,7 @@ class Drift:
         Return 0 if the root is missing: all files wait for the scan that finds it again.
         """
         as_of = self._sidecars.changes
-        rows = self._ledger.drifts.unread()
+        rows = self._ledger.metadata_drift.unread()
         found: list[Found] = []
         for row in rows:
             try:
@@ -55,7 +55,7 @@ class Drift:
                 break
         if found:
             # If sidecars changed during the comparison, record nothing: the files are read again.
-            self._ledger.drifts.read(found, still=lambda: self._sidecars.changes == as_of)
+            self._ledger.metadata_drift.read(found, still=lambda: self._sidecars.changes == as_of)
         return len(rows)
 
     def look_again(self) -> None:
@@ -65,14 +65,14 @@ class Drift:
         because the sidecar itself did not change. Each problem is tried once, however many files lie below a folder's
         sidecar.
         """
-        self._ledger.drifts.back()
-        for row in self._ledger.drifts.unreadable():
+        self._ledger.metadata_drift.back()
+        for row in self._ledger.metadata_drift.unreadable():
             try:
                 found = self._found(row)
             except RootMissing:
                 return
             if row.drift is not None and found.drift != row.drift:
-                self._ledger.drifts.read_alike(row.drift)
+                self._ledger.metadata_drift.read_alike(row.drift)
             if self._tick():
                 return
 

@@ -100,7 +100,7 @@ class Missing:
         """
         if result.fine or result.elsewhere or result.different:
             return True
-        witnesses = self._context.ledger.witnesses.of_all(min(lost, _IDS) + _FEW)
+        witnesses = self._context.ledger.control_samples.of_all(min(lost, _IDS) + _FEW)
         others = [one for one in witnesses if one.assetid not in ids][-_FEW:]
         expect_shown(
             self._context.service, others, f"folder {result.folder}", hint="may the key's user see the folders?"

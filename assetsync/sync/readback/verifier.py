@@ -217,7 +217,7 @@ class Verifier:
                 # A name that is only similar proves nothing.
                 return
         if self._names.get(folder) is not kept:
-            self._ledger.contacts.named(folder, kept=kept)
+            self._ledger.folder_listings.named(folder, kept=kept)
             self._names[folder] = kept
             if not kept:
                 log.warning("the service renames uploads", destfolderid=folder, name=asset.filename)

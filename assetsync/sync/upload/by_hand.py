@@ -106,7 +106,7 @@ def begin(ledger: Ledger, service: Service, hand: ByHand, now: float) -> Begun:
     for brake in ledger.reports.brakes():
         if brake.kind in _OF_IDENTITY:
             raise UsageError(f"brake {brake.id} is pulled: {brake.detail}", hint=f"`assetsync resume {brake.id}` first")
-    if ledger.contacts.needed_by_hand(intent.destfolderid):
+    if ledger.folder_listings.needed_by_hand(intent.destfolderid):
         _list(ledger, service, intent.destfolderid, now)
     row = _add(ledger, hand, now)
     begun = row if isinstance(row, Begun) else _begin(ledger, hand, row, now)
@@ -127,7 +127,7 @@ def end(ledger: Ledger, argument: dict[str, object], now: float) -> str:
     attempt = ledger.doubts.in_flight(str(argument["boundary"]))
     if attempt is None:
         raise UsageError("no upload by hand of that boundary is in flight")
-    outcomes, outcome, ids = ledger.outcomes, sent.outcome, (attempt.id, attempt.file_id)
+    outcomes, outcome, ids = ledger.attempt_results, sent.outcome, (attempt.id, attempt.file_id)
     row = ledger.doubts.file_of(attempt)
     match outcome.answer:
         case Answer.ACCEPTED:
@@ -186,7 +186,7 @@ def _list(ledger: Ledger, service: Service, folder: str, now: float) -> None:
             _sight(ledger, batch, now)
             batch = []
     _sight(ledger, batch, now)
-    ledger.contacts.made_by_hand(folder)
+    ledger.folder_listings.made_by_hand(folder)
 
 
 def _sight(ledger: Ledger, assets: list[Asset], now: float) -> None:
@@ -241,7 +241,7 @@ def _begin(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun:
         return Begun(MAY_BE_THERE, f"an upload of the name {name} into this folder is not decided yet")
     if row.wanted is not Wanted.OUTSIDE:
         # The metadata given by hand may differ from that of the mapping and the sidecars.
-        ledger.drifts.mark_unread(row.id)
+        ledger.metadata_drift.mark_unread(row.id)
     return Begun(MAY_SEND)
 
 
@@ -264,7 +264,7 @@ def _standing(ledger: Ledger, row: FileRow) -> Begun | None:
 
 def _equal(ledger: Ledger, hand: ByHand, row: FileRow, now: float) -> Begun | None:
     """Return the result for another version or asset of the folder that has, or may have, equal content, or None."""
-    alike, md5 = ledger.alike, str(hand.intent.md5)
+    alike, md5 = ledger.equal_content, str(hand.intent.md5)
     refused: Begun | None = None
     for other in (*alike.equals(row, md5), *alike.unread(row)):
         standing = _standing(ledger, other)

@@ -69,7 +69,7 @@ class Dedupe:
     def _stands_already(self, row: FileRow, md5: str) -> bool:
         """Take over an equal version or asset; block the file if an unreadable path leaves that undecided."""
         now = self._clock.now()
-        hints = self._ledger.alike.hints(row, md5)
+        hints = self._ledger.equal_content.hints(row, md5)
         untold: FileUnreadable | None = None
         try:
             if hints.version and self._version_stands(row, md5, now):
@@ -93,7 +93,7 @@ class Dedupe:
         cannot be read.
         """
         untold: FileUnreadable | None = None
-        for old in self._ledger.alike.equals(row, md5):
+        for old in self._ledger.equal_content.equals(row, md5):
             # An older version of the same path is always past, even if it is still wanted (unmapped, then touched).
             elsewhere = old.path != row.path and old.wanted in (Wanted.YES, Wanted.UNMAPPED)
             try:
@@ -117,7 +117,7 @@ class Dedupe:
 
     def _asset_stands(self, row: FileRow, md5: str, now: float) -> bool:
         """Adopt an equal asset that no row owns; return whether the file is not to be sent now."""
-        assetid = self._ledger.alike.sighted(row, md5)
+        assetid = self._ledger.equal_content.sighted(row, md5)
         if assetid is None:
             return self._waits_for_another(row, md5, now) or self._resembles(row, md5, now)
         if self._is_looked_for(row, assetid, now):
@@ -133,7 +133,7 @@ class Dedupe:
         A restored ledger does not know the uploads made after its copy, nor the bytes of the uploads in flight then. Of
         two such assets one may be this file's: once the upload is decided, the other is adopted.
         """
-        other = self._ledger.alike.may_have_stored_it(row, md5)
+        other = self._ledger.equal_content.may_have_stored_it(row, md5)
         if other is None:
             return False
         detail = f"an equal asset may be what was uploaded as {printable(other.path)}: waits until that is decided"
@@ -145,7 +145,7 @@ class Dedupe:
 
         A name with `?` in place of characters that the service cannot show counts as the file's name, too.
         """
-        alike = self._ledger.alike
+        alike = self._ledger.equal_content
         found = alike.resembling(row, sent_name(row.path.rpartition(b"/")[2]))
         if not found:
             return False
@@ -171,7 +171,7 @@ class Dedupe:
         Somebody may have deleted the asset: if it were adopted, it would never be found. The file is prepared again
         after the listing.
         """
-        if not self._ledger.alike.is_missed(assetid) or not self._contact.list_after_audit(row.destfolderid):
+        if not self._ledger.equal_content.is_missed(assetid) or not self._contact.list_after_audit(row.destfolderid):
             return False
         detail = f"its folder was listed again: the last audit did not show {assetid}, which seemed to be this file"
         self._ledger.queue.postpone(row.id, now, detail)

@@ -16,7 +16,7 @@ import structlog
 from assetsync.core.doubt import UNPROCESSED_PATIENCE
 from assetsync.core.names import may_be, printable, sent_name
 from assetsync.errors import ServiceError
-from assetsync.ledger.folder_holds import UNLISTED
+from assetsync.ledger.folders import UNLISTED
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
@@ -90,7 +90,7 @@ class FolderListing:
 
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether `ensure` has nothing to ask of the service."""
-        return self._known.get(destfolderid) == self._ledger.contacts.asks(destfolderid)
+        return self._known.get(destfolderid) == self._ledger.folder_listings.asks(destfolderid)
 
     def list_anew(self) -> None:
         """Require a new listing of every folder before the next upload into it."""
@@ -99,12 +99,12 @@ class FolderListing:
 
     def list_again(self, destfolderid: str) -> None:
         """Require a new listing of a folder before the next upload into it, also after a restart."""
-        self._ledger.contacts.again(destfolderid)
+        self._ledger.folder_listings.again(destfolderid)
 
     def ensure(self, destfolderid: str) -> None:
         """List the folder if it needs a listing; raises ServiceError, and Unlisted while it is not listed."""
         self._make_sure()
-        contacts = self._ledger.contacts
+        contacts = self._ledger.folder_listings
         asks = contacts.asks(destfolderid)
         if self._known.get(destfolderid) == asks:
             return
@@ -154,7 +154,7 @@ class FolderListing:
         if assetid is None:
             return False
         now = self._clock.now()
-        if now - (self._ledger.contacts.sighted_since(assetid) or now) <= UNPROCESSED_PATIENCE:
+        if now - (self._ledger.folder_listings.sighted_since(assetid) or now) <= UNPROCESSED_PATIENCE:
             detail = f"the service still works on {assetid}, an asset of this name that may be this file"
             queue.postpone(row.id, now + _LIST_AGAIN, detail)
             return True
@@ -213,7 +213,7 @@ class FolderListing:
         Return the number of requests for a listing at its start.
         """
         batch: list[Asset] = []
-        contacts = self._ledger.contacts
+        contacts = self._ledger.folder_listings
         asks = contacts.asks(destfolderid)
         listed = _Listed(self._clock.steady(), contacts.missed(destfolderid, _MOST_KEPT))
         # Some releases show unprocessed assets only on request (interface section 4.1).
@@ -234,7 +234,7 @@ class FolderListing:
 
     def _remember(self, destfolderid: str, batch: list[Asset], listed: _Listed) -> None:
         doubts = self._ledger.doubts
-        for path in self._ledger.drifts.met(destfolderid, batch):
+        for path in self._ledger.metadata_drift.met(destfolderid, batch):
             log.info("moved in the service", path=printable(path), destfolderid=destfolderid)
         owned = doubts.owned([asset.id for asset in batch])
         strangers = [asset for asset in batch if asset.id not in owned]

@@ -230,7 +230,7 @@ class Preparer:
         try:
             return "" if position is None else self._sidecars.told(row.path, self._mappings.all[position]).digest
         except SidecarError as error:
-            log.warning("what is said of it cannot be read", path=printable(row.path), detail=str(error))
+            log.warning("metadata cannot be read", path=printable(row.path), detail=str(error))
             return ""
 
     def _is_being_written(self, row: FileRow, sidecars: Sequence[bytes]) -> bool:
@@ -284,7 +284,11 @@ class Preparer:
         Raises _PutOff if an undecided upload may have been the same file; ReadStopped, FileChanged and FileUnreadable.
         """
         md5 = body.load()
-        if md5 is None and not row.send_again and self._ledger.alike.has_size(row.id, row.destfolderid, row.size):
+        if (
+            md5 is None
+            and not row.send_again
+            and self._ledger.equal_content.has_size(row.id, row.destfolderid, row.size)
+        ):
             self._wait_for_its_like(row)
             md5 = digest(file, row.stat, stop=self._context.heartbeat.tick, tap=self._context.progress.hashed)
             # Check again, because hashing may take long.
@@ -298,7 +302,7 @@ class Preparer:
         can show what was sent.
         """
         now = self._clock.now()
-        for other in self._ledger.alike.unread(row):
+        for other in self._ledger.equal_content.unread(row):
             if not self._still_holds(other):
                 detail = (
                     f"may be what was being uploaded as {printable(other.path)}: waits until that is decided"

@@ -65,7 +65,7 @@ class ResultRecorder:
 
     def submit(self, result: Result) -> Pending[State]:
         """Queue the record of an accepted upload for the next commit; `recorded` follows once it is on the disk."""
-        submit = self._ledger.outcomes.submit_accepted
+        submit = self._ledger.attempt_results.submit_accepted
         return submit(result.attempt, result.row.id, result.sent, self._clock.now())
 
     def recorded(self, result: Result, state: State) -> None:
@@ -89,7 +89,7 @@ class ResultRecorder:
         row, now = ready.row, self._clock.now()
         unsent = Sent(_NOT_SENT, SentExtent.NOTHING, ready.body.handed, ready.body.md5)
         try:
-            self.insist(row, lambda: self._ledger.outcomes.taken_back(attempt, row.id, unsent, now, row.due_at))
+            self.insist(row, lambda: self._ledger.attempt_results.taken_back(attempt, row.id, unsent, now, row.due_at))
         except RowUnfit as error:
             # The row was changed from outside, and there is nothing to send any more.
             log.warning("not sent", path=printable(row.path), attempt=attempt, detail=str(error))
@@ -123,7 +123,7 @@ class ResultRecorder:
         attempt, row, sent = result.attempt, result.row, result.sent
         outcome = sent.outcome
         now = self._clock.now()
-        outcomes = self._ledger.outcomes
+        outcomes = self._ledger.attempt_results
         bound = log.bind(path=printable(row.path), attempt=attempt)
         match outcome.answer:
             case Answer.ACCEPTED:
@@ -168,7 +168,7 @@ class ResultRecorder:
 
     def _unsent(self, result: Result, now: float) -> None:
         attempt, row, sent = result.attempt, result.row, result.sent
-        outcome, outcomes = sent.outcome, self._ledger.outcomes
+        outcome, outcomes = sent.outcome, self._ledger.attempt_results
         if outcome.fault is not Fault.FILE:
             outcomes.unsent(attempt, row.id, sent, now, now)
             self.trouble(outcome.reason, outcome.detail, outcome.retry_after)

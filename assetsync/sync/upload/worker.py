@@ -192,7 +192,7 @@ class Worker:
         uploads = self._uploads
         if uploads.preparer.sidecars_changed(ready):
             # The change may have been recorded before there was an upload for which it matters.
-            mark_unread = partial(self._ledger.drifts.mark_unread, ready.row.id)
+            mark_unread = partial(self._ledger.metadata_drift.mark_unread, ready.row.id)
             await self._blocking.run(partial(self._results.insist, ready.row, mark_unread))
         began = self._clock.steady()
         if self._connection is None or ready.body.size > SMALL or uploads.rate_limiter is not None:

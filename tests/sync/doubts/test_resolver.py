@@ -898,7 +898,7 @@ def _fails():
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
 def test_refused_copy_is_adopted_in_place(world, where):
     theirs = world.service.put(b"some content", "theirs", "F1" if where == "here" else "F9")
-    world.ledger.contacts.made("F1")
+    world.ledger.folder_listings.made("F1")
     lose(world, "duplicate")
     world.live(60)
     row = world.row("a.jpg")
@@ -937,7 +937,7 @@ def test_refused_copy_is_no_former_version(world):
 
 def test_copy_is_adopted_despite_a_namesake(world):
     theirs = world.service.put(b"some content", "b.jpg", "F1")
-    world.ledger.contacts.made("F1")
+    world.ledger.folder_listings.made("F1")
     lose(world, "duplicate", content=b"of which no look-up shows a copy", path="b.jpg")
     lose(world, "duplicate", path="a.jpg")
     world.live(60)

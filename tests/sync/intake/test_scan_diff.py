@@ -36,7 +36,7 @@ def found(result) -> tuple[object, ...]:
 def look_at_all(world, monkeypatch) -> tuple[object, ...]:
     """What a scan finds that compares every file; it changes nothing."""
     with monkeypatch.context() as patch:
-        patch.setattr(world.ledger.quiet, "recorded", lambda: iter(()))
+        patch.setattr(world.ledger.folder_cache, "recorded", lambda: iter(()))
         return found(world.site.rescan.run(dry_run=True))
 
 
@@ -126,8 +126,8 @@ def test_quiet_scan_equals_a_full_one(make_world, monkeypatch, seed):
         expected = look_at_all(world, monkeypatch)
         result = world.scan()
         assert found(result) == expected, told
-        left_out += result.unchanged and sum(q.files for q in world.ledger.quiet.recorded())
-        for each in world.ledger.quiet.recorded():
+        left_out += result.unchanged and sum(q.files for q in world.ledger.folder_cache.recorded())
+        for each in world.ledger.folder_cache.recorded():
             rows = [r.path for r in world.ledger.reports.files() if r.path.rpartition(b"/")[0] == each.folder[:-1]]
             assert len(rows) == each.files, each
     assert left_out, "nothing was ever quiet"
@@ -149,7 +149,7 @@ def quiet_world(world):
     world.scan_and_send()
     for _ in range(2):
         world.scan()
-    assert [each.folder for each in world.ledger.quiet.recorded()] == [b"", b"a/", b"b/"]
+    assert [each.folder for each in world.ledger.folder_cache.recorded()] == [b"", b"a/", b"b/"]
     return world
 
 
@@ -207,7 +207,7 @@ def test_row_removed_elsewhere_is_noticed(world, monkeypatch):
 def test_folder_changed_in_scan_is_not_cached(world, monkeypatch):
     quiet_world(world)
     row = world.row("a/x")
-    quiet = world.ledger.quiet
+    quiet = world.ledger.folder_cache
     before = {each.folder: each for each in quiet.recorded()}
     assert quiet.begin(world.site.intake._mark(), world.clock.now())
     world.ledger.intake.unwanted([(row.id, row.path)], Event.VANISHED, world.clock.now())
@@ -231,16 +231,16 @@ def test_scan_sees_all_earlier_changes(world):
     writing.start()
     stirred.wait()
     plan = ledger.reports.fact("quiet_plan")
-    assert ledger.quiet.begin(plan, world.clock.now())
+    assert ledger.folder_cache.begin(plan, world.clock.now())
     sizes = {row.path: row.size for row in ledger.intake.current(b"a/")}
     begun.set()
     writing.join()
-    assert sizes[b"a/x"] == 9 or ledger.quiet.was_stirred(b"a/"), "else it would be remembered by rows of before"
+    assert sizes[b"a/x"] == 9 or ledger.folder_cache.was_stirred(b"a/"), "else it would be remembered by rows of before"
 
 
 def test_change_in_caching_commit_counts(world):
     quiet_world(world)
-    quiet = world.ledger.quiet
+    quiet = world.ledger.folder_cache
     assert quiet.begin(world.site.intake._mark(), world.clock.now())
 
     def both(conn) -> None:
@@ -261,7 +261,7 @@ def test_rolled_back_change_stays_quiet(world):
 
     with pytest.raises(Exception, match="syntax error"):
         world.ledger.store.write(fails)
-    assert [each.folder for each in world.ledger.quiet.recorded()] == [b"", b"a/", b"b/"]
+    assert [each.folder for each in world.ledger.folder_cache.recorded()] == [b"", b"a/", b"b/"]
     assert isinstance(world.ledger.intake, Intake)
 
 
@@ -271,4 +271,4 @@ def test_vanished_folder_is_found_by_count(make_world):
     result = world.scan()
     assert sorted(missing.path for missing in result.missing) == [b"a/x", b"a/y"]
     assert set(world.states()) == {"b/z"}
-    assert [each.folder for each in world.ledger.quiet.recorded()] == [b"", b"b/"]
+    assert [each.folder for each in world.ledger.folder_cache.recorded()] == [b"", b"b/"]

@@ -118,7 +118,7 @@ def test_settled_move_is_silent_until_next(mirrored):
     asset.folder = "F2"
     audit(world)
     drift(world)
-    assert world.ledger.drifts.settle([world.row("1")])
+    assert world.ledger.metadata_drift.settle([world.row("1")])
     assert drift(world) == {}
     assert list(world.ledger.reports.findings()) == []
     asset.folder = "F3"
@@ -306,7 +306,7 @@ def test_agreed_folder_is_fine_only_there(mirrored):
     asset.folder = "F2"
     audit(world)
     drift(world)
-    world.ledger.drifts.settle([world.row("1")])
+    world.ledger.metadata_drift.settle([world.row("1")])
     drift(world)
     asset.folder = "F3"
     world.clock.advance(60)

@@ -184,15 +184,15 @@ def test_note_made_during_reading_is_kept(make_world, monkeypatch):
     world = told_later(make_world(), b"description: another")
     world.site.drift.step()
     told = world.row("a.jpg")
-    assert world.ledger.drifts.settle([told])
+    assert world.ledger.metadata_drift.settle([told])
     after_reading(
         world,
         monkeypatch,
         b"a.jpg",
-        lambda: world.ledger.drifts.read([Found("noted", None, world.row("a.jpg"))], still=lambda: True),
+        lambda: world.ledger.metadata_drift.read([Found("noted", None, world.row("a.jpg"))], still=lambda: True),
     )
     assert drift(world) == {b"a.jpg": "noted"}
-    assert not world.ledger.drifts.settle([told])
+    assert not world.ledger.metadata_drift.settle([told])
 
 
 def test_audit_note_during_reading_is_read(make_world, monkeypatch):
@@ -213,7 +213,7 @@ def test_resend_agrees_to_no_new_asset_folder(make_world):
         world.service.assets[world.row("a.jpg").assetid].folder = "F9"
         world.site.auditor.audit("F1")
         assert list(drift(world)) == [b"a.jpg"]
-        world.ledger.drifts.settle([world.row("a.jpg")])
+        world.ledger.metadata_drift.settle([world.row("a.jpg")])
         assert drift(world) == {}
         world.ledger.repair.send_again(world.row("a.jpg"), world.clock.now())
         world.scan_and_send()
@@ -291,7 +291,7 @@ def test_drift_count_excludes_history(make_world):
 def test_settled_drift_is_silent_until_change(make_world):
     world = told_later(make_world(), b"description: another")
     assert list(drift(world)) == [b"a.jpg"]
-    assert world.ledger.drifts.settle([world.row("a.jpg")])
+    assert world.ledger.metadata_drift.settle([world.row("a.jpg")])
     assert drift(world) == {}
     world.write("a.jpg.yaml", b"description: one more")
     world.scan()
@@ -305,7 +305,7 @@ def test_unseen_change_is_not_settled(make_world):
     world = told_later(make_world(), b"description: another")
     drift(world)
     world.write("a.jpg.yaml", b"description: one more")
-    assert world.ledger.drifts.settle([world.row("a.jpg")])
+    assert world.ledger.metadata_drift.settle([world.row("a.jpg")])
     world.scan()
     assert list(drift(world)) == [b"a.jpg"]
 
@@ -313,7 +313,7 @@ def test_unseen_change_is_not_settled(make_world):
 def test_broken_sidecar_cannot_be_settled(make_world):
     world = told_later(make_world(), b"descripion: wrong key")
     said = drift(world)
-    world.ledger.drifts.settle([world.row("a.jpg")])
+    world.ledger.metadata_drift.settle([world.row("a.jpg")])
     assert drift(world) == said
 
 
@@ -337,7 +337,7 @@ def test_metadata_of_another_kind_is_drift(make_world, lost):
     assert world.row("a.ai").filetype == "doc"
     (said,) = drift(world).items()
     assert (said[0], "another kind of file (doc)" in said[1]) == (b"a.ai", True)
-    world.ledger.drifts.settle([world.row("a.ai")])
+    world.ledger.metadata_drift.settle([world.row("a.ai")])
     assert drift(world) == {}
 
 
@@ -419,7 +419,7 @@ def test_settling_covers_only_reported_drift(make_world, meanwhile):
     before = drift(world)
     # The sentence on a sidecar is the same, whatever it says.
     assert (before[b"a.jpg"] == seen.drift) == (meanwhile != "moved")
-    settled = world.ledger.drifts.settle([seen])
+    settled = world.ledger.metadata_drift.settle([seen])
     assert settled == (meanwhile == "nothing")
     assert drift(world) == ({} if settled else before)
 
@@ -430,12 +430,12 @@ def test_a_file_that_is_blocked_lies_nowhere(make_world):
     world.scan_and_send()
     world.live(5)
     row = world.row("a.jpg")
-    assert world.ledger.drifts.lies_in(row.id, "F1")
+    assert world.ledger.metadata_drift.lies_in(row.id, "F1")
     world.service.assets[row.assetid].content = b"b"
     world.clock.advance(60)
     world.site.auditor.audit("F1")
     assert world.row("a.jpg").state is State.BLOCKED
-    assert not world.ledger.drifts.lies_in(row.id, "F1")
+    assert not world.ledger.metadata_drift.lies_in(row.id, "F1")
 
 
 @pytest.fixture
@@ -457,7 +457,7 @@ def taken_over(make_world):
 def test_drift_of_adopted_file_is_reported(taken_over):
     (told,) = drift(taken_over).items()
     assert told[0] == b"b.jpg"
-    assert "cannot be read" in told[1]
+    assert "can no longer be read" in told[1]
     taken_over.write("a.jpg.yaml", b"description: second")
     taken_over.write("b.jpg.yaml", b"description: put right")
     taken_over.write("c.jpg.yaml", b"description: the first word on it")
@@ -486,8 +486,8 @@ def test_ignored_adoption_is_read_when_back(taken_over):
     book.write(lambda conn: conn.execute("UPDATE files SET meta_digest = NULL, drift = 'unread'"))
     assert set(drift(taken_over)) == {b"b.jpg"}
     taken_over.restart(ignore=[])
-    taken_over.ledger.drifts.read_anew()
-    taken_over.ledger.drifts.mark_unread(taken_over.row("a.jpg").id)
+    taken_over.ledger.metadata_drift.read_anew()
+    taken_over.ledger.metadata_drift.mark_unread(taken_over.row("a.jpg").id)
     assert set(drift(taken_over)) == {b"b.jpg"}
 
 

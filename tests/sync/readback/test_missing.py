@@ -112,7 +112,7 @@ def test_asset_outside_mappings_is_audited(mirrored, then, is_settled):
     audit(world)
     drift(world)
     if is_settled:
-        assert world.ledger.drifts.settle([world.row("1")]) == 1
+        assert world.ledger.metadata_drift.settle([world.row("1")]) == 1
     assert audit_again(world) == {"assets": 2, "fine": 2} | ({} if is_settled else {"elsewhere": 1})
     if then == "deleted":
         del world.service.assets[asset.id]

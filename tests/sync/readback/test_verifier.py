@@ -479,4 +479,4 @@ def test_asset_found_again_counts_once(world):
     found = world.row("a")
     assert (found.state, found.assetid != before.assetid) == (State.VERIFIED, True)
     assert found.uploaded_at == before.uploaded_at
-    assert sum(hour.uploads for hour in world.ledger.hours.last(24, world.clock.now())) == 4
+    assert sum(hour.uploads for hour in world.ledger.hourly_stats.last(24, world.clock.now())) == 4

@@ -300,6 +300,6 @@ def test_unlisted_folder_is_listed_once(world):
             assert began(world, elsewhere(world, b"content %d" % number, f"b{number}")) == MAY_SEND
             carry(world, "uploaded", outcome_of(f"b{number}", Sent(REFUSED_BY_KEY, SentExtent.NOTHING, 0, "")))
         listed.append(len(world.service.searches))
-    assert (listed, world.ledger.contacts.needed(FOLDER)) == ([1, 1, 1], True)
-    world.ledger.contacts.again(FOLDER)
-    assert world.ledger.contacts.needed_by_hand(FOLDER)
+    assert (listed, world.ledger.folder_listings.needed(FOLDER)) == ([1, 1, 1], True)
+    world.ledger.folder_listings.again(FOLDER)
+    assert world.ledger.folder_listings.needed_by_hand(FOLDER)

@@ -271,7 +271,7 @@ def test_asset_met_during_listing_is_adopted(audited):
     asset = by_hand(world)
     asset.processed_at = world.clock.now() + 90
     audit(world)
-    contacts, doubts = world.ledger.contacts, world.ledger.doubts
+    contacts, doubts = world.ledger.folder_listings, world.ledger.doubts
     missed = contacts.missed("F1", 10)
     assert missed.keys() == {asset.id}
     doubts.sight([world.service._shown(asset)], doubts.newest_attempt(), world.clock.now())
@@ -296,7 +296,7 @@ def test_relisting_request_outlasts_a_worker(make_world):
     before = len(world.service.searches)
     contact.ensure("F1")
     assert len(world.service.searches) > before
-    assert not world.ledger.contacts.needed("F1")
+    assert not world.ledger.folder_listings.needed("F1")
     before = len(world.service.searches)
     contact.ensure("F1")
     assert len(world.service.searches) == before
@@ -304,10 +304,10 @@ def test_relisting_request_outlasts_a_worker(make_world):
 
 def test_relisting_request_outlasts_a_restart(make_world):
     world = make_world()
-    world.service.during_search = lambda _request: world.ledger.contacts.again("F1")
+    world.service.during_search = lambda _request: world.ledger.folder_listings.again("F1")
     world.write("a.jpg", b"content A")
     world.scan_and_send()
-    assert world.ledger.contacts.needed("F1")
+    assert world.ledger.folder_listings.needed("F1")
 
 
 def test_settled_version_is_not_missed(make_world):
@@ -322,8 +322,8 @@ def test_settled_version_is_not_missed(make_world):
     shown = world.service._shown(world.service.assets[assetid])
     world.ledger.doubts.sight([shown], world.ledger.doubts.newest_attempt(), world.clock.now())
     audit(world)
-    assert not world.ledger.alike.is_missed(assetid)
-    assert world.ledger.contacts.missed("F1", 10) == {}
+    assert not world.ledger.equal_content.is_missed(assetid)
+    assert world.ledger.folder_listings.missed("F1", 10) == {}
 
 
 @pytest.fixture

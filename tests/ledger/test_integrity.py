@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.errors import LedgerDamaged, LedgerError
-from assetsync.ledger import damage
+from assetsync.ledger import integrity, ledger_files
 from assetsync.ledger.database import is_held, open_database
 from assetsync.ledger.ledger import open_ledger, read_ledger
 
@@ -83,7 +83,7 @@ def test_damaged_ledger_is_set_aside(killed, harm):
     } == {"ledger.db.epoch", "ledger.db.lock"}
     assert not is_held(killed)
     with closing(open_ledger(killed)) as anew:
-        assert (anew.restored, anew.intake.size(), anew.contacts.needed("F")) == (True, 0, True)
+        assert (anew.restored, anew.intake.size(), anew.folder_listings.needed("F")) == (True, 0, True)
 
 
 def test_two_damaged_ledgers_keep_two_names(book):
@@ -99,21 +99,21 @@ def test_corrupt_log_is_dropped_and_relisted(killed):
     overwrite(killed.with_name(killed.name + "-wal"), 0, 32)
     with closing(open_ledger(killed)) as ledger:
         assert ledger.reports.fact("x") is None
-        assert ledger.contacts.needed("F")
+        assert ledger.folder_listings.needed("F")
 
 
 def looked_through(book, monkeypatch) -> bool:
     """Open the ledger once more, and tell whether all of it was looked at."""
     asked: list[str] = []
-    number = damage._number
+    number = integrity._number
     with monkeypatch.context() as patch:
-        patch.setattr(damage, "_number", lambda conn, question: asked.append(question) or number(conn, question))
+        patch.setattr(integrity, "_number", lambda conn, question: asked.append(question) or number(conn, question))
         book.reopen()
     return "PRAGMA page_count" in asked
 
 
 def found_whole(book, at: float) -> None:
-    book.ledger.set_fact(damage.FOUND_WHOLE, str(at))
+    book.ledger.set_fact(integrity.FOUND_WHOLE, str(at))
 
 
 def test_closed_ledger_is_checked_daily(book, monkeypatch):
@@ -126,7 +126,7 @@ def test_closed_ledger_is_checked_daily(book, monkeypatch):
 
 @pytest.mark.parametrize("said", ["9e12", "yesterday", None], ids=["a clock set back", "no number", "nothing"])
 def test_invalid_check_time_causes_a_check(book, monkeypatch, said):
-    book.ledger.set_fact(damage.FOUND_WHOLE, said)
+    book.ledger.set_fact(integrity.FOUND_WHOLE, said)
     assert looked_through(book, monkeypatch)
 
 
@@ -183,7 +183,7 @@ def test_repaired_damage_is_forgotten(book):
     book.ledger.store.found_damage = True
     for _ in range(2):
         book.reopen()
-        assert book.ledger.reports.fact(damage.DAMAGE_SEEN) is None
+        assert book.ledger.reports.fact(integrity.DAMAGE_SEEN) is None
 
 
 def test_unknown_state_is_reported_as_damage(book):
@@ -245,11 +245,11 @@ def test_reader_leaves_damaged_ledger(killed):
 
 
 def test_large_ledger_is_checked_faster(killed, monkeypatch):
-    monkeypatch.setattr(damage, "THOROUGH_AT_MOST", PAGE)
+    monkeypatch.setattr(integrity, "THOROUGH_AT_MOST", PAGE)
     seen: list[str] = []
     with closing(sqlite3.connect(killed)) as conn:
         conn.set_trace_callback(seen.append)
-        damage.expect_whole(conn, "", time.time())
+        integrity.expect_whole(conn, "", time.time())
     assert "PRAGMA quick_check(1)" in seen
 
 
@@ -257,7 +257,7 @@ def test_foreign_database_is_refused(tmp_path):
     path = tmp_path / "ledger.db"
     open_database(path, create=True).close()
     with closing(sqlite3.connect(path)) as conn:
-        assert conn.execute("PRAGMA application_id").fetchone()[0] == damage.APPLICATION_ID
+        assert conn.execute("PRAGMA application_id").fetchone()[0] == ledger_files.APPLICATION_ID
         conn.execute("PRAGMA application_id = 252006674")
     before = path.read_bytes()
     with pytest.raises(LedgerDamaged, match="another SQLite file"):

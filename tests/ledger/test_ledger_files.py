@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.errors import LedgerError
-from assetsync.ledger.place import without_room
+from assetsync.ledger.ledger_files import without_room
 
 from .conftest import NOW
 

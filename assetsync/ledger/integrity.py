@@ -1,17 +1,18 @@
-"""Check whether the ledger's file is undamaged: once a day, and after an unclean stop.
+"""Check whether the ledger's file is undamaged and of this release; migrate an older ledger.
 
-A damaged file and its log are renamed (set aside), so that nothing is sent based on them. The next `reconcile` or `run`
-then creates a new ledger, which lists every folder before it sends. Opening the file is left to `database`.
+The file is checked once a day, and after an unclean stop. A damaged file and its log are renamed (set aside), so that
+nothing is sent based on them. The next `reconcile` or `run` then creates a new ledger, which lists every folder before
+it sends. Opening the file is left to `database`, the migrations to `schema`. sqlite-utils applies them and takes a
+while to load, so it is loaded only for a ledger that is not of this release.
 """
 
 import sqlite3
 import time
 from pathlib import Path
 
-from assetsync.errors import LedgerDamaged, LedgerError
-from assetsync.ledger.epoch import Epoch
+from assetsync.errors import LedgerDamaged, LedgerError, LedgerNewer
+from assetsync.ledger.ledger_files import APPLICATION_ID, Epoch, header
 from assetsync.ledger.ledger_metadata import set_fact
-from assetsync.ledger.place import header
 
 CLEAN_STOP = "clean_stop"
 """The fact that exists only while nobody holds the ledger, and only if its last holder stopped cleanly."""
@@ -22,9 +23,6 @@ DAMAGE_SEEN = "damage_seen"
 FOUND_WHOLE = "found_whole"
 """The fact that holds the time of the last full check, in seconds since 1970."""
 
-APPLICATION_ID = 0x41535359
-"""`ASSY` in the header of every ledger: distinguishes a ledger from the files of other programs."""
-
 REBUILD = "`assetsync reconcile --adopt` makes a new one from the tree and the service, and sends nothing twice"
 
 IS_SET_ASIDE = f"the next `assetsync reconcile` sets it aside, then {REBUILD}"
@@ -32,6 +30,28 @@ IS_SET_ASIDE = f"the next `assetsync reconcile` sets it aside, then {REBUILD}"
 
 BY_HAND = f"stop what sends for it and move it elsewhere, with its -wal and -shm; then {REBUILD}"
 """Hint for a damaged ledger that no start sets aside."""
+
+MIGRATIONS = frozenset(
+    {
+        "m001_first",
+        "m002_quiet",
+        "m003_unhashed",
+        "m004_slow",
+        "m005_counted",
+        "m006_settled",
+        "m007_waived",
+        "m008_elsewhere",
+        "m009_said_since",
+        "m010_doubted",
+        "m011_away",
+        "m012_rested",
+        "m013_waived_apart",
+        "m014_names",
+        "m015_by_hand",
+        "m016_took",
+    }
+)
+"""The names of all migrations in `schema`."""
 
 _AT_APPLICATION_ID = 68
 """Offset of the application id in the header of an SQLite file."""
@@ -54,9 +74,15 @@ def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
 
     Raises sqlite3.DatabaseError for damage, which `is_damage` recognizes, and any sqlite3.Error for other trouble.
     """
-    if not _has_facts(conn):
+    tables = [row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    if "facts" not in tables:
         return True
-    if _ended_in_order(conn, changed) and _was_found_whole(conn, now):
+    # A check's time in the future was set by a clock that has been set back since: its age is unknown.
+    spared = (
+        "SELECT EXISTS (SELECT 1 FROM facts WHERE name = ? AND value = ?)"
+        " AND EXISTS (SELECT 1 FROM facts WHERE name = ? AND CAST(value AS REAL) BETWEEN ? AND ?)"
+    )
+    if conn.execute(spared, (CLEAN_STOP, changed, FOUND_WHOLE, now - _EVERY, now)).fetchone()[0]:
         return False
     size = _number(conn, "PRAGMA page_count") * _number(conn, "PRAGMA page_size")
     met = conn.execute("SELECT 1 FROM facts WHERE name = ?", (DAMAGE_SEEN,)).fetchone() is not None
@@ -64,8 +90,10 @@ def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
     said = str(conn.execute(f"PRAGMA {check}(1)").fetchone()[0])
     if said != "ok":
         raise sqlite3.DatabaseError(f"malformed: {' '.join(said.removeprefix('*** in database main ***').split())}")
-    if met:
-        _read_all(conn)
+    for table in tables if met else ():
+        # SQLite's own checks do not detect invalid text, but reading a row does.
+        for _ in conn.execute(f'SELECT * FROM "{table}"'):
+            pass
     return True
 
 
@@ -153,28 +181,6 @@ def _free_name(path: Path) -> Path:
     return name
 
 
-def _has_facts(conn: sqlite3.Connection) -> bool:
-    return conn.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'facts'").fetchone() is not None
-
-
-def _ended_in_order(conn: sqlite3.Connection, changed: str) -> bool:
-    marked = "SELECT 1 FROM facts WHERE name = ? AND value = ?"
-    return conn.execute(marked, (CLEAN_STOP, changed)).fetchone() is not None
-
-
-def _was_found_whole(conn: sqlite3.Connection, now: float) -> bool:
-    # A time in the future was set by a clock that has been set back since: its age is unknown.
-    within = "SELECT 1 FROM facts WHERE name = ? AND CAST(value AS REAL) BETWEEN ? AND ?"
-    return conn.execute(within, (FOUND_WHOLE, now - _EVERY, now)).fetchone() is not None
-
-
-def _read_all(conn: sqlite3.Connection) -> None:
-    """Read every row of every table: SQLite's own checks do not detect invalid text."""
-    for (table,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        for _ in conn.execute(f'SELECT * FROM "{table}"'):
-            pass
-
-
 def _number(conn: sqlite3.Connection, question: str) -> int:
     return int(conn.execute(question).fetchone()[0])
 
@@ -182,3 +188,48 @@ def _number(conn: sqlite3.Connection, question: str) -> int:
 def _code(error: BaseException | None) -> int:
     """Return the primary result code of an SQLite error."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def expect_current(path: Path, conn: sqlite3.Connection) -> None:
+    """Check that this release can read a ledger; raise LedgerNewer, LedgerError for an older one, or sqlite3.Error."""
+    rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'").fetchall()
+    applied = {row[0] for row in rows}
+    if applied == MIGRATIONS:
+        return
+    from assetsync.ledger import schema  # noqa: PLC0415 - see above
+
+    _refuse_newer(path, applied - schema.known())
+    if schema.known() - applied:
+        raise LedgerError(
+            f"the ledger {path} was written by an older release",
+            hint="run `assetsync reconcile` once to bring it up",
+        )
+
+
+def migrate(path: Path, conn: sqlite3.Connection) -> None:
+    """Create or migrate the tables; raise LedgerNewer, LedgerDamaged for a file that is no ledger, or sqlite3.Error."""
+    tables = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    unlisted = bool(tables) and "_sqlite_migrations" not in tables
+    if unlisted and is_ours(conn):
+        raise LedgerDamaged(f"the ledger {path} is damaged (its list of migrations is gone)", hint=BY_HAND)
+    if unlisted or is_foreign(conn):
+        raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
+    if tables:
+        rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'").fetchall()
+        if {row[0] for row in rows} == MIGRATIONS:
+            return
+    import sqlite_utils  # noqa: PLC0415 - see above
+
+    from assetsync.ledger import schema  # noqa: PLC0415 - see above
+
+    db = sqlite_utils.Database(conn, execute_plugins=False)
+    _refuse_newer(path, {migration.name for migration in schema.migrations.applied(db)} - schema.known())
+    schema.migrations.apply(db)
+
+
+def _refuse_newer(path: Path, unknown: set[str]) -> None:
+    if unknown:
+        raise LedgerNewer(
+            f"the ledger {path} was written by a newer release ({', '.join(sorted(unknown))})",
+            hint="install that release",
+        )

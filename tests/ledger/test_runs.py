@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.ledger.hourly_stats import Hour, count_upload
 from assetsync.ledger.ledger import open_ledger
+from assetsync.ledger.runs import Hour, count_upload
 
 NOON = 1_700_000_000 // 3600 * 3600.0
 
@@ -32,5 +32,5 @@ def ledger(tmp_path: Path):
 def test_each_upload_counts_in_its_hour(ledger, uploads, expected):
     for now, size in uploads:
         ledger.store.write(lambda conn, now=now, size=size: count_upload(conn, size, now))
-    found = ledger.hours.last(3, NOON + 60)
+    found = ledger.hourly_stats.last(3, NOON + 60)
     assert found == [Hour(NOON + (n - 2) * 3600, *counted) for n, counted in enumerate(expected)]
