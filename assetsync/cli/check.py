@@ -1,20 +1,184 @@
-"""`assetsync check`: print the findings and set the exit code. The checks themselves are left to `findings`."""
+"""`assetsync check`: yield the findings of all checks, print them and set the exit code. Nothing is changed.
+
+The configuration, the key, the status page, `notify` and the service are checked here; the tree in `check_tree`, the
+ledger in `check_ledger`. Sending a test message is left to `notify.notifications`.
+"""
 
 import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
+from pydantic import SecretStr
 
-from assetsync.cli.check_notify import look_at_notify
+from assetsync.app import make_service
+from assetsync.cli.check_ledger import (
+    look_at_brakes,
+    look_at_ledger,
+    look_at_mappings,
+    look_at_other_sites,
+    look_at_user,
+)
+from assetsync.cli.check_tree import look_at_tree
 from assetsync.cli.entry import NO_SERVICE, OK, USAGE
 from assetsync.cli.finding import Finding, Level, Where
-from assetsync.cli.findings import look
+from assetsync.cli.operator import read_key
 from assetsync.cli.options import CONFIG_HELP, with_json
 from assetsync.cli.output import write, write_json
-from assetsync.config import load_config
-from assetsync.errors import ConfigError
+from assetsync.clock import ZONE_FIX, zone_warning
+from assetsync.config import SiteConfig, key_file_warning, load_config, mappings
+from assetsync.core.notices import trial_notice
+from assetsync.errors import (
+    BadAnswer,
+    ConfigError,
+    ServiceError,
+)
+from assetsync.ledger.database import holder_of
+from assetsync.ledger.ledger_files import real
 from assetsync.log import redact
-from assetsync.text import printable
+from assetsync.notify.channel import Undelivered
+from assetsync.notify.notifications import Receiver, receivers
+from assetsync.sync.folder_backoff import probe
+from assetsync.text import plural, printable
+
+
+def look_at_page(config: SiteConfig) -> Iterator[Finding]:
+    """Warn of an address that another program uses, or that does not belong to this machine."""
+    listen = config.status.listen
+    if listen is None or holder_of(real(config.ledger)).sends:
+        # If the process that sends for this site is a daemon, it listens there itself.
+        return
+    try:
+        where = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = where[0]
+        with socket.socket(family, socket.SOCK_STREAM) as tried:
+            # The daemon sets this option, too: a socket that was closed a moment ago does not block the address.
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+            tried.listen()
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    except UnicodeError:
+        why = "no such name can be looked up"
+    else:
+        return
+    message = f"the status page cannot listen on {listen.host}:{listen.port}: {why}"
+    fix = "give each site a port of its own in status.listen, or set it to null; files are mirrored all the same"
+    yield Finding("status", Level.WARNING, message, fix)
+
+
+_FIX = {
+    "webhook": "correct notify.webhook, or see the receiver's log",
+    "command": "run the program by hand as assetsync's user, with a line of JSON on its stdin",
+}
+
+
+def look_at_notify(config: SiteConfig, *, send: bool) -> Iterator[Finding]:
+    """Yield the findings about `notify`; with `send`, send a test message on each channel and report the result."""
+    try:
+        found = receivers(config, os.environ)
+    except ConfigError:
+        # The check of the service has already reported it.
+        return
+    if send and not found:
+        fix = "set notify.webhook or notify.command"
+        yield Finding("notify", Level.ERROR, "nobody is told anything: the configuration names no channel", fix)
+    yield from _program(config)
+    if send:
+        for name, receiver in found.items():
+            yield _tried(config.site, name, receiver)
+
+
+def _program(config: SiteConfig) -> Iterator[Finding]:
+    command = config.notify.command
+    if command and shutil.which(command[0]) is None:
+        fix = "write the whole path of a program that assetsync's user may run"
+        yield Finding("notify", Level.WARNING, f"notify.command: there is no program {command[0]}", fix)
+
+
+def _tried(site: str, name: str, receiver: Receiver) -> Finding:
+    began = time.monotonic()
+    try:
+        receiver(trial_notice(site, time.time()))
+    except Undelivered as error:
+        return Finding("notify", Level.ERROR, redact(str(error)), _FIX[name], Where.HERE)
+    return Finding("notify", Level.OK, f"notify.{name} took the test message in {time.monotonic() - began:.1f} s")
+
+
+def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
+    """Yield the findings of all checks, the service last; raise nothing that a configuration can cause."""
+    mapped = plural(len(config.folders), "folder")
+    yield Finding("configuration", Level.OK, f"{path}: site {config.site}, {mapped} mapped")
+    if (unknown := zone_warning(os.environ)) is not None:
+        yield Finding("schedule", Level.WARNING, unknown, ZONE_FIX)
+    if not config.schedule.reads_back:
+        message = "the daemon reads nothing back: files stay `stored`, and are verified by `assetsync reconcile` alone"
+        yield Finding("schedule", Level.WARNING, message, "switch schedule.verify on, or schedule.index")
+    yield from _mailing(config)
+    key, said = _key(config)
+    yield from said
+    yield from look_at_tree(config)
+    yield look_at_ledger(config)
+    yield from look_at_user(config)
+    yield from look_at_mappings(config)
+    yield from look_at_other_sites(config)
+    yield from look_at_brakes(config)
+    yield from look_at_page(config)
+    if key is not None:
+        yield from _service(config, key)
+
+
+def _mailing(config: SiteConfig) -> Iterator[Finding]:
+    """Warn of mappings for which the service mails the passed values, the key included, at each upload."""
+    for folder in config.folders:
+        if folder.upload.debug or folder.upload.emailto is not None:
+            message = f"for uploads from {folder.path}, the service mails what was passed, the API key included"
+            fix = "take upload.debug and upload.emailto out of this mapping once the fault is found"
+            yield Finding("folders", Level.WARNING, message, fix)
+
+
+def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
+    """Read the key only once: it may come from a pipe."""
+    try:
+        key = read_key(config)
+    except ConfigError as error:
+        return None, [Finding("key", Level.ERROR, mistake) for mistake in error.mistakes]
+    file = config.service.api_key_file
+    if file is None:
+        return key, [Finding("key", Level.OK, "the API key comes from the environment or systemd")]
+    problem = key_file_warning(file)
+    if problem is not None:
+        return key, [Finding("key", Level.WARNING, problem, f"chmod 600 {file}")]
+    return key, [Finding("key", Level.OK, f"{file} holds a key and only its owner can read it")]
+
+
+def _answers(config: SiteConfig, folder: str) -> str:
+    # None of the three operations of the interface lists the folders.
+    url = config.service.base_url
+    return f"{url} answers a search in folder {folder}; whether there is one shows at the first upload"
+
+
+def _service(config: SiteConfig, key: SecretStr) -> Iterator[Finding]:
+    """Search each mapped folder for a name that no asset has: the database answers fast, and the answer is short."""
+    try:
+        with closing(make_service(config, key)) as service:
+            for folder in dict.fromkeys(mapping.destfolderid for mapping in mappings(config)):
+                probe(service, folder)
+                yield Finding("service", Level.OK, _answers(config, folder))
+    except ConfigError as error:
+        for mistake in error.mistakes:
+            yield Finding("service", Level.ERROR, mistake)
+    except BadAnswer as error:
+        message = f"{error.message}: what answers at {config.service.base_url} is not the service"
+        yield Finding("service", Level.ERROR, message, error.hint or "correct service.base_url", Where.SERVICE)
+    except ServiceError as error:
+        fix = error.hint or "see that the service runs and that service.base_url is its address"
+        yield Finding("service", Level.ERROR, error.message, fix, Where.SERVICE)
+
 
 _SIGNS = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
 

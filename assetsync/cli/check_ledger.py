@@ -12,7 +12,6 @@ from pathlib import Path
 
 from assetsync.app import claim_of, make_tree, service_address
 from assetsync.cli.finding import Finding, Level, of_error
-from assetsync.cli.holder import holder_of
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.brakes import released_by
@@ -20,6 +19,7 @@ from assetsync.errors import (
     LedgerError,
     LedgerMissing,
 )
+from assetsync.ledger.database import holder_of
 from assetsync.ledger.ledger import read_ledger
 from assetsync.ledger.ledger_files import real
 from assetsync.ledger.ledger_metadata import ROOT, SERVICE

@@ -15,11 +15,11 @@ from assetsync.app import make_service
 from assetsync.cli.output import write, write_json
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, read_api_key
+from assetsync.config.key import keep_from_dumps
 from assetsync.errors import LedgerBusy, ServiceError, UsageError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, register_password, register_secret
 from assetsync.model import Asset, Body, Clock, SearchRequest, Sent, Service, UploadConnection, UploadRequest
-from assetsync.process import keep_from_dumps
 from assetsync.service.client import HttpService
 from assetsync.sync.requests import REFUSED, UNASKED, asked_of, carry_out, refuse
 

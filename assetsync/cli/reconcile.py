@@ -11,12 +11,11 @@ from pathlib import Path
 import click
 
 from assetsync.app import Site, build, make_tree
-from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK
+from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, stopping
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import seconds, with_config, with_json
 from assetsync.cli.output import amount, files, warn, write, write_json
 from assetsync.cli.progress import Events, Silent
-from assetsync.cli.signals import stopping
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file_warning
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger

@@ -19,8 +19,7 @@ from assetsync.cli.output import warn
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file_warning, load_config
 from assetsync.daemon.daemon import Daemon, Ended
-from assetsync.daemon.signals import Signals
-from assetsync.daemon.systemd import Notifier
+from assetsync.daemon.systemd import Notifier, Signals
 from assetsync.errors import ConfigError, RootMissing
 from assetsync.log import configure_logging
 from assetsync.notify.notifications import receivers

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from assetsync.cli.holder import holder_of
 from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import moment, write, write_json
 from assetsync.config import SiteConfig
+from assetsync.ledger.database import holder_of
 from assetsync.ledger.reports import view_ledger
 from assetsync.status.document import as_object
 from assetsync.status.sentences import (

@@ -19,12 +19,11 @@ import click
 from pydantic import ValidationError
 
 from assetsync.app import make_plan
-from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, USAGE
+from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, USAGE, stopping
 from assetsync.cli.operator import PATIENCE, carried_out, open_service
 from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import complain, note, warn, write, write_json
 from assetsync.cli.show_request import show_upload, with_explain
-from assetsync.cli.signals import stopping
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig
 from assetsync.config.models import FolderUpload

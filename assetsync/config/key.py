@@ -1,10 +1,12 @@
-"""Read the API key from a file of its own, the environment, or systemd; never from the configuration itself.
+"""Read the API key from a file of its own, the environment, or systemd, and protect it in the memory of this process.
 
-No error here shows the key or a part of it. Keeping the key out of the log is left to `log.register_secret`; reporting
-a key file that others can read (`key_file_warning`) is left to the commands.
+The configuration itself never holds the key. No error here shows the key or a part of it. Keeping the key out of the
+log is left to `log.register_secret`; reporting a key file that others can read (`key_file_warning`) to the commands.
 """
 
+import ctypes
 import os
+import resource
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,3 +95,16 @@ def key_file_warning(path: Path) -> str | None:
         return None
     whom = "everyone" if mode & stat.S_IRWXO else "its group"
     return f"{path}: {whom} can read or change the API key: chmod 600 {path}"
+
+
+_PR_SET_DUMPABLE = 4
+
+
+def keep_from_dumps() -> None:
+    """Disable core dumps, and let only root trace this process or read /proc/PID/environ and /proc/PID/mem.
+
+    A pipe in kernel.core_pattern receives core dumps despite the limit, but none of a process that is not dumpable.
+    """
+    _soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

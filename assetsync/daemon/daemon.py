@@ -18,30 +18,53 @@ from typing import TypeVar
 import structlog
 from pydantic import SecretStr
 
+from assetsync import __version__
 from assetsync.app import Site, build, make_service
 from assetsync.clock import SystemClock
 from assetsync.config.models import SiteConfig
 from assetsync.core.notices import Problem
 from assetsync.daemon.loops import HeartbeatService, Loop, Pulse
-from assetsync.daemon.runtime_info import RuntimeInfo
 from assetsync.daemon.schedule import Schedule
-from assetsync.daemon.signals import RELOAD, STOP, Signals
-from assetsync.daemon.systemd import Notifier
+from assetsync.daemon.systemd import RELOAD, STOP, Notifier, Signals
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerUnwritable
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.runs import Refusal
 from assetsync.log import log_uncaught, redact
-from assetsync.notify.notifications import Notifications
-from assetsync.notify.problems import current_problems
+from assetsync.notify.notifications import Notifications, current_problems
 from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
 from assetsync.status.sentences import verdict
 from assetsync.status.server import Server
+from assetsync.status.standing import Live
 from assetsync.sync.context import Heartbeat
 from assetsync.sync.runtime_state import RuntimeState
 
 log = structlog.get_logger(__name__)
+
+
+class RuntimeInfo:
+    """The source of the live values; the page's threads call it, so it reads no ledger and does not block."""
+
+    def __init__(self, site: Site, work: Work, schedule: Schedule, pulse: Pulse) -> None:
+        self._site = site
+        self._work = work
+        self._schedule = schedule
+        self._pulse = pulse
+        self._started_at = site.context.clock.now()
+
+    def __call__(self) -> Live:
+        """Return the current values."""
+        return Live(
+            version=__version__,
+            started_at=self._started_at,
+            trust=self._work.watching.trust,
+            next_runs=self._schedule.next_runs(),
+            late=tuple(self._pulse.late()),
+            settling=len(self._site.settling),
+            adopted=self._site.context.progress.read().adopted,
+        )
+
 
 T = TypeVar("T")
 

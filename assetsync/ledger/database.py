@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable
@@ -225,6 +225,22 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+class Holder(NamedTuple):
+    """Whether a process sends for the ledger; `unseen` is the reason why `sends` is a guess, None if it is known."""
+
+    sends: bool
+    unseen: str | None = None
+
+
+def holder_of(ledger: Path) -> Holder:
+    """Return whether a process sends for the ledger at this real path; raise nothing."""
+    try:
+        return Holder(is_held(ledger))
+    except LedgerError as error:
+        # A process that writes to the ledger keeps a `-wal` file beside it, and removes it at a clean exit.
+        return Holder(ledger.with_name(f"{ledger.name}-wal").exists(), str(error))
 
 
 def hold_by_hand(path: Path, boundary: str) -> int:

@@ -1,8 +1,10 @@
 """Opens files below the root and never leaves the root.
 
 Each component of a path is opened relative to the descriptor of its parent, and no component may be a link. A folder
-that is swapped for a link between two steps therefore cannot lead out of the root. `body` detects files that change
-while they are read; `scan` finds the files.
+that is swapped for a link between two steps therefore cannot lead out of the root. Where links may be followed,
+`resolve` examines each component and returns a path without links, which is then walked as strictly: a link that
+changes in between makes that walk fail and never leads out of the root. `body` detects files that change while they are
+read; `scan` finds the files.
 
 The root itself is opened again for each walk, which costs about 2 µs. A descriptor held for the life of a daemon would
 keep showing the folder beneath a disk that was mounted on the root later, and would prevent unmounting of that disk.
@@ -17,7 +19,6 @@ from typing import Self
 from assetsync.errors import FileUnreadable, NotRegular, RootMissing
 from assetsync.model import FileStat
 from assetsync.text import printable
-from assetsync.tree import links
 
 WAYPOINT = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LISTABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -248,7 +249,7 @@ class Tree:
         if self.follow_symlinks:
             root = self._open_root(os.O_PATH)
             try:
-                parts = links.resolve(root, self.root, parts)
+                parts = resolve(root, self.root, parts)
             finally:
                 os.close(root)
             if not parts:
@@ -308,3 +309,78 @@ def _unreadable(path: bytes, exc: OSError) -> FileUnreadable:
     elif exc.errno == errno.EAGAIN:
         hint = "another program holds a lease on it; assetsync tries again"
     return FileUnreadable(f"{shown(path)} cannot be read: {exc.strerror}", hint=hint)
+
+
+# The limit of links that Linux allows in one path (path_resolution(7)).
+_MOST_LINKS = 40
+
+
+def resolve(root: int, root_path: bytes, parts: list[bytes]) -> list[bytes]:
+    """Return the components of the link-free path, relative to the root, that `parts` lead to.
+
+    `root` is a descriptor of the root, `root_path` its absolute path. An absolute link is inside the root if it begins
+    with `root_path`, as written or with its own links resolved. Raises OSError: ENOENT or ENOTDIR if a component is
+    missing, ELOOP after more than `_MOST_LINKS` links, EXDEV if a link leads out of the root.
+    """
+    todo = parts[::-1]
+    done: list[bytes] = []
+    followed = 0
+    fd = os.dup(root)
+    try:
+        while todo:
+            part = todo.pop()
+            if part == b"..":
+                if not done:
+                    raise _error(errno.EXDEV)
+                done.pop()
+                fd = _swap(fd, _walk(root, done))
+                continue
+            status = os.stat(part, dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                followed += 1
+                if followed > _MOST_LINKS:
+                    raise _error(errno.ELOOP)
+                target = os.readlink(part, dir_fd=fd)
+                if target.startswith(b"/"):
+                    target = _inside(root_path, target)
+                    done.clear()
+                    fd = _swap(fd, os.dup(root))
+                todo.extend(step for step in reversed(target.split(b"/")) if step not in {b"", b"."})
+                continue
+            if todo:
+                fd = _swap(fd, os.open(part, _FOLDER, dir_fd=fd))
+            done.append(part)
+    finally:
+        os.close(fd)
+    return done
+
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _inside(root_path: bytes, target: bytes) -> bytes:
+    """Return the part of an absolute target below the root; raises OSError (EXDEV) if the target is outside."""
+    for base in (root_path.rstrip(b"/"), os.path.realpath(root_path).rstrip(b"/")):
+        if target == base or target.startswith(base + b"/"):
+            return target[len(base) :]
+    raise _error(errno.EXDEV)
+
+
+def _walk(root: int, parts: list[bytes]) -> int:
+    fd = os.dup(root)
+    try:
+        for part in parts:
+            fd = _swap(fd, os.open(part, _FOLDER, dir_fd=fd))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _swap(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

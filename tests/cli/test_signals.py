@@ -3,7 +3,7 @@
 import signal
 import threading
 
-from assetsync.cli.signals import stopping
+from assetsync.cli.entry import stopping
 
 
 def test_signal_during_stop_wait_ends_it():

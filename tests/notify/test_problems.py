@@ -6,7 +6,7 @@ from assetsync.core.notices import DELAYS, Kind, NoticeTracker
 from assetsync.errors import LedgerDamaged, LedgerError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.runs import LastScan
-from assetsync.notify.problems import current_problems
+from assetsync.notify.notifications import current_problems
 
 
 @pytest.fixture

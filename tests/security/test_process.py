@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.process import keep_from_dumps
+from assetsync.config.key import keep_from_dumps
 
 KEY = "c4nary-k3y-0f-a-process"
 NOBODY = 65534
