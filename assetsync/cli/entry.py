@@ -38,12 +38,7 @@ _PIPE_CLOSED = 141  # the code that a shell reports for a program killed by SIGP
 
 def main() -> int:
     """Run the command line of this process and return the exit code."""
-    _open_what_is_closed()
-    return run(sys.argv[1:])
-
-
-def _open_what_is_closed() -> None:
-    """Open closed standard streams on /dev/null: output to them is lost, and no later file gets their numbers."""
+    # Open closed standard streams on /dev/null: output to them is lost, and no later file gets their numbers.
     for number in range(3):
         try:
             os.fstat(number)
@@ -51,6 +46,7 @@ def _open_what_is_closed() -> None:
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open until the process ends
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    return run(sys.argv[1:])
 
 
 def run(arguments: Sequence[str]) -> int:

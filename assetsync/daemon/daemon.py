@@ -142,7 +142,11 @@ class Daemon:
             site = build(self._config, ledger, alive, self.clock, chance, heartbeat=heartbeat, meter=metrics)
             self._run(site, ledger, notifications, metrics)
         finally:
-            self._close(notifications)
+            try:
+                notifications.close(_NOTIFY_PATIENCE)
+            except LedgerDamaged:
+                # The damage was reported where it was found. Here it only means that the notices are sent again.
+                log.exception("the reported problems cannot be recorded")
             service.close()
             ledger.close()
         if self._failure.error is not None:
@@ -238,13 +242,6 @@ class Daemon:
             self._note_end(site.runtime_state)
             if self._failure.error is not None:
                 notifications.ended(self._failure.error)
-
-    def _close(self, notifications: Notifications) -> None:
-        try:
-            notifications.close(_NOTIFY_PATIENCE)
-        except LedgerDamaged:
-            # The damage was reported where it was found. Here it only means that the notices are sent again.
-            log.exception("the reported problems cannot be recorded")
 
     def _note_end(self, runtime_state: RuntimeState) -> None:
         try:

@@ -59,7 +59,7 @@ class Database:
                 if lock_fd is not None:
                     self.stirred.install(self._writer)
                 if guard is not None:
-                    guard.hold(has_log=_journal_mode(self._writer) == "wal")
+                    guard.hold(has_log=str(self._writer.execute("PRAGMA journal_mode").fetchone()[0]) == "wal")
             except sqlite3.Error as error:
                 self._writer.close()
                 raise self.translate(error) from error
@@ -201,7 +201,10 @@ def open_beside(path: Path, *, writable: bool = False) -> Database:
         raise missing(path)
     store = Database(path, read_only=not writable)
     try:
-        _check_release(store)
+        try:
+            integrity.expect_current(store.path, store.reader())
+        except sqlite3.Error as error:
+            raise _translated(store.path, error) from error
     except BaseException:
         store.close()
         raise
@@ -389,10 +392,6 @@ def _unopened(path: Path, error: OSError) -> LedgerError:
     return kind(f"the ledger {path} cannot be opened ({error.strerror})", hint=hint)
 
 
-def _journal_mode(conn: sqlite3.Connection) -> str:
-    return str(conn.execute("PRAGMA journal_mode").fetchone()[0])
-
-
 def _nothing() -> None:
     """Check nothing."""
 
@@ -427,10 +426,3 @@ def _migrate(path: Path) -> None:
                 integrity.note_whole(conn, now)
     except sqlite3.Error as error:
         raise _translated(path, error, held=True) from error
-
-
-def _check_release(store: Database) -> None:
-    try:
-        integrity.expect_current(store.path, store.reader())
-    except sqlite3.Error as error:
-        raise _translated(store.path, error) from error

@@ -92,7 +92,10 @@ class FolderCache:
         Folders cached under another plan are removed, and after a week all folders are: comparing and counting
         everything then finds whatever went wrong with the ledger. A ledger opened without the lock is not changed.
         """
-        usable = self._is_usable(plan, now)
+        rows = self._store.rows("SELECT name, value FROM facts WHERE name IN (?, ?)", _PLAN, _SINCE)
+        facts: dict[str, str] = {row[0]: row[1] for row in rows}
+        since = float(facts.get(_SINCE) or "inf")
+        usable = facts.get(_PLAN) == plan and since <= now < since + _WEEK
         if self._store.read_only or not self._store.holds_lock:
             return usable
 
@@ -137,9 +140,3 @@ class FolderCache:
 
         if found or struck:
             self._store.write(work)
-
-    def _is_usable(self, plan: str, now: float) -> bool:
-        rows = self._store.rows("SELECT name, value FROM facts WHERE name IN (?, ?)", _PLAN, _SINCE)
-        facts: dict[str, str] = {row[0]: row[1] for row in rows}
-        since = float(facts.get(_SINCE) or "inf")
-        return facts.get(_PLAN) == plan and since <= now < since + _WEEK

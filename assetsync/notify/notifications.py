@@ -117,30 +117,24 @@ def receivers(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Recei
     """Return the configured receivers, by their keys below `notify`. Raises ConfigError."""
     found: dict[str, Receiver] = {}
     if config.notify.webhook is not None:
-        _register_secrets(config.notify.webhook)
+        # Hide a webhook's address, which a traceback may contain: anyone who knows its path may post there.
+        for secret in (config.notify.webhook, config.notify.webhook.partition("://")[2].partition("/")[2]):
+            if len(secret) >= _LEAST_SECRET:
+                register_secret(SecretStr(secret))
+        register_password(config.notify.webhook)
         ca_file = str(config.service.ca_file) if config.service.ca_file else None
-        found["webhook"] = _poster(Webhook(config.notify.webhook, ca_file=ca_file, proxy=config.service.proxy))
+        webhook = Webhook(config.notify.webhook, ca_file=ca_file, proxy=config.service.proxy)
+
+        def post(notice: Notice) -> None:
+            try:
+                webhook.post(encoded(notice))
+            except ServiceError as error:
+                raise Undelivered(f"notify.webhook: {error.message}") from error
+
+        found["webhook"] = post
     if config.notify.command:
         found["command"] = Command(config.notify.command, environ)
     return found
-
-
-def _register_secrets(address: str) -> None:
-    """Hide a webhook's address, which a traceback may contain: anyone who knows its path may post there."""
-    for secret in (address, address.partition("://")[2].partition("/")[2]):
-        if len(secret) >= _LEAST_SECRET:
-            register_secret(SecretStr(secret))
-    register_password(address)
-
-
-def _poster(webhook: Webhook) -> Receiver:
-    def post(notice: Notice) -> None:
-        try:
-            webhook.post(encoded(notice))
-        except ServiceError as error:
-            raise Undelivered(f"notify.webhook: {error.message}") from error
-
-    return post
 
 
 class Notifications:

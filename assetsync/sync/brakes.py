@@ -273,28 +273,23 @@ class Brakes:
     def allows_vanished(self, result: ScanResult) -> bool:
         """After a scan that reached its end: return whether missing files may be recorded as gone; else pull brakes."""
         if result.report.complete:
-            self._heed_whole(result)
+            # After a complete scan: revoke releases and lift brakes where nothing is missing any more. The brakes
+            # of folders that are no longer mapped are lifted, too.
+            subjects = [printable(mapping.path) or "." for mapping in self._plan.mappings.all]
+            whole = {("emptied", subject) for at, subject in enumerate(subjects) if not result.missing_by[at]}
+            whole |= {("vanished", "site")} if not result.missing_count else set()
+            for kind, subject in whole:
+                # The person who resumed had mounted the disk again: the release must not cover the next time.
+                self._brake_control.withdraw(kind, subject)
+            for brake in self._ledger.reports.brakes():
+                if (brake.kind, brake.subject) in whole:
+                    self._brake_control.lift(brake, "what was missing is there again")
+                elif brake.kind == "emptied" and brake.subject not in subjects:
+                    self._brake_control.lift(brake, "no mapping names this folder any more")
         reasons = list(self._vanished(result))
         for reason in reasons:
             self._brake_control.pull(*reason)
         return not reasons
-
-    def _heed_whole(self, result: ScanResult) -> None:
-        """After a complete scan: revoke releases and lift brakes where nothing is missing any more.
-
-        The brakes of folders that are no longer mapped are lifted, too.
-        """
-        subjects = [printable(mapping.path) or "." for mapping in self._plan.mappings.all]
-        whole = {("emptied", subject) for at, subject in enumerate(subjects) if not result.missing_by[at]}
-        whole |= {("vanished", "site")} if not result.missing_count else set()
-        for kind, subject in whole:
-            # The person who resumed had mounted the disk again: the release must not cover the next time.
-            self._brake_control.withdraw(kind, subject)
-        for brake in self._ledger.reports.brakes():
-            if (brake.kind, brake.subject) in whole:
-                self._brake_control.lift(brake, "what was missing is there again")
-            elif brake.kind == "emptied" and brake.subject not in subjects:
-                self._brake_control.lift(brake, "no mapping names this folder any more")
 
     def _vanished(self, result: ScanResult) -> Iterator[_Reason]:
         """Yield a reason for each mapped folder without any file and for too many missing files, unless released."""

@@ -61,7 +61,11 @@ class Rescan:
         if dry_run:
             self.place.expect()
             return self.intake.scan(self._look(report, seen), report, dry_run=True)
-        self._heed_place()
+        try:
+            self.place.check()
+        except RootElsewhere:
+            self.context.ledger.runs.not_scanned()
+            raise
         self.heed_mappings()
         began = clock.steady()
         self.runtime_state.begin_scan()
@@ -92,13 +96,6 @@ class Rescan:
     def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
         """Return the mapped folders that a scan did not find."""
         return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
-
-    def _heed_place(self) -> None:
-        try:
-            self.place.check()
-        except RootElsewhere:
-            self.context.ledger.runs.not_scanned()
-            raise
 
     def _look(self, report: ScanReport, seen: Callable[[int], None]) -> Callable[[Notes | None], Iterator[Seen]]:
         spill_folder = str(self.spill_folder) if self.spill_folder.is_dir() else None
