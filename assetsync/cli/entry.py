@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return the exit code (README: 0, 1, 2, 3, 4, 130, and 70 for the unexpected).
+    """Run one command line and return the exit code (0, 1, 2, 3, 4, 130, and 70 for the unexpected; see the guide).
 
     The code is 141 if the reader of stdout is gone.
     """

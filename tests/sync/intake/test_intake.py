@@ -633,7 +633,7 @@ def test_mapped_write_to_clean_page_is_sent(world, mapped):
 
 
 def test_mapped_write_to_dirty_page_waits_for_touch(world, mapped):
-    """What the README says of memory maps: such a write leaves no trace, not even once it is on the disk."""
+    """What the guide says of memory maps: such a write leaves no trace, not even once it is on the disk."""
     made, path = mapped
     store(made, b"first", path)
     assert world.scan_and_send() == 1
