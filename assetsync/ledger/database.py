@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable
 from assetsync.ledger import integrity
-from assetsync.ledger.folder_cache import Stirred
+from assetsync.ledger.folder_cache import Invalidation
 from assetsync.ledger.group_commit import Commits, Pending
 from assetsync.ledger.ledger_files import OF_THE_DISK, Epoch, Guard, expect_file, make, real
 
@@ -51,13 +51,13 @@ class Database:
         self._readers_lock = threading.Lock()
         self.found_damage = False
         """Whether SQLite has reported damage of the file since it was opened."""
-        self.stirred = Stirred()
+        self.invalidation = Invalidation()
         self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
         self._commits: Commits | None = None
         if self._writer is not None:
             try:
                 if lock_fd is not None:
-                    self.stirred.install(self._writer)
+                    self.invalidation.install(self._writer)
                 if guard is not None:
                     guard.hold(has_log=str(self._writer.execute("PRAGMA journal_mode").fetchone()[0]) == "wal")
             except sqlite3.Error as error:
@@ -67,7 +67,7 @@ class Database:
                 self._writer.close()
                 raise
             check = guard.expect_in_place if guard is not None else _nothing
-            self._commits = Commits(self._writer, self.translate, last=self.stirred.settle, check=check)
+            self._commits = Commits(self._writer, self.translate, last=self.invalidation.settle, check=check)
 
     @property
     def commits(self) -> int:

@@ -180,7 +180,7 @@ class Metrics:
         """Count one POST."""
         outcome = sent.outcome
         self._uploads.labels(self._site, str(outcome.answer)).inc()
-        self._bytes.labels(self._site).inc(sent.handed)
+        self._bytes.labels(self._site).inc(sent.bytes_sent)
         if outcome.answer is not Answer.ACCEPTED:
             self._failures.labels(self._site, outcome.reason or str(outcome.answer)).inc()
         if again:

@@ -45,7 +45,7 @@ class Rescan:
     plan: Plan
     intake: Intake
     looking: Intake
-    place: RootIdentity
+    root_identity: RootIdentity
     brakes: Brakes
     runtime_state: RuntimeState
     drift: Drift
@@ -59,10 +59,10 @@ class Rescan:
         """
         report, clock = ScanReport(), self.context.clock
         if dry_run:
-            self.place.expect()
+            self.root_identity.expect()
             return self.intake.scan(self._look(report, seen), report, dry_run=True)
         try:
-            self.place.check()
+            self.root_identity.check()
         except RootElsewhere:
             self.context.ledger.runs.not_scanned()
             raise
@@ -80,11 +80,11 @@ class Rescan:
         self.brakes.check_new(result)
         if report.finished:
             if not self.brakes.allows_vanished(result):
-                self.place.is_there("the root is there again, and another brake is about what is missing in it")
+                self.root_identity.is_there("the root is there again, and another brake is about what is missing in it")
             else:
                 self.intake.decide_missing(result)
                 if report.complete and not result.missing_count:
-                    self.place.is_there("the root and its files are back")
+                    self.root_identity.is_there("the root and its files are back")
         self.drift.look_again()
         self._scanned(report, clock.steady() - began)
         return result

@@ -50,7 +50,7 @@ def test_retried_file_is_still_a_problem(world, look):
 
 
 def test_brake_is_reported_by_its_cause(world, look):
-    world.site.place.missing("the root is not there")
+    world.site.root_identity.missing("the root is not there")
     assert list(look()[Kind.BRAKE].items.values()) == ["the root is not there"]
     world.ledger.resume(None, world.clock.now())
     assert not look()[Kind.BRAKE].items
