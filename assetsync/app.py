@@ -256,7 +256,8 @@ def build(
     )
 
     resend_moved = config.policy.on_move == "upload"
-    limits = Limits(config.brake.max_new_files, config.brake.max_vanished, resend_moved)
+    brake = config.brake
+    limits = Limits(brake.max_new_files, brake.max_vanished, brake.max_vanished_share, resend_moved)
     brakes = Brakes(context, plan, limits, contact.list_again)
 
     def make_intake() -> Intake:

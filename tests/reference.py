@@ -28,6 +28,7 @@ _READERS = {
     "duration": "duration",
     "size": "size",
     "rate": "rate",
+    "share": "percentage",
     "window": "hours",
     "listen": "address:port",
     "web_address": "address",
@@ -94,6 +95,8 @@ def default(path: str, field: FieldInfo) -> str:
         return f"`{value.host}:{value.port}`"
     if isinstance(value, bool):
         return "`yes`" if value else "`no`"
+    if path.endswith("_share"):
+        return f"`{value:.0%}`"
     if isinstance(value, float):
         return f"`{_span(value)}`"
     return f"`{value}`"

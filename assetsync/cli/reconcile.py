@@ -31,6 +31,7 @@ KEYS = (
     "unchanged",
     "uploaded",
     "adopted",
+    "vanished",
     "bytes_uploaded",
     "seconds",
     "verified",
@@ -181,6 +182,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
 
 def _verdict(report: Report, *, only_look: bool) -> str:
     seen = f"{report.scanned:,} scanned, {report.unchanged:,} unchanged"
+    seen += f", {report.vanished:,} vanished" if report.vanished else ""
     if only_look:
         would = (
             f"would upload at most {files(report.uploaded)} ({amount(report.bytes_uploaded)})"

@@ -197,7 +197,9 @@ class Daemon:
         loops = [self._loop(name, step) for name, step in steps.items()]
 
         def look(reported: Collection[str]) -> list[Problem]:
-            return current_problems(ledger, site.circuit_breaker.standing, _waiting(loops), reported)
+            return current_problems(
+                ledger, site.circuit_breaker.standing, _waiting(loops), reported, site.context.clock.now()
+            )
 
         def begin() -> Schedule:
             schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)

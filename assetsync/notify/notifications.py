@@ -18,6 +18,7 @@ from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Reports
+from assetsync.ledger.runs import DAY
 from assetsync.log import register_password, register_secret
 from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
@@ -28,9 +29,9 @@ log = structlog.get_logger(__name__)
 
 
 def current_problems(
-    ledger: Ledger, pause: Pause | None, waiting: str | None, reported: Collection[str]
+    ledger: Ledger, pause: Pause | None, waiting: str | None, reported: Collection[str], now: float
 ) -> list[Problem]:
-    """Return the current state of each kind that can be read now. Raises LedgerDamaged.
+    """Return the current state of each kind that can be read at `now` (seconds since the epoch). Raises LedgerDamaged.
 
     `pause` is the circuit breaker's, `waiting` the reason why a loop waits for the ledger's disk, `reported` holds the
     keys of the blocked files that were reported.
@@ -41,6 +42,8 @@ def current_problems(
     found = []
     try:
         found += [_blocked(reports, reported), _braked(reports), _index_stopped(reports), _unread(ledger)]
+        lately = [each for each in ledger.runs.vanished(now) if each.is_large and now - each.at < DAY]
+        found.append(_named(Kind.VANISHED, {f"{each.at:.0f}": str(each) for each in lately}))
         folders = {
             folder: f"into folder {printable(folder)}: {printable(detail)}"
             for folder, detail in reports.unlisted().items()
@@ -234,9 +237,9 @@ def notify_once(site: Site, environ: Mapping[str, str], *, patience: float = _PA
     A pause that ended the run counts as an outage at once, because the next run may be an hour away. Raises
     LedgerDamaged, and ConfigError as `receivers` does.
     """
-    ledger, breaker = site.context.ledger, site.circuit_breaker
+    ledger, breaker, now = site.context.ledger, site.circuit_breaker, site.context.clock.now
     notifications = Notifications(site.config, environ, site.context.clock, _log_failure)
-    notifications.attach(ledger, lambda reported: current_problems(ledger, breaker.pause, None, reported))
+    notifications.attach(ledger, lambda reported: current_problems(ledger, breaker.pause, None, reported, now()))
     notifications.step(AT_ONCE)
     notifications.close(patience)
 

@@ -52,7 +52,13 @@ _WORK = (("verify", "read back"), ("index", "indexed"))
 
 
 def verdict(standing: Standing) -> str:
-    """Return the status in one sentence, which shows whether an operator must act."""
+    """Return the status in one sentence, which shows whether an operator must act, and whether many files vanished."""
+    gone = standing.vanished_lately
+    lately = "" if gone is None else f"; {files(gone.count)} vanished, {hour(gone.at, standing.at)}"
+    return _urgency(standing) + lately
+
+
+def _urgency(standing: Standing) -> str:
     blocked, brakes = standing.counts.of(State.BLOCKED), len(standing.brakes)
     needs = [f"{blocked:,} blocked"] * bool(blocked)
     needs += [plural(brakes, "brake")] * bool(brakes)
@@ -202,6 +208,15 @@ def strays(standing: Standing) -> Iterator[str]:
     if scan is not None and scan.stray:
         others = f" and {scan.stray - 1:,} more" if scan.stray > 1 else ""
         yield f"sidecars without a matching file: {scan.first_stray}{others}: assetsync check lists them"
+
+
+def vanished(standing: Standing) -> Iterator[str]:
+    """Yield the files that vanished from the tree in the last week: how many, when, where, and the first of them."""
+    if standing.vanished:
+        total = sum(each.count for each in standing.vanished)
+        yield f"vanished in the last 7 days: {files(total)}; assetsync orphans --all lists their assets"
+        for each in standing.vanished[: -_EACH - 1 : -1]:
+            yield f"    {moment(each.at)}: {each}: {', '.join(each.names)}{', …' * (each.count > len(each.names))}"
 
 
 def counted(standing: Standing) -> str:

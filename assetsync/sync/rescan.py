@@ -60,7 +60,9 @@ class Rescan:
         report, clock = ScanReport(), self.context.clock
         if dry_run:
             self.root_identity.expect()
-            return self.intake.scan(self._look(report, seen), report, dry_run=True)
+            result = self.intake.scan(self._look(report, seen), report, dry_run=True)
+            result.vanished = len(result.not_renamed()) if report.finished else 0
+            return result
         try:
             self.root_identity.check()
         except RootElsewhere:
@@ -82,12 +84,21 @@ class Rescan:
             if not self.brakes.allows_vanished(result):
                 self.root_identity.is_there("the root is there again, and another brake is about what is missing in it")
             else:
-                self.intake.decide_missing(result)
+                self._note_vanished(result, self.intake.decide_missing(result))
                 if report.complete and not result.missing_count:
                     self.root_identity.is_there("the root and its files are back")
         self.drift.look_again()
         self._scanned(report, clock.steady() - began)
         return result
+
+    def _note_vanished(self, result: ScanResult, gone: list[bytes]) -> None:
+        """Report the files that are gone, so that no deletion passes in silence."""
+        result.vanished = len(gone)
+        if gone:
+            runs, known = self.context.ledger.runs, self.context.ledger.intake.size() + len(gone)
+            vanished = runs.note_vanished(self.context.clock.now(), gone, known)
+            tell = log.warning if vanished.is_large else log.info
+            tell("files vanished", count=len(gone), known=known, folders=vanished.folders, first=vanished.names[0])
 
     def heed_mappings(self) -> None:
         """Keep files as they are if their mapping now points to another folder, until a person has looked."""
