@@ -1,7 +1,8 @@
 """Write log events to stderr, one event a line, in the same form for our own events and those of libraries.
 
-By default, lines are JSON unless stderr is a terminal. No line contains a registered secret, whether from a value, an
-argument, an address or a traceback. The choice of events is left to the callers.
+By default, lines are coloured on a terminal, plain in systemd's journal, and JSON anywhere else. In the journal each
+line carries its priority (sd-daemon(3)), so that `journalctl -p err` selects errors. No line contains a registered
+secret, whether from a value, an argument, an address or a traceback. The choice of events is left to the callers.
 """
 
 import base64
@@ -22,7 +23,7 @@ import structlog
 from pydantic import SecretStr
 from structlog.types import EventDict, WrappedLogger
 
-from assetsync.text import ACTIVE, printable
+from assetsync.text import ACTIVE, in_journal, printable
 
 REPLACEMENT = "[key]"
 # Below a warning these libraries log too much: httpx logs every address, the scheduler every run.
@@ -30,6 +31,11 @@ _ONLY_WARNINGS = ("httpx", "httpcore", "apscheduler", "watchdog", "uvicorn.acces
 _TO_JSON = json.JSONEncoder(ensure_ascii=False)
 _NOT_IN_JSON_LINE = re.compile(ACTIVE.pattern[:-1] + "\\ud800-\\udfff]")
 _LEAST_FRAGMENT = 6
+_PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
+"""The priorities of syslog(3) for each level."""
+
+_APART = ("event", "level", "timestamp", "logger", "exception", "stack")
+_PLAIN_VALUE = re.compile(r"[^\s\"=]+")
 # A shorter password (`x`) stays in the log: redacting it everywhere would make lines unreadable.
 _LEAST_PASSWORD = 4
 
@@ -117,10 +123,11 @@ def configure_logging(
 ) -> None:
     """Write all events of at least `level` to stderr, or to `stream`; `site` is added to each event.
 
-    `format` is `console`, `json` or `auto`, which means JSON unless the stream is a terminal.
+    `format` is `console`, `json` or `auto`: `console` on a terminal, plain lines in the journal, else JSON.
     """
     out = stream or sys.stderr
-    as_json = format == "json" or (format == "auto" and not out.isatty())
+    as_lines = in_journal(out)
+    as_json = format == "json" or (format == "auto" and not out.isatty() and not as_lines)
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -133,8 +140,11 @@ def configure_logging(
     render: structlog.types.Processor = (
         _as_json
         if as_json
+        else _plain
+        if as_lines
         else structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)
     )
+    render = _with_priority(render) if as_lines else render
     chain = [_redact_event, *([] if as_json else [_escape_event]), _line(render, as_json=as_json)]
     handler = _Handler(out, chain)
     foreign = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *chain]
@@ -279,6 +289,27 @@ def _escape_event(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
 
 def _as_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
     return _TO_JSON.encode(event)
+
+
+def _plain(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    """Return an event as `brake pulled  site=hq kind=vanished`; the journal adds the time itself."""
+    fields = [
+        f"{name}={value if _PLAIN_VALUE.fullmatch(value) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in ((name, str(value)) for name, value in event.items() if name not in _APART)
+    ]
+    lines = [f"{event.get('event', '')}  {' '.join(fields)}".rstrip()]
+    lines += [str(event[name]) for name in ("stack", "exception") if name in event]
+    return "\n".join(lines)
+
+
+def _with_priority(render: structlog.types.Processor) -> structlog.types.Processor:
+    """Return a processor that puts the priority of an event in front of each of its lines."""
+
+    def prefixed(logger: WrappedLogger, method: str, event: EventDict) -> str:
+        prefix = f"<{_PRIORITIES.get(str(event.get('level')), 6)}>"
+        return prefix + str(render(logger, method, event)).replace("\n", f"\n{prefix}")
+
+    return prefixed
 
 
 def _line(render: structlog.types.Processor, *, as_json: bool) -> structlog.types.Processor:

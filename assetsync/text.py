@@ -4,8 +4,10 @@ Sentences are left to the callers.
 """
 
 import base64
+import os
 import re
 from datetime import UTC, datetime
+from typing import TextIO
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
@@ -89,3 +91,12 @@ def relative_text(path: bytes) -> tuple[str, str | None]:
         return path.decode("utf-8"), None
     except UnicodeDecodeError:
         return decoded(path), base64.b64encode(path).decode("ascii")
+
+
+def in_journal(out: TextIO) -> bool:
+    """Return whether the stream is connected to systemd's journal, which reads a priority in front of each line."""
+    try:
+        status = os.fstat(out.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"

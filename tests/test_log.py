@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import logging
+import os
 import sys
 import threading
 import warnings
@@ -118,6 +119,58 @@ def test_auto_format_is_json_off_a_terminal():
     assert on.getvalue().count("\n") == 1
     with pytest.raises(ValueError):
         json.loads(on.getvalue())
+
+
+@pytest.fixture
+def journal(tmp_path, monkeypatch):
+    """A file that $JOURNAL_STREAM names as the journal's."""
+    with (tmp_path / "journal").open("w+", encoding="utf-8") as out:
+        status = os.fstat(out.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+        yield out
+
+
+def lines_of(out):
+    out.seek(0)
+    return out.read().splitlines()
+
+
+def test_journal_lines_carry_their_priority(journal):
+    configure_logging("auto", "debug", stream=journal, site="hq")
+    log = structlog.get_logger("assetsync.sync")
+    for level in ("debug", "info", "warning", "error", "critical"):
+        getattr(log, level)("brake pulled", why="two words", count=3)
+    shown = [(line[:3], line[3:]) for line in lines_of(journal)]
+    assert [priority for priority, _ in shown] == ["<7>", "<6>", "<4>", "<3>", "<2>"]
+    assert {text for _, text in shown} == {'brake pulled  why="two words" count=3 site=hq'}
+
+
+def test_journal_has_a_priority_on_each_line_of_a_traceback(journal):
+    configure_logging("auto", "info", stream=journal)
+    register_secret(SecretStr(CANARY))
+    try:
+        raise_with_key()
+    except ValueError:
+        structlog.get_logger("x").exception("failed")
+    shown = lines_of(journal)
+    assert len(shown) > 3
+    assert all(line.startswith("<3>") for line in shown)
+    assert CANARY not in "".join(shown)
+
+
+def test_json_in_the_journal_carries_the_priority_too(journal):
+    configure_logging("json", "info", stream=journal)
+    logging.getLogger("library").warning("hello %s", "there")
+    (line,) = lines_of(journal)
+    assert line[:3] == "<4>"
+    assert json.loads(line[3:])["event"] == "hello there"
+
+
+def test_another_stream_than_the_journal_has_no_priority(journal, tmp_path):
+    with (tmp_path / "other").open("w+", encoding="utf-8") as out:
+        configure_logging("auto", "info", stream=out)
+        structlog.get_logger("x").info("hello")
+        assert json.loads(lines_of(out)[0])["event"] == "hello"
 
 
 def test_the_log_goes_to_stderr(capsys):

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import click
 
 from assetsync.errors import OutputError
-from assetsync.text import ACTIVE, amount, files, moment, printable
+from assetsync.text import ACTIVE, amount, files, in_journal, moment, printable
 
 __all__ = [
     "ReaderGone",
@@ -111,13 +111,18 @@ def complain(sentence: str) -> None:
     """Write an error to stderr, with the known secrets redacted."""
     with telling():
         for line in _without_secrets(sentence).split("\n"):
-            click.echo(f"Error: {printable(line)}", err=True)
+            click.echo(f"{_priority(3)}Error: {printable(line)}", err=True)
 
 
 def warn(sentence: str) -> None:
     """Write a warning to stderr."""
     with telling():
-        click.echo(f"Warning: {printable(_without_secrets(sentence))}", err=True)
+        click.echo(f"{_priority(4)}Warning: {printable(_without_secrets(sentence))}", err=True)
+
+
+def _priority(number: int) -> str:
+    """Return the priority that systemd's journal reads in front of a line, nothing on any other stderr."""
+    return f"<{number}>" if in_journal(sys.stderr) else ""
 
 
 def _without_secrets(text: str) -> str:

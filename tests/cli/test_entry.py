@@ -304,3 +304,17 @@ def test_unwritable_stderr_keeps_exit_code(site, words, code):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full, check=False)
     assert done.returncode == code
+
+
+def test_error_in_the_journal_carries_its_priority(tmp_path):
+    """A configuration with mistakes ends the daemon before its log is set up."""
+    with (tmp_path / "journal").open("w+", encoding="utf-8") as err:
+        status = os.fstat(err.fileno())
+        environ = {**os.environ, "JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+        program = [sys.executable, "-m", "assetsync", "run", "--config", str(tmp_path / "none.yaml")]
+        done = subprocess.run(program, stderr=err, env=environ, timeout=60, check=False)
+        err.seek(0)
+        lines = err.read().splitlines()
+    assert done.returncode == 2
+    assert lines
+    assert all(line.startswith("<3>Error: ") for line in lines)
