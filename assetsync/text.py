@@ -10,6 +10,11 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
+_COMMAND = re.compile(
+    r"\bassetsync (?:doubt (?:list|resolve)|drift (?:list|settle)|run|reconcile|check|status|files|explain|retry|audit"
+    r"|orphans|resume|export|search|index|upload)\b(?! --(?:config|site)\b)"
+)
+_option = ""
 _SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
@@ -91,6 +96,20 @@ def relative_text(path: bytes) -> tuple[str, str | None]:
         return path.decode("utf-8"), None
     except UnicodeDecodeError:
         return decoded(path), base64.b64encode(path).decode("ascii")
+
+
+def name_configuration(option: str) -> None:
+    """Let `runnable` add this option, such as `--site hq`, to the commands that people are shown."""
+    global _option  # noqa: PLW0603 - a process has one configuration
+    _option = option
+
+
+def runnable(text: str) -> str:
+    """Return a text in which the commands of assetsync name the configuration that this process was given.
+
+    They then run as they are shown, also if the reader pastes them into another terminal.
+    """
+    return _COMMAND.sub(lambda found: f"{found.group()} {_option}", text) if _option else text
 
 
 def in_journal(out: TextIO) -> bool:

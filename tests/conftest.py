@@ -41,6 +41,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("run with --long only")
 
 
+@pytest.fixture(autouse=True)
+def _own_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that runs a command must not change the commands that a later one shows."""
+    monkeypatch.setattr("assetsync.text._option", "")
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(time.time() + 86_400)

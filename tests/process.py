@@ -22,6 +22,7 @@ def left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     levels = {name: logging.getLogger(name).level for name in log_module._ONLY_WARNINGS}
     showwarning = warnings.showwarning
     monkeypatch.setattr(log_module, "_SECRETS", log_module._Secrets())
+    monkeypatch.setenv("ASSETSYNC_CONFIG", "")
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     handler = signal.getsignal(signal.SIGTERM)

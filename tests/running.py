@@ -68,7 +68,7 @@ class Running:
                 ],
                 stdout=out,
                 stderr=out,
-                env={**os.environ, "ASSETSYNC_API_KEY": KEY, **environ},
+                env={**os.environ, "ASSETSYNC_API_KEY": KEY, "ASSETSYNC_CONFIG": str(self.config), **environ},
             )
         if ready:
             self.until(lambda: len(self.events("running")) > begun, 20)

@@ -27,7 +27,7 @@ from assetsync.cli.check_tree import look_at_tree
 from assetsync.cli.entry import NO_SERVICE, OK, USAGE
 from assetsync.cli.finding import Finding, Level, Where
 from assetsync.cli.operator import read_key
-from assetsync.cli.options import CONFIG_HELP, with_json
+from assetsync.cli.options import with_config_path, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file_warning, load_config, mappings
@@ -184,9 +184,7 @@ _SIGNS = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
 
 
 @click.command("check")
-@click.option(
-    "--config", "-c", "path", required=True, metavar="FILE", type=click.Path(path_type=Path), help=CONFIG_HELP
-)
+@with_config_path
 @click.option("--notify", is_flag=True, help="Send a test message to notify.webhook and notify.command too.")
 @with_json("Print one object.")
 def command(path: Path, *, notify: bool, as_json: bool) -> int:

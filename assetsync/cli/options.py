@@ -5,7 +5,8 @@ Reading and checking the configuration is left to `config`.
 
 import os
 import re
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,29 +16,91 @@ import click
 from assetsync.config import SiteConfig, duration, load_config
 from assetsync.errors import LedgerMissing, UsageError
 from assetsync.ledger.reports import LedgerView, view_ledger
-from assetsync.text import printable
+from assetsync.text import name_configuration, printable
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 # The characters that `printable` writes in place of those that are unsafe in a terminal.
 _SHOWN_ODDLY = re.compile(r"[\\\ufffd]")
 
 
-def _load(_ctx: click.Context, _param: click.Parameter, value: Path) -> SiteConfig:
-    return load_config(value, os.environ)
+CONFIGURATIONS = Path("/etc/assetsync")
+"""The folder with the configurations of a server, one file a site; the systemd units read them there."""
+
+CONFIG_VARIABLE = "ASSETSYNC_CONFIG"
+_SITE = "assetsync.site"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
-CONFIG_HELP = "The configuration of the site."
+def _note_site(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None and not _NAME.fullmatch(value):
+        raise click.BadParameter("write the name of a site, such as hq")
+    ctx.meta[_SITE] = value
 
-with_config: Decorator = click.option(
-    "--config",
-    "-c",
-    "config",
-    required=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    callback=_load,
-    help=CONFIG_HELP,
-)
+
+def _path(ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path:
+    """Return the configuration that the command line, the environment or the server's folder names."""
+    site: str | None = ctx.meta.get(_SITE)
+    if value is not None and site is not None:
+        raise click.UsageError("--config and --site name the same thing: leave one of them out")
+    path = value or (None if site is None else CONFIGURATIONS / f"{site}.yaml") or _usual(os.environ)
+    if path is None:
+        known = ", ".join(file.stem for file in sorted(CONFIGURATIONS.glob("*.yaml")))
+        more = f"; {CONFIGURATIONS} has {known}" if known else ""
+        raise click.UsageError(f"Missing option '--config' / '-c', or --site NAME, or ${CONFIG_VARIABLE}{more}")
+    if path.is_file():
+        name_configuration(_option_for(path))
+    return path
+
+
+def _usual(environ: Mapping[str, str]) -> Path | None:
+    """Return the configuration for a command that names none; None if there is none, or more than one."""
+    if environ.get(CONFIG_VARIABLE):
+        return Path(environ[CONFIG_VARIABLE])
+    found = list(CONFIGURATIONS.glob("*.yaml"))
+    return found[0] if len(found) == 1 else None
+
+
+def _option_for(path: Path) -> str:
+    """Return the option that makes another command read this configuration; "" if it is read without one."""
+    usual = _usual(os.environ)
+    if usual is not None and usual.is_file() and usual.samefile(path):
+        return ""
+    path = path.absolute()
+    if path.parent == CONFIGURATIONS and path.suffix == ".yaml" and _NAME.fullmatch(path.stem):
+        return f"--site {path.stem}"
+    return f"--config {shlex.quote(str(path))}"
+
+
+def _load(ctx: click.Context, param: click.Parameter, value: Path | None) -> SiteConfig:
+    return load_config(_path(ctx, param, value), os.environ)
+
+
+def _with_site(name: str, callback: Callable[[click.Context, click.Parameter, Path | None], object]) -> Decorator:
+    config = click.option(
+        "--config",
+        "-c",
+        name,
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        callback=callback,
+        help=f"The configuration of the site; else ${CONFIG_VARIABLE}, or the only one in {CONFIGURATIONS}.",
+    )
+    site = click.option(
+        "--site",
+        metavar="NAME",
+        expose_value=False,
+        is_eager=True,
+        callback=_note_site,
+        help=f"The same as --config {CONFIGURATIONS}/NAME.yaml.",
+    )
+    return lambda command_function: config(site(command_function))
+
+
+with_config = _with_site("config", _load)
+"""Add the options that name the configuration, which is read; mistakes in it raise ConfigError."""
+
+with_config_path = _with_site("path", _path)
+"""Add the same options; the command reads the file itself."""
 
 
 def with_json(help_text: str) -> Decorator:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import click
 
 from assetsync.errors import OutputError
-from assetsync.text import ACTIVE, amount, files, in_journal, moment, printable
+from assetsync.text import ACTIVE, amount, files, in_journal, moment, printable, runnable
 
 __all__ = [
     "ReaderGone",
@@ -60,8 +60,8 @@ def _finite(value: object) -> object:
 
 
 def write(text: str = "") -> None:
-    """Write a line of a result."""
-    _echo(text)
+    """Write a line of a result; the commands in it name the configuration."""
+    _echo(runnable(text))
 
 
 class ReaderGone(Exception):
@@ -104,20 +104,20 @@ def telling() -> Iterator[None]:
 def note(text: str) -> None:
     """Write a line that is not a result to stderr."""
     with telling():
-        click.echo(printable(_without_secrets(text)), err=True)
+        click.echo(printable(_without_secrets(runnable(text))), err=True)
 
 
 def complain(sentence: str) -> None:
     """Write an error to stderr, with the known secrets redacted."""
     with telling():
-        for line in _without_secrets(sentence).split("\n"):
+        for line in _without_secrets(runnable(sentence)).split("\n"):
             click.echo(f"{_priority(3)}Error: {printable(line)}", err=True)
 
 
 def warn(sentence: str) -> None:
     """Write a warning to stderr."""
     with telling():
-        click.echo(f"{_priority(4)}Warning: {printable(_without_secrets(sentence))}", err=True)
+        click.echo(f"{_priority(4)}Warning: {printable(_without_secrets(runnable(sentence)))}", err=True)
 
 
 def _priority(number: int) -> str:

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from assetsync.app import make_service, make_tree
 from assetsync.cli.entry import INTERRUPTED, OK
 from assetsync.cli.operator import read_key
-from assetsync.cli.options import CONFIG_HELP
+from assetsync.cli.options import with_config_path
 from assetsync.cli.output import warn
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file_warning, load_config
@@ -31,9 +31,7 @@ _FIXED = "`{}` says which site this is: a change of it takes a restart"
 
 
 @click.command("run")
-@click.option(
-    "--config", "-c", "path", required=True, metavar="FILE", type=click.Path(path_type=Path), help=CONFIG_HELP
-)
+@with_config_path
 def command(path: Path) -> int:
     """Mirror the site from now on, until SIGTERM (exit code 0) or Ctrl-C (130).
 

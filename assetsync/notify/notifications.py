@@ -6,6 +6,7 @@ delivered twice, but none is lost. The choice of notices is left to `core.notice
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 import structlog
 from pydantic import SecretStr
@@ -24,6 +25,7 @@ from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
 from assetsync.service.webhook import Webhook
 from assetsync.sync.upload.limits import Pause
+from assetsync.text import runnable
 
 log = structlog.get_logger(__name__)
 
@@ -187,7 +189,8 @@ class Notifications:
     def _report(self, problems: Iterable[Problem], delays: Delays = AT_ONCE) -> None:
         if not self:
             return
-        for notice in self._tracker.step(problems, self._clock.now(), self._clock.steady(), delays):
+        for found in self._tracker.step(problems, self._clock.now(), self._clock.steady(), delays):
+            notice = replace(found, text=runnable(found.text))
             log.info("notice", about=str(notice.kind), over=notice.is_over, text=notice.text)
             for channel in self._channels:
                 channel.post(notice)

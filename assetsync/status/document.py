@@ -11,7 +11,7 @@ from assetsync.ledger.runs import JOBS
 from assetsync.model import State
 from assetsync.status.sentences import next_step, verdict
 from assetsync.status.standing import Standing
-from assetsync.text import moment, printable, relative_text
+from assetsync.text import moment, printable, relative_text, runnable
 
 
 def as_object(standing: Standing) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def as_object(standing: Standing) -> dict[str, Any]:
                 "subject": brake.subject,
                 "detail": brake.detail,
                 "pulled_at": moment(brake.pulled_at),
-                "help": f"assetsync resume {brake.id}",
+                "help": runnable(f"assetsync resume {brake.id}"),
             }
             for brake in standing.brakes
         ],
@@ -64,11 +64,11 @@ def as_object(standing: Standing) -> dict[str, Any]:
         },
         "holds": [{"destfolderid": folder, "detail": detail} for folder, detail in sorted(standing.holds.items())],
         "blocked_files": [
-            _named(row) | {"reason": row.reason, "detail": row.detail, "help": next_step(row)}
+            _named(row) | {"reason": row.reason, "detail": row.detail, "help": runnable(next_step(row))}
             for row in standing.blocked
         ],
         "doubts": [
-            _named(row) | {"reason": row.reason, "detail": row.detail, "help": "assetsync doubt list"}
+            _named(row) | {"reason": row.reason, "detail": row.detail, "help": runnable("assetsync doubt list")}
             for row in standing.doubts
         ],
         "drift": [_named(row) | {"detail": row.drift} for row in standing.drifted],

@@ -23,7 +23,7 @@ from assetsync.model import State
 from assetsync.status.document import folders
 from assetsync.status.sentences import is_command, next_step, verdict, why_blocked
 from assetsync.status.standing import Live, Standing, Trust
-from assetsync.text import amount, files, moment, printable, span
+from assetsync.text import amount, files, moment, printable, runnable, span
 
 _FULL = 100.0
 _LEAST = 2.0
@@ -143,6 +143,7 @@ def _template(text: str) -> Template:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     environment.filters["count"] = "{:,}".format
+    environment.filters["runnable"] = runnable
     return environment.from_string(text)
 
 
@@ -253,7 +254,7 @@ def _named(row: FileRow, why: str | None) -> dict[str, Any]:
 
 
 def _shown(text: str | bytes) -> str:
-    return redact(printable(text))
+    return redact(runnable(printable(text)))
 
 
 def _hash(text: str) -> str:

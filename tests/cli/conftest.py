@@ -91,6 +91,8 @@ watch: {{settle: 0s}}
     def run(self, command: str, *arguments: str) -> Result:
         """Run a command in this process."""
         self._capture.readouterr()
+        # Where a command without --config reads the same file, the commands that people are shown leave it out.
+        os.environ["ASSETSYNC_CONFIG"] = str(self.config)
         words = command.split()
         code = run([*words, "--config", str(self.config), *arguments])
         out, err = self._capture.readouterr()
@@ -109,6 +111,7 @@ watch: {{settle: 0s}}
         """Start a command as a process of its own; it is ended with the test."""
         process = subprocess.Popen(
             [sys.executable, "-m", "assetsync", *command.split(), "--config", str(self.config), *arguments],
+            env={**os.environ, "ASSETSYNC_CONFIG": str(self.config)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

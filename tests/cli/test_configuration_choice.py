@@ -1,0 +1,135 @@
+"""Which configuration a command reads, and that the commands that it shows name the same."""
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from assetsync.cli import options
+from assetsync.cli.entry import run
+from assetsync.core.notices import AT_ONCE
+from assetsync.notify.notifications import Notifications, current_problems
+from assetsync.text import name_configuration, runnable
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch, capsys):
+    """A server's folder of configurations, empty at first; gives a function that runs a command."""
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    monkeypatch.setattr(options, "CONFIGURATIONS", folder)
+    monkeypatch.delenv("ASSETSYNC_CONFIG", raising=False)
+
+    def ask(*words):
+        code = run(words)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    ask.folder = folder
+    return ask
+
+
+def installed(server, site, name="hq"):
+    (server.folder / f"{name}.yaml").write_text(site.config.read_text())
+
+
+def blocked(site):
+    site.write("empty.jpg", b"")
+    site.run("reconcile")
+    os.environ.pop("ASSETSYNC_CONFIG")
+
+
+def test_only_configuration_of_the_server_is_read(server, site):
+    blocked(site)
+    installed(server, site)
+    code, out, _ = server("status")
+    assert code == 0
+    assert "Action needed: 1 blocked." in out
+    assert "--config" not in out
+    assert "--site" not in out
+
+
+def test_site_names_its_configuration(server, site):
+    blocked(site)
+    for name in ("hq", "lab"):
+        installed(server, site, name)
+    code, out, _ = server("doubt", "list", "--site", "hq")
+    assert (code, out) == (0, "nothing is in doubt\n")
+    code, _, err = server("status")
+    assert code == 2
+    assert "--site NAME" in err
+    assert "has hq, lab" in err
+
+
+def test_variable_names_the_configuration(server, site, monkeypatch):
+    blocked(site)
+    monkeypatch.setenv("ASSETSYNC_CONFIG", str(site.config))
+    assert server("status")[0] == 0
+
+
+@pytest.mark.parametrize("given", [["--site", "hq", "--config", "x.yaml"], ["--site", "../hq"], ["--site", ""]])
+def test_contradictory_names_are_refused(server, site, given):
+    installed(server, site)
+    code, _, err = server("status", *given)
+    assert code == 2
+    assert "--site" in err
+
+
+def shown_commands(text):
+    return [line.strip() for line in text.splitlines() if line.strip().startswith("assetsync ")]
+
+
+@pytest.mark.parametrize("by_site", [True, False])
+def test_shown_commands_run_as_printed(server, site, by_site):
+    """`status` of one of two sites shows a retry and a list that name the site; both work when they are pasted."""
+    for number in range(7):
+        site.write(f"empty{number}.jpg", b"")
+    blocked(site)
+    for name in ("hq", "lab"):
+        installed(server, site, name)
+    given = ["--site", "hq"] if by_site else ["--config", str(site.config)]
+    code, out, _ = server("status", *given)
+    assert code == 0
+    listing = next(line for line in out.splitlines() if "assetsync files" in line).partition("assetsync ")[2]
+    words = shlex.split(listing)
+    expected = "--site hq" if by_site else f"--config {site.config}"
+    assert " ".join(words[1:3]) == expected
+    code, out, _ = server(*words)
+    assert code == 0
+    assert out.count("empty_file") + out.count("empty") >= 7
+
+
+def test_configuration_with_a_space_is_quoted(server, site, tmp_path):
+    blocked(site)
+    other = tmp_path / "our site.yaml"
+    other.write_text(site.config.read_text())
+    _, out, _ = server("status", "--config", str(other))
+    assert f"--config '{other}'" in out
+
+
+def test_hint_of_a_named_configuration_is_not_doubled():
+    name_configuration("--site hq")
+    text = "assetsync retry --config x.yaml a; assetsync doubt list; `assetsync audit` finds it; assetsync guide json"
+    shown = "assetsync retry --config x.yaml a; assetsync doubt list --site hq; `assetsync audit --site hq` finds it"
+    assert runnable(text) == f"{shown}; assetsync guide json"
+    assert runnable(runnable(text)) == runnable(text)
+
+
+def test_messages_name_the_configuration(make_world, tmp_path):
+    name_configuration("--site hq")
+    out = tmp_path / "out"
+    script = tmp_path / "take"
+    script.write_text(f"#!/bin/sh\ncat >> {out}\n")
+    script.chmod(0o755)
+    world = make_world(notify={"command": [str(script)]})
+    world.write("a", b"")
+    world.scan()
+    notifications = Notifications(
+        world.site.config, dict(os.environ), world.clock, lambda error: pytest.fail(str(error))
+    )
+    now = world.clock.now
+    notifications.attach(world.ledger, lambda reported: current_problems(world.ledger, None, None, reported, now()))
+    notifications.step(AT_ONCE)
+    notifications.close(10)
+    assert "(assetsync status --site hq)" in Path(out).read_text()
