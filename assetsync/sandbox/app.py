@@ -5,11 +5,12 @@ left to `upload` and `store`, searching to `search`, the text of the answers to 
 """
 
 import asyncio
+import mmap
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
 
-from python_multipart.exceptions import FormParserError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -20,21 +21,31 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assetsync.sandbox import answers
 from assetsync.sandbox.answers import html_answer, json_answer, json_stream, upload_answer
 from assetsync.sandbox.browsers import is_loopback, may_be_led_here
-from assetsync.sandbox.connection import read_chunk
+from assetsync.sandbox.connection import body_of
 from assetsync.sandbox.control import Control
 from assetsync.sandbox.faults import Active, FaultBoard, FaultKind, Operation
-from assetsync.sandbox.multipart import FormReader, boundary_of, is_plain
 from assetsync.sandbox.operation import Disturbances
 from assetsync.sandbox.search import search
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store, new_id
-from assetsync.sandbox.upload import LOGIN_NOT_VALID, Kind, Received, Uploads, is_archive, key_is_valid
+from assetsync.sandbox.upload import (
+    LOGIN_NOT_VALID,
+    Kind,
+    Received,
+    Uploads,
+    boundary_of,
+    is_archive,
+    is_plain,
+    key_is_valid,
+    read_form,
+)
 
 BASE: Final = "/razuna"
 UPLOAD: Final = "/razuna/raz1/dam/index.cfm"
 _SEARCH: Final = f"{BASE}/global/api2/search.cfc"
 _LONGEST_HEAD: Final = 8192
 _LONGEST_FORM: Final = 16 * 1024 * 1024
+_LONGEST_AT_ONCE: Final = 256 * 1024  # a longer file is stored in a thread
 _REQUIRED: Final = {"searchassets": ("api_key", "searchfor"), "searchindex": ("api_key",)}
 _TRIGGERED: Final = "Indexing successfully triggered"
 
@@ -49,17 +60,19 @@ class Service:
         self.disturbances = Disturbances(board, settings.latency)
 
     async def upload(self, request: Request) -> Response:
-        """Answer an upload (interface section 4.3)."""
+        """Answer an upload (interface section 4.3): spool its body, then parse it."""
         active = self.disturbances.take(Operation.UPLOAD)
-        received = await self._receive(request, active)
+        content_type = request.headers.get("content-type", "")
+        spool = self._store.incoming / new_id()
 
         async def work() -> Response:
             if FaultKind.DATABASE_DOWN in active:
                 return html_answer(answers.UPLOAD_DATABASE_DOWN)
-            if not self._settings.documented and not is_plain(request.headers.get("content-type")):
+            if not self._settings.documented and not is_plain(content_type):
                 return html_answer(answers.WOULD_HANG)
-            file = received.form.file if received.form else None
-            if file is not None and is_archive(file.sent_name):
+            received = self._received(request, spool, length)
+            form = received.form
+            if form and (len(form.content) > _LONGEST_AT_ONCE or is_archive(form.sent_name or "")):
                 result = await asyncio.to_thread(self._uploads.accept, received, active)
             else:
                 result = self._uploads.accept(received, active)
@@ -74,41 +87,47 @@ class Service:
             )
 
         try:
+            length = await self._spool(request, spool)
             return await self.disturbances.answer(active, work)
         finally:
-            received.discard()
+            spool.unlink(missing_ok=True)
 
-    async def _receive(self, request: Request, active: Active) -> Received:
-        """Read a body to its end or to the cut; parameters may also be in the URL (interface section 4.3)."""
-        in_url = dict(parse_qsl(request.url.query, keep_blank_values=True))
-        limit = self._settings.max_content_length
+    async def _spool(self, request: Request, spool: Path) -> int:
+        """Write the body to a file; return the larger of the announced and the received number of bytes.
+
+        A body that announces more than the limit is refused, and not written (interface section 5).
+        """
         announced = int(request.headers.get("content-length", "0"))
+        limit = self._settings.max_content_length
+        came = 0
+        with spool.open("wb") as stream:
+            async for data in body_of(request):
+                came += len(data)
+                if not limit or announced <= limit:
+                    stream.write(data)
+        return max(came, announced)
 
-        def wanted(fields: Mapping[str, str]) -> bool:
-            # The key and the announced size are checked before the file is accepted (interface section 5).
-            return key_is_valid(in_url | dict(fields), self._settings, active) and not (limit and announced > limit)
+    def _received(self, request: Request, spool: Path, length: int) -> Received:
+        """Parse a spooled body; parameters may also be in the URL (interface section 4.3).
 
-        boundary = boundary_of(request.headers.get("content-type"))
-        try:
-            form = FormReader(boundary, self._store.incoming / new_id(), wanted) if boundary else None
-        except FormParserError:
-            form = None
-        try:
-            came = await _feed(request, form)
-        except BaseException:
-            # The sandbox was stopped while the body came in.
-            Received({}, form, 0).discard()
-            raise
-        return Received(in_url | (form.fields if form else {}), form, max(came, announced))
+        The file is mapped, so that memory does not hold it.
+        """
+        in_url = dict(parse_qsl(request.url.query, keep_blank_values=True))
+        boundary = boundary_of(request.headers.get("content-type", ""))
+        if not boundary:
+            return Received(in_url, None, length)
+        with spool.open("rb") as stream:
+            empty = spool.stat().st_size == 0
+            body = b"" if empty else mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        form = read_form(body, boundary)
+        return Received(in_url | form.fields, form, length)
 
     async def search_or_index(self, request: Request) -> Response:
         """Answer searchassets or searchIndex (interface sections 4.1 and 4.2), as GET or with a form body."""
         given = {name.lower(): value for name, value in parse_qsl(request.url.query, keep_blank_values=True)}
         if request.method == "POST":
             body = bytearray()
-            more = True
-            while more:
-                data, more = await read_chunk(request.scope, request.receive)
+            async for data in body_of(request):
                 body += data[: _LONGEST_FORM - len(body)]
             form = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
             given |= {name.lower(): value for name, value in form}
@@ -163,20 +182,6 @@ class Service:
             documented=documented,
             latin1=self._settings.latin1,
         )
-
-
-async def _feed(request: Request, form: FormReader | None) -> int:
-    """Read the body to its end or to the cut; return the number of bytes that came."""
-    came = 0
-    more = True
-    while more:
-        data, more = await read_chunk(request.scope, request.receive)
-        came += len(data)
-        if form is not None:
-            form.feed(data)
-    if form is not None:
-        form.finish()
-    return came
 
 
 class Gate:

@@ -9,10 +9,11 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from typing import Any, cast
 
 import uvicorn
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -80,12 +81,15 @@ def _connection(scope: Scope) -> SandboxProtocol:
     return cast("SandboxProtocol", scope["state"][_CONNECTION])
 
 
-async def read_chunk(scope: Scope, receive: Receive) -> tuple[bytes, bool]:
-    """Return the next bytes of the body and whether more may come, also those received before a disconnect."""
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        return cast("bytes", scope["state"].get(_LEFTOVER, b"")), False
-    return message.get("body", b""), message.get("more_body", False)
+async def body_of(request: Request) -> AsyncIterator[bytes]:
+    """Yield the bytes of the body to its end or to the cut, also those received before a disconnect."""
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            message = {"body": request.scope["state"].get(_LEFTOVER, b"")}
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
 
 
 _LAST_ANSWERS = 0.2

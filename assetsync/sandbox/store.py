@@ -4,15 +4,17 @@ There is no background work: an asset is processed or indexed if the time in its
 interpret queries; `rows` and `answers` write the answers.
 """
 
+import hashlib
 import json
 import shutil
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from assetsync.errors import UsageError
 from assetsync.sandbox.folder import DATABASE, FILES, INCOMING
@@ -20,6 +22,7 @@ from assetsync.sandbox.names import extension_of, filetype_of, picture_size, rew
 from assetsync.sandbox.query import indexed_text, said_of
 from assetsync.sandbox.settings import SandboxSettings
 
+_HEAD: Final = 64 * 1024  # enough to find the size of a picture
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS folders (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, parent TEXT
@@ -49,19 +52,16 @@ VALUES (:id, :folder_id, (SELECT name FROM folders WHERE id = :folder_id), :file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAsset:
-    """An asset to store: its bytes are moved from the file `content`, and `head` holds the first of them.
+    """An asset to store; `content` yields its bytes.
 
-    `md5` is upper-case hex. `fields` maps the names of the form fields of its upload to their values, without the
-    credential. No search shows the asset for `hidden_for` seconds.
+    `fields` maps the names of the form fields of its upload to their values, without the credential. No search shows
+    the asset for `hidden_for` seconds.
     """
 
     id: str
     folder_id: str
     filename: str
-    content: Path
-    size: int
-    md5: str
-    head: bytes
+    content: Iterable[bytes | memoryview]
     fields: Mapping[str, str]
     damaged: bool = False
     hidden_for: float = 0.0
@@ -213,14 +213,31 @@ class Store:
             return self._writer.execute(query, (md5, self.now)).fetchone() is not None
 
     def add(self, asset: NewAsset) -> None:
-        """Store an asset and move its bytes into place."""
+        """Store an asset; leave no file of it if this fails."""
+        path = self.incoming / asset.id
+        digest = hashlib.md5(usedforsecurity=False)
+        size, head = 0, b""
+        try:
+            with path.open("wb") as stream:
+                for piece in asset.content:
+                    stream.write(piece)
+                    digest.update(piece)
+                    size += len(piece)
+                    head += piece[: _HEAD - len(head)]
+            path = path.replace(self.content(asset.id))
+            self._insert(asset, size, digest.hexdigest().upper(), head)
+        except BaseException:
+            # The disk is full, for example. Without a row, nothing would ever delete this file.
+            path.unlink(missing_ok=True)
+            raise
+
+    def _insert(self, asset: NewAsset, size: int, md5: str, head: bytes) -> None:
         now = self.now
         processed_at = now + self._settings.processing_delay
         extension = extension_of(asset.filename)
         filetype = filetype_of(extension)
-        width, height = picture_size(asset.head) if filetype == "img" else (0, 0)
+        width, height = picture_size(head) if filetype == "img" else (0, 0)
         description, keywords = said_of(filetype, asset.fields)
-        asset.content.replace(self.content(asset.id))
         values = {
             "id": asset.id,
             "folder_id": asset.folder_id,
@@ -231,8 +248,8 @@ class Store:
             # A search shows `other` as kind doc (observed); `filetype` keeps the word of the upload's answer.
             "kind": "doc" if filetype == "other" else filetype,
             "filetype": filetype,
-            "size": asset.size,
-            "md5": asset.md5,
+            "size": size,
+            "md5": md5,
             "width": width,
             "height": height,
             "description": description,
@@ -245,13 +262,8 @@ class Store:
             "indexed_at": processed_at + self._settings.index_delay if self._settings.self_index else None,
             **indexed_text(asset.filename, description, keywords, asset.fields)._asdict(),
         }
-        try:
-            with self._lock:
-                self._writer.execute(_INSERT, values)
-        except sqlite3.Error:
-            # The disk is full, for example. Without a row, nothing would ever delete this file.
-            self.content(asset.id).unlink()
-            raise
+        with self._lock:
+            self._writer.execute(_INSERT, values)
 
     def delete(self, assetid: str) -> bool:
         """Delete an asset, as a person does in a DAM; return False if there is no such identifier."""
