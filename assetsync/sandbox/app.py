@@ -1,15 +1,17 @@
-"""The application: route requests to the operations, read their parameters, and apply what holds for every answer.
+"""The application: route requests to the operations, read their parameters, and apply faults and the rules for all.
 
 The addresses are those of a live installation: base address `/razuna`, upload `/razuna/raz1/dam/index.cfm`. Storing is
 left to `upload` and `store`, searching to `search`, the text of the answers to `answers`.
 """
 
 import asyncio
+import ipaddress
 import mmap
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -19,12 +21,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assetsync.sandbox import answers
-from assetsync.sandbox.answers import html_answer, json_answer, json_stream, upload_answer
-from assetsync.sandbox.browsers import is_loopback, may_be_led_here
+from assetsync.sandbox.answers import Lost, cut, html_answer, json_answer, json_stream, upload_answer
 from assetsync.sandbox.connection import body_of
 from assetsync.sandbox.control import Control
 from assetsync.sandbox.faults import Active, FaultBoard, FaultKind, Operation
-from assetsync.sandbox.operation import Disturbances
 from assetsync.sandbox.search import search
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store, new_id
@@ -46,8 +46,55 @@ _SEARCH: Final = f"{BASE}/global/api2/search.cfc"
 _LONGEST_HEAD: Final = 8192
 _LONGEST_FORM: Final = 16 * 1024 * 1024
 _LONGEST_AT_ONCE: Final = 256 * 1024  # a longer file is stored in a thread
+# Suffixes of host names that no one can own on the web: no owner can point such a name to this machine.
+_PRIVATE: Final = ("localhost", "local", "internal", "test", "home.arpa")
 _REQUIRED: Final = {"searchassets": ("api_key", "searchfor"), "searchindex": ("api_key",)}
-_TRIGGERED: Final = "Indexing successfully triggered"
+
+
+class Disturbances:
+    """The faults of the board, applied around the work of each request, and the count of the requests.
+
+    The order is the same for all three operations: read the request, wait, apply faults before the work, do the work,
+    apply faults after it.
+    """
+
+    def __init__(self, board: FaultBoard, latency: float) -> None:
+        self._board = board
+        self._latency = latency
+        self.log: Counter[str] = Counter()
+
+    def take(self, operation: Operation) -> Active:
+        """Count a request and return the faults that hit it."""
+        self.log[operation.value] += 1
+        return self._board.take(operation)
+
+    async def answer(self, active: Active, work: Callable[[], Awaitable[Response]]) -> Response:
+        """Do the work of a request that was read, unless a fault precedes it; return the answer or a faulty one."""
+        for kind in (FaultKind.HANG, FaultKind.LATENCY):
+            if kind in active:
+                await asyncio.sleep(active[kind].seconds)
+        if self._latency:
+            await asyncio.sleep(self._latency)
+        if FaultKind.TOO_MANY in active:
+            return Response(b"", 429, {"Retry-After": str(round(active[FaultKind.TOO_MANY].seconds))})
+        instead = _instead(active, stored=False)
+        if instead is not None:
+            return instead
+        answer = await work()
+        if FaultKind.ANSWER_LOST in active:
+            return Lost()
+        instead = _instead(active, stored=True)
+        if instead is not None:
+            return instead
+        return await cut(answer) if FaultKind.ANSWER_CUT in active else answer
+
+
+def _instead(active: Active, *, stored: bool) -> Response | None:
+    status = active.get(FaultKind.STATUS)
+    if status is not None and status.stored is stored:
+        return Response(b"", status.status)
+    html = active.get(FaultKind.HTML)
+    return html_answer(answers.HTML_INSTEAD) if html is not None and html.stored is stored else None
 
 
 class Service:
@@ -78,13 +125,8 @@ class Service:
                 result = self._uploads.accept(received, active)
             if result.kind is Kind.LOGIN_PAGE:
                 return html_answer(answers.LOGIN_PAGE)
-            return upload_answer(
-                result,
-                referer=request.headers.get("referer", ""),
-                redirectto=received.parameters.get("redirectto", ""),
-                parameters=received.parameters.get("redirecttoparams", ""),
-                documented=self._settings.documented,
-            )
+            referer = request.headers.get("referer", "")
+            return upload_answer(result, received.parameters, referer, documented=self._settings.documented)
 
         try:
             length = await self._spool(request, spool)
@@ -140,48 +182,42 @@ class Service:
         return await self.disturbances.answer(active, work)
 
     def _called(self, method: str, given: Mapping[str, str], active: Active, origin: str) -> Response:
-        documented = self._settings.documented
         if not method:
-            return json_answer(answers.NO_METHOD, documented=documented, status=500)
+            return self._json(answers.NO_METHOD, 500)
         if method not in _REQUIRED:
-            return json_answer(answers.invalid_request(), documented=documented)
+            return self._json(answers.INVALID_REQUEST)
         missing = next((name for name in _REQUIRED[method] if name not in given), None)
         if missing:
             text = f"Value not provided for required argument {missing.upper()} of function {given['method']}()"
-            return json_answer(answers.runtime_error(text), documented=documented)
-        if method == "searchindex":
-            return self._index(given, active)
-        return self._search(given, active, origin)
+            return self._json(answers.runtime_error(text, "errorCode.runtimeError"))
+        return self._index(given, active) if method == "searchindex" else self._search(given, active, origin)
 
     def _index(self, given: Mapping[str, str], active: Active) -> Response:
         documented = self._settings.documented
         if FaultKind.DATABASE_DOWN not in active:
             if not key_is_valid(given, self._settings, active):
-                return json_answer(
-                    answers.index_result(1, LOGIN_NOT_VALID, documented=documented), documented=documented
-                )
+                return self._json(answers.index_result(1, LOGIN_NOT_VALID, documented=documented))
             wipes = FaultKind.INDEX_WIPES in active or self._settings.index_mode == "wipes"
             if wipes or self._settings.index_mode == "adds":
                 ids = [each.strip().upper() for each in given.get("assetid", "").split(",")]
                 self._store.index(None if ids == ["ALL"] else ids, wipe=wipes)
         # Success proves nothing: unknown ids get it, and it comes even while the database is down (observed).
-        return json_answer(answers.index_result(0, _TRIGGERED, documented=documented), documented=documented)
+        return self._json(answers.index_result(0, "Indexing successfully triggered", documented=documented))
 
     def _search(self, given: Mapping[str, str], active: Active, origin: str) -> Response:
         documented = self._settings.documented
         if FaultKind.DATABASE_DOWN in active:
-            return json_answer(answers.SEARCH_DATABASE_DOWN, documented=documented)
+            return self._json(answers.SEARCH_DATABASE_DOWN)
         if not key_is_valid(given, self._settings, active):
-            return json_answer(answers.message_set(LOGIN_NOT_VALID, documented=documented), documented=documented)
+            return self._json(answers.message_set(LOGIN_NOT_VALID, documented=documented))
         if FaultKind.SEARCH_DOWN in active and given.get("dbdirect", "").lower() != "true":
-            return json_answer(answers.SEARCH_SERVER_DOWN, documented=documented)
-        found = search(self._store, given, origin=origin, settings=self._settings)
-        output = answers.Output.asked(given, documented=documented)
-        return json_stream(
-            answers.record_set(found.columns, found.rows, output, documented=documented),
-            documented=documented,
-            latin1=self._settings.latin1,
-        )
+            return self._json(answers.SEARCH_SERVER_DOWN)
+        columns, rows = search(self._store, given, origin=origin, settings=self._settings)
+        pieces = answers.record_set(columns, rows, given, documented=documented)
+        return json_stream(pieces, documented=documented and not self._settings.latin1)
+
+    def _json(self, text: str, status: int = 200) -> Response:
+        return json_answer(text, documented=self._settings.documented, status=status)
 
 
 class Gate:
@@ -193,7 +229,10 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: SandboxSettings) -> None:
         self._app = app
         self._keep_alive = settings.keep_alive
-        self._on_loopback = is_loopback(settings.host)
+        try:
+            self._on_loopback = ipaddress.ip_address(settings.host).is_loopback
+        except ValueError:
+            self._on_loopback = settings.host.lower() == "localhost"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a head that is too long with 400 and no body (`index-url-too-long`); else pass the request on.
@@ -203,7 +242,7 @@ class Gate:
         answer = self._app
         if _head_length(scope) > _LONGEST_HEAD:
             answer = Response(b"", 400)
-        elif self._on_loopback and may_be_led_here(Headers(scope=scope).get("host", "")):
+        elif self._on_loopback and _may_be_led_here(Headers(scope=scope).get("host", "")):
             answer = PlainTextResponse("This host name is not the sandbox's: use its address, or localhost.\n", 403)
 
         async def closing(message: Message) -> None:
@@ -212,6 +251,20 @@ class Gate:
             await send(message)
 
         await answer(scope, receive, closing)
+
+
+def _may_be_led_here(host: str) -> bool:
+    """Return whether the `Host` header is a name whose owner may point it to this machine (DNS rebinding)."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        # Brackets around text that is not an address: not a name of the sandbox either.
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return "." in name and not name.endswith(tuple(f".{end}" for end in _PRIVATE))
+    return False
 
 
 def _head_length(scope: Scope) -> int:

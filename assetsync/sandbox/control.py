@@ -1,13 +1,15 @@
 """The endpoints of the sandbox besides the interface: faults, folders, the request log, all stored assets, the page.
 
 A live service has none of them. All addresses are below `/_sandbox`, except the page at `/`. `store` and `faults` hold
-the data, `page` writes the HTML.
+the data. The page is plain HTML without scripts, light or dark like the reader's system.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
+from html import escape
 from typing import Final
 
 from starlette.requests import Request
@@ -15,11 +17,9 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from assetsync.errors import UsageError
-from assetsync.sandbox.browsers import is_foreign
-from assetsync.sandbox.faults import FaultBoard, fault_rule
-from assetsync.sandbox.page import PAGE_SIZE, PageView, page
+from assetsync.sandbox.faults import FaultBoard, Operation, fault_rule
 from assetsync.sandbox.settings import SandboxSettings
-from assetsync.sandbox.store import Store
+from assetsync.sandbox.store import Store, StoredAsset
 
 _PICTURES: Final = {
     "png": "image/png",
@@ -32,6 +32,35 @@ _PICTURES: Final = {
 # Browsers show uploaded files only as pictures and never run them, whatever they hold.
 _SHUT: Final = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
 _PAGE_POLICY: Final = {"Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'"}
+
+
+_PAGE_SIZE: Final = 100
+_STYLE: Final = """
+:root { color-scheme: light dark; --line: #d5d9de; --dim: #5c6670; --bad: #a3240f; --good: #1c6b36; --back: #fff; }
+@media (prefers-color-scheme: dark) {
+  :root { --line: #3a4149; --dim: #a0abb6; --bad: #ff8f78; --good: #7fd59b; --back: #15181c; }
+}
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem;
+  background: var(--back); }
+h1 { font-size: 1.4rem; margin: 0; }
+p { color: var(--dim); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+th, td { border-bottom: 1px solid var(--line); padding: .5rem .6rem; text-align: left; vertical-align: top; }
+th { color: var(--dim); font-weight: 600; }
+td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.name { overflow-wrap: anywhere; min-width: 12rem; }
+code { font-size: .85em; overflow-wrap: anywhere; color: var(--dim); }
+img { display: block; width: 64px; height: 48px; object-fit: cover; border-radius: 3px; background: var(--line); }
+dl { margin: 0; display: grid; grid-template-columns: max-content 1fr; gap: 0 .6rem; font-size: .85em; }
+dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; }
+.bad { color: var(--bad); } .good { color: var(--good); }
+"""
+_HEAD: Final = (
+    '<thead><tr><th scope="col">Picture</th><th scope="col">Name</th><th scope="col">Folder</th>'
+    '<th scope="col">Size</th><th scope="col">MD5</th><th scope="col">Metadata</th>'
+    '<th scope="col">State</th></tr></thead>'
+)
 
 
 class Control:
@@ -117,7 +146,7 @@ class Control:
 
     async def log(self, _: Request) -> Response:
         """Return the number of requests for each operation."""
-        return JSONResponse({name: self._log[name] for name in ("upload", "search", "index")})
+        return JSONResponse({name: self._log[name] for name in Operation})
 
     async def file(self, request: Request) -> Response:
         """Return the bytes of an asset."""
@@ -133,9 +162,11 @@ class Control:
         """Show the stored assets, newest first."""
         start = request.query_params.get("start", "0")
         offset = int(start) if start.isascii() and start.isdigit() and len(start) < 10 else 0  # noqa: PLR2004
-        assets = self._store.assets(newest_first=True, limit=PAGE_SIZE + 1, offset=offset)
-        view = PageView(tuple(assets), offset, dict(self._log), self._board.listing(), self._settings.dialect)
-        return HTMLResponse(page(view), headers=_PAGE_POLICY)
+        assets = self._store.assets(newest_first=True, limit=_PAGE_SIZE + 1, offset=offset)
+        requests = ", ".join(f"{self._log[name]} {name}" for name in Operation)
+        faults = ", ".join(str(fault["kind"]) for fault in self._board.listing()) or "none"
+        summary = f"Dialect {self._settings.dialect} · requests: {requests} · faults: {faults}"
+        return HTMLResponse(_page(assets, offset, summary), headers=_PAGE_POLICY)
 
 
 async def _with_json(request: Request, act: Callable[[Mapping[str, object]], Response]) -> Response:
@@ -143,7 +174,8 @@ async def _with_json(request: Request, act: Callable[[Mapping[str, object]], Res
 
     Refuse requests from pages of other sites with 403: a browser posts for them without asking.
     """
-    if is_foreign(request.headers.get("origin"), request.headers.get("host", "")):
+    origin = request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2].lower() != request.headers.get("host", "").lower():
         return JSONResponse({"error": "This comes from the page of another site: send it from a program"}, 403)
     try:
         given = await request.json()
@@ -155,3 +187,48 @@ async def _with_json(request: Request, act: Callable[[Mapping[str, object]], Res
         return act(given)
     except UsageError as exc:
         return JSONResponse({"error": str(exc)}, 400)
+
+
+def _page(assets: Sequence[StoredAsset], offset: int, summary: str) -> str:
+    """Return the page; `assets` holds one more than a page if there is a next one. Escape every text from outside."""
+    rows = "".join(_row(asset) for asset in assets[:_PAGE_SIZE])
+    table = (
+        f'<div class="wide"><table>{_HEAD}<tbody>{rows}</tbody></table></div>' if rows else "<p>Nothing is stored.</p>"
+    )
+    newer = f'<a href="?start={max(offset - _PAGE_SIZE, 0)}">Newer</a> ' if offset else ""
+    older = f'<a href="?start={offset + _PAGE_SIZE}">Older</a>' if len(assets) > _PAGE_SIZE else ""
+    turning = f"<p>{newer}{older}</p>" if newer or older else ""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>assetsync sandbox</title><style>{_STYLE}</style></head><body>"
+        f"<h1>assetsync sandbox</h1><p>{escape(summary)}</p>"
+        f"{table if rows else '<p>Nothing is stored.</p>'}{turning}</body></html>\n"
+    )
+
+
+def _row(asset: StoredAsset) -> str:
+    place = f"/_sandbox/file/{escape(asset.id)}"
+    picture = f'<img src="{place}" alt="" loading="lazy">' if asset.extension in _PICTURES else ""
+    metadata = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in asset.metadata.items())
+    stored = datetime.fromtimestamp(asset.stored_at, UTC)
+    return (
+        f"<tr><td>{picture}</td>"
+        f'<td class="name"><a href="{place}">{escape(asset.filename)}</a><br><code>{escape(asset.id)}</code></td>'
+        f"<td>{escape(asset.folder_name)}<br><code>{escape(asset.folder_id)}</code></td>"
+        f'<td class="number">{asset.size:,}</td><td><code>{escape(asset.md5)}</code></td>'
+        f"<td><dl>{metadata}</dl></td>"
+        f"<td>{_state(asset)}<br><code>{stored:%Y-%m-%d %H:%M:%S} UTC</code></td></tr>\n"
+    )
+
+
+def _state(asset: StoredAsset) -> str:
+    words = [
+        '<span class="good">processed</span>' if asset.processed else "not processed yet",
+        '<span class="good">indexed</span>' if asset.indexed else "not indexed",
+    ]
+    if asset.damaged:
+        words.insert(0, '<strong class="bad">damaged</strong>')
+    if not asset.visible:
+        words.append('<span class="bad">invisible</span>')
+    return ", ".join(words)

@@ -7,7 +7,7 @@ rows and no message (observed). The LIKE patterns of dbdirect are translated her
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -126,6 +126,20 @@ class Condition(NamedTuple):
     ids: tuple[str, ...] = ()
 
 
+NOTHING: Final = Condition("0", ())
+
+
+def all_of(conditions: Sequence[Condition]) -> Condition:
+    """Return the condition that all of these hold; without any it always holds."""
+    sql = " AND ".join(f"({each.sql})" for each in conditions)
+    return Condition(sql or "1", tuple(value for each in conditions for value in each.values))
+
+
+def one_of(column: str, values: tuple[str, ...]) -> Condition:
+    """Return the condition that a column has one of these values."""
+    return Condition(f"{column} IN ({', '.join('?' * len(values))})", values)
+
+
 class _Token(NamedTuple):
     kind: str
     text: str
@@ -174,7 +188,7 @@ def _unescaped(text: str) -> str:
 
 def _ids(ids: tuple[str, ...]) -> Condition:
     upper = tuple(each.upper() for each in ids)
-    return Condition(f"id IN ({', '.join('?' * len(upper))})", upper, upper)
+    return one_of("id", upper)._replace(ids=upper)
 
 
 def _text(column: str, word: str) -> Condition:
@@ -198,7 +212,7 @@ def _field(name: str, word: str) -> Condition:
         return Condition(f"{_VALUE_FIELDS[name]} = ? COLLATE NOCASE", (word,))
     if name == "labels":
         return _labels(f"({word})")
-    return Condition("0", ())
+    return NOTHING
 
 
 def _labels(text: str) -> Condition:

@@ -1,22 +1,42 @@
 """searchassets (interface section 4.1): from parameters to the rows of an answer, by the database or the index.
 
-This module reads the store. Interpreting a search entry is left to `query`, writing the answer to `answers`.
+The columns are those of interface section 2, and more as observed. Interpreting a search entry is left to `query`,
+writing the answer to `answers`.
 """
 
+import hashlib
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
-from typing import Final, NamedTuple
+from typing import Final
 
-from assetsync.sandbox.names import doctype_extensions
-from assetsync.sandbox.query import Condition, QuerySyntaxError, condition, like, only_ids
-from assetsync.sandbox.rows import Question, Value, rendition_values, row_values
+from assetsync.sandbox.query import NOTHING, Condition, QuerySyntaxError, all_of, condition, like, one_of, only_ids
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store
 
+Value = str | int | datetime | None
+
+OBSERVED_COLUMNS: Final = (
+    "id", "filename", "folder_id", "folder_name", "extension", "video_image", "filename_org", "kind",
+    "extension_thumb", "path_to_asset", "cloud_url", "cloud_url_org", "size", "size_num", "width", "height",
+    "isalias", "description", "keywords", "dateadd", "datechange", "expiry_date_actual", "local_url_org",
+    "local_url_thumb", "colid", "colorspace", "xdpi", "ydpi", "unit", "md5hash", "filename_forsort", "cnt",
+    "date_create", "date_change", "file_type", "responsecode", "totalassetscount", "calledwith",
+)  # fmt: skip
+
+# The interface does not show the names of the two date columns; these are the observed ones.
+DOCUMENTED_COLUMNS: Final = (
+    "id", "filename", "folder_id", "extension", "video_image", "filename_org", "kind", "extension_thumb",
+    "path_to_asset", "cloud_url", "cloud_url_org", "size", "width", "height", "description", "keywords", "rowtotal",
+    "local_url_org", "local_url_thumb", "responsecode", "totalassetscount", "calledwith", "colid", "date_create",
+    "date_change",
+)  # fmt: skip
+
 _KINDS: Final = ("img", "vid", "aud", "doc")
+_DOCTYPES: Final = {"pdf": ("pdf",), "xls": ("xls", "xlsx"), "doc": ("doc", "docx")}
 _ORDER: Final = {
     "name": "name_key, seq",
     "sizedesc": "size DESC, seq",
@@ -25,39 +45,63 @@ _ORDER: Final = {
     "datechanged": "stored_at DESC, seq DESC",
 }
 _OPERATORS: Final = {">": ">", "<": "<", "=": "=", "=>": ">=", ">=": ">=", "=<": "<=", "<=": "<=", "between": "between"}
-_NOTHING: Final = Condition("0", ())
 
 
-class Found(NamedTuple):
-    """The columns of an answer and its rows; the iterator reads them from the store."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """The values of a call that every row repeats: its term and its totals.
 
-    columns: tuple[str, ...]
-    rows: Iterator[list[Value]]
+    `origin` is scheme, host and port of the service. Without `md5` the column `md5hash` is null.
+    """
+
+    calledwith: str
+    total: int
+    counts: Mapping[str, int]
+    origin: str
+    now: float
+    documented: bool
+    md5: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the answer."""
+        return DOCUMENTED_COLUMNS if self.documented else OBSERVED_COLUMNS
 
 
-def search(store: Store, given: Mapping[str, str], *, origin: str, settings: SandboxSettings) -> Found:
-    """Run one search; `given` maps lower-case parameter names to values, `origin` is scheme, host and port."""
+def search(
+    store: Store, given: Mapping[str, str], *, origin: str, settings: SandboxSettings
+) -> tuple[tuple[str, ...], Iterator[list[Value]]]:
+    """Run one search; return the columns of the answer and its rows, which are read from the store one by one.
+
+    `given` maps lower-case parameter names to values, `origin` is scheme, host and port.
+    """
     documented = settings.documented
     dbdirect = given.get("dbdirect", "").lower() in ("true", "1", "yes")
     now = store.now
-    limits = [_visible(now), _folders(given.get("folderid", ""))]
+    show = given.get("show", "all").lower()
+    kinds = _KINDS if show in ("all", "") or (dbdirect and documented) else (show,)
+    limits = [Condition("visible_at <= ?", (now,)), one_of("kind", kinds)]
+    if folders := tuple(part.strip() for part in given.get("folderid", "").split(",") if part.strip()):
+        limits.append(one_of("folder_id", folders))
     if documented:
-        limits.append(_available(given.get("available", "1"), now))
+        waiting = given.get("available") == "0"
+        limits.append(Condition("processed_at > ?" if waiting else "processed_at <= ?", (now,)))
     if dbdirect:
-        limits.append(like(given["searchfor"]))
-        limits.append(_moments(given, documented=documented))
+        limits += [like(given["searchfor"]), _moments(given, documented=documented)]
     else:
-        limits.append(Condition("indexed_at <= ? AND processed_at <= ?", (now, now)))
-        limits.append(_entry(given["searchfor"]))
-        limits.append(_days(given))
-    shown = _shown(given, ignored=dbdirect and documented)
-    limits.append(Condition(f"kind IN ({', '.join('?' * len(shown))})", shown))
-    where = " AND ".join(f"({limit.sql})" for limit in limits)
-    values = [value for limit in limits for value in limit.values]
+        limits += [Condition("indexed_at <= ? AND processed_at <= ?", (now, now)), _days(given)]
+        try:
+            limits.append(condition(given["searchfor"]))
+        except QuerySyntaxError:
+            limits.append(NOTHING)
+    where = all_of(limits)
     order = f"ORDER BY {_ORDER.get(given.get('sortby', 'name').lower(), _ORDER['name'])}"
     # With dbdirect and show=all the totals are 0, however many rows there are (observed).
-    counted = documented or not dbdirect or len(shown) < len(_KINDS)
-    counts = _counts(store, given, where, values, documented=documented) if counted else {}
+    counted = documented or not dbdirect or len(kinds) < len(_KINDS)
+    counts = store.counts(where) if counted else {}
+    if not documented and only_ids(given["searchfor"]):
+        # A bare identifier is counted twice although it returns one row (`search-by-id`).
+        counts = {kind: 2 * count for kind, count in counts.items()}
     if settings.twice and not dbdirect:
         counts = {kind: 2 * count for kind, count in counts.items()}
     question = Question(
@@ -71,15 +115,15 @@ def search(store: Store, given: Mapping[str, str], *, origin: str, settings: San
     )
     if dbdirect:
         # dbdirect ignores startrow and maxrows (observed).
-        assets = store.select(where, values, order)
+        assets = store.select(where, order)
     elif documented:
-        assets = _page(store.select(where, values, order), given, settings)
+        assets = _page(store.select(where, order), given, settings)
     else:
         # maxrows applies to each kind: 25 may return 100 rows with show=all (observed).
-        of_kinds = (store.select(f"{where} AND kind = ?", [*values, kind], order) for kind in shown)
+        of_kinds = (store.select(all_of([where, one_of("kind", (kind,))]), order) for kind in kinds)
         assets = chain.from_iterable(_page(of_kind, given, settings) for of_kind in of_kinds)
     renditions = settings.renditions and given.get("showrenditions", "true").lower() not in ("false", "0", "no")
-    return Found(question.columns, _rows(assets, question, renditions=renditions))
+    return question.columns, _rows(assets, question, renditions=renditions)
 
 
 def _rows(assets: Iterator[sqlite3.Row], question: Question, *, renditions: bool) -> Iterator[list[Value]]:
@@ -87,45 +131,6 @@ def _rows(assets: Iterator[sqlite3.Row], question: Question, *, renditions: bool
         yield row_values(asset, question)
         if renditions and asset["kind"] == "img" and asset["processed_at"] <= question.now:
             yield rendition_values(asset, question)
-
-
-def _counts(
-    store: Store, given: Mapping[str, str], where: str, values: list[str | float], *, documented: bool
-) -> dict[str, int]:
-    counts = store.counts(where, values)
-    if not documented and only_ids(given["searchfor"]):
-        # A bare identifier is counted twice although it returns one row (`search-by-id`).
-        return {kind: 2 * count for kind, count in counts.items()}
-    return counts
-
-
-def _visible(now: float) -> Condition:
-    return Condition("visible_at <= ?", (now,))
-
-
-def _folders(given: str) -> Condition:
-    folders = tuple(part.strip() for part in given.split(",") if part.strip())
-    if not folders:
-        return Condition("1", ())
-    return Condition(f"folder_id IN ({', '.join('?' * len(folders))})", folders)
-
-
-def _available(given: str, now: float) -> Condition:
-    return Condition("processed_at > ?" if given == "0" else "processed_at <= ?", (now,))
-
-
-def _entry(searchfor: str) -> Condition:
-    try:
-        return condition(searchfor)
-    except QuerySyntaxError:
-        return _NOTHING
-
-
-def _shown(given: Mapping[str, str], *, ignored: bool) -> tuple[str, ...]:
-    show = given.get("show", "all").lower()
-    if ignored or show in ("all", ""):
-        return _KINDS
-    return (show,)
 
 
 def _page(assets: Iterator[sqlite3.Row], given: Mapping[str, str], settings: SandboxSettings) -> Iterator[sqlite3.Row]:
@@ -164,19 +169,16 @@ def _days(given: Mapping[str, str]) -> Condition:
             limits.append(_between(_day(first), _day(last)))
     doctype = given.get("doctype", "").lower()
     if doctype and given.get("show", "").lower() == "doc":
-        extensions = doctype_extensions(doctype)
-        which = "NOT IN" if doctype == "other" else "IN"
-        limits.append(Condition(f"extension {which} ({', '.join('?' * len(extensions))})", extensions))
-    if not limits:
-        return Condition("1", ())
-    return Condition(
-        " AND ".join(each.sql for each in limits), tuple(value for each in limits for value in each.values)
-    )
+        if doctype == "other":
+            limits.append(one_of("NOT extension", tuple(chain.from_iterable(_DOCTYPES.values()))))
+        else:
+            limits.append(one_of("extension", _DOCTYPES.get(doctype, ())))
+    return all_of(limits)
 
 
 def _between(first: datetime | None, last: datetime | None) -> Condition:
     if first is None or last is None:
-        return _NOTHING
+        return NOTHING
     end = last + timedelta(days=1)
     return Condition("stored_at >= ? AND stored_at < ?", (first.timestamp(), end.timestamp()))
 
@@ -196,9 +198,8 @@ def _moments(given: Mapping[str, str], *, documented: bool) -> Condition:
             limits.append(Condition(f"CAST(stored_at AS INTEGER) {operator} CAST(? AS INTEGER)", (start,)))
     if not limits:
         return Condition("1", ())
-    narrowed = " AND ".join(each.sql for each in limits)
-    values = tuple(value for each in limits for value in each.values)
-    return Condition(narrowed if documented else f"kind <> 'img' OR ({narrowed})", values)
+    narrowed = all_of(limits)
+    return narrowed if documented else Condition(f"kind <> 'img' OR ({narrowed.sql})", narrowed.values)
 
 
 def _moment(text: str) -> float | None:
@@ -206,3 +207,99 @@ def _moment(text: str) -> float | None:
         return datetime.strptime(text.strip(), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
+
+
+def row_values(asset: sqlite3.Row, question: Question) -> list[Value]:
+    """Return the values of one asset in the order of the question's columns."""
+    processed = asset["processed_at"] <= question.now
+    values = _processed(asset, question) if processed else _not_processed(asset)
+    values |= {
+        "responsecode": 0,
+        "totalassetscount": question.total,
+        "rowtotal": question.total,
+        "calledwith": question.calledwith,
+        "cnt": str(question.counts.get(asset["kind"], 0)),
+    }
+    if not question.md5:
+        values["md5hash"] = None
+    return [values.get(column) for column in question.columns]
+
+
+def rendition_values(asset: sqlite3.Row, question: Question) -> list[Value]:
+    """Return the row of a picture's rendition: half as wide and high, with an id, a name and an MD5 of its own."""
+    name = f"{asset['filename'].rpartition('.')[0] or asset['filename']}_rendition.jpg"
+    # Derived from the asset, so that every answer shows the same values.
+    derived = hashlib.md5(f"rendition of {asset['id']}".encode(), usedforsecurity=False).hexdigest().upper()
+    own = {
+        "id": derived[::-1],
+        "filename": name,
+        "filename_org": name,
+        "filename_forsort": name,
+        "extension": "jpg",
+        "size": str(asset["size"] // 2),
+        "size_num": asset["size"] // 2,
+        "width": asset["width"] // 2,
+        "height": asset["height"] // 2,
+        "md5hash": derived if question.md5 else None,
+        "file_type": "rendition",
+    }
+    values = zip(question.columns, row_values(asset, question), strict=True)
+    return [own.get(column, value) for column, value in values]
+
+
+def _utc(seconds: float) -> datetime:
+    return datetime.fromtimestamp(int(seconds), UTC)
+
+
+def _common(asset: sqlite3.Row) -> dict[str, Value]:
+    added = _utc(asset["stored_at"])
+    return {
+        "id": asset["id"],
+        "filename": asset["filename"],
+        "folder_id": asset["folder_id"],
+        "folder_name": asset["folder_name"],
+        "video_image": "dummy",
+        "kind": asset["kind"],
+        "isalias": "0",
+        "dateadd": added,
+        "date_create": added,
+        "filename_forsort": asset["filename"],
+        "file_type": "original" if asset["kind"] == "img" else "",
+    }
+
+
+def _not_processed(asset: sqlite3.Row) -> dict[str, Value]:
+    """Return a row with size "0" and nearly all else null: this means "not yet", not "different" (observed)."""
+    return _common(asset) | {"size": "0"}
+
+
+def _processed(asset: sqlite3.Row, question: Question) -> dict[str, Value]:
+    picture = asset["kind"] == "img"
+    place = f"{asset['folder_id']}/{asset['kind']}/{asset['id']}"
+    # The service writes the double slash, too (observed).
+    url = f"{question.origin}//razuna/assets/1/{place}"
+    changed = _utc(asset["stored_at"])
+    unsaid = "" if picture or asset["extension"] == "pdf" else None
+    resolution = "1" if picture else ""
+    return _common(asset) | {
+        "extension": asset["extension"],
+        "filename_org": asset["filename_org"],
+        "kind": asset["filetype"] if question.documented else asset["kind"],
+        "extension_thumb": "jpg" if picture else asset["extension"],
+        "path_to_asset": place,
+        "size": str(asset["size"]),
+        "size_num": asset["size"],
+        "width": asset["width"],
+        "height": asset["height"],
+        "description": asset["description"] if asset["description"] is not None else unsaid,
+        "keywords": asset["keywords"] if asset["keywords"] is not None else unsaid,
+        "datechange": changed,
+        "date_change": changed,
+        "local_url_org": f"{url}/{asset['filename_org']}",
+        "local_url_thumb": f"{url}/thumb_{asset['id']}.jpg" if picture else "0",
+        "colorspace": "",
+        "xdpi": resolution,
+        "ydpi": resolution,
+        "unit": "None" if picture else "",
+        "md5hash": asset["md5"],
+    }

@@ -1,14 +1,16 @@
 """The data of the sandbox: folders and assets in SQLite, the bytes of each asset in a file below the data folder.
 
 There is no background work: an asset is processed or indexed if the time in its row has passed. `query` and `search`
-interpret queries; `rows` and `answers` write the answers.
+interpret queries, `answers` writes the answers.
 """
 
 import hashlib
 import json
+import re
 import shutil
 import sqlite3
 import threading
+import unicodedata
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -17,12 +19,22 @@ from pathlib import Path
 from typing import Final
 
 from assetsync.errors import UsageError
-from assetsync.sandbox.folder import DATABASE, FILES, INCOMING
-from assetsync.sandbox.names import extension_of, filetype_of, picture_size, rewritten
-from assetsync.sandbox.query import indexed_text, said_of
+from assetsync.sandbox.query import Condition, indexed_text, said_of
 from assetsync.sandbox.settings import SandboxSettings
 
+DATABASE: Final = "sandbox.db"
+INCOMING: Final = "incoming"
+FILES: Final = "files"
 _HEAD: Final = 64 * 1024  # enough to find the size of a picture
+_TYPES: Final = {
+    "img": "ai bmp cr2 dng eps gif heic jpe jpeg jpg nef png psd svg tga tif tiff webp",
+    "vid": "3gp avi flv m4v mkv mov mp4 mpeg mpg mxf ogv webm wmv",
+    "aud": "aac aif aiff flac m4a mp3 oga ogg wav wma",
+    "doc": "csv doc docx html htm md odp ods odt pdf ppt pptx rtf txt xls xlsx xml",
+}
+_TYPE_OF: Final = {extension: kind for kind, names in _TYPES.items() for extension in names.split()}
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS folders (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, parent TEXT
@@ -99,7 +111,7 @@ def new_id() -> str:
 class Store:
     """The assets and folders of one data folder; any thread may call every method.
 
-    The caller holds the folder (`folder.taken`). Raise UsageError for a folder that cannot be used.
+    The caller holds the folder (`server` locks it). Raise UsageError for a folder that cannot be used.
     """
 
     def __init__(self, data_dir: Path, settings: SandboxSettings, clock: Callable[[], float]) -> None:
@@ -302,28 +314,28 @@ class Store:
             else:
                 connection.executemany(f"{update} AND id = ?", [(due, due, each) for each in assetids])
 
-    def counts(self, where: str, values: Sequence[object]) -> dict[str, int]:
-        """Count the assets that match an SQL condition, by kind."""
-        query = f"SELECT kind, count(*) AS number FROM assets WHERE {where} GROUP BY kind"  # noqa: S608 - built by `search` only
+    def counts(self, where: Condition) -> dict[str, int]:
+        """Count the assets that match a condition, by kind."""
+        query = f"SELECT kind, count(*) AS number FROM assets WHERE {where.sql} GROUP BY kind"  # noqa: S608 - built by `query` only
         with self._lock:
-            return {row["kind"]: row["number"] for row in self._writer.execute(query, values)}
+            return {row["kind"]: row["number"] for row in self._writer.execute(query, where.values)}
 
-    def select(self, where: str, values: Sequence[object], tail: str = "") -> Iterator[sqlite3.Row]:
-        """Yield the assets that match an SQL condition, in one consistent view and without holding the lock."""
+    def select(self, where: Condition, tail: str = "") -> Iterator[sqlite3.Row]:
+        """Yield the assets that match a condition, in one consistent view and without holding the lock."""
         with closing(self._connect()) as connection:
-            yield from connection.execute(f"SELECT * FROM assets WHERE {where} {tail}", values)  # noqa: S608 - as above
+            yield from connection.execute(f"SELECT * FROM assets WHERE {where.sql} {tail}", where.values)  # noqa: S608 - as above
 
     def assets(self, *, newest_first: bool = False, limit: int = -1, offset: int = 0) -> list[StoredAsset]:
         """Return the stored assets in the order of arrival or newest first, also those that no search shows."""
         now = self.now
         order = "DESC" if newest_first else "ASC"
-        rows = self.select("1", (limit, offset), f"ORDER BY seq {order} LIMIT ? OFFSET ?")
+        rows = self.select(Condition("1", (limit, offset)), f"ORDER BY seq {order} LIMIT ? OFFSET ?")
         return [_stored_asset(row, now) for row in rows]
 
     def asset(self, assetid: str) -> StoredAsset | None:
         """Return the asset of this identifier, None if there is none."""
         now = self.now
-        return next((_stored_asset(row, now) for row in self.select("id = ?", (assetid,))), None)
+        return next((_stored_asset(row, now) for row in self.select(Condition("id = ?", (assetid,)))), None)
 
 
 def _stored_asset(row: sqlite3.Row, now: float) -> StoredAsset:
@@ -345,3 +357,42 @@ def _stored_asset(row: sqlite3.Row, now: float) -> StoredAsset:
         visible=row["visible_at"] <= now,
         stored_at=row["stored_at"],
     )
+
+
+def rewritten(name: str) -> str:
+    """Return the name for `filename_org`: blanks become `_`, accents are folded, others are dropped (observed)."""
+    folded = unicodedata.normalize("NFKD", name.replace(" ", "_"))
+    return re.sub(r"[^A-Za-z0-9._-]", "", folded)
+
+
+def extension_of(name: str) -> str:
+    """Return the text after the last dot in lower case; empty without a dot."""
+    return name.rpartition(".")[2].lower() if "." in name else ""
+
+
+def filetype_of(extension: str) -> str:
+    """Return img, vid, aud, doc or other (interface section 4.3)."""
+    return _TYPE_OF.get(extension, "other")
+
+
+def picture_size(head: bytes) -> tuple[int, int]:
+    """Return width and height of a PNG, GIF or JPEG from its first bytes; (0, 0) if they do not contain them."""
+    if head.startswith(_PNG) and len(head) >= 24:  # noqa: PLR2004 - the IHDR chunk is at a fixed offset
+        return int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
+    if head.startswith((b"GIF87a", b"GIF89a")) and len(head) >= 10:  # noqa: PLR2004
+        return int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
+    if head.startswith(b"\xff\xd8"):
+        return _jpeg_size(head)
+    return 0, 0
+
+
+def _jpeg_size(head: bytes) -> tuple[int, int]:
+    """Walk the segments up to the frame header, which holds height and width."""
+    at = 2
+    while at + 9 <= len(head) and head[at] == 0xFF:  # noqa: PLR2004
+        marker = head[at + 1]
+        # SOF0 to SOF15, without DHT (C4), JPG (C8) and DAC (CC), whose markers are in the same range.
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # noqa: PLR2004
+            return int.from_bytes(head[at + 7 : at + 9]), int.from_bytes(head[at + 5 : at + 7])
+        at += 2 + int.from_bytes(head[at + 2 : at + 4])
+    return 0, 0
