@@ -17,10 +17,10 @@ from xml.sax.saxutils import escape
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from assetsync.sandbox.connection import close, drop
+from assetsync.sandbox.connection import close
 from assetsync.sandbox.search import Value
 from assetsync.sandbox.store import new_id
-from assetsync.sandbox.upload import Kind, Result
+from assetsync.sandbox.upload import LOGIN_NOT_VALID, Result
 
 _NOT_IN_XML: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _CALLBACK: Final = re.compile(r"[A-Za-z_$][\w$.]{0,99}", re.ASCII)
@@ -125,7 +125,6 @@ def runtime_error(message: str, errorcode: str) -> str:
 
 INVALID_REQUEST: Final = runtime_error("an invalid request was attempted", "")
 
-
 SEARCH_SERVER_DOWN: Final = (
     "\n\n\n\n\n\n\n\n\n\n\n<h2>A connection error to the search server occured</h2>\n"
     "<p>Please report the below error to your Administrator.</p>\n\n"
@@ -133,21 +132,11 @@ SEARCH_SERVER_DOWN: Final = (
 
 NO_METHOD: Final = "\n\r\n<p></p><html><title>OpenBD:CFML RunTime Error</title><body></body></html>\n"
 
-_INDENTED: Final = "\t    \n" * 10 + "\t\t    \n" * 4
 SEARCH_DATABASE_DOWN: Final = (
-    "\n\n\n\n\n"
-    + _INDENTED
-    + "\t\t    "
-    + _json(
-        {
-            "message": "General SQL Error",
-            "errorcode": "errorCode.sqlError",
-            "detail": "When connecting to the Database this error was reported: "
-            "failed to verify remote server/socket @ 127.0.0.1:13306",
-        }
-    )
-    + "\n\t    \n\t"
-)
+    "\n\n\n\n\n" + "\t    \n" * 10 + "\t\t    \n" * 4 + "\t\t    "
+    '{"message":"General SQL Error","errorcode":"errorCode.sqlError","detail":"When connecting to the Database this '
+    'error was reported: failed to verify remote server/socket @ 127.0.0.1:13306"}\n\t    \n\t'
+)  # fmt: skip
 
 UPLOAD_DATABASE_DOWN: Final = (
     '<h3 style="color:red;">Oops, something really strange happened here. Please copy the error message below and send '
@@ -175,7 +164,7 @@ class Lost(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
         """Close the connection without a byte."""
-        await drop(scope, receive)
+        await close(scope, receive)
 
 
 class Cut(Response):
@@ -204,20 +193,21 @@ def json_answer(text: str, *, documented: bool, status: int = 200) -> Response:
     If documented, it is UTF-8.
     """
     charset = "UTF-8" if documented else "ISO-8859-1"
+    return Response(text.encode(charset, "replace"), status, _json_headers(charset))
+
+
+def _json_headers(charset: str) -> dict[str, str]:
     # As a header, not as the media type: Starlette would append a charset of its own to that.
-    headers = {"Content-Type": f"application/json;charset={charset}"}
-    return Response(text.encode(charset, "replace"), status, headers)
+    return {"Content-Type": f"application/json;charset={charset}"}
 
 
-def json_stream(pieces: Iterable[str], *, documented: bool) -> Response:
+def json_stream(pieces: Iterator[str], *, documented: bool) -> Response:
     """Return the answer with a record set; a long one is streamed, so that memory never holds a whole folder."""
-    pieces = iter(pieces)
     first = list(islice(pieces, _PIECES_AT_ONCE))
     if len(first) < _PIECES_AT_ONCE:
         return json_answer("".join(first), documented=documented)
     charset = "UTF-8" if documented else "ISO-8859-1"
-    headers = {"Content-Type": f"application/json;charset={charset}"}
-    return StreamingResponse(_encoded(chain(first, pieces), charset), headers=headers)
+    return StreamingResponse(_encoded(chain(first, pieces), charset), headers=_json_headers(charset))
 
 
 async def _encoded(pieces: Iterator[str], charset: str) -> AsyncIterator[bytes]:
@@ -238,16 +228,16 @@ def upload_answer(result: Result, given: Mapping[str, str], referer: str, *, doc
     Success and a wrong key are redirected; other refusals are XML even if a redirect was requested (observed). If
     documented, the element of the result code is named `Response`, like the element around it.
     """
-    if given.get("redirectto") and result.kind in (Kind.ACCEPTED, Kind.NO_SESSION):
+    accepted = result.code == 0
+    if given.get("redirectto") and (accepted or result.message == LOGIN_NOT_VALID):
         return _redirect(result, given, documented=documented)
     # The service escapes quotes only in the messages of its runtime (`upload-no-destfolderid`, `upload-no-filedata`).
     quotes = {"'": "&apos;"} if "Error at line" in result.message else {}
     code = "Response" if documented else "responsecode"
     elements = {code: str(result.code), "message": escape(result.message, quotes)}
-    if result.kind is Kind.DUPLICATE:
+    if result.assetid:
         elements["assetid"] = escape(result.assetid)
-    if result.kind is Kind.ACCEPTED:
-        elements["assetid"] = result.assetid
+    if accepted:
         elements["filetype"] = result.filetype
         elements["comingfrom"] = _cdata(referer)
         elements["renamefilebody"] = _cdata(result.renamed)
@@ -265,7 +255,7 @@ def _redirect(result: Result, given: Mapping[str, str], *, documented: bool) -> 
 
     Observed: `;jsessionid=` precedes the query of the address, and `filetype` follows `assetid`.
     """
-    if result.kind is Kind.ACCEPTED:
+    if result.code == 0:
         query = f"responsecode=0&message=success&assetid={result.assetid}"
         query += "" if documented else f"&filetype={result.filetype}"
         query += f"&{given['redirecttoparams']}" if given.get("redirecttoparams") else ""

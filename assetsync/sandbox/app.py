@@ -6,8 +6,6 @@ left to `upload` and `store`, searching to `search`, the text of the answers to 
 
 import asyncio
 import ipaddress
-import mmap
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -30,19 +28,15 @@ from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store, new_id
 from assetsync.sandbox.upload import (
     LOGIN_NOT_VALID,
-    Kind,
-    Received,
     Uploads,
-    boundary_of,
     is_archive,
     is_plain,
     key_is_valid,
     read_form,
 )
 
-BASE: Final = "/razuna"
-UPLOAD: Final = "/razuna/raz1/dam/index.cfm"
-_SEARCH: Final = f"{BASE}/global/api2/search.cfc"
+_UPLOAD: Final = "/razuna/raz1/dam/index.cfm"
+_SEARCH: Final = "/razuna/global/api2/search.cfc"
 _LONGEST_HEAD: Final = 8192
 _LONGEST_FORM: Final = 16 * 1024 * 1024
 _LONGEST_AT_ONCE: Final = 256 * 1024  # a longer file is stored in a thread
@@ -51,30 +45,25 @@ _PRIVATE: Final = ("localhost", "local", "internal", "test", "home.arpa")
 _REQUIRED: Final = {"searchassets": ("api_key", "searchfor"), "searchindex": ("api_key",)}
 
 
-class Disturbances:
-    """The faults of the board, applied around the work of each request, and the count of the requests.
+class Service:
+    """The HTTP endpoints of the three operations.
 
-    The order is the same for all three operations: read the request, wait, apply faults before the work, do the work,
-    apply faults after it.
+    The order is the same for all: read the request, wait, apply faults before the work, do it, apply faults after it.
     """
 
-    def __init__(self, board: FaultBoard, latency: float) -> None:
+    def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard) -> None:
+        self._settings = settings
+        self._store = store
         self._board = board
-        self._latency = latency
-        self.log: Counter[str] = Counter()
+        self._uploads = Uploads(store, settings)
 
-    def take(self, operation: Operation) -> Active:
-        """Count a request and return the faults that hit it."""
-        self.log[operation.value] += 1
-        return self._board.take(operation)
-
-    async def answer(self, active: Active, work: Callable[[], Awaitable[Response]]) -> Response:
+    async def _disturbed(self, active: Active, work: Callable[[], Awaitable[Response]]) -> Response:
         """Do the work of a request that was read, unless a fault precedes it; return the answer or a faulty one."""
         for kind in (FaultKind.HANG, FaultKind.LATENCY):
             if kind in active:
                 await asyncio.sleep(active[kind].seconds)
-        if self._latency:
-            await asyncio.sleep(self._latency)
+        if self._settings.latency:
+            await asyncio.sleep(self._settings.latency)
         if FaultKind.TOO_MANY in active:
             return Response(b"", 429, {"Retry-After": str(round(active[FaultKind.TOO_MANY].seconds))})
         instead = _instead(active, stored=False)
@@ -88,27 +77,13 @@ class Disturbances:
             return instead
         return await cut(answer) if FaultKind.ANSWER_CUT in active else answer
 
-
-def _instead(active: Active, *, stored: bool) -> Response | None:
-    status = active.get(FaultKind.STATUS)
-    if status is not None and status.stored is stored:
-        return Response(b"", status.status)
-    html = active.get(FaultKind.HTML)
-    return html_answer(answers.HTML_INSTEAD) if html is not None and html.stored is stored else None
-
-
-class Service:
-    """The HTTP endpoints of the three operations."""
-
-    def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard) -> None:
-        self._settings = settings
-        self._store = store
-        self._uploads = Uploads(store, settings)
-        self.disturbances = Disturbances(board, settings.latency)
-
     async def upload(self, request: Request) -> Response:
-        """Answer an upload (interface section 4.3): spool its body, then parse it."""
-        active = self.disturbances.take(Operation.UPLOAD)
+        """Answer an upload (interface section 4.3): spool its body, then parse it.
+
+        Parameters may also be in the URL.
+        """
+        active = self._board.take(Operation.UPLOAD)
+        in_url = dict(parse_qsl(request.url.query, keep_blank_values=True))
         content_type = request.headers.get("content-type", "")
         spool = self._store.incoming / new_id()
 
@@ -117,20 +92,20 @@ class Service:
                 return html_answer(answers.UPLOAD_DATABASE_DOWN)
             if not self._settings.documented and not is_plain(content_type):
                 return html_answer(answers.WOULD_HANG)
-            received = self._received(request, spool, length)
-            form = received.form
-            if form and (len(form.content) > _LONGEST_AT_ONCE or is_archive(form.sent_name or "")):
-                result = await asyncio.to_thread(self._uploads.accept, received, active)
+            form = read_form(spool, content_type)
+            given = in_url | form.fields
+            if len(form.content) > _LONGEST_AT_ONCE or is_archive(form.sent_name or ""):
+                result = await asyncio.to_thread(self._uploads.accept, given, form, length, active)
             else:
-                result = self._uploads.accept(received, active)
-            if result.kind is Kind.LOGIN_PAGE:
+                result = self._uploads.accept(given, form, length, active)
+            if result is None:
                 return html_answer(answers.LOGIN_PAGE)
             referer = request.headers.get("referer", "")
-            return upload_answer(result, received.parameters, referer, documented=self._settings.documented)
+            return upload_answer(result, given, referer, documented=self._settings.documented)
 
         try:
             length = await self._spool(request, spool)
-            return await self.disturbances.answer(active, work)
+            return await self._disturbed(active, work)
         finally:
             spool.unlink(missing_ok=True)
 
@@ -149,21 +124,6 @@ class Service:
                     stream.write(data)
         return max(came, announced)
 
-    def _received(self, request: Request, spool: Path, length: int) -> Received:
-        """Parse a spooled body; parameters may also be in the URL (interface section 4.3).
-
-        The file is mapped, so that memory does not hold it.
-        """
-        in_url = dict(parse_qsl(request.url.query, keep_blank_values=True))
-        boundary = boundary_of(request.headers.get("content-type", ""))
-        if not boundary:
-            return Received(in_url, None, length)
-        with spool.open("rb") as stream:
-            empty = spool.stat().st_size == 0
-            body = b"" if empty else mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        form = read_form(body, boundary)
-        return Received(in_url | form.fields, form, length)
-
     async def search_or_index(self, request: Request) -> Response:
         """Answer searchassets or searchIndex (interface sections 4.1 and 4.2), as GET or with a form body."""
         given = {name.lower(): value for name, value in parse_qsl(request.url.query, keep_blank_values=True)}
@@ -174,12 +134,12 @@ class Service:
             form = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
             given |= {name.lower(): value for name, value in form}
         method = given.get("method", "").lower()
-        active = self.disturbances.take(Operation.INDEX if method == "searchindex" else Operation.SEARCH)
+        active = self._board.take(Operation.INDEX if method == "searchindex" else Operation.SEARCH)
 
         async def work() -> Response:
             return self._called(method, given, active, f"{request.url.scheme}://{request.url.netloc}")
 
-        return await self.disturbances.answer(active, work)
+        return await self._disturbed(active, work)
 
     def _called(self, method: str, given: Mapping[str, str], active: Active, origin: str) -> Response:
         if not method:
@@ -218,6 +178,14 @@ class Service:
 
     def _json(self, text: str, status: int = 200) -> Response:
         return json_answer(text, documented=self._settings.documented, status=status)
+
+
+def _instead(active: Active, *, stored: bool) -> Response | None:
+    status = active.get(FaultKind.STATUS)
+    if status is not None and status.stored is stored:
+        return Response(b"", status.status)
+    html = active.get(FaultKind.HTML)
+    return html_answer(answers.HTML_INSTEAD) if html is not None and html.stored is stored else None
 
 
 class Gate:
@@ -277,9 +245,9 @@ def _head_length(scope: Scope) -> int:
 def make_app(settings: SandboxSettings, store: Store, board: FaultBoard) -> ASGIApp:
     """Build the application."""
     service = Service(settings, store, board)
-    control = Control(settings, store, board, service.disturbances.log)
+    control = Control(settings, store, board)
     routes = [
-        Route(UPLOAD, service.upload, methods=["POST", "GET"]),
+        Route(_UPLOAD, service.upload, methods=["POST", "GET"]),
         Route(_SEARCH, service.search_or_index, methods=["GET", "POST"]),
         *control.routes(),
     ]

@@ -60,25 +60,14 @@ class SandboxProtocol(H11Protocol):
         return None if scope is None else cast("MutableMapping[str, Any]", scope["state"])
 
 
-async def drop(scope: Scope, receive: Receive) -> None:
-    """Close the connection without another byte and wait until it is closed; otherwise uvicorn would write a 500."""
-    _connection(scope).transport.abort()
-    await _gone(receive)
-
-
 async def close(scope: Scope, receive: Receive) -> None:
-    """Close the connection after the bytes written so far, and wait until it is closed."""
-    _connection(scope).transport.close()
-    await _gone(receive)
+    """Close the connection after the bytes written so far, and wait until it is closed.
 
-
-async def _gone(receive: Receive) -> None:
+    An answer that ended before that would get its missing bytes, or a 500, from uvicorn.
+    """
+    cast("SandboxProtocol", scope["state"][_CONNECTION]).transport.close()
     while (await receive())["type"] != "http.disconnect":
         continue
-
-
-def _connection(scope: Scope) -> SandboxProtocol:
-    return cast("SandboxProtocol", scope["state"][_CONNECTION])
 
 
 async def body_of(request: Request) -> AsyncIterator[bytes]:

@@ -5,7 +5,6 @@ the data. The page is plain HTML without scripts, light or dark like the reader'
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,14 +20,7 @@ from assetsync.sandbox.faults import FaultBoard, Operation, fault_rule
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store, StoredAsset
 
-_PICTURES: Final = {
-    "png": "image/png",
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "gif": "image/gif",
-    "webp": "image/webp",
-    "bmp": "image/bmp",
-}
+_PICTURES: Final = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp", "bmp": "bmp"}
 # Browsers show uploaded files only as pictures and never run them, whatever they hold.
 _SHUT: Final = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
 _PAGE_POLICY: Final = {"Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'"}
@@ -66,11 +58,10 @@ _HEAD: Final = (
 class Control:
     """The endpoints for the person or the test that runs the sandbox."""
 
-    def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard, log: Counter[str]) -> None:
+    def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard) -> None:
         self._settings = settings
         self._store = store
         self._board = board
-        self._log = log
 
     def routes(self) -> list[Route]:
         """Return the routes of all endpoints."""
@@ -146,7 +137,7 @@ class Control:
 
     async def log(self, _: Request) -> Response:
         """Return the number of requests for each operation."""
-        return JSONResponse({name: self._log[name] for name in Operation})
+        return JSONResponse({name: self._board.requests[name] for name in Operation})
 
     async def file(self, request: Request) -> Response:
         """Return the bytes of an asset."""
@@ -155,7 +146,7 @@ class Control:
             return Response(b"", 404)
         picture = _PICTURES.get(asset.extension)
         place = None if picture else asset.filename
-        media_type = picture or "application/octet-stream"
+        media_type = f"image/{picture}" if picture else "application/octet-stream"
         return FileResponse(self._store.content(asset.id), headers=_SHUT, media_type=media_type, filename=place)
 
     async def page(self, request: Request) -> Response:
@@ -163,7 +154,7 @@ class Control:
         start = request.query_params.get("start", "0")
         offset = int(start) if start.isascii() and start.isdigit() and len(start) < 10 else 0  # noqa: PLR2004
         assets = self._store.assets(newest_first=True, limit=_PAGE_SIZE + 1, offset=offset)
-        requests = ", ".join(f"{self._log[name]} {name}" for name in Operation)
+        requests = ", ".join(f"{self._board.requests[name]} {name}" for name in Operation)
         faults = ", ".join(str(fault["kind"]) for fault in self._board.listing()) or "none"
         summary = f"Dialect {self._settings.dialect} · requests: {requests} · faults: {faults}"
         return HTMLResponse(_page(assets, offset, summary), headers=_PAGE_POLICY)

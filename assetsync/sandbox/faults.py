@@ -1,11 +1,12 @@
 """The faults that can be switched on, and which of them hit the next request.
 
-`FaultBoard.take` returns them; `operation` and the operations themselves carry them out.
+`FaultBoard.take` returns them; `app` and the operations themselves carry them out.
 """
 
 import math
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
@@ -72,7 +73,7 @@ Active = Mapping[FaultKind, FaultRule]
 
 
 class FaultBoard:
-    """The rules that are switched on; the server's thread and other threads share it.
+    """The rules that are switched on, and the count of requests; the server's thread and other threads share it.
 
     The random numbers for probabilities come from one seeded generator, so that a run can be repeated.
     """
@@ -82,6 +83,7 @@ class FaultBoard:
         self._random = random.Random(seed)  # noqa: S311 - a repeatable sequence is the purpose
         self._rules: list[FaultRule] = []
         self._left: list[int | None] = []
+        self.requests: Counter[Operation] = Counter()
 
     def replace(self, rules: Iterable[FaultRule], seed: int | None = None) -> None:
         """Switch on exactly these rules; a seed restarts the random numbers."""
@@ -92,9 +94,10 @@ class FaultBoard:
                 self._random.seed(seed)
 
     def take(self, operation: Operation) -> Active:
-        """Return the faults that hit this request, and count them down."""
+        """Count a request; return the faults that hit it, and count them down."""
         active: dict[FaultKind, FaultRule] = {}
         with self._lock:
+            self.requests[operation] += 1
             for position, rule in enumerate(self._rules):
                 left = self._left[position]
                 if left == 0 or rule.operation not in (None, operation):

@@ -1,6 +1,6 @@
 """The upload operation (interface section 4.3): parse the form, refuse it, with the checks in order, or store it.
 
-A request that was cut in its file part is stored, too, as a damaged asset (observed). An archive is unpacked. Reading
+A request that was cut in its file part is stored, too, as a damaged asset (observed). An archive is unpacked. Receiving
 the body is left to `app`, writing the answer to `answers`.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.message import Message
-from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from assetsync.sandbox.faults import Active, FaultKind
@@ -62,7 +62,17 @@ class Form:
     torn: bool = False
 
 
-def read_form(body: bytes | mmap.mmap, boundary: bytes) -> Form:
+def read_form(spool: Path, content_type: str) -> Form:
+    """Parse a spooled body; the file is mapped, so that memory does not hold it."""
+    boundary = boundary_of(content_type)
+    if not boundary:
+        return Form()
+    with spool.open("rb") as stream:
+        empty = spool.stat().st_size == 0
+        return parse_form(b"" if empty else mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), boundary)
+
+
+def parse_form(body: bytes | mmap.mmap, boundary: bytes) -> Form:
     """Parse a body, complete or cut; the content of the file part is a view of the body.
 
     A part of an incomplete last boundary belongs to the file, as in the live service (observed).
@@ -114,16 +124,6 @@ _CHUNK: Final = 256 * 1024
 _DAMAGED_ARCHIVE: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 
 
-class Kind(StrEnum):
-    """The kinds of results of an upload."""
-
-    ACCEPTED = "accepted"
-    REFUSED = "refused"
-    NO_SESSION = "no session"
-    DUPLICATE = "duplicate"
-    LOGIN_PAGE = "login page"
-
-
 @dataclass(frozen=True, slots=True)
 class Result:
     """The result of one upload; for a refused duplicate, `assetid` is the rewritten file name (observed).
@@ -131,24 +131,11 @@ class Result:
     `renamed` is the new name, without its extension, from a workflow.
     """
 
-    kind: Kind
     message: str
+    code: int = 1
     assetid: str = ""
     filetype: str = ""
-    code: int = 1
     renamed: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A body as read: the parameters from URL and form, and the form; None if the body is not a form.
-
-    `length` is the larger of the announced and the received number of bytes.
-    """
-
-    parameters: dict[str, str]
-    form: Form | None
-    length: int
 
 
 def key_is_valid(given: Mapping[str, str], settings: SandboxSettings, active: Active) -> bool:
@@ -165,23 +152,21 @@ class Uploads:
         self._store = store
         self._settings = settings
 
-    def accept(self, received: Received, active: Active) -> Result:
-        """Refuse or store one upload."""
-        given = received.parameters
-        form = received.form
+    def accept(self, given: Mapping[str, str], form: Form, length: int, active: Active) -> Result | None:
+        """Refuse or store one upload of `length` bytes; return None for a request that gets the login page."""
         limit = self._settings.max_content_length
-        if limit is not None and received.length > limit:
-            return Result(Kind.REFUSED, "The content exceeds the maximum content-length of an HTTP request", code=10001)
+        if limit is not None and length > limit:
+            return Result("The content exceeds the maximum content-length of an HTTP request", code=10001)
         if given.get("fa", "").lower() != "c.apiupload":
-            return Result(Kind.LOGIN_PAGE, "")
+            return None
         if not key_is_valid(given, self._settings, active):
-            return Result(Kind.NO_SESSION, LOGIN_NOT_VALID)
-        if form is not None and form.torn:
-            return Result(Kind.REFUSED, "Upload failed Error at line 1, column 1 the form ended too early.")
-        if form is None or form.sent_name is None:
-            return Result(Kind.REFUSED, "Missing 'filedata' parameter")
+            return Result(LOGIN_NOT_VALID)
+        if form.torn:
+            return Result("Upload failed Error at line 1, column 1 the form ended too early.")
+        if form.sent_name is None:
+            return Result("Missing 'filedata' parameter")
         if form.late:
-            return Result(Kind.REFUSED, "Upload failed The form fields must precede the field 'filedata'")
+            return Result("Upload failed The form fields must precede the field 'filedata'")
         # The service keeps only the last component (observed).
         name = re.split(r"[/\\]", form.sent_name)[-1]
         return self._file_refusal(given, name, form) or self._stored(given, name, form, active)
@@ -189,22 +174,22 @@ class Uploads:
     def _file_refusal(self, given: Mapping[str, str], name: str, form: Form) -> Result | None:
         folder = given.get("destfolderid")
         if folder is None:
-            return Result(Kind.REFUSED, f"{_MISSING} arguments.thestruct.destfolderid doesn't exist.")
+            return Result(f"{_MISSING} arguments.thestruct.destfolderid doesn't exist.")
         if not self._store.has_folder(folder):
-            return Result(Kind.REFUSED, f"Specified folder '{folder}' does not exist")
+            return Result(f"Specified folder '{folder}' does not exist")
         if '\\"' in str(form.sent_name) or len(name) > _LONGEST_NAME:
-            return Result(Kind.REFUSED, "Upload failed Error at line 1, column 1 the file name cannot be used.")
+            return Result("Upload failed Error at line 1, column 1 the file name cannot be used.")
         if not form.content or not name:
-            return Result(Kind.REFUSED, "Upload failed There was no appropriate FILE found in the upload")
+            return Result("Upload failed There was no appropriate FILE found in the upload")
         if self._settings.duplicate_check:
             md5 = hashlib.md5(form.content, usedforsecurity=False).hexdigest().upper()
             if self._store.has_content(md5):
-                return Result(Kind.DUPLICATE, "File already exists in Razuna", rewritten(name))
+                return Result("File already exists in Razuna", assetid=rewritten(name))
         return None
 
     def _stored(self, given: Mapping[str, str], name: str, form: Form, active: Active) -> Result:
         assetid = new_id()
-        result = Result(Kind.ACCEPTED, "success", assetid, filetype_of(extension_of(name)), code=0)
+        result = Result("success", 0, assetid, filetype_of(extension_of(name)))
         if max(name) > "\uffff":
             # The service reports success and an identifier, but never stores a name beyond the basic plane (observed).
             return result
