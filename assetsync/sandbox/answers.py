@@ -52,10 +52,8 @@ def by_columns(columns: Sequence[str], rows: Rows, *, documented: bool) -> Itera
     """Yield the column-based record set; this needs all rows at once."""
     table = list(rows)
     data = {column: [row[position] for row in table] for position, column in enumerate(columns)}
-    keys = ("ROWCOUNT", "COLUMNS", "DATA")
-    values: tuple[object, ...] = (len(table), list(columns), data)
-    named = ((key.lower() if documented else key, value) for key, value in zip(keys, values, strict=True))
-    yield _json(dict(named))
+    names = ("rowcount", "columns", "data") if documented else ("ROWCOUNT", "COLUMNS", "DATA")
+    yield _json(dict(zip(names, (len(table), columns, data), strict=True)))
 
 
 def jsonp(callback: str, pieces: Iterable[str]) -> Iterator[str]:

@@ -18,10 +18,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from assetsync.errors import UsageError
 from assetsync.sandbox import answers
 from assetsync.sandbox.answers import Lost, cut, html_answer, json_answer, json_stream, upload_answer
 from assetsync.sandbox.connection import body_of
-from assetsync.sandbox.control import Control
+from assetsync.sandbox.control import Control, refusal
 from assetsync.sandbox.faults import Active, FaultBoard, FaultKind, Operation
 from assetsync.sandbox.search import search
 from assetsync.sandbox.settings import SandboxSettings
@@ -251,4 +252,4 @@ def make_app(settings: SandboxSettings, store: Store, board: FaultBoard) -> ASGI
         Route(_SEARCH, service.search_or_index, methods=["GET", "POST"]),
         *control.routes(),
     ]
-    return Gate(Starlette(routes=routes), settings)
+    return Gate(Starlette(routes=routes, exception_handlers={UsageError: refusal}), settings)

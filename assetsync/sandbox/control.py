@@ -5,7 +5,7 @@ the data. The page is plain HTML without scripts, light or dark like the reader'
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from html import escape
@@ -83,16 +83,13 @@ class Control:
 
     async def set_faults(self, request: Request) -> Response:
         """Switch on exactly the faults in `{"faults": [{"kind": …}], "seed": …}`; an empty list switches all off."""
-
-        def switch(given: Mapping[str, object]) -> Response:
-            rules = given.get("faults")
-            if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-                raise UsageError("The faults are missing", hint='send {"faults": [{"kind": "status", "times": 1}]}')
-            seed = given.get("seed")
-            self._board.replace([fault_rule(rule) for rule in rules], seed if isinstance(seed, int) else None)
-            return JSONResponse({"faults": self._board.listing()})
-
-        return await _with_json(request, switch)
+        given = await _json_object(request)
+        rules = given.get("faults")
+        if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+            raise UsageError("The faults are missing", hint='send {"faults": [{"kind": "status", "times": 1}]}')
+        seed = given.get("seed")
+        self._board.replace([fault_rule(rule) for rule in rules], seed if isinstance(seed, int) else None)
+        return JSONResponse({"faults": self._board.listing()})
 
     async def folders(self, _: Request) -> Response:
         """List the folders."""
@@ -100,16 +97,11 @@ class Control:
 
     async def create_folder(self, request: Request) -> Response:
         """Create the folder in `{"name": …, "id": …}`; without `id` it gets a new identifier."""
-
-        def create(given: Mapping[str, object]) -> Response:
-            name, identifier = given.get("name"), given.get("id")
-            if not isinstance(name, str) or not name or not isinstance(identifier, str | None):
-                raise UsageError(
-                    "The folder has no name", hint='send {"name": "photos"}, and an "id" where you want one'
-                )
-            return JSONResponse({"id": self._store.create_folder(name, identifier), "name": name}, 201)
-
-        return await _with_json(request, create)
+        given = await _json_object(request)
+        name, identifier = given.get("name"), given.get("id")
+        if not isinstance(name, str) or not name or not isinstance(identifier, str | None):
+            raise UsageError("The folder has no name", hint='send {"name": "photos"}, and an "id" where you want one')
+        return JSONResponse({"id": self._store.create_folder(name, identifier), "name": name}, 201)
 
     async def assets(self, _: Request) -> Response:
         """List all stored assets, also those that no search shows."""
@@ -120,20 +112,17 @@ class Control:
 
         This simulates what people do in a DAM.
         """
-
-        def alter(given: Mapping[str, object]) -> Response:
-            assetid, folder, name = given.get("id"), given.get("folder"), given.get("name")
-            if not (isinstance(assetid, str) and isinstance(folder, str | None) and isinstance(name, str | None)):
-                raise UsageError("The asset has no id", hint='send {"id": …} with "folder", "name" or "delete": true')
-            if folder is not None and folder not in self._store.folders():
-                raise UsageError(f"There is no folder {folder}", hint="GET /_sandbox/folders lists them")
-            if given.get("delete") is True:
-                found = self._store.delete(assetid)
-            else:
-                found = self._store.alter(assetid, folder=folder, name=name or None)
-            return JSONResponse({"id": assetid}) if found else JSONResponse({"error": "There is no such asset"}, 404)
-
-        return await _with_json(request, alter)
+        given = await _json_object(request)
+        assetid, folder, name = given.get("id"), given.get("folder"), given.get("name")
+        if not (isinstance(assetid, str) and isinstance(folder, str | None) and isinstance(name, str | None)):
+            raise UsageError("The asset has no id", hint='send {"id": …} with "folder", "name" or "delete": true')
+        if folder is not None and folder not in self._store.folders():
+            raise UsageError(f"There is no folder {folder}", hint="GET /_sandbox/folders lists them")
+        if given.get("delete") is True:
+            found = self._store.delete(assetid)
+        else:
+            found = self._store.alter(assetid, folder=folder, name=name or None)
+        return JSONResponse({"id": assetid}) if found else JSONResponse({"error": "There is no such asset"}, 404)
 
     async def log(self, _: Request) -> Response:
         """Return the number of requests for each operation."""
@@ -160,32 +149,33 @@ class Control:
         return HTMLResponse(_page(assets, offset, summary), headers=_PAGE_POLICY)
 
 
-async def _with_json(request: Request, act: Callable[[Mapping[str, object]], Response]) -> Response:
-    """Call `act` with the JSON object of a request; answer a mistake in it with 400 and one sentence.
+class ForeignPageError(UsageError):
+    """A browser posts for the page of another site, without asking."""
 
-    Refuse requests from pages of other sites with 403: a browser posts for them without asking.
-    """
+
+async def refusal(_: Request, error: Exception) -> Response:
+    """Return the answer to a request that raised UsageError."""
+    return JSONResponse({"error": str(error)}, 403 if isinstance(error, ForeignPageError) else 400)
+
+
+async def _json_object(request: Request) -> Mapping[str, object]:
+    """Return the JSON object of a request; raise UsageError."""
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2].lower() != request.headers.get("host", "").lower():
-        return JSONResponse({"error": "This comes from the page of another site: send it from a program"}, 403)
+        raise ForeignPageError("This comes from the page of another site", hint="send it from a program")
     try:
         given = await request.json()
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as exc:
-        return JSONResponse({"error": f"This is not JSON: {exc}"}, 400)
+        raise UsageError("This is not JSON", hint=str(exc)) from exc
     if not isinstance(given, dict):
-        return JSONResponse({"error": "This is no JSON object: send one in curly brackets"}, 400)
-    try:
-        return act(given)
-    except UsageError as exc:
-        return JSONResponse({"error": str(exc)}, 400)
+        raise UsageError("This is no JSON object", hint="send one in curly brackets")
+    return given
 
 
 def _page(assets: Sequence[StoredAsset], offset: int, summary: str) -> str:
     """Return the page; `assets` holds one more than a page if there is a next one. Escape every text from outside."""
     rows = "".join(_row(asset) for asset in assets[:_PAGE_SIZE])
-    table = (
-        f'<div class="wide"><table>{_HEAD}<tbody>{rows}</tbody></table></div>' if rows else "<p>Nothing is stored.</p>"
-    )
+    table = f'<div class="wide"><table>{_HEAD}<tbody>{rows}</tbody></table></div>'
     newer = f'<a href="?start={max(offset - _PAGE_SIZE, 0)}">Newer</a> ' if offset else ""
     older = f'<a href="?start={offset + _PAGE_SIZE}">Older</a>' if len(assets) > _PAGE_SIZE else ""
     turning = f"<p>{newer}{older}</p>" if newer or older else ""
@@ -203,23 +193,17 @@ def _row(asset: StoredAsset) -> str:
     picture = f'<img src="{place}" alt="" loading="lazy">' if asset.extension in _PICTURES else ""
     metadata = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in asset.metadata.items())
     stored = datetime.fromtimestamp(asset.stored_at, UTC)
+    state = ", ".join(filter(None, [
+        '<strong class="bad">damaged</strong>' if asset.damaged else "",
+        '<span class="good">processed</span>' if asset.processed else "not processed yet",
+        '<span class="good">indexed</span>' if asset.indexed else "not indexed",
+        "" if asset.visible else '<span class="bad">invisible</span>',
+    ]))  # fmt: skip
     return (
         f"<tr><td>{picture}</td>"
         f'<td class="name"><a href="{place}">{escape(asset.filename)}</a><br><code>{escape(asset.id)}</code></td>'
         f"<td>{escape(asset.folder_name)}<br><code>{escape(asset.folder_id)}</code></td>"
         f'<td class="number">{asset.size:,}</td><td><code>{escape(asset.md5)}</code></td>'
         f"<td><dl>{metadata}</dl></td>"
-        f"<td>{_state(asset)}<br><code>{stored:%Y-%m-%d %H:%M:%S} UTC</code></td></tr>\n"
+        f"<td>{state}<br><code>{stored:%Y-%m-%d %H:%M:%S} UTC</code></td></tr>\n"
     )
-
-
-def _state(asset: StoredAsset) -> str:
-    words = [
-        '<span class="good">processed</span>' if asset.processed else "not processed yet",
-        '<span class="good">indexed</span>' if asset.indexed else "not indexed",
-    ]
-    if asset.damaged:
-        words.insert(0, '<strong class="bad">damaged</strong>')
-    if not asset.visible:
-        words.append('<span class="bad">invisible</span>')
-    return ", ".join(words)

@@ -15,17 +15,6 @@ _CUSTOM_FIELD: Final = "metacf_"
 _MARK: Final = "\x1f"  # `str.split` treats it as a blank, so no normalised text holds it
 
 
-class IndexedText(NamedTuple):
-    """The columns that the index searches."""
-
-    t_any: str
-    t_name: str
-    t_description: str
-    t_keywords: str
-    t_labels: str
-    t_custom: str
-
-
 def words(text: str) -> str:
     """Return the words in order, then the tokens that are not a single word (so that `note.txt` is found)."""
     lowered = text.lower()
@@ -62,8 +51,8 @@ def said_of(filetype: str, fields: Mapping[str, str]) -> tuple[str | None, str |
 
 def indexed_text(
     filename: str, description: str | None, keywords: str | None, fields: Mapping[str, str]
-) -> IndexedText:
-    """Return all searched text of an asset.
+) -> dict[str, str]:
+    """Return all searched text of an asset by column.
 
     Custom fields are form fields `metacf_<id>` (observed), with several values separated by commas. The interface
     cannot set labels; the sandbox reads them from `meta_labels`, separated by commas, so that label queries can be
@@ -77,14 +66,14 @@ def indexed_text(
         for each in value.split(",")
     )
     labels = "".join(label_mark(each) for each in fields.get("meta_labels", "").split(",") if each.strip())
-    return IndexedText(
-        t_any=words(f"{filename} {metadata}"),
-        t_name=words(filename),
-        t_description=words(description or ""),
-        t_keywords=words(keywords or ""),
-        t_labels=labels,
-        t_custom=custom,
-    )
+    return {
+        "t_any": words(f"{filename} {metadata}"),
+        "t_name": words(filename),
+        "t_description": words(description or ""),
+        "t_keywords": words(keywords or ""),
+        "t_labels": labels,
+        "t_custom": custom,
+    }
 
 
 _MOST_TOKENS: Final = 100_000

@@ -47,25 +47,16 @@ _ORDER: Final = {
 _OPERATORS: Final = {">": ">", "<": "<", "=": "=", "=>": ">=", ">=": ">=", "=<": "<=", "<=": "<=", "between": "between"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Question:
-    """The values of a call that every row repeats: its term and its totals.
-
-    `origin` is scheme, host and port of the service. Without `md5` the column `md5hash` is null.
-    """
+    """The values of a call that every row needs: its term, its totals, and scheme, host and port of the service."""
 
     calledwith: str
     total: int
     counts: Mapping[str, int]
     origin: str
     now: float
-    documented: bool
-    md5: bool
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the answer."""
-        return DOCUMENTED_COLUMNS if self.documented else OBSERVED_COLUMNS
+    settings: SandboxSettings
 
 
 def search(
@@ -80,21 +71,13 @@ def search(
     now = store.now
     show = given.get("show", "all").lower()
     kinds = _KINDS if show in ("all", "") or (dbdirect and documented) else (show,)
-    limits = [Condition("visible_at <= ?", (now,)), one_of("kind", kinds)]
+    limits = _by_database(given, documented=documented) if dbdirect else _by_index(given, now)
+    where = all_of([Condition("visible_at <= ?", (now,)), one_of("kind", kinds), *limits])
     if folders := tuple(part.strip() for part in given.get("folderid", "").split(",") if part.strip()):
-        limits.append(one_of("folder_id", folders))
+        where = all_of([where, one_of("folder_id", folders)])
     if documented:
-        waiting = given.get("available") == "0"
-        limits.append(Condition("processed_at > ?" if waiting else "processed_at <= ?", (now,)))
-    if dbdirect:
-        limits += [like(given["searchfor"]), _moments(given, documented=documented)]
-    else:
-        limits += [Condition("indexed_at <= ? AND processed_at <= ?", (now, now)), _days(given)]
-        try:
-            limits.append(condition(given["searchfor"]))
-        except QuerySyntaxError:
-            limits.append(NOTHING)
-    where = all_of(limits)
+        processed = "processed_at > ?" if given.get("available") == "0" else "processed_at <= ?"
+        where = all_of([where, Condition(processed, (now,))])
     order = f"ORDER BY {_ORDER.get(given.get('sortby', 'name').lower(), _ORDER['name'])}"
     # With dbdirect and show=all the totals are 0, however many rows there are (observed).
     counted = documented or not dbdirect or len(kinds) < len(_KINDS)
@@ -104,15 +87,8 @@ def search(
         counts = {kind: 2 * count for kind, count in counts.items()}
     if settings.twice and not dbdirect:
         counts = {kind: 2 * count for kind, count in counts.items()}
-    question = Question(
-        calledwith=given["searchfor"],
-        total=sum(counts.values()),
-        counts={} if dbdirect else counts,
-        origin=origin,
-        now=now,
-        documented=documented,
-        md5=settings.md5,
-    )
+    shown_counts = {} if dbdirect else counts
+    question = Question(given["searchfor"], sum(counts.values()), shown_counts, origin, now, settings)
     if dbdirect:
         # dbdirect ignores startrow and maxrows (observed).
         assets = store.select(where, order)
@@ -123,10 +99,13 @@ def search(
         of_kinds = (store.select(all_of([where, one_of("kind", (kind,))]), order) for kind in kinds)
         assets = chain.from_iterable(_page(of_kind, given, settings) for of_kind in of_kinds)
     renditions = settings.renditions and given.get("showrenditions", "true").lower() not in ("false", "0", "no")
-    return question.columns, _rows(assets, question, renditions=renditions)
+    columns = DOCUMENTED_COLUMNS if documented else OBSERVED_COLUMNS
+    return columns, (
+        [values.get(column) for column in columns] for values in _rows(assets, question, renditions=renditions)
+    )
 
 
-def _rows(assets: Iterator[sqlite3.Row], question: Question, *, renditions: bool) -> Iterator[list[Value]]:
+def _rows(assets: Iterator[sqlite3.Row], question: Question, *, renditions: bool) -> Iterator[dict[str, Value]]:
     for asset in assets:
         yield row_values(asset, question)
         if renditions and asset["kind"] == "img" and asset["processed_at"] <= question.now:
@@ -158,9 +137,13 @@ def _day(text: str) -> datetime | None:
         return None
 
 
-def _days(given: Mapping[str, str]) -> Condition:
-    """Return the condition of the index's date parameters and of doctype; an invalid date matches nothing."""
-    limits = []
+def _by_index(given: Mapping[str, str], now: float) -> list[Condition]:
+    """Return the conditions of a search through the index; a syntax error or an invalid date matches nothing."""
+    limits = [Condition("indexed_at <= ? AND processed_at <= ?", (now, now))]
+    try:
+        limits.append(condition(given["searchfor"]))
+    except QuerySyntaxError:
+        limits.append(NOTHING)
     for name in ("datecreate", "datechange"):
         if given.get(name):
             limits.append(_between(_day(given[name]), _day(given[name])))
@@ -173,7 +156,7 @@ def _days(given: Mapping[str, str]) -> Condition:
             limits.append(one_of("NOT extension", tuple(chain.from_iterable(_DOCTYPES.values()))))
         else:
             limits.append(one_of("extension", _DOCTYPES.get(doctype, ())))
-    return all_of(limits)
+    return limits
 
 
 def _between(first: datetime | None, last: datetime | None) -> Condition:
@@ -183,8 +166,8 @@ def _between(first: datetime | None, last: datetime | None) -> Condition:
     return Condition("stored_at >= ? AND stored_at < ?", (first.timestamp(), end.timestamp()))
 
 
-def _moments(given: Mapping[str, str], *, documented: bool) -> Condition:
-    """Return the condition of dbdirect's date parameters; they narrow only pictures, not other kinds (observed)."""
+def _by_database(given: Mapping[str, str], *, documented: bool) -> list[Condition]:
+    """Return the conditions of dbdirect; its date parameters narrow only pictures, not other kinds (observed)."""
     limits = []
     for name in ("datecreate", "datechange"):
         operator = _OPERATORS.get(given.get(f"{name}param", "").lower())
@@ -196,10 +179,10 @@ def _moments(given: Mapping[str, str], *, documented: bool) -> Condition:
             limits.append(Condition("stored_at BETWEEN ? AND ?", (start, stop)))
         else:
             limits.append(Condition(f"CAST(stored_at AS INTEGER) {operator} CAST(? AS INTEGER)", (start,)))
-    if not limits:
-        return Condition("1", ())
-    narrowed = all_of(limits)
-    return narrowed if documented else Condition(f"kind <> 'img' OR ({narrowed.sql})", narrowed.values)
+    dates = all_of(limits)
+    if limits and not documented:
+        dates = Condition(f"kind <> 'img' OR ({dates.sql})", dates.values)
+    return [like(given["searchfor"]), dates]
 
 
 def _moment(text: str) -> float | None:
@@ -209,28 +192,71 @@ def _moment(text: str) -> float | None:
         return None
 
 
-def row_values(asset: sqlite3.Row, question: Question) -> list[Value]:
-    """Return the values of one asset in the order of the question's columns."""
+def row_values(asset: sqlite3.Row, question: Question) -> dict[str, Value]:
+    """Return the values of one asset by column.
+
+    Before an asset is processed, nearly all are null and the size is "0": this means "not yet" (observed).
+    """
     processed = asset["processed_at"] <= question.now
-    values = _processed(asset, question) if processed else _not_processed(asset)
-    values |= {
+    documented = question.settings.documented
+    kind = asset["filetype"] if documented and processed else asset["kind"]
+    stored = datetime.fromtimestamp(int(asset["stored_at"]), UTC)
+    picture = asset["kind"] == "img"
+    values: dict[str, Value] = {
+        "id": asset["id"],
+        "filename": asset["filename"],
+        "folder_id": asset["folder_id"],
+        "folder_name": asset["folder_name"],
+        "video_image": "dummy",
+        "kind": kind,
+        "size": "0",
+        "isalias": "0",
+        "dateadd": stored,
+        "date_create": stored,
+        "filename_forsort": asset["filename"],
+        "file_type": "original" if picture else "",
         "responsecode": 0,
         "totalassetscount": question.total,
         "rowtotal": question.total,
         "calledwith": question.calledwith,
         "cnt": str(question.counts.get(asset["kind"], 0)),
     }
-    if not question.md5:
-        values["md5hash"] = None
-    return [values.get(column) for column in question.columns]
+    if not processed:
+        return values
+    place = f"{asset['folder_id']}/{asset['kind']}/{asset['id']}"
+    # The service writes the double slash, too (observed).
+    url = f"{question.origin}//razuna/assets/1/{place}"
+    unsaid = "" if picture or asset["extension"] == "pdf" else None
+    resolution = "1" if picture else ""
+    return values | {
+        "extension": asset["extension"],
+        "filename_org": asset["filename_org"],
+        "extension_thumb": "jpg" if picture else asset["extension"],
+        "path_to_asset": place,
+        "size": str(asset["size"]),
+        "size_num": asset["size"],
+        "width": asset["width"],
+        "height": asset["height"],
+        "description": asset["description"] if asset["description"] is not None else unsaid,
+        "keywords": asset["keywords"] if asset["keywords"] is not None else unsaid,
+        "datechange": stored,
+        "date_change": stored,
+        "local_url_org": f"{url}/{asset['filename_org']}",
+        "local_url_thumb": f"{url}/thumb_{asset['id']}.jpg" if picture else "0",
+        "colorspace": "",
+        "xdpi": resolution,
+        "ydpi": resolution,
+        "unit": "None" if picture else "",
+        "md5hash": asset["md5"] if question.settings.md5 else None,
+    }
 
 
-def rendition_values(asset: sqlite3.Row, question: Question) -> list[Value]:
-    """Return the row of a picture's rendition: half as wide and high, with an id, a name and an MD5 of its own."""
+def rendition_values(asset: sqlite3.Row, question: Question) -> dict[str, Value]:
+    """Return the values of a picture's rendition: half as wide and high, with its own id, name and MD5."""
     name = f"{asset['filename'].rpartition('.')[0] or asset['filename']}_rendition.jpg"
     # Derived from the asset, so that every answer shows the same values.
     derived = hashlib.md5(f"rendition of {asset['id']}".encode(), usedforsecurity=False).hexdigest().upper()
-    own = {
+    return row_values(asset, question) | {
         "id": derived[::-1],
         "filename": name,
         "filename_org": name,
@@ -240,66 +266,6 @@ def rendition_values(asset: sqlite3.Row, question: Question) -> list[Value]:
         "size_num": asset["size"] // 2,
         "width": asset["width"] // 2,
         "height": asset["height"] // 2,
-        "md5hash": derived if question.md5 else None,
+        "md5hash": derived if question.settings.md5 else None,
         "file_type": "rendition",
-    }
-    values = zip(question.columns, row_values(asset, question), strict=True)
-    return [own.get(column, value) for column, value in values]
-
-
-def _utc(seconds: float) -> datetime:
-    return datetime.fromtimestamp(int(seconds), UTC)
-
-
-def _common(asset: sqlite3.Row) -> dict[str, Value]:
-    added = _utc(asset["stored_at"])
-    return {
-        "id": asset["id"],
-        "filename": asset["filename"],
-        "folder_id": asset["folder_id"],
-        "folder_name": asset["folder_name"],
-        "video_image": "dummy",
-        "kind": asset["kind"],
-        "isalias": "0",
-        "dateadd": added,
-        "date_create": added,
-        "filename_forsort": asset["filename"],
-        "file_type": "original" if asset["kind"] == "img" else "",
-    }
-
-
-def _not_processed(asset: sqlite3.Row) -> dict[str, Value]:
-    """Return a row with size "0" and nearly all else null: this means "not yet", not "different" (observed)."""
-    return _common(asset) | {"size": "0"}
-
-
-def _processed(asset: sqlite3.Row, question: Question) -> dict[str, Value]:
-    picture = asset["kind"] == "img"
-    place = f"{asset['folder_id']}/{asset['kind']}/{asset['id']}"
-    # The service writes the double slash, too (observed).
-    url = f"{question.origin}//razuna/assets/1/{place}"
-    changed = _utc(asset["stored_at"])
-    unsaid = "" if picture or asset["extension"] == "pdf" else None
-    resolution = "1" if picture else ""
-    return _common(asset) | {
-        "extension": asset["extension"],
-        "filename_org": asset["filename_org"],
-        "kind": asset["filetype"] if question.documented else asset["kind"],
-        "extension_thumb": "jpg" if picture else asset["extension"],
-        "path_to_asset": place,
-        "size": str(asset["size"]),
-        "size_num": asset["size"],
-        "width": asset["width"],
-        "height": asset["height"],
-        "description": asset["description"] if asset["description"] is not None else unsaid,
-        "keywords": asset["keywords"] if asset["keywords"] is not None else unsaid,
-        "datechange": changed,
-        "date_change": changed,
-        "local_url_org": f"{url}/{asset['filename_org']}",
-        "local_url_thumb": f"{url}/thumb_{asset['id']}.jpg" if picture else "0",
-        "colorspace": "",
-        "xdpi": resolution,
-        "ydpi": resolution,
-        "unit": "None" if picture else "",
-        "md5hash": asset["md5"],
     }

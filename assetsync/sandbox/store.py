@@ -52,15 +52,6 @@ CREATE INDEX IF NOT EXISTS assets_folder ON assets (folder_id, name_key);
 CREATE INDEX IF NOT EXISTS assets_md5 ON assets (md5);
 """
 
-_INSERT = """
-INSERT INTO assets (id, folder_id, folder_name, filename, name_key, filename_org, extension, kind, filetype, size, md5,
-    width, height, description, keywords, fields, damaged, stored_at, visible_at, processed_at, indexed_at,
-    t_any, t_name, t_description, t_keywords, t_labels, t_custom)
-VALUES (:id, :folder_id, (SELECT name FROM folders WHERE id = :folder_id), :filename, :name_key, :filename_org,
-    :extension, :kind, :filetype, :size, :md5, :width, :height, :description, :keywords, :fields, :damaged, :stored_at,
-    :visible_at, :processed_at, :indexed_at, :t_any, :t_name, :t_description, :t_keywords, :t_labels, :t_custom)
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAsset:
@@ -77,6 +68,9 @@ class NewAsset:
     fields: Mapping[str, str]
     damaged: bool = False
     hidden_for: float = 0.0
+
+
+_AS_STORED: Final = "id folder_id folder_name filename filename_org extension filetype size md5 stored_at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,12 +149,12 @@ class Store:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._database, isolation_level=None, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
         try:
             connection.execute("PRAGMA synchronous = OFF")
         except BaseException:
             connection.close()
             raise
-        connection.row_factory = sqlite3.Row
         return connection
 
     def close(self) -> None:
@@ -272,10 +266,13 @@ class Store:
             "visible_at": now + asset.hidden_for,
             "processed_at": processed_at,
             "indexed_at": processed_at + self._settings.index_delay if self._settings.self_index else None,
-            **indexed_text(asset.filename, description, keywords, asset.fields)._asdict(),
+            **indexed_text(asset.filename, description, keywords, asset.fields),
         }
         with self._lock:
-            self._writer.execute(_INSERT, values)
+            columns, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+            folder_name = "(SELECT name FROM folders WHERE id = :folder_id)"
+            insert = f"INSERT INTO assets ({columns}, folder_name) VALUES ({marks}, {folder_name})"  # noqa: S608 - names above
+            self._writer.execute(insert, values)
 
     def delete(self, assetid: str) -> bool:
         """Delete an asset, as a person does in a DAM; return False if there is no such identifier."""
@@ -297,7 +294,7 @@ class Store:
             if name is not None:
                 text = indexed_text(name, row["description"], row["keywords"], json.loads(row["fields"]))
                 renamed = "UPDATE assets SET filename = ?, name_key = ?, t_any = ?, t_name = ? WHERE id = ?"
-                connection.execute(renamed, (name, name.lower(), text.t_any, text.t_name, assetid))
+                connection.execute(renamed, (name, name.lower(), text["t_any"], text["t_name"], assetid))
         return True
 
     def index(self, assetids: Sequence[str] | None, *, wipe: bool) -> None:
@@ -341,21 +338,12 @@ class Store:
 def _stored_asset(row: sqlite3.Row, now: float) -> StoredAsset:
     processed = row["processed_at"] <= now
     return StoredAsset(
-        id=row["id"],
-        folder_id=row["folder_id"],
-        folder_name=row["folder_name"],
-        filename=row["filename"],
-        filename_org=row["filename_org"],
-        extension=row["extension"],
-        filetype=row["filetype"],
-        size=row["size"],
-        md5=row["md5"],
+        **{name: row[name] for name in _AS_STORED.split()},
         metadata=json.loads(row["fields"]),
         damaged=bool(row["damaged"]),
         processed=processed,
         indexed=processed and row["indexed_at"] is not None and row["indexed_at"] <= now,
         visible=row["visible_at"] <= now,
-        stored_at=row["stored_at"],
     )
 
 
