@@ -49,10 +49,13 @@ _OPERATORS: Final = {">": ">", "<": "<", "=": "=", "=>": ">=", ">=": ">=", "=<":
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The values of a call that every row needs: its term, its totals, and scheme, host and port of the service."""
+    """The values of a call that its rows need.
 
-    calledwith: str
-    total: int
+    `repeated` has the values of the columns that are the same in all rows, `counts` the totals by kind. `origin` is
+    scheme, host and port of the service.
+    """
+
+    repeated: Mapping[str, Value]
     counts: Mapping[str, int]
     origin: str
     now: float
@@ -87,8 +90,9 @@ def search(
         counts = {kind: 2 * count for kind, count in counts.items()}
     if settings.twice and not dbdirect:
         counts = {kind: 2 * count for kind, count in counts.items()}
-    shown_counts = {} if dbdirect else counts
-    question = Question(given["searchfor"], sum(counts.values()), shown_counts, origin, now, settings)
+    total = sum(counts.values())
+    repeated: dict[str, Value] = {"totalassetscount": total, "rowtotal": total, "calledwith": given["searchfor"]}
+    question = Question(repeated | {"responsecode": 0}, {} if dbdirect else counts, origin, now, settings)
     if dbdirect:
         # dbdirect ignores startrow and maxrows (observed).
         assets = store.select(where, order)
@@ -215,10 +219,7 @@ def row_values(asset: sqlite3.Row, question: Question) -> dict[str, Value]:
         "date_create": stored,
         "filename_forsort": asset["filename"],
         "file_type": "original" if picture else "",
-        "responsecode": 0,
-        "totalassetscount": question.total,
-        "rowtotal": question.total,
-        "calledwith": question.calledwith,
+        **question.repeated,
         "cnt": str(question.counts.get(asset["kind"], 0)),
     }
     if not processed:

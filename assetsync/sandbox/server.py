@@ -8,7 +8,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import sqlite3
 import tempfile
 import threading
 import time
@@ -61,12 +60,7 @@ class Sandbox:
             if data_dir is None:
                 data_dir = Path(held.enter_context(_temporary()))
             held.enter_context(_taken(data_dir))
-            try:
-                store = Store(data_dir, self.settings, self._clock)
-            except sqlite3.Error as exc:
-                raise UsageError(
-                    f"The sandbox cannot keep its data in {data_dir}: {exc}", hint="name a folder of its own"
-                ) from exc
+            store = Store(data_dir, self.settings, self._clock)
             held.callback(store.close)
             self._running = Running(make_app(self.settings, store, self._board), listening)
             self._port, self._store = listening.getsockname()[1], store

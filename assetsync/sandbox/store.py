@@ -122,16 +122,22 @@ class Store:
             # Bodies that were incomplete when the last sandbox ended; no client got an answer for them.
             shutil.rmtree(self.incoming, ignore_errors=True)
             self.incoming.mkdir()
+            for identifier, name in settings.folders.items():
+                self.create_folder(name, identifier)
         except (OSError, sqlite3.Error) as exc:
             raise UsageError(
                 f"The folder {data_dir} cannot be used for a sandbox ({exc})", hint="choose another, or make room there"
             ) from exc
-        for identifier, name in settings.folders.items():
-            self.create_folder(name, identifier)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._database, isolation_level=None, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
+        return connection
 
     def _open(self) -> sqlite3.Connection:
         connection = self._connect()
         try:
+            connection.execute("PRAGMA synchronous = OFF")
             self._expect_own(connection)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
@@ -146,16 +152,6 @@ class Store:
             raise UsageError(
                 f"{self._database} is not a sandbox's", hint="choose a folder that is not there yet, or an empty one"
             )
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._database, isolation_level=None, check_same_thread=False)
-        connection.row_factory = sqlite3.Row
-        try:
-            connection.execute("PRAGMA synchronous = OFF")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
 
     def close(self) -> None:
         """Close the database; the data stays on disk."""
@@ -178,6 +174,11 @@ class Store:
                 raise
             self._writer.execute("COMMIT")
 
+    def _first(self, query: str, *values: object) -> sqlite3.Row | None:
+        with self._lock:
+            row: sqlite3.Row | None = self._writer.execute(query, values).fetchone()
+            return row
+
     def create_folder(self, name: str, identifier: str | None = None, parent: str | None = None) -> str:
         """Create a folder, unless the identifier exists; return the identifier."""
         identifier = identifier or new_id()
@@ -188,9 +189,7 @@ class Store:
     def subfolder(self, parent: str, name: str) -> str:
         """Return the identifier of the folder of this name below `parent`; create it if it is missing."""
         with self._lock:
-            found = self._writer.execute(
-                "SELECT id FROM folders WHERE parent = ? AND name = ?", (parent, name)
-            ).fetchone()
+            found = self._first("SELECT id FROM folders WHERE parent = ? AND name = ?", parent, name)
             return str(found["id"]) if found else self.create_folder(name, parent=parent)
 
     def folders(self) -> dict[str, str]:
@@ -200,9 +199,8 @@ class Store:
 
     def has_folder(self, identifier: str) -> bool:
         """Return whether uploads into this folder are accepted; with `auto_folders`, create a missing one."""
-        with self._lock:
-            if self._writer.execute("SELECT 1 FROM folders WHERE id = ?", (identifier,)).fetchone():
-                return True
+        if self._first("SELECT 1 FROM folders WHERE id = ?", identifier):
+            return True
         if self._settings.auto_folders and identifier:
             self.create_folder(identifier, identifier)
             return True
@@ -214,9 +212,7 @@ class Store:
 
     def has_content(self, md5: str) -> bool:
         """Return whether a processed asset on the whole host has this content; duplicate checks see all (observed)."""
-        with self._lock:
-            query = "SELECT 1 FROM assets WHERE md5 = ? AND processed_at <= ?"
-            return self._writer.execute(query, (md5, self.now)).fetchone() is not None
+        return self._first("SELECT 1 FROM assets WHERE md5 = ? AND processed_at <= ?", md5, self.now) is not None
 
     def add(self, asset: NewAsset) -> None:
         """Store an asset; leave no file of it if this fails."""
