@@ -118,12 +118,6 @@ class Condition(NamedTuple):
 NOTHING: Final = Condition("0", ())
 
 
-def all_of(conditions: Sequence[Condition]) -> Condition:
-    """Return the condition that all of these hold; without any it always holds."""
-    sql = " AND ".join(f"({each.sql})" for each in conditions)
-    return Condition(sql or "1", tuple(value for each in conditions for value in each.values))
-
-
 def one_of(column: str, values: tuple[str, ...]) -> Condition:
     """Return the condition that a column has one of these values."""
     return Condition(f"{column} IN ({', '.join('?' * len(values))})", values)
@@ -148,8 +142,7 @@ def condition(searchfor: str) -> Condition:
     """Return the condition for a search entry of the index; raise QuerySyntaxError."""
     if only_ids(searchfor):
         return _ids(tuple(re.split(r"[,\s]+", searchfor.strip().rstrip(",").strip())))
-    parser = _Parser(_tokens(searchfor))
-    return parser.whole()
+    return _Parser(_tokens(searchfor)).whole()
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -209,7 +202,7 @@ def _labels(text: str) -> Condition:
         re.sub(r"\\(.)|\+", lambda found: found[1] or " ", group[1:-1], flags=re.DOTALL)
         for group in re.findall(_GROUP, text, re.DOTALL)
     ]
-    return _joined(" AND ", [_contains("t_labels", label_mark(group)) for group in groups])
+    return all_of([_contains("t_labels", label_mark(group)) for group in groups])
 
 
 def _custom(text: str) -> Condition:
@@ -217,14 +210,19 @@ def _custom(text: str) -> Condition:
     parts = [_unescaped(found[1] or found[2] or "") for found in _PART.finditer(inner)]
     if len(parts) < 2:  # noqa: PLR2004 - the field's identifier and at least one value
         raise QuerySyntaxError(text)
-    return _joined(" AND ", [_contains("t_custom", custom_mark(parts[0], value)) for value in parts[1:]])
+    return all_of([_contains("t_custom", custom_mark(parts[0], value)) for value in parts[1:]])
 
 
 def _contains(column: str, text: str) -> Condition:
     return Condition(f"instr({column}, ?)", (text,))
 
 
-def _joined(word: str, parts: list[Condition]) -> Condition:
+def all_of(parts: Sequence[Condition]) -> Condition:
+    """Return the condition that all of these hold; without any it always holds."""
+    return _joined(" AND ", parts) if parts else Condition("1", ())
+
+
+def _joined(word: str, parts: Sequence[Condition]) -> Condition:
     if len(parts) == 1:
         return parts[0]
     if word == " OR " and all(part.ids for part in parts):
@@ -270,7 +268,7 @@ class _Parser:
         while (token := self._peek()) is not None and token not in (_Token("word", "OR"), _Token("mark", ")")):
             self._skip("word", "AND")
             parts.append(self._one(of))
-        return _joined(" AND ", parts)
+        return all_of(parts)
 
     def _one(self, of: Callable[[str], Condition]) -> Condition:
         if self._skip("word", "NOT"):
@@ -302,7 +300,7 @@ class _Parser:
         parts = [part for part in word.split(",") if part]
         if not parts:
             raise QuerySyntaxError(word)
-        return _joined(" AND ", [of(part) for part in parts])
+        return all_of([of(part) for part in parts])
 
     def _group(self, of: Callable[[str], Condition]) -> Condition:
         self._depth += 1

@@ -185,7 +185,7 @@ def _by_database(given: Mapping[str, str], *, documented: bool) -> list[Conditio
             limits.append(Condition(f"CAST(stored_at AS INTEGER) {operator} CAST(? AS INTEGER)", (start,)))
     dates = all_of(limits)
     if limits and not documented:
-        dates = Condition(f"kind <> 'img' OR ({dates.sql})", dates.values)
+        dates = Condition(f"(kind <> 'img' OR {dates.sql})", dates.values)
     return [like(given["searchfor"]), dates]
 
 

@@ -21,6 +21,18 @@ from assetsync.sandbox.faults import Active, FaultKind
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import NewAsset, Store, extension_of, filetype_of, new_id, rewritten
 
+# An upload with a name of 304 characters failed (observed); the exact limit is unknown.
+_LONGEST_NAME: Final = 255
+LOGIN_NOT_VALID: Final = (
+    "Login not valid! Check user API Key and ensure with your administrator that the user has appropriate permissions"
+    " for access."
+)
+_MISSING: Final = "Upload failed Error at line 1, column 33"
+_CREDENTIALS: Final = ("api_key", "sessiontoken")
+_MOST_MEMBERS: Final = 10_000
+_MOST_UNPACKED_BYTES: Final = 4 * 1024 * 1024 * 1024
+_CHUNK: Final = 256 * 1024
+_DAMAGED_ARCHIVE: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 _MOST_FIELD_BYTES: Final = 4 * 1024 * 1024
 _MOST_HEADER_BYTES: Final = 64 * 1024
 _PLAIN: Final = re.compile(r"multipart/form-data\s*;\s*boundary=[^\s\";,]+", re.IGNORECASE)
@@ -89,18 +101,18 @@ def parse_form(body: bytes | mmap.mmap, boundary: bytes) -> Form:
             delimiter = None
             break
         disposition = _DISPOSITION.search(headers[1].decode("utf-8", "replace"))
-        name = _NAME.search(disposition[0]) if disposition else None
-        filename = _FILENAME.search(disposition[0]) if disposition else None
+        said = disposition[0] if disposition else ""
+        name, filename = _NAME.search(said), _FILENAME.search(said)
         start = headers.end()
         delimiter = next_delimiter.search(body, start)
         end = delimiter.start() if delimiter else len(body)
-        if name is not None and filename is None:
+        if name and not filename:
             field_bytes += end - start
             if field_bytes > _MOST_FIELD_BYTES:
                 delimiter = None
-            if delimiter is not None:
+            elif delimiter:
                 form.fields[name[1]] = body[start:end].decode("utf-8", "replace")
-        elif name is not None and filename is not None and name[1].lower() == "filedata" and form.sent_name is None:
+        elif name and filename and name[1].lower() == "filedata" and form.sent_name is None:
             form.sent_name = filename[1]
             form.content = memoryview(body)[start:end]
             form.complete = delimiter is not None
@@ -108,20 +120,6 @@ def parse_form(body: bytes | mmap.mmap, boundary: bytes) -> Form:
                 return form
     form.torn = delimiter is None
     return form
-
-
-# An upload with a name of 304 characters failed (observed); the exact limit is unknown.
-_LONGEST_NAME: Final = 255
-LOGIN_NOT_VALID: Final = (
-    "Login not valid! Check user API Key and ensure with your administrator that the user has appropriate permissions"
-    " for access."
-)
-_MISSING: Final = "Upload failed Error at line 1, column 33"
-_CREDENTIALS: Final = ("api_key", "sessiontoken")
-_MOST_MEMBERS: Final = 10_000
-_MOST_UNPACKED_BYTES: Final = 4 * 1024 * 1024 * 1024
-_CHUNK: Final = 256 * 1024
-_DAMAGED_ARCHIVE: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 
 
 @dataclass(frozen=True, slots=True)
