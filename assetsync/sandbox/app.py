@@ -67,14 +67,12 @@ class Service:
             await asyncio.sleep(self._settings.latency)
         if FaultKind.TOO_MANY in active:
             return Response(b"", 429, {"Retry-After": str(round(active[FaultKind.TOO_MANY].seconds))})
-        instead = _instead(active, stored=False)
-        if instead is not None:
+        if instead := _instead(active, stored=False):
             return instead
         answer = await work()
         if FaultKind.ANSWER_LOST in active:
             return Lost()
-        instead = _instead(active, stored=True)
-        if instead is not None:
+        if instead := _instead(active, stored=True):
             return instead
         return await cut(answer) if FaultKind.ANSWER_CUT in active else answer
 

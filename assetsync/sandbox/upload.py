@@ -75,7 +75,7 @@ class Form:
 
 
 def read_form(spool: Path, content_type: str) -> Form:
-    """Parse a spooled body; the file is mapped, so that memory does not hold it."""
+    """Parse a spooled body; the file is mapped, so that the kernel can drop its pages from memory at any time."""
     boundary = boundary_of(content_type)
     if not boundary:
         return Form()
