@@ -71,7 +71,7 @@ class Site:
     settling: Settling
     intake: Intake
     looking: Intake
-    place: RootIdentity
+    root_identity: RootIdentity
     brakes: Brakes
     contact: FolderListing
     preparer: Preparer
@@ -256,7 +256,8 @@ def build(
     )
 
     resend_moved = config.policy.on_move == "upload"
-    limits = Limits(config.brake.max_new_files, config.brake.max_vanished, resend_moved)
+    brake = config.brake
+    limits = Limits(brake.max_new_files, brake.max_vanished, brake.max_vanished_share, resend_moved)
     brakes = Brakes(context, plan, limits, contact.list_again)
 
     def make_intake() -> Intake:
@@ -280,7 +281,7 @@ def build(
     indexer = Indexer(context, interval=(index.seconds if isinstance(index, Interval) else 60.0) if indexes else None)
     # Scans and looks at single paths use separate intakes: they run side by side and meet in the ledger.
     intake, looking = make_intake(), make_intake()
-    place = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
+    root_identity = RootIdentity(context, plan, DuplicateSites(ledger, clock, config.ledger, claim_of(config)))
     runtime_state = RuntimeState(context, circuit_breaker, settling)
     drift = Drift(context, plan, sidecars, resend_moved=resend_moved)
     doubt_limit = DoubtLimit(ledger.doubts, MostDoubts.of(workers, len(folders)))
@@ -301,7 +302,7 @@ def build(
         settling=settling,
         intake=intake,
         looking=looking,
-        place=place,
+        root_identity=root_identity,
         brakes=brakes,
         contact=contact,
         preparer=preparer,
@@ -338,6 +339,8 @@ def build(
         owed=PendingAudits(ledger, clock, folders),
         drift=drift,
         runtime_state=runtime_state,
-        rescan=Rescan(context, plan, intake, looking, place, brakes, runtime_state, drift, config.ledger.parent),
+        rescan=Rescan(
+            context, plan, intake, looking, root_identity, brakes, runtime_state, drift, config.ledger.parent
+        ),
         sidecars=sidecars,
     )

@@ -64,7 +64,7 @@ class Seen(NamedTuple):
     is_sidecar: bool
 
 
-class Quiet(NamedTuple):
+class CachedFolder(NamedTuple):
     """A folder of the folder cache: its own files matched the ledger when their names and facts had this digest.
 
     `folder` ends in `/` (b"" is the root). `files`, `sidecars` and `ignored` count the entries directly in it. The
@@ -138,7 +138,7 @@ class Body(Protocol):
         """Bytes that will be sent if nothing goes wrong."""
 
     @property
-    def handed(self) -> int:
+    def bytes_sent(self) -> int:
         """Bytes sent so far."""
 
     @property
@@ -198,14 +198,14 @@ class Outcome:
 
 
 class Sent(NamedTuple):
-    """The facts after a POST: the outcome, how much of the request left, and the MD5 of the file bytes sent (`handed`).
+    """The facts after a POST: the outcome, how much of the request left, and the MD5 of the `bytes_sent` of the file.
 
     `took` is the number of seconds from its first byte to its end on the steady clock, 0 if they were not measured.
     """
 
     outcome: Outcome
     left: SentExtent
-    handed: int
+    bytes_sent: int
     md5: str
     took: float = 0.0
 

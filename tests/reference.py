@@ -1,4 +1,4 @@
-"""The references of the README: the configuration and the ledger.
+"""The generated references of the guide: the configuration and the ledger.
 
 The one is made of the models (keys, types, defaults) and the example (meanings), the other of the schema.
 
@@ -20,7 +20,7 @@ from assetsync.config.units import Listen
 from assetsync.ledger import schema
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
+GUIDE = ROOT / "assetsync" / "guide"
 EXAMPLE = ROOT / "config.example.yaml"
 
 # How a value is read decides what a person calls it.
@@ -28,6 +28,7 @@ _READERS = {
     "duration": "duration",
     "size": "size",
     "rate": "rate",
+    "share": "percentage",
     "window": "hours",
     "listen": "address:port",
     "web_address": "address",
@@ -94,6 +95,8 @@ def default(path: str, field: FieldInfo) -> str:
         return f"`{value.host}:{value.port}`"
     if isinstance(value, bool):
         return "`yes`" if value else "`no`"
+    if path.endswith("_share"):
+        return f"`{value:.0%}`"
     if isinstance(value, float):
         return f"`{_span(value)}`"
     return f"`{value}`"
@@ -173,16 +176,18 @@ def ledger() -> str:
     return "\n".join(lines).rstrip()
 
 
+# Each stands in the page of its name.
 BLOCKS = {"configuration": table, "ledger": ledger}
 
 
 def main() -> None:
-    """Write the references into the README."""
-    text = README.read_text("utf-8")
+    """Write the references into their pages."""
     for mark, made in BLOCKS.items():
+        page = GUIDE / f"{mark}.md"
+        text = page.read_text("utf-8")
         before, rest = text.split(f"<!-- {mark} -->")
         text = f"{before}<!-- {mark} -->\n{made()}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->')[1]}"
-    README.write_text(text, "utf-8")
+        page.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

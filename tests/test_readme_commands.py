@@ -1,4 +1,4 @@
-"""What the README tells a person to type works as it stands there."""
+"""The commands that the README and the guide tell a person to type work as they stand there."""
 
 import os
 import re
@@ -13,8 +13,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text("utf-8")
-BLOCKS = re.findall(r"(<!-- [^\n]*-->\n)?```(\w*)\n(.*?)```", README, re.DOTALL)
+GUIDE = ROOT / "assetsync" / "guide"
+# In this order: the ledger's page asks the ledger that the first site's page made.
+TEXTS = [ROOT / "README.md", GUIDE / "first-site.md", *sorted(set(GUIDE.glob("*.md")) - {GUIDE / "first-site.md"})]
+BLOCKS = [
+    block
+    for text in TEXTS
+    for block in re.findall(r"(<!-- [^\n]*-->\n)?```(\w*)\n(.*?)```", text.read_text("utf-8"), re.DOTALL)
+]
 # Here this port may be another program's.
 PORT = "8790"
 
@@ -44,7 +50,15 @@ def test_every_command_block_is_tested():
             assert comment in ("<!-- demo -->\n", "<!-- checks -->\n"), block
 
 
-def test_readme_commands_work_in_order(tmp_path):
+def test_readme_commands_are_those_of_the_first_site():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    block = re.search(r"<!-- tried by tests/test_readme_commands.py[^\n]*-->\n```sh\n(.*?)```", readme, re.DOTALL)
+    typed_there = [line.partition("#")[0].strip() for line in block[1].splitlines()]
+    assert len(typed_there) == 4
+    assert set(typed_there) <= {command.partition("#")[0].strip() for command in COMMANDS}
+
+
+def test_commands_work_in_order(tmp_path):
     if shutil.which("sqlite3") is None:
         pytest.skip("sqlite3 is not there: apt-get install sqlite3")
     port = free_port()

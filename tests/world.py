@@ -212,11 +212,11 @@ class FakeService:
             outcome = read_giving_up(left, str(error), changed=isinstance(error, FileChanged))
             if parts and self.stores_cuts:
                 self.put(b"".join(parts), request.filename, request.destfolderid)
-            return Sent(outcome, left, body.handed, body.md5)
+            return Sent(outcome, left, body.bytes_sent, body.md5)
         content = b"".join(parts)
         with self._lock:
             left, outcome = self._answer(request, content, what)
-        return Sent(outcome, left, body.handed, body.md5)
+        return Sent(outcome, left, body.bytes_sent, body.md5)
 
     def _answer(self, request, content, what):
         silence = read_silence(SentExtent.ALL, "connection reset")

@@ -38,12 +38,7 @@ _PIPE_CLOSED = 141  # the code that a shell reports for a program killed by SIGP
 
 def main() -> int:
     """Run the command line of this process and return the exit code."""
-    _open_what_is_closed()
-    return run(sys.argv[1:])
-
-
-def _open_what_is_closed() -> None:
-    """Open closed standard streams on /dev/null: output to them is lost, and no later file gets their numbers."""
+    # Open closed standard streams on /dev/null: output to them is lost, and no later file gets their numbers.
     for number in range(3):
         try:
             os.fstat(number)
@@ -51,10 +46,11 @@ def _open_what_is_closed() -> None:
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open until the process ends
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    return run(sys.argv[1:])
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return the exit code (README: 0, 1, 2, 3, 4, 130, and 70 for the unexpected).
+    """Run one command line and return the exit code (0, 1, 2, 3, 4, 130, and 70 for the unexpected; see the guide).
 
     The code is 141 if the reader of stdout is gone.
     """

@@ -17,7 +17,6 @@ from assetsync.cli.options import with_config
 from assetsync.cli.output import csv_cell, moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.reports import view_ledger
-from assetsync.ledger.rows import FileRow
 from assetsync.model import State
 
 COLUMNS = (*FILE_KEYS, "wanted", "reason", "mtime", "filetype", "queued_at", "metadata_drift", "path_base64")
@@ -50,7 +49,16 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, form: str, state: str
         if form == "csv":
             write(csv_line(COLUMNS))
         for row in chosen(ledger, config, paths, None if state is None else State(state), history=True):
-            said = _as_object(row, holds)
+            more = {
+                "wanted": str(row.wanted),
+                "reason": row.reason,
+                "mtime": moment(row.mtime_ns / 1e9),
+                "filetype": row.filetype,
+                "queued_at": moment(row.queued_at),
+                "metadata_drift": drift_of(row),
+                "path_base64": None,
+            }
+            said = more | as_object(row, holds)
             if form == "csv":
                 if csv_cell(said["path"]) != said["path"]:
                     said["path_base64"] = base64.b64encode(row.path).decode("ascii")
@@ -64,16 +72,3 @@ def csv_line(values: Sequence[object]) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow([csv_cell(value) for value in values])
     return line.getvalue()
-
-
-def _as_object(row: FileRow, holds: dict[str, str]) -> dict[str, object]:
-    more = {
-        "wanted": str(row.wanted),
-        "reason": row.reason,
-        "mtime": moment(row.mtime_ns / 1e9),
-        "filetype": row.filetype,
-        "queued_at": moment(row.queued_at),
-        "metadata_drift": drift_of(row),
-        "path_base64": None,
-    }
-    return more | as_object(row, holds)

@@ -50,17 +50,13 @@ def command(config: SiteConfig, assetids: tuple[str, ...], *, yes: bool, as_json
             show_call(config, index_call(batch), as_json=as_json)
         return
     if everything:
-        _warn_of_all(yes=yes)
+        note(_COST)
+        # No question in a script: its author has decided already.
+        if not yes and sys.stdin.isatty():
+            click.confirm("Go on?", abort=True, err=True)
     with open_service(config) as service:
         messages = [service.index(batch) for batch in calls]
     if as_json:
         write_json({"responsecode": "0", "message": messages[-1]})
     else:
         write(printable(messages[-1]))
-
-
-def _warn_of_all(*, yes: bool) -> None:
-    note(_COST)
-    # No question in a script: its author has decided already.
-    if not yes and sys.stdin.isatty():
-        click.confirm("Go on?", abort=True, err=True)

@@ -7,19 +7,20 @@ import click
 
 from assetsync.cli.files import named
 from assetsync.cli.options import with_config, with_json
-from assetsync.cli.output import write, write_json
+from assetsync.cli.output import moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.reports import view_ledger
-from assetsync.text import relative_text
+from assetsync.text import relative_text, span
 
-KEYS = ("assetid", "path", "destfolderid", "size", "md5", "why", "name")
+KEYS = ("assetid", "path", "destfolderid", "size", "md5", "why", "name", "since")
 _GONE_FOR = 7 * 24 * 3600.0
 
 
 @click.command("orphans")
 @with_config
+@click.option("--all", "recent", is_flag=True, help="Also assets of files that were deleted within the last week.")
 @with_json("Print one object a line.")
-def command(config: SiteConfig, *, as_json: bool) -> None:
+def command(config: SiteConfig, *, recent: bool, as_json: bool) -> None:
     """List assets in the service that no file stands behind, for its administrator: assetsync cannot delete.
 
     WHY is replaced (a newer version was sent), deleted (the file is gone for a week), damaged (a cut upload, proven),
@@ -29,17 +30,19 @@ def command(config: SiteConfig, *, as_json: bool) -> None:
     \b
     Examples:
       assetsync orphans --config hq.yaml
+      assetsync orphans --config hq.yaml --all     # what was deleted just now, too
       assetsync orphans --config hq.yaml --json | jq -r 'select(.why == "damaged") | .assetid'
     """
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
-        none = True
-        for orphan in ledger.reports.orphans(time.time() - _GONE_FOR):
+        none, now = True, time.time()
+        for orphan in ledger.reports.orphans(now if recent else now - _GONE_FOR):
             none = False
             path = None if orphan.path is None else relative_text(orphan.path)[0]
             if as_json:
-                values = (orphan.assetid, path, *orphan[2:])
+                values = (orphan.assetid, path, *orphan[2:-1], moment(orphan.since))
                 write_json(dict(zip(KEYS, values, strict=True)))
             else:
-                write(f"{orphan.why:<9}  {orphan.assetid:<32}  {named(orphan.path, orphan.name)}")
+                age = f", {span(now - orphan.since)} ago" if recent and orphan.since is not None else ""
+                write(f"{orphan.why:<9}  {orphan.assetid:<32}  {named(orphan.path, orphan.name)}{age}")
         if none and not as_json:
             write("no orphans")

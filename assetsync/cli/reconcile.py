@@ -31,6 +31,7 @@ KEYS = (
     "unchanged",
     "uploaded",
     "adopted",
+    "vanished",
     "bytes_uploaded",
     "seconds",
     "verified",
@@ -101,21 +102,17 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
             site = build(config, ledger, service, clock, random.SystemRandom())
             report = dry_run(site) if only_look else Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
         if not (only_look or report.interrupted):
-            _tell_outside(site)
+            notify = site.config.notify
+            if notify.webhook is not None or notify.command:
+                from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
+
+                notify_once(site, os.environ)
         if as_json:
             values = {"dry_run": only_look}
             write_json({key: values[key] if key in values else getattr(report, key) for key in KEYS})
         else:
             _tell(report, site, only_look=only_look)
     return _code(report)
-
-
-def _tell_outside(site: Site) -> None:
-    notify = site.config.notify
-    if notify.webhook is not None or notify.command:
-        from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
-
-        notify_once(site, os.environ)
 
 
 def _bar() -> Silent:
@@ -185,6 +182,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
 
 def _verdict(report: Report, *, only_look: bool) -> str:
     seen = f"{report.scanned:,} scanned, {report.unchanged:,} unchanged"
+    seen += f", {report.vanished:,} vanished" if report.vanished else ""
     if only_look:
         would = (
             f"would upload at most {files(report.uploaded)} ({amount(report.bytes_uploaded)})"

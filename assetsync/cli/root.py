@@ -36,6 +36,7 @@ COMMANDS = {
     "search": Entry("search", "searchassets by hand."),
     "index": Entry("index", "searchIndex by hand."),
     "upload": Entry("upload", "Upload one file by hand."),
+    "guide": Entry("guide", "Show the guide: tasks, reference, troubleshooting."),
     "example": Entry("example", "Print an example configuration, or write the systemd units."),
     "completion": Entry("completion", "Print the completion script for bash, zsh or fish."),
     "sandbox": Entry("sandbox", "Run a local service that implements the interface, for trials."),

@@ -101,25 +101,21 @@ def command(
     )
 
     def started(sandbox: Sandbox) -> None:
-        _tell(sandbox, given, as_json=as_json)
+        if as_json:
+            addresses = {"address": sandbox.address, "base_url": sandbox.base_url, "upload_url": sandbox.upload_url}
+            write_json({**addresses, "folders": given})
+            return
+        write(f"# page: {sandbox.address}")
+        write("# the API key, for $ASSETSYNC_API_KEY or a file of its own: " + sandbox.settings.api_key)
+        write("site: sandbox")
+        write("root: /srv/media")
+        write("service:")
+        write(f"  base_url: {sandbox.base_url}")
+        write(f"  upload_url: {sandbox.upload_url}")
+        write("folders:")
+        for identifier, name in given.items():
+            write(f"  - path: {json.dumps(name or identifier)}")
+            write(f"    destfolderid: {json.dumps(identifier)}")
+        note("Ctrl-C ends it")
 
     serve(made, started=started)
-
-
-def _tell(sandbox: Sandbox, folders: dict[str, str], *, as_json: bool) -> None:
-    if as_json:
-        addresses = {"address": sandbox.address, "base_url": sandbox.base_url, "upload_url": sandbox.upload_url}
-        write_json({**addresses, "folders": folders})
-        return
-    write(f"# page: {sandbox.address}")
-    write("# the API key, for $ASSETSYNC_API_KEY or a file of its own: " + sandbox.settings.api_key)
-    write("site: sandbox")
-    write("root: /srv/media")
-    write("service:")
-    write(f"  base_url: {sandbox.base_url}")
-    write(f"  upload_url: {sandbox.upload_url}")
-    write("folders:")
-    for identifier, name in folders.items():
-        write(f"  - path: {json.dumps(name or identifier)}")
-        write(f"    destfolderid: {json.dumps(identifier)}")
-    note("Ctrl-C ends it")

@@ -34,6 +34,7 @@ from assetsync.status.sentences import (
     trouble,
     unsettled,
     uploaded,
+    vanished,
     verdict,
     waiting,
 )
@@ -99,6 +100,7 @@ def _lines(look: _Look) -> Iterator[str]:
     if longest is not None:
         yield longest
     yield scanned(standing)
+    yield from vanished(standing)
     yield regular_work(standing)
     paused = trouble(standing)
     if paused is not None:

@@ -29,7 +29,10 @@ def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
     Raise ConfigError if there is no key, if the value cannot be a key, or if the key's file or the ledger is inside the
     tree through a link, which `load` cannot detect: the key would be uploaded, and the ledger written into the tree.
     """
-    _expect_apart(config)
+    root = Path(os.path.realpath(config.root))
+    for name, path in (("service.api_key_file", config.service.api_key_file), ("ledger", config.ledger)):
+        if path is not None and Path(os.path.realpath(path)).is_relative_to(root):
+            raise _error(name, "it is inside root, through a link", "move it elsewhere: files inside root are uploaded")
     if config.service.api_key_file is not None:
         return _from_file(config.service.api_key_file, "service.api_key_file")
     if KEY_VARIABLE in environ:
@@ -63,13 +66,6 @@ def _from_file(path: Path, named_by: str) -> SecretStr:
         raise _error(
             f"{path} ({named_by})", "the file holds characters other than ASCII", "write only the key into it"
         ) from None
-
-
-def _expect_apart(config: SiteConfig) -> None:
-    root = Path(os.path.realpath(config.root))
-    for name, path in (("service.api_key_file", config.service.api_key_file), ("ledger", config.ledger)):
-        if path is not None and Path(os.path.realpath(path)).is_relative_to(root):
-            raise _error(name, "it is inside root, through a link", "move it elsewhere: files inside root are uploaded")
 
 
 def _checked(text: str, where: str) -> SecretStr:

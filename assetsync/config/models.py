@@ -15,7 +15,7 @@ from assetsync.config.document.fields import Flag, Section, Text, Texts, Unusabl
 from assetsync.config.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
 from assetsync.config.places import Absolute, BelowRoot, WebAddress, service_url
 from assetsync.config.schedule import Due, Interval, cron
-from assetsync.config.units import Address, Duration, Grace, Listen, Rate, Size, SomeTime, UploadWindow
+from assetsync.config.units import Address, Duration, Grace, Listen, Rate, Share, Size, SomeTime, UploadWindow
 from assetsync.model import Mapping, UploadOptions
 
 _SITE = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -226,6 +226,7 @@ class Brake(Section):
 
     max_new_files: Annotated[Whole, Field(ge=0)] = 50_000
     max_vanished: Annotated[Whole, Field(ge=0)] = 10_000
+    max_vanished_share: Share = 0.5
 
 
 class Status(Section):

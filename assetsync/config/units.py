@@ -24,6 +24,8 @@ _BYTES = {"": 1, "b": 1} | {
     for suffix, base in (("b", 1000), ("ib", 1024))
 }
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|[smhd])", re.ASCII)
+_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%", re.ASCII)
+_ALL = 100
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)", re.ASCII)
 _WINDOW = re.compile(r"([0-9]{1,2}):([0-9]{2})\s*-\s*([0-9]{1,2}):([0-9]{2})", re.ASCII)
 _LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
@@ -85,6 +87,14 @@ def rate(value: object) -> int:
     if not slash or second.strip() != "s":
         raise Unusable("it must be a size a second", "write it such as 20MB/s, or null for no limit")
     return size(amount)
+
+
+def share(value: object) -> float:
+    """Return `50%` as 0.5."""
+    found = _SHARE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found or not 0 <= float(found[1]) <= _ALL:
+        raise Unusable("it must be a percentage", "write a number from 0 to 100 and %, such as 50%")
+    return float(found[1]) / _ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,5 +168,6 @@ Grace = Annotated[float, BeforeValidator(duration), AfterValidator(_grace)]
 SomeTime = Annotated[float, BeforeValidator(duration), AfterValidator(_some)]
 Size = Annotated[int, BeforeValidator(size)]
 Rate = Annotated[int, BeforeValidator(rate)]
+Share = Annotated[float, BeforeValidator(share)]
 UploadWindow = Annotated[Window, BeforeValidator(window)]
 Address = Annotated[Listen, BeforeValidator(listen)]

@@ -107,7 +107,7 @@ class Doubt:
     md5: str | None
     refused_as_duplicate: bool = False
     accepted_id: str | None = None
-    handed: int | None = None
+    bytes_sent: int | None = None
     handed_md5: str | None = None
     absences: int = 0
     since: float = 0.0
@@ -242,7 +242,7 @@ def _is_alike(doubt: Doubt, sight: Candidate) -> bool:
     made_one = not doubt.refused_as_duplicate
     # Only a part was sent of a version that can no longer be read: no asset holds all of it, and it is not sent
     # again.
-    is_whole_nowhere = doubt.md5 is None and doubt.handed not in {None, doubt.size}
+    is_whole_nowhere = doubt.md5 is None and doubt.bytes_sent not in {None, doubt.size}
     return made_one and not is_whole_nowhere and sight.asset.size == doubt.size and not sight.before
 
 
@@ -251,7 +251,7 @@ def is_damaged(doubt: Doubt, sight: Candidate) -> bool:
     asset = sight.asset
     if sight.before or not sight.named or not asset.processed or asset.md5 is None or asset.size == doubt.size:
         return False
-    if asset.size == doubt.handed and asset.md5 == doubt.handed_md5:
+    if asset.size == doubt.bytes_sent and asset.md5 == doubt.handed_md5:
         return True
     return sight.prefix is not None and asset.md5 == sight.prefix
 

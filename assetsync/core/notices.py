@@ -30,6 +30,7 @@ class Kind(StrEnum):
     OUTAGE = "outage"
     INDEX_STOPPED = "index_stopped"
     TREE = "tree"
+    VANISHED = "vanished"
     LEDGER = "ledger"
     ENDED = "ended"
     TEST = "test"
@@ -177,6 +178,7 @@ _OVER = {
     Kind.OUTAGE: "the service answers again, after {after}",
     Kind.INDEX_STOPPED: "indexing is switched off, or may be tried again",
     Kind.TREE: "all of the tree can be read again",
+    Kind.VANISHED: "no more files have vanished for a day",
     Kind.LEDGER: "the ledger can be used again",
     Kind.ENDED: "assetsync runs again",
 }
@@ -201,6 +203,8 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
         case Kind.TREE:
             noun = "path" if problem.count == 1 else "paths"
             return f"{problem.count:,} {noun} of the tree cannot be read{fresh}{named} (assetsync check)"
+        case Kind.VANISHED:
+            return f"files have vanished from the tree: {first}{more} (assetsync orphans --all lists their assets)"
         case Kind.LEDGER:
             return f"the ledger cannot be used, everything waits for it: {first}"
         case _:

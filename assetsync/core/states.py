@@ -1,6 +1,6 @@
 """Define the rules for state and `wanted` of a file version: every event against every state, in one table.
 
-The ledger calls `transition` before it writes; the README's diagram is drawn from the table. The data of an event (an
+The ledger calls `transition` before it writes; the guide's diagram is drawn from the table. The data of an event (an
 id, a reason, a time), and whether the event is true, are left to the caller.
 """
 

@@ -142,7 +142,11 @@ class Daemon:
             site = build(self._config, ledger, alive, self.clock, chance, heartbeat=heartbeat, meter=metrics)
             self._run(site, ledger, notifications, metrics)
         finally:
-            self._close(notifications)
+            try:
+                notifications.close(_NOTIFY_PATIENCE)
+            except LedgerDamaged:
+                # The damage was reported where it was found. Here it only means that the notices are sent again.
+                log.exception("the reported problems cannot be recorded")
             service.close()
             ledger.close()
         if self._failure.error is not None:
@@ -193,7 +197,9 @@ class Daemon:
         loops = [self._loop(name, step) for name, step in steps.items()]
 
         def look(reported: Collection[str]) -> list[Problem]:
-            return current_problems(ledger, site.circuit_breaker.standing, _waiting(loops), reported)
+            return current_problems(
+                ledger, site.circuit_breaker.standing, _waiting(loops), reported, site.context.clock.now()
+            )
 
         def begin() -> Schedule:
             schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)
@@ -238,13 +244,6 @@ class Daemon:
             self._note_end(site.runtime_state)
             if self._failure.error is not None:
                 notifications.ended(self._failure.error)
-
-    def _close(self, notifications: Notifications) -> None:
-        try:
-            notifications.close(_NOTIFY_PATIENCE)
-        except LedgerDamaged:
-            # The damage was reported where it was found. Here it only means that the notices are sent again.
-            log.exception("the reported problems cannot be recorded")
 
     def _note_end(self, runtime_state: RuntimeState) -> None:
         try:

@@ -91,7 +91,16 @@ class Watching:
             self._silent = 0
             self._note(canary_at=self._clock.now())
         elif not self._clock.wait(0):
-            self._make_anew(self._watcher)
+            # Replace a watcher that does not answer, and request a scan, which sees all changes anyway. The
+            # replacement happens at failures 1, 2, 4, 8 and so on in a row: less and less often while it does not
+            # help.
+            self._silent += 1
+            if self._silent.bit_count() == 1:
+                log.error("the watcher does not answer; restarting it", times=self._silent)
+                self._watcher.stop()
+                self._begin()
+                self._note(made_anew=self._trust.made_anew + 1)
+            self._want_scan("the watcher does not answer")
 
     def check_coverage(self, folders: int) -> None:
         """Poll if the kernel watches fewer folders than the scan found, and log the limit to raise.
@@ -128,19 +137,6 @@ class Watching:
                     self._trust = replace(self._trust, overflows=self._trust.overflows + 1)
                 self._overflowed_at = now
         self._want_scan(why)
-
-    def _make_anew(self, watcher: Watcher) -> None:
-        """Replace a watcher that does not answer, and request a scan, which sees all changes anyway.
-
-        The replacement happens at failures 1, 2, 4, 8 and so on in a row: less and less often while it does not help.
-        """
-        self._silent += 1
-        if self._silent.bit_count() == 1:
-            log.error("the watcher does not answer; restarting it", times=self._silent)
-            watcher.stop()
-            self._begin()
-            self._note(made_anew=self._trust.made_anew + 1)
-        self._want_scan("the watcher does not answer")
 
     def _begin(self) -> None:
         """Start a watcher; if the kernel refuses it, log that once and poll until a retry works."""

@@ -61,7 +61,7 @@ class Work:
         self._site.uploads.results.patience = float("inf")
         self._site.begin()
         with contextlib.suppress(RootElsewhere):
-            self._site.place.check()
+            self._site.root_identity.check()
             self._site.rescan.heed_mappings()
         self.watching.start()
         self._scan_wanted.set()
@@ -94,7 +94,7 @@ class Work:
 
     def look(self) -> float:
         """Look at paths of the watch queue and at settling files; return the seconds to pause."""
-        if self._site.place.elsewhere:
+        if self._site.root_identity.elsewhere:
             # After the operator accepts this tree, a scan covers all of it.
             return self._idle
         try:
@@ -183,7 +183,7 @@ class Work:
             return
         except RootMissing as error:
             self._root_missing = True
-            self._site.place.missing(str(error))
+            self._site.root_identity.missing(str(error))
             return
         if self._root_missing:
             self._root_missing = False

@@ -82,23 +82,20 @@ class Stage:
             self.folder.mkdir(parents=True, exist_ok=True)
             make_tree(self.tree)
             started.enter_context(self._sandbox)
-            self._write_config()
+            self._key_file.touch(mode=0o600)
+            self._key_file.write_text(self._key, "ascii")
+            text = _CONFIG.format(
+                root=_quoted(self.tree),
+                ledger=_quoted(self.ledger_file),
+                base_url=self._sandbox.base_url,
+                upload_url=self._sandbox.upload_url,
+                key=_quoted(self._key_file),
+                photos=_PHOTOS,
+                documents=_DOCUMENTS,
+            )
+            self.config_file.write_text(text, "utf-8")
             started.pop_all()
         return self
-
-    def _write_config(self) -> None:
-        self._key_file.touch(mode=0o600)
-        self._key_file.write_text(self._key, "ascii")
-        text = _CONFIG.format(
-            root=_quoted(self.tree),
-            ledger=_quoted(self.ledger_file),
-            base_url=self._sandbox.base_url,
-            upload_url=self._sandbox.upload_url,
-            key=_quoted(self._key_file),
-            photos=_PHOTOS,
-            documents=_DOCUMENTS,
-        )
-        self.config_file.write_text(text, "utf-8")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._sandbox.stop()

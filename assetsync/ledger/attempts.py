@@ -83,7 +83,7 @@ class AttemptResults:
         def work(conn: sqlite3.Connection) -> State:
             if _ACCEPT.happens(conn, file_id, attempt_id, assetid, outcome.filetype, now, sent.md5):
                 _end(conn, attempt_id, sent, None, now, result="accepted")
-                count_upload(conn, sent.handed, now)
+                count_upload(conn, sent.bytes_sent, now)
                 _note_rename(conn, attempt_id, sent)
                 return _ACCEPT.after
             # The slow path: read what is unusual about this row.
@@ -104,7 +104,7 @@ class AttemptResults:
                 conn.execute("DELETE FROM sightings WHERE assetid = ?", (assetid,))
             if row["held"]:
                 release_folder(conn, row["folder"], now)
-            count_upload(conn, sent.handed, now)
+            count_upload(conn, sent.bytes_sent, now)
             return move(
                 conn, row, Event.ACCEPTED, now, open_attempt=bool(row["another"]),
                 assetid=assetid, filetype=outcome.filetype, md5=sent.md5, uploaded_at=now, due_at=now,
@@ -257,7 +257,7 @@ def _end(
         "UPDATE attempts SET ended_at = ?, left_part = ?, handed = ?, handed_md5 = ?, why = ?, closed_at = ?,"
         " result = ?, answer = ? WHERE id = ?",
         (
-            *(now, sent.left, sent.handed, sent.md5 or None, why),
+            *(now, sent.left, sent.bytes_sent, sent.md5 or None, why),
             *(now if result else None, result, _answer(_said(sent.outcome)), attempt_id),
         ),
     )

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissing, LedgerUnwritable
 from assetsync.ledger import integrity
-from assetsync.ledger.folder_cache import Stirred
+from assetsync.ledger.folder_cache import Invalidation
 from assetsync.ledger.group_commit import Commits, Pending
 from assetsync.ledger.ledger_files import OF_THE_DISK, Epoch, Guard, expect_file, make, real
 
@@ -51,15 +51,15 @@ class Database:
         self._readers_lock = threading.Lock()
         self.found_damage = False
         """Whether SQLite has reported damage of the file since it was opened."""
-        self.stirred = Stirred()
+        self.invalidation = Invalidation()
         self._writer: sqlite3.Connection | None = None if read_only else _connect(path, read_only=False)
         self._commits: Commits | None = None
         if self._writer is not None:
             try:
                 if lock_fd is not None:
-                    self.stirred.install(self._writer)
+                    self.invalidation.install(self._writer)
                 if guard is not None:
-                    guard.hold(has_log=_journal_mode(self._writer) == "wal")
+                    guard.hold(has_log=str(self._writer.execute("PRAGMA journal_mode").fetchone()[0]) == "wal")
             except sqlite3.Error as error:
                 self._writer.close()
                 raise self.translate(error) from error
@@ -67,7 +67,7 @@ class Database:
                 self._writer.close()
                 raise
             check = guard.expect_in_place if guard is not None else _nothing
-            self._commits = Commits(self._writer, self.translate, last=self.stirred.settle, check=check)
+            self._commits = Commits(self._writer, self.translate, last=self.invalidation.settle, check=check)
 
     @property
     def commits(self) -> int:
@@ -201,7 +201,10 @@ def open_beside(path: Path, *, writable: bool = False) -> Database:
         raise missing(path)
     store = Database(path, read_only=not writable)
     try:
-        _check_release(store)
+        try:
+            integrity.expect_current(store.path, store.reader())
+        except sqlite3.Error as error:
+            raise _translated(store.path, error) from error
     except BaseException:
         store.close()
         raise
@@ -389,10 +392,6 @@ def _unopened(path: Path, error: OSError) -> LedgerError:
     return kind(f"the ledger {path} cannot be opened ({error.strerror})", hint=hint)
 
 
-def _journal_mode(conn: sqlite3.Connection) -> str:
-    return str(conn.execute("PRAGMA journal_mode").fetchone()[0])
-
-
 def _nothing() -> None:
     """Check nothing."""
 
@@ -427,10 +426,3 @@ def _migrate(path: Path) -> None:
                 integrity.note_whole(conn, now)
     except sqlite3.Error as error:
         raise _translated(path, error, held=True) from error
-
-
-def _check_release(store: Database) -> None:
-    try:
-        integrity.expect_current(store.path, store.reader())
-    except sqlite3.Error as error:
-        raise _translated(store.path, error) from error

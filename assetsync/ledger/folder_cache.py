@@ -2,7 +2,7 @@
 
 A cached folder meets two conditions: the names and properties of its files gave the digest, and the ledger's rows
 agreed with them. The next scan checks the first. The second holds until a row of the folder changes: the writing
-connection removes the folder from the cache in the same transaction (`Stirred`).
+connection removes the folder from the cache in the same transaction (`Invalidation`).
 """
 
 import sqlite3
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from assetsync.ledger.ledger_metadata import set_fact
-from assetsync.model import Quiet
+from assetsync.model import CachedFolder
 
 if TYPE_CHECKING:
     from assetsync.ledger.database import Database
@@ -22,20 +22,20 @@ _PLAN, _SINCE = "quiet_plan", "quiet_since"
 _COUNT = "SELECT destfolderid, wanted, state, COUNT(*), SUM(size) FROM files GROUP BY 1, 2, 3"
 _COLUMNS = ("path", "wanted", "size", "mtime_ns", "ctime_ns", "inode", "destfolderid")
 _DIFFERS = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in _COLUMNS)
-_WATCHED, _BOTH = ", ".join(_COLUMNS), " BEGIN SELECT stir(OLD.path), stir(NEW.path); END"
+_WATCHED, _BOTH = ", ".join(_COLUMNS), " BEGIN SELECT invalidate(OLD.path), invalidate(NEW.path); END"
 # Temporary triggers, which belong to the connection and not to the file: any other tool may write to a ledger, and the
 # weekly full comparison then corrects the cache.
 _TRIGGERS = (
-    "CREATE TEMP TRIGGER stirred_files_new AFTER INSERT ON main.files BEGIN SELECT stir(NEW.path); END",
-    "CREATE TEMP TRIGGER stirred_files_gone AFTER DELETE ON main.files BEGIN SELECT stir(OLD.path); END",
-    f"CREATE TEMP TRIGGER stirred_files AFTER UPDATE OF {_WATCHED} ON main.files WHEN {_DIFFERS}{_BOTH}",
-    "CREATE TEMP TRIGGER stirred_sidecars_new AFTER INSERT ON main.sidecars BEGIN SELECT stir(NEW.path); END",
-    "CREATE TEMP TRIGGER stirred_sidecars_gone AFTER DELETE ON main.sidecars BEGIN SELECT stir(OLD.path); END",
-    "CREATE TEMP TRIGGER stirred_sidecars AFTER UPDATE ON main.sidecars BEGIN SELECT stir(NEW.path); END",
+    "CREATE TEMP TRIGGER invalidate_files_new AFTER INSERT ON main.files BEGIN SELECT invalidate(NEW.path); END",
+    "CREATE TEMP TRIGGER invalidate_files_gone AFTER DELETE ON main.files BEGIN SELECT invalidate(OLD.path); END",
+    f"CREATE TEMP TRIGGER invalidate_files AFTER UPDATE OF {_WATCHED} ON main.files WHEN {_DIFFERS}{_BOTH}",
+    "CREATE TEMP TRIGGER invalidate_sidecars_new AFTER INSERT ON main.sidecars BEGIN SELECT invalidate(NEW.path); END",
+    "CREATE TEMP TRIGGER invalidate_sidecars_gone AFTER DELETE ON main.sidecars BEGIN SELECT invalidate(OLD.path); END",
+    "CREATE TEMP TRIGGER invalidate_sidecars AFTER UPDATE ON main.sidecars BEGIN SELECT invalidate(NEW.path); END",
 )
 
 
-class Stirred:
+class Invalidation:
     """Removes folders from the cache in the transaction that changes their rows.
 
     Except `has`, every method is called under the store's lock.
@@ -48,7 +48,7 @@ class Stirred:
 
     def install(self, conn: sqlite3.Connection) -> None:
         """Install the triggers on the writing connection."""
-        conn.create_function("stir", 1, self._stir)
+        conn.create_function("invalidate", 1, self._invalidate)
         for trigger in _TRIGGERS:
             conn.execute(trigger)
 
@@ -70,7 +70,7 @@ class Stirred:
         """Return whether the folder changed since `note`; True if unknown, for example without a `note`."""
         return self._noted is None or self._too_many or folder in self._noted
 
-    def _stir(self, path: bytes) -> None:
+    def _invalidate(self, path: bytes) -> None:
         folder = path[: path.rfind(b"/") + 1]
         self._pending.add(folder)
         if self._noted is not None:
@@ -92,13 +92,16 @@ class FolderCache:
         Folders cached under another plan are removed, and after a week all folders are: comparing and counting
         everything then finds whatever went wrong with the ledger. A ledger opened without the lock is not changed.
         """
-        usable = self._is_usable(plan, now)
+        rows = self._store.rows("SELECT name, value FROM facts WHERE name IN (?, ?)", _PLAN, _SINCE)
+        facts: dict[str, str] = {row[0]: row[1] for row in rows}
+        since = float(facts.get(_SINCE) or "inf")
+        usable = facts.get(_PLAN) == plan and since <= now < since + _WEEK
         if self._store.read_only or not self._store.holds_lock:
             return usable
 
         def work(conn: sqlite3.Connection) -> None:
             # In a transaction, so that earlier changes are on the disk when the scan reads its first row.
-            self._store.stirred.note()
+            self._store.invalidation.note()
             if usable:
                 return
             conn.execute("DELETE FROM quiet")
@@ -112,34 +115,28 @@ class FolderCache:
 
     def end(self) -> None:
         """End the scan."""
-        self._store.stirred.forget()
+        self._store.invalidation.forget()
 
-    def recorded(self) -> Iterator[Quiet]:
+    def recorded(self) -> Iterator[CachedFolder]:
         """Yield the cached folders by path, in byte order."""
         sql = "SELECT folder, digest, files, sidecars, ignored FROM quiet WHERE folder"
-        yield from (Quiet(*row) for row in self._store.rows(f"{sql} = ?", b""))
+        yield from (CachedFolder(*row) for row in self._store.rows(f"{sql} = ?", b""))
         below = self._store.pages(f"{sql} > ? ORDER BY folder LIMIT ?", "folder", (b"",), size=_PAGE)
-        yield from (Quiet(*row) for row in below)
+        yield from (CachedFolder(*row) for row in below)
 
-    def was_stirred(self, folder: bytes) -> bool:
+    def was_invalidated(self, folder: bytes) -> bool:
         """Return whether a row of the folder changed since the scan began; unknown, and False, without the lock."""
-        return self._store.holds_lock and self._store.stirred.has(folder)
+        return self._store.holds_lock and self._store.invalidation.has(folder)
 
-    def record(self, found: Sequence[Quiet], struck: Sequence[bytes]) -> None:
+    def record(self, found: Sequence[CachedFolder], struck: Sequence[bytes]) -> None:
         """Record the folders that the scan found, except those that changed meanwhile; remove those in `struck`."""
 
         def work(conn: sqlite3.Connection) -> None:
             conn.executemany("DELETE FROM quiet WHERE folder = ?", [(folder,) for folder in struck])
             conn.executemany(
                 "INSERT OR REPLACE INTO quiet (folder, digest, files, sidecars, ignored) VALUES (?, ?, ?, ?, ?)",
-                [each for each in found if not self._store.stirred.has(each.folder)],
+                [each for each in found if not self._store.invalidation.has(each.folder)],
             )
 
         if found or struck:
             self._store.write(work)
-
-    def _is_usable(self, plan: str, now: float) -> bool:
-        rows = self._store.rows("SELECT name, value FROM facts WHERE name IN (?, ?)", _PLAN, _SINCE)
-        facts: dict[str, str] = {row[0]: row[1] for row in rows}
-        since = float(facts.get(_SINCE) or "inf")
-        return facts.get(_PLAN) == plan and since <= now < since + _WEEK

@@ -112,7 +112,12 @@ class Commits:
             with contextlib.suppress(sqlite3.Error):
                 conn.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
-                self._make_room(conn)
+                # Checkpoint the write-ahead log into the database, so that SQLite writes the log again from its
+                # beginning. SQLite does so only after a commit: on a small disk the log alone could make every
+                # commit fail.
+                # If there is no room for the checkpoint either, the caller reports the disk.
+                with contextlib.suppress(sqlite3.Error):
+                    conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             if not isinstance(error, sqlite3.Error):
                 failure = error
                 raise
@@ -121,15 +126,6 @@ class Commits:
             for slot in batch:
                 slot.error = slot.error or failure
                 slot.done = True
-
-    def _make_room(self, conn: sqlite3.Connection) -> None:
-        """Checkpoint the write-ahead log into the database, so that SQLite writes the log again from its beginning.
-
-        SQLite does so only after a commit: on a small disk the log alone could make every commit fail.
-        """
-        # If there is no room for the checkpoint either, the caller reports the disk.
-        with contextlib.suppress(sqlite3.Error):
-            conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _commit(self, conn: sqlite3.Connection) -> None:
         self._last(conn)

@@ -85,7 +85,8 @@ class Counts:
 class Orphan(NamedTuple):
     """An asset in the service without a live file, and why.
 
-    `name` is the service's name of a sighted asset; an asset that was sent has the path of its file.
+    `name` is the service's name of a sighted asset; an asset that was sent has the path of its file. `since` is when
+    its version was replaced or deleted, in seconds since the epoch.
     """
 
     assetid: str
@@ -95,6 +96,7 @@ class Orphan(NamedTuple):
     md5: str | None
     why: str
     name: str | None = None
+    since: float | None = None
 
 
 class Finding(NamedTuple):
@@ -249,7 +251,7 @@ class Reports:
         somebody else's work, or that are the last copy of a file.
         """
         history = self._store.pages(
-            "SELECT id, assetid, path, asset_folder, destfolderid, size, md5, state FROM files f"
+            "SELECT id, assetid, path, asset_folder, destfolderid, size, md5, state, rested_at FROM files f"
             " WHERE state IN ('superseded', 'gone') AND assetid IS NOT NULL"
             " AND (state = 'superseded' OR rested_at < ?)"
             # Until its successor is stored, the old asset is the only asset of the file in the service.
@@ -269,7 +271,7 @@ class Reports:
         for row in history:
             why = "replaced" if row["state"] == State.SUPERSEDED else "deleted"
             folder = row["asset_folder"] or row["destfolderid"]
-            yield Orphan(row["assetid"], row["path"], folder, row["size"], row["md5"], why)
+            yield Orphan(row["assetid"], row["path"], folder, row["size"], row["md5"], why, None, row["rested_at"])
         sightings = self._store.pages(
             "SELECT assetid, path, folder_id, size, md5, why, name FROM sightings s WHERE why <> ''"
             f" AND {_NOT_OWNED.format('s')}"

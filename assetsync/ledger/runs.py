@@ -5,11 +5,14 @@ Each result is a fact of the ledger, as one JSON object. Conclusions are left to
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from assetsync.ledger.database import Database
 from assetsync.ledger.ledger_metadata import fact, set_fact
+from assetsync.text import printable
 
 JOBS = ("rescan", "index", "verify", "audit")
 
@@ -22,6 +25,15 @@ AUDITED = "audited "
 """Prefix of the facts that hold the result of each folder's newest audit; the folder follows."""
 
 _UNSETTLED = "unsettled"
+
+_VANISHED = "vanished"
+"""The fact that lists the scans of the last week that found files gone, the newest last."""
+
+DAY = 24 * 3600.0
+_WEEK = 7 * DAY
+_MOST_VANISHED = 50
+_NAMED = 5
+_LARGE = 10
 
 _REFUSED = "config_refused"
 """The fact in which a process records a new configuration that it rejected while it kept the old one: start, at,
@@ -91,6 +103,31 @@ class Unsettled:
     overflowed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """A scan that found `count` of `known` files gone, renamed files apart.
+
+    `folders` counts them for the folders with the most of them, `names` holds the first paths, as they are printed.
+    """
+
+    at: float
+    count: int
+    known: int
+    folders: dict[str, int]
+    names: tuple[str, ...]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a person should look: at least 10 files and 1 % of all."""
+        return self.count >= _LARGE and self.count * 100 >= self.known
+
+    def __str__(self) -> str:
+        """Return the counts in words, such as `600 of 990 files: 500 from photos, 100 from docs`."""
+        named = [f"{count:,} from {folder}" for folder, count in self.folders.items()]
+        rest = self.count - sum(self.folders.values())
+        return f"{self.count:,} of {self.known:,} files: {', '.join(named)}{f', {rest:,} from others' if rest else ''}"
+
+
 class Runs:
     """Records and reads the results of runs."""
 
@@ -114,6 +151,21 @@ class Runs:
                 **({"moved": scan.moved} if scan.moved else {}),
             },
         )
+
+    def note_vanished(self, at: float, paths: Sequence[bytes], known: int) -> Vanished:
+        """Record that a scan found these of the `known` files gone; kept for a week."""
+        folders = Counter(printable(path.rpartition(b"/")[0]) or "." for path in paths)
+        names = tuple(map(printable, sorted(paths)[:_NAMED]))
+        vanished = Vanished(at, len(paths), known, dict(folders.most_common(_NAMED)), names)
+        value = json.dumps([asdict(each) for each in (*self.vanished(at), vanished)][-_MOST_VANISHED:])
+        self._store.write(lambda conn: set_fact(conn, _VANISHED, value))
+        return vanished
+
+    def vanished(self, now: float) -> tuple[Vanished, ...]:
+        """Return the scans of the last week that found files gone, the newest last."""
+        said = json.loads(fact(self._store, _VANISHED) or "[]")
+        found = (Vanished(**each | {"names": tuple(each["names"])}) for each in said)
+        return tuple(each for each in found if each.at > now - _WEEK)
 
     def ended(self, job: str, at: float, seconds: float) -> None:
         """Record that other regular work ended."""

@@ -18,6 +18,7 @@ from assetsync.errors import LedgerDamaged, LedgerError, ServiceError
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.reports import Reports
+from assetsync.ledger.runs import DAY
 from assetsync.log import register_password, register_secret
 from assetsync.model import Clock
 from assetsync.notify.channel import Channel, Command, Undelivered, encoded
@@ -28,9 +29,9 @@ log = structlog.get_logger(__name__)
 
 
 def current_problems(
-    ledger: Ledger, pause: Pause | None, waiting: str | None, reported: Collection[str]
+    ledger: Ledger, pause: Pause | None, waiting: str | None, reported: Collection[str], now: float
 ) -> list[Problem]:
-    """Return the current state of each kind that can be read now. Raises LedgerDamaged.
+    """Return the current state of each kind that can be read at `now` (seconds since the epoch). Raises LedgerDamaged.
 
     `pause` is the circuit breaker's, `waiting` the reason why a loop waits for the ledger's disk, `reported` holds the
     keys of the blocked files that were reported.
@@ -41,6 +42,8 @@ def current_problems(
     found = []
     try:
         found += [_blocked(reports, reported), _braked(reports), _index_stopped(reports), _unread(ledger)]
+        lately = [each for each in ledger.runs.vanished(now) if each.is_large and now - each.at < DAY]
+        found.append(_named(Kind.VANISHED, {f"{each.at:.0f}": str(each) for each in lately}))
         folders = {
             folder: f"into folder {printable(folder)}: {printable(detail)}"
             for folder, detail in reports.unlisted().items()
@@ -117,30 +120,24 @@ def receivers(config: SiteConfig, environ: Mapping[str, str]) -> dict[str, Recei
     """Return the configured receivers, by their keys below `notify`. Raises ConfigError."""
     found: dict[str, Receiver] = {}
     if config.notify.webhook is not None:
-        _register_secrets(config.notify.webhook)
+        # Hide a webhook's address, which a traceback may contain: anyone who knows its path may post there.
+        for secret in (config.notify.webhook, config.notify.webhook.partition("://")[2].partition("/")[2]):
+            if len(secret) >= _LEAST_SECRET:
+                register_secret(SecretStr(secret))
+        register_password(config.notify.webhook)
         ca_file = str(config.service.ca_file) if config.service.ca_file else None
-        found["webhook"] = _poster(Webhook(config.notify.webhook, ca_file=ca_file, proxy=config.service.proxy))
+        webhook = Webhook(config.notify.webhook, ca_file=ca_file, proxy=config.service.proxy)
+
+        def post(notice: Notice) -> None:
+            try:
+                webhook.post(encoded(notice))
+            except ServiceError as error:
+                raise Undelivered(f"notify.webhook: {error.message}") from error
+
+        found["webhook"] = post
     if config.notify.command:
         found["command"] = Command(config.notify.command, environ)
     return found
-
-
-def _register_secrets(address: str) -> None:
-    """Hide a webhook's address, which a traceback may contain: anyone who knows its path may post there."""
-    for secret in (address, address.partition("://")[2].partition("/")[2]):
-        if len(secret) >= _LEAST_SECRET:
-            register_secret(SecretStr(secret))
-    register_password(address)
-
-
-def _poster(webhook: Webhook) -> Receiver:
-    def post(notice: Notice) -> None:
-        try:
-            webhook.post(encoded(notice))
-        except ServiceError as error:
-            raise Undelivered(f"notify.webhook: {error.message}") from error
-
-    return post
 
 
 class Notifications:
@@ -240,9 +237,9 @@ def notify_once(site: Site, environ: Mapping[str, str], *, patience: float = _PA
     A pause that ended the run counts as an outage at once, because the next run may be an hour away. Raises
     LedgerDamaged, and ConfigError as `receivers` does.
     """
-    ledger, breaker = site.context.ledger, site.circuit_breaker
+    ledger, breaker, now = site.context.ledger, site.circuit_breaker, site.context.clock.now
     notifications = Notifications(site.config, environ, site.context.clock, _log_failure)
-    notifications.attach(ledger, lambda reported: current_problems(ledger, breaker.pause, None, reported))
+    notifications.attach(ledger, lambda reported: current_problems(ledger, breaker.pause, None, reported, now()))
     notifications.step(AT_ONCE)
     notifications.close(patience)
 

@@ -19,7 +19,7 @@ from assetsync.tree.scan_report import ScanReport
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a run.
+    """The result of a run; `vanished` counts the files that its scan found gone, renamed files apart.
 
     `missing` names the mapped folders that the scan did not find. `undecided` counts folders of the service whose last
     audit missed so many assets that it pulled a brake; the next audit concludes it. `finished` means that the scan
@@ -32,6 +32,7 @@ class Report:
     unchanged: int
     uploaded: int
     adopted: int
+    vanished: int
     bytes_uploaded: int
     seconds: float
     verified: int
@@ -80,6 +81,7 @@ def report_of(
         unchanged=result.unchanged if result else 0,
         uploaded=counted.uploaded,
         adopted=counted.adopted,
+        vanished=result.vanished if result else 0,
         bytes_uploaded=counted.bytes_uploaded,
         seconds=round(seconds, 3),
         verified=counts.of(State.VERIFIED),

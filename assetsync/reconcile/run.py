@@ -100,7 +100,7 @@ class Reconciler:
         except RootMissing as error:
             if self._ledger.intake.size() == 0:
                 raise
-            self._site.place.missing(str(error))
+            self._site.root_identity.missing(str(error))
             return None
 
     @contextlib.contextmanager

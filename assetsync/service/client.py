@@ -158,7 +158,20 @@ class HttpService:
         except TRANSPORT_ERRORS as exc:
             raise unreachable(exc, url, proxy=self._by_proxy) from exc
         try:
-            _check_status(response)
+            # Raise BadAnswer for a redirect or a status of 400 or more; other statuses mean nothing (observed).
+            status = response.status_code
+            if status >= _HTTP_ERROR:
+                raise BadAnswer(
+                    f"the answer was HTTP status {status}",
+                    hint="see whether service.base_url is the service's, and its log",
+                    retry_after=retry_after_seconds(response.headers.get("retry-after")),
+                    status=status,
+                )
+            if status >= _HTTP_REDIRECT:
+                raise BadAnswer(
+                    f"the answer was a redirect (HTTP status {status})",
+                    hint="write the final address as service.base_url",
+                )
             yield response
         finally:
             response.close()
@@ -197,22 +210,6 @@ class HttpService:
 
 def _type_of(response: httpx.Response) -> str:
     return cast("str", response.headers.get("content-type", ""))
-
-
-def _check_status(response: httpx.Response) -> None:
-    """Raise BadAnswer for a redirect or a status of 400 or more; other statuses mean nothing (observed)."""
-    status = response.status_code
-    if status >= _HTTP_ERROR:
-        raise BadAnswer(
-            f"the answer was HTTP status {status}",
-            hint="see whether service.base_url is the service's, and its log",
-            retry_after=retry_after_seconds(response.headers.get("retry-after")),
-            status=status,
-        )
-    if status >= _HTTP_REDIRECT:
-        raise BadAnswer(
-            f"the answer was a redirect (HTTP status {status})", hint="write the final address as service.base_url"
-        )
 
 
 def _chunks(response: httpx.Response, patience: float) -> Iterator[bytes]:

@@ -239,7 +239,14 @@ class RecordStream:
         text = self._text
         first = text.peek()
         if first == "<":
-            yield from self._markup()
+            page = self._text.rest(WHOLE_LIMIT)
+            if "<wddxPacket" not in page[:1000]:
+                words = " ".join(_TAG.sub(" ", page[:2000]).split())
+                # While the search server is down, the answer is HTML labelled as JSON (observed).
+                raise BadAnswer(f'the search answer is a page, not a result: "{words[:160]}"')
+            names, columns = read_wddx(page)
+            self._reader = RowReader(names, self._secrets)
+            yield from self._assets_of(_rows_of_columns(columns))
         elif first == "{":
             yield from self._object()
         elif text.match(_CALLBACK, 200):
@@ -299,16 +306,6 @@ class RecordStream:
             yield from self._assets_of(data)
         elif data is not None:
             raise BadAnswer("the data of the search answer is neither rows nor columns")
-
-    def _markup(self) -> Iterator[Asset]:
-        page = self._text.rest(WHOLE_LIMIT)
-        if "<wddxPacket" not in page[:1000]:
-            words = " ".join(_TAG.sub(" ", page[:2000]).split())
-            # While the search server is down, the answer is HTML labelled as JSON (observed).
-            raise BadAnswer(f'the search answer is a page, not a result: "{words[:160]}"')
-        names, columns = read_wddx(page)
-        self._reader = RowReader(names, self._secrets)
-        yield from self._assets_of(_rows_of_columns(columns))
 
     def _assets_of(self, rows: Iterable[object]) -> Iterator[Asset]:
         assert self._reader is not None

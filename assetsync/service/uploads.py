@@ -97,7 +97,7 @@ class Uploads:
             framed = frame(request, self._key, body.size, credential=self._credential)
         except UsageError as exc:
             unsent = Outcome(Answer.UNSENT, reason="bad_form", detail=str(exc), fault=Fault.FILE)
-            return Sent(unsent, SentExtent.NOTHING, body.handed, body.md5)
+            return Sent(unsent, SentExtent.NOTHING, body.bytes_sent, body.md5)
         return Upload(self, request, framed, body)
 
 
@@ -141,7 +141,7 @@ class Upload:
 
     def _sent(self, outcome: Outcome) -> Sent:
         left = self.sending.left
-        return Sent(self._uploads.redaction.outcome(outcome, left), left, self._body.handed, self._body.md5)
+        return Sent(self._uploads.redaction.outcome(outcome, left), left, self._body.bytes_sent, self._body.md5)
 
 
 class HttpConnection:

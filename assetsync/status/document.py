@@ -3,6 +3,7 @@
 Reading the status is left to `standing`, its sentences to `sentences`.
 """
 
+from dataclasses import asdict
 from typing import Any
 
 from assetsync.ledger.rows import FileRow
@@ -87,6 +88,7 @@ def as_object(standing: Standing) -> dict[str, Any]:
             "missing": list(scan.missing),
             "stray_sidecars": scan.stray,
         },
+        "vanished": [asdict(each) | {"at": moment(each.at)} for each in standing.vanished],
         "scan_age_seconds": None if standing.scan_age is None else round(standing.scan_age, 3),
         "last_runs": {
             job: {"at": moment(run.at), "seconds": run.seconds}

@@ -63,6 +63,8 @@ class Gauges(Collector):
             "oldest_waiting_seconds", "Age of the oldest file that is not yet verified.", standing.oldest_age
         )
         yield self._gauge("metadata_drift", "Files whose metadata changed after the upload.", standing.drift_count)
+        vanished = sum(each.count for each in standing.vanished)
+        yield self._gauge("vanished_week", "Files that vanished from the tree in the last 7 days.", vanished)
         yield self._gauge("brakes", "Brakes that wait for an operator.", len(standing.brakes))
         yield self._gauge("ledger_full", "Whether the ledger's disk is full.", standing.without_room is not None)
         yield self._gauge("folders_held", "Folders of the service with uploads on hold.", len(standing.holds))
@@ -180,7 +182,7 @@ class Metrics:
         """Count one POST."""
         outcome = sent.outcome
         self._uploads.labels(self._site, str(outcome.answer)).inc()
-        self._bytes.labels(self._site).inc(sent.handed)
+        self._bytes.labels(self._site).inc(sent.bytes_sent)
         if outcome.answer is not Answer.ACCEPTED:
             self._failures.labels(self._site, outcome.reason or str(outcome.answer)).inc()
         if again:

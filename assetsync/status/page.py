@@ -185,6 +185,15 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         if standing.refused is None
         else {"mistake": _shown(standing.refused.mistake), "at": ago(standing.refused.at)},
         "holds": [(_shown(folder), _shown(why or "")) for folder, why in sorted(standing.holds.items())],
+        "vanished": [
+            {
+                "text": _shown(str(each)),
+                "names": _shown(", ".join(each.names)),
+                "more": each.count > len(each.names),
+                "at": ago(each.at),
+            }
+            for each in standing.vanished[:-4:-1]
+        ],
         "missing": [_shown(name) for name in standing.missing_folders],
         "unreadable": None if standing.unreadable is None else _shown(standing.unreadable),
         "undecided": [_shown(folder) for folder in standing.undecided],

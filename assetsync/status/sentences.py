@@ -52,7 +52,13 @@ _WORK = (("verify", "read back"), ("index", "indexed"))
 
 
 def verdict(standing: Standing) -> str:
-    """Return the status in one sentence, which shows whether an operator must act."""
+    """Return the status in one sentence, which shows whether an operator must act, and whether many files vanished."""
+    gone = standing.vanished_lately
+    lately = "" if gone is None else f"; {files(gone.count)} vanished, {hour(gone.at, standing.at)}"
+    return _urgency(standing) + lately
+
+
+def _urgency(standing: Standing) -> str:
     blocked, brakes = standing.counts.of(State.BLOCKED), len(standing.brakes)
     needs = [f"{blocked:,} blocked"] * bool(blocked)
     needs += [plural(brakes, "brake")] * bool(brakes)
@@ -204,6 +210,15 @@ def strays(standing: Standing) -> Iterator[str]:
         yield f"sidecars without a matching file: {scan.first_stray}{others}: assetsync check lists them"
 
 
+def vanished(standing: Standing) -> Iterator[str]:
+    """Yield the files that vanished from the tree in the last week: how many, when, where, and the first of them."""
+    if standing.vanished:
+        total = sum(each.count for each in standing.vanished)
+        yield f"vanished in the last 7 days: {files(total)}; assetsync orphans --all lists their assets"
+        for each in standing.vanished[: -_EACH - 1 : -1]:
+            yield f"    {moment(each.at)}: {each}: {', '.join(each.names)}{', …' * (each.count > len(each.names))}"
+
+
 def counted(standing: Standing) -> str:
     """Return the number of files in each state."""
     counts = standing.counts
@@ -229,7 +244,14 @@ def waiting(standing: Standing) -> str | None:
 
 def leftovers(standing: Standing) -> Iterator[str]:
     """Yield a line for each thing that keeps the site from being in sync, with its next step."""
-    yield from _braked(standing)
+    for brake in standing.brakes:
+        yield f"brake {brake.id}: {printable(brake.detail)}"
+        since = moment(brake.pulled_at)
+        yield f"    since {since}; {released_by(brake.kind)}: assetsync resume {brake.id}"
+    if standing.undecided and not any(brake.kind == "missing" for brake in standing.brakes):
+        named = ", ".join(map(printable, standing.undecided))
+        yield f"audit pending: many assets are missing in folder {named} of the service, and its brake was released"
+        yield "    the daemon or the next assetsync reconcile audits it; at once: assetsync audit"
     for folder, why in standing.holds.items():
         yield f"held: folder {printable(folder)}: {printable(why)}"
     yield from _blocked(standing)
@@ -245,17 +267,12 @@ def leftovers(standing: Standing) -> Iterator[str]:
         yield f"stored: {standing.not_read_back:,}, {NOT_READ_BACK}"
         yield "    switch one of them on; as it is, only assetsync reconcile reads back"
     yield from _drifted(standing)
-    yield from _refused(standing)
-    if standing.index_stopped is not None:
-        yield f"indexing stopped: {printable(standing.index_stopped)}"
-
-
-def _refused(standing: Standing) -> Iterator[str]:
-    """Yield lines about a new configuration that the running process rejected, with the next step."""
     if standing.refused is not None:
         at, mistake = moment(standing.refused.at), printable(standing.refused.mistake)
         yield f"configuration rejected at {at}; the old one stays active: {mistake}"
         yield "    correct it, then reload (systemctl reload, or SIGHUP)"
+    if standing.index_stopped is not None:
+        yield f"indexing stopped: {printable(standing.index_stopped)}"
 
 
 def _drifted(standing: Standing) -> Iterator[str]:
@@ -300,15 +317,3 @@ def _steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
     yield f"assetsync files --state blocked --reason {reason} {quoted(folder)}"
     if "{path}" not in step:
         yield step
-
-
-def _braked(standing: Standing) -> Iterator[str]:
-    """Yield the pulled brakes, and the folders that need an audit because their brake was released."""
-    for brake in standing.brakes:
-        yield f"brake {brake.id}: {printable(brake.detail)}"
-        since = moment(brake.pulled_at)
-        yield f"    since {since}; {released_by(brake.kind)}: assetsync resume {brake.id}"
-    if standing.undecided and not any(brake.kind == "missing" for brake in standing.brakes):
-        named = ", ".join(map(printable, standing.undecided))
-        yield f"audit pending: many assets are missing in folder {named} of the service, and its brake was released"
-        yield "    the daemon or the next assetsync reconcile audits it; at once: assetsync audit"

@@ -14,7 +14,7 @@ from assetsync.ledger.database import is_held
 from assetsync.ledger.ledger_files import without_room
 from assetsync.ledger.reports import Brake, Counts, LedgerView
 from assetsync.ledger.rows import FileRow
-from assetsync.ledger.runs import Hour, LastScan, Pause, Refusal, Run, Unsettled
+from assetsync.ledger.runs import DAY, Hour, LastScan, Pause, Refusal, Run, Unsettled, Vanished
 from assetsync.model import Mapping, State
 
 
@@ -82,7 +82,8 @@ class Standing:
     it pulled a brake; the next audit concludes it. `without_room`: the ledger's disk is full, so that the ledger does
     not show the present. `sends_from`: when `upload.window` opens, while it is shut and files are queued. `reads_back`:
     whether the daemon's schedule reads stored files back. `refused`: the new configuration that the running process
-    rejected. Times are in seconds since the epoch.
+    rejected. `vanished`: the scans of the last week that found files gone, the newest last. Times are in seconds since
+    the epoch.
     """
 
     site: str
@@ -109,6 +110,13 @@ class Standing:
     sends_from: float | None = None
     reads_back: bool = True
     refused: Refusal | None = None
+    vanished: tuple[Vanished, ...] = ()
+
+    @property
+    def vanished_lately(self) -> Vanished | None:
+        """The last scan of a day that found so many files gone that a person should look; None if there is none."""
+        large = [each for each in self.vanished if each.is_large and self.at - each.at < DAY]
+        return large[-1] if large else None
 
     @property
     def left(self) -> OutOfSync:
@@ -202,6 +210,7 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool |
         sends_from=None if window is None or not counts.of(State.QUEUED) else window.opens(now),
         reads_back=config.schedule.reads_back,
         refused=ledger.runs.refusal_at_hand() if running else None,
+        vanished=ledger.runs.vanished(now),
     )
 
 

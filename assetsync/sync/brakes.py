@@ -65,6 +65,9 @@ class BrakeControl:
 
 
 _SAMPLED = 1000
+_FEWEST = 20
+"""Files of a mapping from which on `brake.max_vanished_share` counts."""
+
 _NAMED = 3
 _HOUR = 3600.0
 _MINUTE = 60.0
@@ -98,10 +101,14 @@ def pointed_to(ledger: Ledger, mapping: Mapping) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many files may be new or vanish at once (configuration `brake`), and whether moved files are sent again."""
+    """How many files may be new or vanish at once (configuration `brake`), and whether moved files are sent again.
+
+    `max_vanished_share` in [0, 1] counts for each mapping with at least 20 files.
+    """
 
     max_new_files: int
     max_vanished: int
+    max_vanished_share: float = 1.0
     resend_moved: bool = True
 
 
@@ -273,28 +280,25 @@ class Brakes:
     def allows_vanished(self, result: ScanResult) -> bool:
         """After a scan that reached its end: return whether missing files may be recorded as gone; else pull brakes."""
         if result.report.complete:
-            self._heed_whole(result)
+            # After a complete scan: revoke releases and lift brakes where nothing is missing any more. The brakes
+            # of folders that are no longer mapped are lifted, too.
+            subjects = [printable(mapping.path) or "." for mapping in self._plan.mappings.all]
+            whole = {("emptied", subject) for at, subject in enumerate(subjects) if not result.missing_by[at]}
+            whole |= {("vanished", f"{subject}/") for at, subject in enumerate(subjects) if not result.missing_by[at]}
+            whole |= {("vanished", "site")} if not result.missing_count else set()
+            mapped = {"site", *subjects, *(f"{subject}/" for subject in subjects)}
+            for kind, subject in whole:
+                # The person who resumed had mounted the disk again: the release must not cover the next time.
+                self._brake_control.withdraw(kind, subject)
+            for brake in self._ledger.reports.brakes():
+                if (brake.kind, brake.subject) in whole:
+                    self._brake_control.lift(brake, "what was missing is there again")
+                elif brake.kind in ("emptied", "vanished") and brake.subject not in mapped:
+                    self._brake_control.lift(brake, "no mapping names this folder any more")
         reasons = list(self._vanished(result))
         for reason in reasons:
             self._brake_control.pull(*reason)
         return not reasons
-
-    def _heed_whole(self, result: ScanResult) -> None:
-        """After a complete scan: revoke releases and lift brakes where nothing is missing any more.
-
-        The brakes of folders that are no longer mapped are lifted, too.
-        """
-        subjects = [printable(mapping.path) or "." for mapping in self._plan.mappings.all]
-        whole = {("emptied", subject) for at, subject in enumerate(subjects) if not result.missing_by[at]}
-        whole |= {("vanished", "site")} if not result.missing_count else set()
-        for kind, subject in whole:
-            # The person who resumed had mounted the disk again: the release must not cover the next time.
-            self._brake_control.withdraw(kind, subject)
-        for brake in self._ledger.reports.brakes():
-            if (brake.kind, brake.subject) in whole:
-                self._brake_control.lift(brake, "what was missing is there again")
-            elif brake.kind == "emptied" and brake.subject not in subjects:
-                self._brake_control.lift(brake, "no mapping names this folder any more")
 
     def _vanished(self, result: ScanResult) -> Iterator[_Reason]:
         """Yield a reason for each mapped folder without any file and for too many missing files, unless released."""
@@ -304,6 +308,14 @@ class Brakes:
                 state = "missing" if position in result.report.missing_mappings else "empty"
                 detail = f"the mapped folder {subject} held {files(count)} and is {state} now: is its disk mounted?"
                 yield _Reason("emptied", subject, detail, count)
+        for position, count in Counter(one.mapping for one in result.not_renamed() if one.mapping is not None).items():
+            left = result.report.per_mapping[position]
+            known = left + result.missing_by[position]
+            too_many = left and known >= _FEWEST and count > self._limits.max_vanished_share * known
+            subject = printable(self._plan.mappings.all[position].path) or "."
+            if too_many and not self._brake_control.allowed("vanished", f"{subject}/", count):
+                detail = f"{count:,} of {known:,} files of the mapped folder {subject} are gone: is that meant?"
+                yield _Reason("vanished", f"{subject}/", detail, count)
         count, before = result.missing_count, self._ledger.intake.size()
         too_many = count > self._limits.max_vanished or (before >= _SAMPLED and count * 2 > before)
         if too_many and not self._brake_control.allowed("vanished", "site", count):

@@ -70,7 +70,7 @@ class ProgressCounts:
     def shown(self) -> tuple[float, int, int]:
         """Return for a progress bar: files handled plus the sent parts of those in flight, bytes sent, bytes hashed."""
         with self._lock:
-            c, handed = self._counted, [(body.handed, body.size) for body in self._underway]
+            c, handed = self._counted, [(body.bytes_sent, body.size) for body in self._underway]
             hashed = self._hashed
         part = sum(sent / size for sent, size in handed if size)
         return c.handled + part, c.bytes_uploaded + sum(sent for sent, _size in handed), hashed

@@ -21,7 +21,6 @@ from assetsync.core.names import printable
 from assetsync.errors import RootElsewhere
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.ledger_files import real
-from assetsync.ledger.reports import Brake
 from assetsync.ledger.site_claims import (
     AGREED,
     CLAIM,
@@ -86,7 +85,7 @@ class DuplicateSites:
         A brake holds until a person has looked or this site's own configuration was changed. Nothing that the other
         site does meanwhile (a restart, a repair of its ledger, another address) lets this site start.
         """
-        before, pulled = self._claimed(), self._pulled()
+        before, pulled = self._claimed(), [brake for brake in self._ledger.reports.brakes() if brake.kind == TWIN]
         claim = self._claim(before)
         if _passed(before, claim):
             self._write(replace(claim, state=ClaimState.ACTIVE), before)
@@ -150,9 +149,6 @@ class DuplicateSites:
     def _write(self, claim: Claim, before: Claim | None) -> None:
         if claim != before:
             self._ledger.set_fact(CLAIM, claim.text())
-
-    def _pulled(self) -> list[Brake]:
-        return [brake for brake in self._ledger.reports.brakes() if brake.kind == TWIN]
 
 
 def make_claim(root: bytes, service: str, folders: Mapping[bytes, str], ledger: Path) -> Claim:

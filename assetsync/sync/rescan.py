@@ -45,7 +45,7 @@ class Rescan:
     plan: Plan
     intake: Intake
     looking: Intake
-    place: RootIdentity
+    root_identity: RootIdentity
     brakes: Brakes
     runtime_state: RuntimeState
     drift: Drift
@@ -59,9 +59,15 @@ class Rescan:
         """
         report, clock = ScanReport(), self.context.clock
         if dry_run:
-            self.place.expect()
-            return self.intake.scan(self._look(report, seen), report, dry_run=True)
-        self._heed_place()
+            self.root_identity.expect()
+            result = self.intake.scan(self._look(report, seen), report, dry_run=True)
+            result.vanished = len(result.not_renamed()) if report.finished else 0
+            return result
+        try:
+            self.root_identity.check()
+        except RootElsewhere:
+            self.context.ledger.runs.not_scanned()
+            raise
         self.heed_mappings()
         began = clock.steady()
         self.runtime_state.begin_scan()
@@ -76,14 +82,23 @@ class Rescan:
         self.brakes.check_new(result)
         if report.finished:
             if not self.brakes.allows_vanished(result):
-                self.place.is_there("the root is there again, and another brake is about what is missing in it")
+                self.root_identity.is_there("the root is there again, and another brake is about what is missing in it")
             else:
-                self.intake.decide_missing(result)
+                self._note_vanished(result, self.intake.decide_missing(result))
                 if report.complete and not result.missing_count:
-                    self.place.is_there("the root and its files are back")
+                    self.root_identity.is_there("the root and its files are back")
         self.drift.look_again()
         self._scanned(report, clock.steady() - began)
         return result
+
+    def _note_vanished(self, result: ScanResult, gone: list[bytes]) -> None:
+        """Report the files that are gone, so that no deletion passes in silence."""
+        result.vanished = len(gone)
+        if gone:
+            runs, known = self.context.ledger.runs, self.context.ledger.intake.size() + len(gone)
+            vanished = runs.note_vanished(self.context.clock.now(), gone, known)
+            tell = log.warning if vanished.is_large else log.info
+            tell("files vanished", count=len(gone), known=known, folders=vanished.folders, first=vanished.names[0])
 
     def heed_mappings(self) -> None:
         """Keep files as they are if their mapping now points to another folder, until a person has looked."""
@@ -92,13 +107,6 @@ class Rescan:
     def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
         """Return the mapped folders that a scan did not find."""
         return tuple(printable(self.plan.mappings.all[position].path) for position in report.missing_mappings)
-
-    def _heed_place(self) -> None:
-        try:
-            self.place.check()
-        except RootElsewhere:
-            self.context.ledger.runs.not_scanned()
-            raise
 
     def _look(self, report: ScanReport, seen: Callable[[int], None]) -> Callable[[Notes | None], Iterator[Seen]]:
         spill_folder = str(self.spill_folder) if self.spill_folder.is_dir() else None

@@ -67,7 +67,10 @@ class RootIdentity:
             also = () if problem.is_another_root else (_MISSING,)
             self._lift_others("another brake is about what is there now", problem.subject, *also)
             raise RootElsewhere(problem.detail)
-        self._remember()
+        disks = {_disk_of(mapping): self._file_system(mapping) for mapping in self._plan.mappings.all}
+        for name, value in {ROOT: self._here(), **disks}.items():
+            if value is not None and value != self._ledger.reports.fact(name):
+                self._ledger.set_fact(name, value)
         # The ledger now records what a person agreed to, so the release is no longer needed.
         self._brake_control.withdraw_others(_KIND, ())
         self._lift_others("the tree is the ledger's again", _MISSING)
@@ -163,12 +166,6 @@ class RootIdentity:
             return None
         finally:
             os.close(fd)
-
-    def _remember(self) -> None:
-        disks = {_disk_of(mapping): self._file_system(mapping) for mapping in self._plan.mappings.all}
-        for name, value in {ROOT: self._here(), **disks}.items():
-            if value is not None and value != self._ledger.reports.fact(name):
-                self._ledger.set_fact(name, value)
 
     def _here(self) -> str:
         return self._tree.root.decode("utf-8", "backslashreplace")

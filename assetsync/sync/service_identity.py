@@ -62,7 +62,14 @@ class ServiceIdentity:
             raise ServiceElsewhere("the service has another address, and is being asked for what it should hold")
         try:
             self._ask(before)
-            self._begin_anew(before)
+            # Have everything read again that was learned from the service at its earlier address.
+            for folder in self._folders:
+                self._ledger.folder_listings.again(folder)
+            # Findings about the index belong to the earlier address, or no longer hold.
+            for name in (SUSPECT, INDEX_STOPPED):
+                self._ledger.set_fact(name, None)
+            ask_for_audit(self._ledger, self._clock.now())
+            log.warning("another address of the service", before=before, now=self._address)
             self._settle()
         finally:
             self._lock.release()
@@ -129,16 +136,6 @@ class ServiceIdentity:
                 raise
             log.warning("the index of the service cannot be asked", detail=str(error))
             return False
-
-    def _begin_anew(self, before: str) -> None:
-        """Have everything read again that was learned from the service at its earlier address."""
-        for folder in self._folders:
-            self._ledger.folder_listings.again(folder)
-        # Findings about the index belong to the earlier address, or no longer hold.
-        for name in (SUSPECT, INDEX_STOPPED):
-            self._ledger.set_fact(name, None)
-        ask_for_audit(self._ledger, self._clock.now())
-        log.warning("another address of the service", before=before, now=self._address)
 
     def _settle(self) -> None:
         if self._ledger.reports.fact(SERVICE) != self._address:

@@ -111,7 +111,7 @@ class FileBody:
         return self._expected.size
 
     @property
-    def handed(self) -> int:
+    def bytes_sent(self) -> int:
         """Bytes yielded so far; a chunk is counted just before it is yielded."""
         return self._handed
 
@@ -165,7 +165,7 @@ class FileBody:
 class TappedBody:
     """A body that splits chunks into pieces and calls `tap` with the length of each piece before it yields the piece.
 
-    It implements `model.Body`. `piece` is the largest length of a piece in bytes. `handed` counts whole chunks.
+    It implements `model.Body`. `piece` is the largest length of a piece in bytes. `bytes_sent` counts whole chunks.
     """
 
     def __init__(self, body: Body, tap: Callable[[int], None], *, piece: int = CHUNK) -> None:
@@ -179,9 +179,9 @@ class TappedBody:
         return self._body.size
 
     @property
-    def handed(self) -> int:
+    def bytes_sent(self) -> int:
         """Bytes of the chunks read so far, yielded or about to be."""
-        return self._body.handed
+        return self._body.bytes_sent
 
     @property
     def md5(self) -> str:

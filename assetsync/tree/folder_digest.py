@@ -19,7 +19,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Literal, Protocol
 
-from assetsync.model import Quiet
+from assetsync.model import CachedFolder
 
 # The facts by which versions are compared, and the file type. st_mode includes the permissions; a change of permissions
 # changes the ctime anyway.
@@ -88,16 +88,16 @@ class Notes(Protocol):
     The scan calls it between the files that it yields, always in byte order.
     """
 
-    def recall(self, folder: bytes) -> Quiet | None:
+    def recall(self, folder: bytes) -> CachedFolder | None:
         """Return the cached state of the folder if it is still valid."""
 
-    def reached(self, until: bytes | None, folder: bytes, quiet: Quiet | None) -> None:
+    def reached(self, until: bytes | None, folder: bytes, quiet: CachedFolder | None) -> None:
         """Record that all files from the previous `until` up to this `until` (excluded) were yielded; None: to the end.
 
         All of these paths are in `folder`. With `quiet`, the folder is unchanged and its own files were not yielded.
         """
 
-    def ended(self, found: Quiet | None) -> None:
+    def ended(self, found: CachedFolder | None) -> None:
         """Record that a folder whose files were yielded has ended; `found` is its state, None if it has no digest."""
 
 
@@ -119,10 +119,10 @@ class Signature:
         if len(self._names) == PIECE:
             self._take()
 
-    def quiet(self, folder: bytes) -> Quiet:
+    def quiet(self, folder: bytes) -> CachedFolder:
         """Return the state of a folder that was read to its end."""
         self._take()
-        return Quiet(folder, self._hash.digest(), self.files, self.sidecars, self.ignored)
+        return CachedFolder(folder, self._hash.digest(), self.files, self.sidecars, self.ignored)
 
     def _take(self) -> None:
         if self._names:
@@ -131,7 +131,7 @@ class Signature:
             self._names, self._facts = [], []
 
 
-def is_same(fd: int, names: Sequence[bytes], known: Quiet, looks: Looks) -> bool:
+def is_same(fd: int, names: Sequence[bytes], known: CachedFolder, looks: Looks) -> bool:
     """Return whether these names in the folder open at `fd` have the known digest; False if a stat fails."""
     hashed = blake2b(digest_size=16)
     try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import IO, NamedTuple, Self
 
-from assetsync.model import Quiet
+from assetsync.model import CachedFolder
 from assetsync.tree.folder_digest import Signature
 
 # os.scandir on a descriptor returns text; this codec restores the bytes on disk, whatever they are.
@@ -239,7 +239,7 @@ class Frame:
         self.spooled = 0
         self.last = b""
         self.listing = NOTHING
-        self.quiet: Quiet | None = None
+        self.quiet: CachedFolder | None = None
         self.signature: Signature | None = None
 
 

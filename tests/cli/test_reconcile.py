@@ -26,6 +26,7 @@ def test_sync_is_exit_0_with_one_object(site):
         "unchanged": 0,
         "uploaded": 2,
         "adopted": 0,
+        "vanished": 0,
         "bytes_uploaded": 8,
         "verified": 2,
         "pending": 0,

@@ -50,6 +50,7 @@ KEYS = {
     "sends_from",
     "scan_age_seconds",
     "config_refused",
+    "vanished",
 }
 
 AT_THE_LAST_SCAN = r"hq: in sync at the last scan, [0-9]{2}:[0-9]{2} UTC \([0-9]+ s ago\): 1 file verified"

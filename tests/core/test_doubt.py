@@ -27,9 +27,9 @@ from assetsync.core.doubt import (
 from assetsync.model import Asset
 
 SECONDS = 120.0
-MINE = Doubt(size=100, md5="AA", handed=100, handed_md5="AA", since=1000.0)
-CUT = replace(MINE, handed=60, handed_md5="C6")
-CRASHED = replace(MINE, handed=None, handed_md5=None)
+MINE = Doubt(size=100, md5="AA", bytes_sent=100, handed_md5="AA", since=1000.0)
+CUT = replace(MINE, bytes_sent=60, handed_md5="C6")
+CRASHED = replace(MINE, bytes_sent=None, handed_md5=None)
 UNHASHED = replace(MINE, md5=None)
 YOUNG = Grace("boot", 0.0, 60.0)
 OVER = Grace("boot", 0.0, 120.0)
@@ -63,7 +63,12 @@ REFUSED = replace(MINE, refused_as_duplicate=True)
         ("without MD5 what was there before is not equal", MINE, replace(NO_MD5, before=True), False),
         ("without our own digest same size and name is equal", UNHASHED, OTHER, True),
         ("without our own digest what was before is not", UNHASHED, replace(OTHER, before=True), False),
-        ("nor is anything where a part was handed over", replace(UNHASHED, handed=60, handed_md5="C6"), OTHER, False),
+        (
+            "nor is anything where a part was handed over",
+            replace(UNHASHED, bytes_sent=60, handed_md5="C6"),
+            OTHER,
+            False,
+        ),
         ("what is read again may be there by an earlier upload", CUT, NO_MD5, True),
         ("the MD5 decides for what was refused as a copy", REFUSED, EQUAL, True),
         ("what was refused as a copy is equal by its MD5 alone", REFUSED, NO_MD5, False),
@@ -92,7 +97,7 @@ RENAMED = replace(NO_MD5, named=False, renamed=True)
         ("another size decides", MINE, replace(UNSURE, asset=asset(size=99, md5=None)), False),
         ("what was there before is not ours", MINE, replace(RENAMED, before=True), False),
         ("what was refused as a copy made none", REFUSED, UNSURE, False),
-        ("a part of an unread file is whole nowhere", replace(UNHASHED, handed=60, handed_md5="C6"), UNSURE, False),
+        ("a part of an unread file is whole nowhere", replace(UNHASHED, bytes_sent=60, handed_md5="C6"), UNSURE, False),
     ],
 )
 def test_undecided(rule: str, doubt: Doubt, sight: Candidate, expected: bool):

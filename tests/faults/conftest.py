@@ -156,7 +156,7 @@ class QuickClock(SystemClock):
         return super().wait(seconds / self._speed)
 
 
-class Quiet:
+class CachedFolder:
     """Progress that tells nobody."""
 
     def phase(self, name: str, total: int | None = None) -> None:
@@ -217,7 +217,7 @@ class Place:
         ledger = open_ledger(config.ledger)
         try:
             site = build(config, ledger, service, QuickClock(self.speed), random.Random(7))
-            return Reconciler(site, wait=wait, adopt=adopt, progress=Quiet()).run()
+            return Reconciler(site, wait=wait, adopt=adopt, progress=CachedFolder()).run()
         finally:
             service.close()
             ledger.close()

@@ -146,7 +146,7 @@ _FAULTS = {
 
 
 def faults_of(schedule: Schedule) -> set[str]:
-    """Name the kinds of faults that a schedule holds, as the README counts them."""
+    """Name the kinds of faults that a schedule holds, as the guide counts them."""
     found = {"slow"} if schedule.variant.look_takes else set()
     found |= {"limit"} if schedule.variant.limit else set()
     for action in schedule.actions:

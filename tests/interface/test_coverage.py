@@ -1,4 +1,4 @@
-"""The README's table of the interface is complete, and all that it names is there."""
+"""The guide's table of the interface is complete, and all that it names is there."""
 
 import importlib
 import re
@@ -11,8 +11,8 @@ from assetsync.cli.root import COMMANDS
 from assetsync.core.outcome import MESSAGES
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text("utf-8")
-SECTION = README.split("<!-- coverage -->")[1].split("<!-- /coverage -->")[0]
+PAGE = (ROOT / "assetsync" / "guide" / "interface-coverage.md").read_text("utf-8")
+SECTION = PAGE.split("<!-- coverage -->")[1].split("<!-- /coverage -->")[0]
 
 # The rows of the interface, transcribed from it; where a row has no name there, by what it is. The value is what a test
 # of it must hold, where that is not the name itself.

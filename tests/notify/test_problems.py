@@ -12,7 +12,9 @@ from assetsync.notify.notifications import current_problems
 @pytest.fixture
 def look(world):
     def at_once(reported=(), *, waiting=None):
-        found = current_problems(world.ledger, world.site.circuit_breaker.standing, waiting, reported)
+        found = current_problems(
+            world.ledger, world.site.circuit_breaker.standing, waiting, reported, world.clock.now()
+        )
         return {problem.kind: problem for problem in found}
 
     return at_once
@@ -50,7 +52,7 @@ def test_retried_file_is_still_a_problem(world, look):
 
 
 def test_brake_is_reported_by_its_cause(world, look):
-    world.site.place.missing("the root is not there")
+    world.site.root_identity.missing("the root is not there")
     assert list(look()[Kind.BRAKE].items.values()) == ["the root is not there"]
     world.ledger.resume(None, world.clock.now())
     assert not look()[Kind.BRAKE].items
@@ -102,7 +104,11 @@ def test_unlisted_folder_is_an_outage(make_world):
     world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
     world.write("F1/a.jpg")
     world.fail_for("F1")
-    found = lambda: {problem.kind: problem for problem in current_problems(world.ledger, None, None, ())}[Kind.OUTAGE]  # noqa: E731
+
+    def found():
+        problems = current_problems(world.ledger, None, None, (), world.clock.now())
+        return {problem.kind: problem for problem in problems}[Kind.OUTAGE]
+
     world.scan()
     world.live(120)
     assert found().items == {

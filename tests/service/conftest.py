@@ -45,7 +45,7 @@ class MemoryBody:
 
     def __init__(self, data: bytes, *, chunk: int = 64 * 1024, fail: Exception | None = None, fail_after: int = 0):
         self.size = len(data)
-        self.handed = 0
+        self.bytes_sent = 0
         self._data, self._chunk, self._fail, self._fail_after = data, chunk, fail, fail_after
         self._md5 = hashlib.md5(usedforsecurity=False)
 
@@ -58,7 +58,7 @@ class MemoryBody:
             if self._fail is not None and start >= self._fail_after:
                 raise self._fail
             piece = self._data[start : start + self._chunk]
-            self.handed += len(piece)
+            self.bytes_sent += len(piece)
             self._md5.update(piece)
             yield piece
 

@@ -49,7 +49,7 @@ def test_successful_upload_is_accepted(serve, connect, make_body, make_request, 
 
     sent = connect(serve(script).port).upload(make_request(), make_body(b"hello"))
     assert (sent.outcome.answer, sent.outcome.assetid) == (Answer.ACCEPTED, "C93B9F71C23B45D0B1A03DE621A35B47")
-    assert (sent.left, sent.handed, sent.md5) == (SentExtent.ALL, 5, "5D41402ABC4B2A76B9719D911017C592")
+    assert (sent.left, sent.bytes_sent, sent.md5) == (SentExtent.ALL, 5, "5D41402ABC4B2A76B9719D911017C592")
     head, body = seen[0]
     assert head.startswith(b"POST /razuna/raz1/dam/index.cfm HTTP/1.1\r\n")
     assert b"\r\nContent-Type: multipart/form-data; boundary=b0undary\r\n" in head + b"\r\n"
@@ -68,7 +68,7 @@ def test_large_body_arrives_as_framed(serve, connect, make_body, make_request, w
         conn.sendall(wire_tools.http(success))
 
     sent = connect(serve(script).port).upload(make_request(), make_body(BIG, chunk=1 << 20))
-    assert (sent.outcome.answer, sent.handed) == (Answer.ACCEPTED, len(BIG))
+    assert (sent.outcome.answer, sent.bytes_sent) == (Answer.ACCEPTED, len(BIG))
     assert seen[0].endswith(b"\r\n\r\n" + BIG + b"\r\n--b0undary--\r\n")
 
 
@@ -177,7 +177,7 @@ def test_reset_amid_body_is_doubt_or_unsent(serve, connect, make_body, make_requ
     # A reset at once may come before the head is written: then nothing left, and the body knows it.
     expected = {SentExtent.NOTHING: Answer.UNSENT, SentExtent.PART: Answer.DOUBT}
     assert sent.outcome.answer is expected[sent.left]
-    assert sent.handed < len(BIG)
+    assert sent.bytes_sent < len(BIG)
     assert server.connections == 1
 
 

@@ -210,7 +210,7 @@ def test_a_body_is_sent_once(make_body, make_request):
 @given(st.binary(max_size=2000), st.integers(1, 300))
 def test_any_chunking_yields_the_same_body(data, chunk):
     class Chunked:
-        size, handed, md5 = len(data), 0, ""
+        size, bytes_sent, md5 = len(data), 0, ""
 
         def chunks(self):
             return iter([b"", *(data[at : at + chunk] for at in range(0, len(data), chunk)), b""])

@@ -188,7 +188,7 @@ def test_absent_disk_has_one_brake(make_world):
         return [brake.kind for brake in world.ledger.reports.brakes()]
 
     world.root.rename(away)
-    world.site.place.missing("the root is not there")
+    world.site.root_identity.missing("the root is not there")
     assert kinds() == ["root"]
     # The place where it is mounted, as it is before that.
     world.root.mkdir()
@@ -363,7 +363,7 @@ def test_first_import_pulls_no_brake(make_world):
 
 
 def test_vanished_brake_spares_small_trees(make_world):
-    for count, braked in ((1000, True), (20, False)):
+    for count, braked in ((1000, True), (20, True), (19, False)):
         world = make_world()
         (world.root / "d").mkdir()
         for number in range(count):
@@ -390,8 +390,8 @@ def test_missing_root_pulls_its_brake_once(world):
     world.root.rename(world.base / "elsewhere")
     with pytest.raises(RootMissing):
         world.scan()
-    world.site.place.missing("the root is not there")
-    world.site.place.missing("the root is not there")
+    world.site.root_identity.missing("the root is not there")
+    world.site.root_identity.missing("the root is not there")
     assert [brake.kind for brake in world.ledger.reports.brakes()] == ["root"]
     assert _states(world) == {State.VERIFIED}
 
@@ -489,7 +489,7 @@ def test_release_beside_daemon_scans_at_once(world):
 @pytest.mark.parametrize("lost", [0, 1])
 def test_returned_root_brakes_for_lost_file(world, lost):
     sent(world, 3)
-    world.site.place.missing("the root is not there")
+    world.site.root_identity.missing("the root is not there")
     for name in sorted(world.states())[:lost]:
         (world.root / name).unlink()
     world.scan()

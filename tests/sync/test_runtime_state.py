@@ -127,7 +127,7 @@ def test_unscanned_root_is_not_in_sync(world, what):
     with pytest.raises((RootMissing, RootElsewhere)) as caught:
         world.scan()
     if what == "missing":
-        world.site.place.missing(str(caught.value))
+        world.site.root_identity.missing(str(caught.value))
     world.ledger.resume(None, world.clock.now())
     assert not stand(world.config(), world.ledger, world.clock.now()).in_sync
 

@@ -84,9 +84,9 @@ def test_body_has_file_bytes_and_md5(written, tree: Tree, size: int):
     written(content)
     with tree.open(b"a.jpg") as file:
         body = FileBody(file, file.stat)
-        assert (body.size, body.handed, body.md5) == (size, 0, EMPTY_MD5)
+        assert (body.size, body.bytes_sent, body.md5) == (size, 0, EMPTY_MD5)
         assert b"".join(body.chunks()) == content
-        assert (body.handed, body.md5) == (size, md5(content))
+        assert (body.bytes_sent, body.md5) == (size, md5(content))
         assert digest(file, file.stat) == md5(content)
 
 
@@ -98,7 +98,7 @@ def test_handed_and_md5_follow_the_chunks(written, tree: Tree):
         handed = 0
         for chunk in body.chunks():
             handed += len(chunk)
-            assert (body.handed, body.md5) == (handed, md5(content[:handed]))
+            assert (body.bytes_sent, body.md5) == (handed, md5(content[:handed]))
 
 
 def test_small_file_is_loaded_before_sending(written, tree: Tree):
@@ -107,7 +107,7 @@ def test_small_file_is_loaded_before_sending(written, tree: Tree):
         body = FileBody(file, file.stat)
         assert body.load() == md5(b"small")
         assert body.small_bytes() == b"small"
-        assert (body.handed, body.md5) == (0, EMPTY_MD5)
+        assert (body.bytes_sent, body.md5) == (0, EMPTY_MD5)
 
 
 def test_a_large_file_is_not_held_in_memory(written, tree: Tree):
@@ -136,7 +136,7 @@ def test_file_changed_early_is_not_begun(written, tree: Tree, size: int, change:
         change(path)
         with pytest.raises(FileChanged, match=r"a\.jpg changed"):
             next(body.chunks())
-        assert body.handed == 0
+        assert body.bytes_sent == 0
         with pytest.raises(FileChanged):
             digest(file, file.stat)
 
@@ -151,7 +151,7 @@ def test_file_changed_midway_is_not_completed(written, tree: Tree, change: Calla
         change(path)
         with pytest.raises(FileChanged):
             got.extend(chunks)
-        assert body.handed == sum(map(len, got)) < BIG
+        assert body.bytes_sent == sum(map(len, got)) < BIG
         assert body.md5 == md5(b"".join(got))
 
 

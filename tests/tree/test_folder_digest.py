@@ -2,11 +2,11 @@ import os
 
 import pytest
 
-from assetsync.model import Quiet
+from assetsync.model import CachedFolder
 from assetsync.tree.folder_digest import PIECE, Looks, Signature, is_same, look_facts
 
 
-def signed(fd: int, names: list[bytes]) -> Quiet:
+def signed(fd: int, names: list[bytes]) -> CachedFolder:
     """What a scan that looks at each file makes of the folder."""
     signature = Signature()
     for name in names:

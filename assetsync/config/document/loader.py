@@ -171,16 +171,13 @@ class _Builder:
         if isinstance(event, yaml.ScalarEvent):
             return None if self._none_words and not event.style and event.value in _NONE_WORDS else event.value
         if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(events, path)
+            items: list[Plain] = []
+            while not isinstance(event := next(events), yaml.SequenceEndEvent):
+                here = (*path, len(items))
+                self._marks[here] = _mark(event)
+                items.append(self._node(event, events, here))
+            return items
         return self._mapping(events, path)
-
-    def _sequence(self, events: Iterator[yaml.Event], path: Path) -> Plain:
-        items: list[Plain] = []
-        while not isinstance(event := next(events), yaml.SequenceEndEvent):
-            here = (*path, len(items))
-            self._marks[here] = _mark(event)
-            items.append(self._node(event, events, here))
-        return items
 
     def _mapping(self, events: Iterator[yaml.Event], path: Path) -> Plain:
         values: dict[str, Plain] = {}

@@ -309,7 +309,7 @@ class Candidates:
             md5=attempt.md5 or doubt.file.md5 or self._read_again(doubt),
             refused_as_duplicate=bool(attempt.is_duplicate),
             accepted_id=attempt.accepted_id,
-            handed=attempt.handed,
+            bytes_sent=attempt.handed,
             handed_md5=attempt.handed_md5,
             absences=doubt.file.absences,
             since=attempt.ended_at or attempt.started_at,

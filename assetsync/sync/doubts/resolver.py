@@ -190,7 +190,11 @@ class Resolver:
     def _by_listing(self, destfolderid: str, unseen: Sequence[Looking]) -> Failure | None:
         """Look up doubts in a listing of their folder; look up refused duplicates that it lacks in all folders."""
         # Search for the control sample before the listing, so that the listing is at least as current as the sample.
-        self._ask_for_sample()
+        # Search once a round for a control sample: an upload that began after the round's attempts were watched.
+        if self._sample is None and self._lag:
+            watched = [self._watched.get(doubt.attempt.id) for doubt in self._round]
+            since = [newest for _, newest in filter(None, watched)]
+            self._sample = shown_sample(self._service, self._ledger.control_samples, since)
         failure = self._read(unseen, self._witnessed.listing(destfolderid), destfolderid)
         if failure is not None:
             return failure
@@ -275,13 +279,6 @@ class Resolver:
                 return
             for attempt in attempts:
                 self._unanswered.pop(attempt, None)
-
-    def _ask_for_sample(self) -> None:
-        """Search once a round for a control sample: an upload that began after the round's attempts were watched."""
-        if self._sample is None and self._lag:
-            watched = [self._watched.get(doubt.attempt.id) for doubt in self._round]
-            since = [newest for _, newest in filter(None, watched)]
-            self._sample = shown_sample(self._service, self._ledger.control_samples, since)
 
     def _is_current(self, one: Looking, attempt: AttemptRow) -> bool:
         facts = one.facts

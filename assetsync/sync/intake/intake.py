@@ -28,17 +28,21 @@ from assetsync.tree.scan_report import ScanReport
 log = structlog.get_logger(__name__)
 
 _BATCH = 1000
+_MOST_ARRIVED = 100_000
+"""New paths of a scan that are compared with missing files: beyond them, a renamed file counts as vanished."""
+
 _FEW = 100
 """Batch size for single looks. It is smaller than `_BATCH`, because each of these files may be waited for."""
 
 
 @dataclass(slots=True)
 class Missing:
-    """A current version whose file the scan did not find."""
+    """A current version whose file the scan did not find; `looks` is the size and the time of its content."""
 
     id: int
     path: bytes
     mapping: int | None
+    looks: tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -47,7 +51,9 @@ class ScanResult:
 
     `missing_by` counts the missing files by mapping. `missing` lists them and the files that are no longer mapped, each
     kind up to `most_missing`, which is no less than the brake allows. `taken_over` counts, by mapping, files that were
-    unmapped for a while and had been sent to another folder of the service before.
+    unmapped for a while and had been sent to another folder of the service before. `arrived` holds the size and the
+    time of the content of new paths, so that a renamed file does not count as vanished; `vanished` counts the files
+    that are gone, once that is decided.
     """
 
     report: ScanReport
@@ -62,6 +68,12 @@ class ScanResult:
     unmapped: int = 0
     moved: int = 0
     taken_over: Counter[int] = field(default_factory=Counter)
+    arrived: set[tuple[int, int]] = field(default_factory=set)
+    vanished: int = 0
+
+    def not_renamed(self) -> list[Missing]:
+        """Return the missing files of all mappings that no new path looks like, up to `most_missing`."""
+        return [one for one in self.missing if one.mapping is not None and one.looks not in self.arrived]
 
     @property
     def missing_count(self) -> int:
@@ -153,8 +165,8 @@ class Intake:
         result.unchanged += merge.left_out
         return result
 
-    def decide_missing(self, result: ScanResult) -> int:
-        """Record the missing files that are gone or no longer mapped; return how many are gone.
+    def decide_missing(self, result: ScanResult) -> list[bytes]:
+        """Record the missing files that are gone or no longer mapped; return the paths that are gone and not renamed.
 
         Called after a scan that reached its end. Paths that its report does not cover are skipped.
         """
@@ -176,7 +188,8 @@ class Intake:
             self._ledger.intake.unwanted(gone[start : start + _BATCH], Event.VANISHED, now)
         for start in range(0, len(unmapped), _BATCH):
             self._ledger.intake.unwanted(unmapped[start : start + _BATCH], Event.UNMAPPED, now)
-        return len(gone)
+        renamed = {one.path for one in result.missing if one.looks in result.arrived}
+        return [path for _id, path in gone if path not in renamed]
 
     def look_again(self, most: int | None = None) -> int:
         """Take the second look at up to `most` files that had not settled; return how many were queued."""
@@ -235,6 +248,8 @@ class Intake:
         if change is Change.UNCHANGED or (change is Change.REMAPPED and self._stays(seen, row, folder, result)):
             self.settling.forget(seen.path)
             return
+        if row is None and len(result.arrived) < _MOST_ARRIVED:
+            result.arrived.add((stat.size, stat.mtime_ns))
         if row is None and self._has_asides and self._is_taken_over(seen, stat, folder, result):
             self.settling.forget(seen.path)
             return
@@ -291,7 +306,7 @@ class Intake:
                 # More than the brake allows: which files they are does not matter.
                 return
         if result.unmapped <= self._most_missing or mapping is not None:
-            result.missing.append(Missing(row.id, row.path, mapping))
+            result.missing.append(Missing(row.id, row.path, mapping, (row.size, row.mtime_ns)))
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, []

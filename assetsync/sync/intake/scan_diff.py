@@ -7,7 +7,7 @@ file are passed on as missing. What a difference means is left to `sync.intake.i
 from collections.abc import Callable, Iterator
 
 from assetsync.ledger.versions import Known
-from assetsync.model import Quiet
+from assetsync.model import CachedFolder
 from assetsync.sync.context import Context
 from assetsync.sync.intake.sidecars import SidecarDiff
 
@@ -42,7 +42,7 @@ class ScanDiff:
         self._recorded = self._ledger.folder_cache.recorded() if usable else iter(())
         self._known = next(self._recorded, None)
         self._spoiled: set[bytes] = set()
-        self._found: list[Quiet] = []
+        self._found: list[CachedFolder] = []
         self._struck: list[bytes] = []
         self.left_out = 0
         """The number of files that were not yielded because they are unchanged."""
@@ -65,7 +65,7 @@ class ScanDiff:
         """Note that the folder of the path differs from the ledger."""
         self._spoiled.add(path[: path.rfind(b"/") + 1])
 
-    def recall(self, folder: bytes) -> Quiet | None:
+    def recall(self, folder: bytes) -> CachedFolder | None:
         """Return the cached state of the folder, None if there is none or a row of the folder has changed since."""
         while self._known is not None and self._known.folder < folder:
             # The folder is gone or no longer mapped. If it comes back, its files must be compared again.
@@ -77,9 +77,9 @@ class ScanDiff:
         if known is None or known.folder != folder:
             return None
         self._known = next(self._recorded, None)
-        return None if self._ledger.folder_cache.was_stirred(folder) else known
+        return None if self._ledger.folder_cache.was_invalidated(folder) else known
 
-    def reached(self, until: bytes | None, folder: bytes, quiet: Quiet | None) -> None:
+    def reached(self, until: bytes | None, folder: bytes, quiet: CachedFolder | None) -> None:
         """Note that the scan has passed everything before `until`, all of it in `folder`."""
         first, self._at = self._at, until
         assert first is not None
@@ -99,7 +99,7 @@ class ScanDiff:
         if len(self._run) >= _MOST_PIECES or self._expected is None or self._expected > _MOST_COUNTED:
             self._settle()
 
-    def ended(self, found: Quiet | None) -> None:
+    def ended(self, found: CachedFolder | None) -> None:
         """Note how to recognise a folder again; it is cached unless something in it differed from the ledger."""
         if found is not None:
             self._found.append(found)

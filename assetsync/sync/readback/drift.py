@@ -96,20 +96,15 @@ class Drift:
         if row.assetid is None and row.meta_digest is None:
             return None, None
         if row.assetid is not None and row.uploaded_at is None:
-            return self._said_since(row, mapping)
+            # Compare the metadata of an adopted asset with the metadata that its file had when it was adopted.
+            # The metadata that the service had at that time is unknown.
+            digest = self._sidecars.told(row.path, mapping).digest
+            return None if row.meta_digest in (None, digest) else _CHANGED_SINCE, digest
         told = self._sidecars.told(row.path, mapping, row.filetype)
         if told.digest == row.meta_digest:
             return None, told.digest
         as_sent = self._sidecars.told(row.path, mapping).digest == row.meta_digest
         return _MISNAMED.format(row.filetype) if as_sent else _CHANGED, told.digest
-
-    def _said_since(self, row: FileRow, mapping: Mapping) -> tuple[str | None, str | None]:
-        """Compare the metadata of an adopted asset with the metadata that its file had when it was adopted.
-
-        The metadata that the service had at that time is unknown.
-        """
-        digest = self._sidecars.told(row.path, mapping).digest
-        return None if row.meta_digest in (None, digest) else _CHANGED_SINCE, digest
 
     def _where(self, row: FileRow, mapping: Mapping) -> Iterator[str]:
         """Yield a sentence for each way in which the asset lies outside its configured folder."""

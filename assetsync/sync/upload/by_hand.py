@@ -152,7 +152,7 @@ def end(ledger: Ledger, argument: dict[str, object], now: float) -> str:
 def outcome_of(boundary: str, sent: Sent) -> dict[str, object]:
     """Return the argument of the request for `end` that reports the result of an upload by hand."""
     outcome = asdict(sent.outcome)
-    facts = {"left": sent.left, "handed": sent.handed, "md5": sent.md5, "took": sent.took}
+    facts = {"left": sent.left, "handed": sent.bytes_sent, "md5": sent.md5, "took": sent.took}
     return {"boundary": boundary, "outcome": outcome, **facts}
 
 
@@ -168,9 +168,9 @@ def _sent(argument: dict[str, object]) -> Sent:
     )  # fmt: skip
     if outcome.answer is Answer.ACCEPTED and not assetid:
         raise ValueError("an accepted upload has an id")
-    left, handed, md5 = SentExtent(str(argument["left"])), int(str(argument["handed"])), str(argument["md5"])
+    left, bytes_sent, md5 = SentExtent(str(argument["left"])), int(str(argument["handed"])), str(argument["md5"])
     # A request of an older release has no duration.
-    return Sent(outcome, left, handed, md5, float(str(argument.get("took", 0.0))))
+    return Sent(outcome, left, bytes_sent, md5, float(str(argument.get("took", 0.0))))
 
 
 def _list(ledger: Ledger, service: Service, folder: str, now: float) -> None:

@@ -87,7 +87,7 @@ class ResultRecorder:
     def take_back(self, attempt: int, ready: Ready) -> None:
         """Close an attempt whose intent is on the disk and of which nothing was sent, so that the file waits again."""
         row, now = ready.row, self._clock.now()
-        unsent = Sent(_NOT_SENT, SentExtent.NOTHING, ready.body.handed, ready.body.md5)
+        unsent = Sent(_NOT_SENT, SentExtent.NOTHING, ready.body.bytes_sent, ready.body.md5)
         try:
             self.insist(row, lambda: self._ledger.attempt_results.taken_back(attempt, row.id, unsent, now, row.due_at))
         except RowUnfit as error:

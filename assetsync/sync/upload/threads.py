@@ -1,11 +1,11 @@
-"""Run what blocks in threads, so that the event loop of the uploads never waits for a disk.
+"""Run in threads what may block for long, so that the event loop of the uploads only waits for commits.
 
 All are daemon threads: one that hangs in a dead network file system keeps no process from ending.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from queue import SimpleQueue
@@ -34,18 +34,16 @@ class Blocking(Protocol):
 
 
 class Threads:
-    """Threads for the coroutines of the running event loop: one for commits, and as many others as there is work."""
+    """Threads for the coroutines of the running event loop, as many as there is work, and the commits they share."""
 
     def __init__(self, commit: Callable[[], None], alive: Callable[[], AbstractContextManager[object]]) -> None:
         """`commit` commits what was submitted to the ledger; `alive` surrounds each piece of work."""
         self._commit = commit
         self._alive = alive
-        self._writer = _Thread("upload-commit", alive)
-        self._started = [self._writer]
+        self._started: list[_Thread] = []
         # The thread that was used last is used first: it has the ledger's pages in its cache.
         self._idle: list[_Thread] = []
         self._loop = asyncio.get_running_loop()
-        self._is_committing = False
         self._waiting: list[asyncio.Future[None]] = []
         self._timer: asyncio.Handle | None = None
         self.committers: Callable[[], int] = lambda: 1
@@ -54,7 +52,7 @@ class Threads:
     async def run(self, work: Callable[[], T]) -> T:
         """See `Blocking`."""
         if not self._idle:
-            self._idle.append(_Thread(f"upload-{len(self._started)}", self._alive))
+            self._idle.append(_Thread(f"upload-{len(self._started) + 1}", self._alive))
             self._started.append(self._idle[-1])
         thread = self._idle.pop()
         ended: asyncio.Future[T] = self._loop.create_future()
@@ -73,38 +71,37 @@ class Threads:
             ended.set_exception(error)
 
     async def commit(self, *, others_follow: bool) -> None:
-        """See `Blocking`; all who wait at the same time share one commit."""
+        """See `Blocking`; all who wait at the same time share one commit.
+
+        It runs in the event loop: handing it to a thread and back took longer than the commit itself, because both
+        threads wait for the interpreter's lock at each statement.
+        """
         waiting = self._loop.create_future()
         self._waiting.append(waiting)
-        if not self._is_committing:
-            if not others_follow or len(self._waiting) >= self.committers():
-                self._commit_now()
-            elif self._timer is None:
-                self._timer = self._loop.call_later(_OTHERS_FOLLOW, self._commit_now)
+        if len(self._waiting) >= self.committers():
+            self._commit_now()
+        elif self._timer is None:
+            # Even without others to wait for, what has already arrived at other connections is read first.
+            self._timer = self._loop.call_later(_OTHERS_FOLLOW if others_follow else 0, self._commit_now)
         await waiting
 
     def _commit_now(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._waiting and not self._is_committing:
-            self._is_committing = True
-            waiting, self._waiting = self._waiting, []
-            self._writer.start(self._commit, partial(self._committed, waiting))
-
-    def _committed(
-        self, waiting: Sequence["asyncio.Future[None]"], _result: object, error: BaseException | None
-    ) -> None:
-        self._is_committing = False
+        waiting, self._waiting = self._waiting, []
+        failure = None
+        try:
+            self._commit()
+        except BaseException as error:  # noqa: BLE001 - raised in the coroutines that wait
+            failure = error
         for each in waiting:
             if each.cancelled():
                 continue
-            if error is None:
+            if failure is None:
                 each.set_result(None)
             else:
-                each.set_exception(error)
-        # Those who have come meanwhile wait for the next one, which takes what these submit right now.
-        self._loop.call_soon(self._commit_now)
+                each.set_exception(failure)
 
     def close(self) -> None:
         """See `Blocking`."""

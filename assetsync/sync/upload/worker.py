@@ -24,7 +24,7 @@ from assetsync.sync.upload.results import Result, ResultRecorder
 from assetsync.sync.upload.threads import Blocking
 from assetsync.tree.body import SMALL, TappedBody
 
-_AT_ONCE = 0.01
+_AT_ONCE = 0.025
 """Seconds within which an answer comes at once."""
 
 _LONG_COMMIT = 0.05

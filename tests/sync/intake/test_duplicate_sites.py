@@ -75,7 +75,7 @@ def test_second_site_scans_nothing(first, make_second):
         second.scan()
     assert brakes(second) == ["twin"]
     assert second.states() == {}
-    assert second.site.place.elsewhere
+    assert second.site.root_identity.elsewhere
 
 
 def test_first_site_runs_beside_the_second(first, make_second):
@@ -148,7 +148,7 @@ def test_removed_conflict_needs_a_release(first, make_second):
     assert second.states() == {"a.jpg": State.VERIFIED}
     # That was no word on the same mistake, made once more.
     second.restart(folders=[{"path": ".", "destfolderid": "F3"}])
-    second.site.place.check()
+    second.site.root_identity.check()
     set_claim(first, folders={b"": "F1"})
     second.restart(folders=[{"path": ".", "destfolderid": "F1"}])
     assert not go_on(second)
@@ -250,7 +250,7 @@ def test_absent_root_keeps_the_order_of_sites(first, make_second):
     second = make_second()
     go_on(second)
     away = first.root.rename(first.base / "away")
-    first.site.place.check()
+    first.site.root_identity.check()
     away.rename(first.root)
     assert go_on(first)
     assert not go_on(second)
@@ -271,10 +271,10 @@ def test_mistaken_root_stops_no_other_site(first, make_second, tmp_path):
 def test_a_look_alone_writes_nothing(first, make_second):
     second = make_second()
     with pytest.raises(RootElsewhere):
-        second.site.place.expect()
+        second.site.root_identity.expect()
     assert brakes(second) == []
     assert second.ledger.reports.fact(CLAIM) is None
-    first.site.place.expect()
+    first.site.root_identity.expect()
 
 
 @pytest.mark.parametrize(

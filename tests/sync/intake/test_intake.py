@@ -450,7 +450,7 @@ def test_missing_file_needs_a_second_look(world):
     result = world.site.rescan.run(dry_run=True)
     assert [missing.path for missing in result.missing] == [b"a", b"b"]
     (world.base / "b").rename(world.root / "b")
-    assert world.site.intake.decide_missing(result) == 1
+    assert world.site.intake.decide_missing(result) == [b"a"]
     assert (world.states(), world.history("a")) == ({"b": State.QUEUED}, [State.GONE])
 
 
@@ -481,7 +481,7 @@ def test_invisible_files_are_not_missing(world):
     result = world.site.intake.scan(lambda _notes: entries(), report)
     assert ([missing.path for missing in result.missing], result.missing_count) == ([b"b/1"], 1)
     shutil.rmtree(world.root / "b")
-    assert world.site.intake.decide_missing(result) == 1
+    assert world.site.intake.decide_missing(result) == [b"b/1"]
     assert world.states() == {"a/1": State.QUEUED, "a/2": State.QUEUED}
 
 
@@ -633,7 +633,7 @@ def test_mapped_write_to_clean_page_is_sent(world, mapped):
 
 
 def test_mapped_write_to_dirty_page_waits_for_touch(world, mapped):
-    """What the README says of memory maps: such a write leaves no trace, not even once it is on the disk."""
+    """What the guide says of memory maps: such a write leaves no trace, not even once it is on the disk."""
     made, path = mapped
     store(made, b"first", path)
     assert world.scan_and_send() == 1

@@ -145,9 +145,9 @@ def test_unreadable_tree_yields_no_verdict(mounted, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(Tree, "lstat", unreadable)
-        world.site.place.expect()
+        world.site.root_identity.expect()
     with pytest.raises(RootElsewhere):
-        world.site.place.expect()
+        world.site.root_identity.expect()
 
 
 def test_a_dry_run_says_so_and_pulls_nothing(mounted):

@@ -10,7 +10,7 @@ import pytest
 
 from assetsync.core.states import Event
 from assetsync.ledger.versions import Intake
-from assetsync.model import Quiet, State
+from assetsync.model import CachedFolder, State
 
 FOLDERS = ["", "a", "a/b", "a/b/c", "a.", "a0", "b", "b/ü", "late/in/the/order"]
 NAMES = ["a", "b.jpg", "b.jpg.yaml", "_folder.yaml", "c", "x.tmp", "a.b", "a-", "~"]
@@ -198,7 +198,7 @@ def test_after_a_week_all_is_compared_again(world, monkeypatch):
 
 def test_row_removed_elsewhere_is_noticed(world, monkeypatch):
     quiet_world(world)
-    world.ledger.store._writer.execute("DROP TRIGGER stirred_files_gone")
+    world.ledger.store._writer.execute("DROP TRIGGER invalidate_files_gone")
     world.ledger.store.write(lambda conn: conn.execute("DELETE FROM files WHERE path = x'612F78'"))
     assert looked_at(world, monkeypatch) == []
     assert b"a/x" in looked_at(world, monkeypatch)
@@ -211,7 +211,7 @@ def test_folder_changed_in_scan_is_not_cached(world, monkeypatch):
     before = {each.folder: each for each in quiet.recorded()}
     assert quiet.begin(world.site.intake._mark(), world.clock.now())
     world.ledger.intake.unwanted([(row.id, row.path)], Event.VANISHED, world.clock.now())
-    assert (quiet.was_stirred(b"a/"), quiet.was_stirred(b"b/")) == (True, False)
+    assert (quiet.was_invalidated(b"a/"), quiet.was_invalidated(b"b/")) == (True, False)
     quiet.record([before[b"a/"], before[b"b/"]], [])
     quiet.end()
     assert [each.folder for each in quiet.recorded()] == [b"", b"b/"]
@@ -219,23 +219,25 @@ def test_folder_changed_in_scan_is_not_cached(world, monkeypatch):
 
 def test_scan_sees_all_earlier_changes(world):
     ledger = quiet_world(world).ledger
-    stirred, begun = threading.Event(), threading.Event()
+    changed, begun = threading.Event(), threading.Event()
 
     def work(conn):
         conn.execute("UPDATE files SET size = 9 WHERE path = x'612F78'")
-        stirred.set()
+        changed.set()
         # Once it has begun in the midst of this, or is waiting for it.
         begun.wait(0.3)
 
     writing = threading.Thread(target=ledger.store.write, args=(work,))
     writing.start()
-    stirred.wait()
+    changed.wait()
     plan = ledger.reports.fact("quiet_plan")
     assert ledger.folder_cache.begin(plan, world.clock.now())
     sizes = {row.path: row.size for row in ledger.intake.current(b"a/")}
     begun.set()
     writing.join()
-    assert sizes[b"a/x"] == 9 or ledger.folder_cache.was_stirred(b"a/"), "else it would be remembered by rows of before"
+    assert sizes[b"a/x"] == 9 or ledger.folder_cache.was_invalidated(b"a/"), (
+        "else it would be remembered by rows of before"
+    )
 
 
 def test_change_in_caching_commit_counts(world):
@@ -244,7 +246,7 @@ def test_change_in_caching_commit_counts(world):
     assert quiet.begin(world.site.intake._mark(), world.clock.now())
 
     def both(conn) -> None:
-        conn.execute("INSERT OR REPLACE INTO quiet VALUES (?, ?, ?, ?, ?)", Quiet(b"a/", b"digest", 1, 0, 0))
+        conn.execute("INSERT OR REPLACE INTO quiet VALUES (?, ?, ?, ?, ?)", CachedFolder(b"a/", b"digest", 1, 0, 0))
         conn.execute("UPDATE files SET size = 8 WHERE path = x'612F78'")
 
     world.ledger.store.write(both)

@@ -11,7 +11,7 @@ from assetsync.sync.upload.folder_listing import Unlisted
 DAY = 24 * 3600.0
 
 
-class Quiet:
+class CachedFolder:
     """Nobody who watches."""
 
     def phase(self, name: str, total: int | None = None) -> None:
@@ -117,7 +117,7 @@ def test_stuck_namesake_is_retried_each_run(world):
     world.clock.advance(DAY + 1)
     world.send()
     for blocked in (1, 1, 0):
-        report = Reconciler(world.site, wait=0, adopt=False, progress=Quiet()).run()
+        report = Reconciler(world.site, wait=0, adopt=False, progress=CachedFolder()).run()
         assert report.blocked == blocked
         world.clock.advance(DAY)
     assert (world.row("film.mp4").assetid, world.posted()) == (asset.id, [])

@@ -25,7 +25,7 @@ class Clock:
 
 
 class Bytes:
-    size, handed, md5 = 30, 30, "M"
+    size, bytes_sent, md5 = 30, 30, "M"
 
     def chunks(self):
         yield from (b"x" * 10,) * 3
@@ -46,7 +46,7 @@ def test_rate_counts_after_a_one_second_burst(rate, seconds):
 def test_paced_body_keeps_the_original_bytes():
     clock = Clock()
     body = TappedBody(Bytes(), RateLimiter(10.0, clock).pace, piece=7)
-    assert (body.size, body.handed, body.md5) == (30, 30, "M")
+    assert (body.size, body.bytes_sent, body.md5) == (30, 30, "M")
     assert b"".join(body.chunks()) == b"x" * 30
     assert clock.at > 101
 

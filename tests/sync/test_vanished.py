@@ -1,0 +1,145 @@
+"""Files that vanish from the tree are reported, wherever a person looks."""
+
+import os
+
+import pytest
+
+from assetsync.cli.reconcile import KEYS
+from assetsync.core.notices import Kind
+from assetsync.notify.notifications import current_problems
+from assetsync.reconcile.report import dry_run
+from assetsync.status.document import as_object
+from assetsync.status.sentences import vanished, verdict
+from assetsync.status.standing import stand
+
+DAY = 24 * 3600
+
+
+@pytest.fixture
+def filled(make_world):
+    """A site with 30 files in two folders, all sent."""
+    world = make_world(folders=[{"path": folder, "destfolderid": folder} for folder in ("F1", "F2")])
+    for number in range(15):
+        world.write(f"F1/{number:02}", bytes([number + 1]))
+        world.write(f"F2/{number:02}", bytes([number + 101]))
+    world.scan_and_send()
+    return world
+
+
+def remove(world, folder, count):
+    for number in range(count):
+        (world.root / folder / f"{number:02}").unlink()
+
+
+def standing(world):
+    return stand(world.site.config, world.ledger, world.clock.now(), running=True)
+
+
+def test_no_scan_is_reported_that_missed_nothing(filled):
+    assert filled.scan().vanished == 0
+    assert list(vanished(standing(filled))) == []
+    assert "vanished" not in verdict(standing(filled))
+
+
+def test_vanished_files_are_named_by_folder(filled):
+    remove(filled, "F1", 7)
+    remove(filled, "F2", 3)
+    assert filled.scan().vanished == 10
+    first, second = vanished(standing(filled))
+    assert first == "vanished in the last 7 days: 10 files; assetsync orphans --all lists their assets"
+    assert "10 of 30 files: 7 from F1, 3 from F2: F1/00, F1/01, F1/02, F1/03, F1/04, …" in second
+    (event,) = as_object(standing(filled))["vanished"]
+    assert (event["count"], event["known"], event["folders"]) == (10, 30, {"F1": 7, "F2": 3})
+    assert len(event["names"]) == 5
+    assert "; 10 files vanished, " in verdict(standing(filled))
+
+
+def test_few_vanished_files_stay_out_of_the_verdict(filled):
+    remove(filled, "F1", 9)
+    assert filled.scan().vanished == 9
+    assert "vanished" not in verdict(standing(filled))
+    assert len(list(vanished(standing(filled)))) == 2
+
+
+@pytest.mark.parametrize("keeps_inode", [True, False])
+def test_renamed_file_has_not_vanished(filled, keeps_inode):
+    """A rename, and a move from another disk, which keeps the time but not the inode."""
+    old, new = filled.root / "F1/00", filled.root / "F2/renamed"
+    if keeps_inode:
+        old.rename(new)
+    else:
+        new.write_bytes(old.read_bytes())
+        os.utime(new, ns=(old.stat().st_atime_ns, old.stat().st_mtime_ns))
+        old.unlink()
+    assert filled.scan().vanished == 0
+
+
+def test_reorganised_folder_pulls_no_brake(filled):
+    for number in range(15):
+        (filled.root / f"F1/{number:02}").rename(filled.root / f"F1/new {number:02}")
+    filled.scan()
+    assert not filled.site.brakes.pulled()
+
+
+def test_vanished_share_pulls_a_brake(make_world):
+    """Below 20 files of a mapping the share says little, and a released brake lets the files go."""
+    world = make_world()
+    for number in range(20):
+        world.write(f"d/{number:02}", b"x%d" % number)
+    world.scan()
+    remove(world, "d", 11)
+    assert world.scan().vanished == 0
+    (brake,) = world.ledger.reports.brakes()
+    assert (brake.kind, brake.subject, brake.amount) == ("vanished", "./", 11)
+    assert brake.detail == "11 of 20 files of the mapped folder . are gone: is that meant?"
+    world.ledger.resume(brake.id, world.clock.now())
+    assert world.scan().vanished == 11
+    assert not world.site.brakes.pulled()
+
+
+def test_share_brake_lifts_when_files_are_back(make_world):
+    world = make_world()
+    for number in range(20):
+        world.write(f"d/{number:02}", b"x%d" % number)
+    world.scan()
+    (world.root / "d").rename(world.base / "aside")
+    world.write("other", b"y")
+    world.scan()
+    world.clock.advance(60)
+    world.scan()
+    assert world.site.brakes.pulled()
+    (world.base / "aside").rename(world.root / "d")
+    world.scan()
+    assert not world.site.brakes.pulled()
+
+
+def test_dry_run_counts_vanished_files(filled):
+    remove(filled, "F1", 4)
+    (filled.root / "F1/05").rename(filled.root / "F1/renamed")
+    assert dry_run(filled.site).vanished == 4
+    assert list(vanished(standing(filled))) == []
+    assert "vanished" in KEYS
+
+
+def test_many_vanished_files_are_a_message(filled):
+    def problem():
+        found = current_problems(filled.ledger, None, None, (), filled.clock.now())
+        return next(each for each in found if each.kind is Kind.VANISHED)
+
+    assert problem().count == 0
+    remove(filled, "F1", 10)
+    filled.scan()
+    assert list(problem().items.values()) == ["10 of 30 files: 10 from F1"]
+    filled.clock.advance(DAY + 1)
+    assert problem().count == 0
+
+
+def test_report_is_kept_for_a_week(filled):
+    remove(filled, "F1", 1)
+    filled.scan()
+    filled.clock.advance(6 * DAY)
+    (filled.root / "F2/00").unlink()
+    filled.scan()
+    assert [each.count for each in standing(filled).vanished] == [1, 1]
+    filled.clock.advance(2 * DAY)
+    assert [each.names for each in standing(filled).vanished] == [("F2/00",)]
