@@ -10,32 +10,18 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, islice
-from typing import Final, NamedTuple, Self
+from typing import Final, cast
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from assetsync.sandbox.connection import close, drop
-from assetsync.sandbox.rows import Value
+from assetsync.sandbox.connection import close
+from assetsync.sandbox.search import Value
 from assetsync.sandbox.store import new_id
-from assetsync.sandbox.upload import Kind, Result
+from assetsync.sandbox.upload import LOGIN_NOT_VALID, Result
 
-_MONTHS: Final = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
 _NOT_IN_XML: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _CALLBACK: Final = re.compile(r"[A-Za-z_$][\w$.]{0,99}", re.ASCII)
 
@@ -44,7 +30,7 @@ Rows = Iterable[Sequence[Value]]
 
 def _spoken(moment: object) -> str:
     assert isinstance(moment, datetime), "nothing else is in a row that JSON does not know"
-    return f"{_MONTHS[moment.month - 1]}, {moment:%d %Y %H:%M:%S}"
+    return f"{moment:%B, %d %Y %H:%M:%S}"
 
 
 def _json(value: object) -> str:
@@ -66,10 +52,8 @@ def by_columns(columns: Sequence[str], rows: Rows, *, documented: bool) -> Itera
     """Yield the column-based record set; this needs all rows at once."""
     table = list(rows)
     data = {column: [row[position] for row in table] for position, column in enumerate(columns)}
-    keys = ("ROWCOUNT", "COLUMNS", "DATA")
-    values: tuple[object, ...] = (len(table), list(columns), data)
-    named = ((key.lower() if documented else key, value) for key, value in zip(keys, values, strict=True))
-    yield _json(dict(named))
+    names = ("rowcount", "columns", "data") if documented else ("ROWCOUNT", "COLUMNS", "DATA")
+    yield _json(dict(zip(names, (len(table), columns, data), strict=True)))
 
 
 def jsonp(callback: str, pieces: Iterable[str]) -> Iterator[str]:
@@ -103,34 +87,20 @@ def _wddx_value(value: Value) -> str:
     return f"<string>{text}</string>"
 
 
-class Output(NamedTuple):
-    """The output switches of a search (interface section 4.1)."""
+def record_set(columns: Sequence[str], rows: Rows, given: Mapping[str, str], *, documented: bool) -> Iterator[str]:
+    """Return the pieces of a record set in the format of the output switches (interface section 4.1).
 
-    columns: bool
-    wddx: bool
-    callback: str
-
-    @classmethod
-    def asked(cls, given: Mapping[str, str], *, documented: bool) -> Self:
-        """Read the switches; their names begin with two underscores if observed, with any number if documented."""
-        if documented:
-            given = {name.lstrip("_"): value for name, value in given.items()}
-        mark = "" if documented else "__"
-        form = given.get(f"{mark}bdreturnformat", "").lower()
-        return cls(
-            columns=given.get(f"{mark}bdqueryformat", "").lower() == "column",
-            wddx=form == "wddx",
-            callback=given.get("callback", "") if form == "jsonp" else "",
-        )
-
-
-def record_set(columns: Sequence[str], rows: Rows, output: Output, *, documented: bool) -> Iterator[str]:
-    """Return the pieces of a record set in the requested format."""
-    if output.wddx:
+    The names of the switches begin with two underscores if observed, with any number if documented.
+    """
+    if documented:
+        given = {name.lstrip("_"): value for name, value in given.items()}
+    mark = "" if documented else "__"
+    form = given.get(f"{mark}bdreturnformat", "").lower()
+    if form == "wddx":
         return wddx(columns, rows)
-    write = by_columns if output.columns else by_rows
+    write = by_columns if given.get(f"{mark}bdqueryformat", "").lower() == "column" else by_rows
     pieces = write(columns, rows, documented=documented)
-    return jsonp(output.callback, pieces) if output.callback else pieces
+    return jsonp(given.get("callback", ""), pieces) if form == "jsonp" else pieces
 
 
 def message_set(message: str, *, documented: bool) -> str:
@@ -146,30 +116,12 @@ def index_result(code: int, message: str, *, documented: bool) -> str:
     return _json({"responsecode": code, "message": message})
 
 
-def runtime_error(message: str) -> str:
-    """Return the error for a missing argument of an operation, with its blank lines (`search-no-searchfor`)."""
-    return f"\n\n\n{_json({'message': message, 'errorcode': 'errorCode.runtimeError', 'detail': ''})}\n"
+def runtime_error(message: str, errorcode: str) -> str:
+    """Return an error of the runtime, with its blank lines (`search-no-searchfor`, `search-bad-method`)."""
+    return f"\n\n\n{_json({'message': message, 'errorcode': errorcode, 'detail': ''})}\n"
 
 
-def invalid_request() -> str:
-    """Return the error for an unknown method (`search-bad-method`)."""
-    return f"\n\n\n{_json({'message': 'an invalid request was attempted', 'errorcode': '', 'detail': ''})}\n"
-
-
-def upload_result(elements: Mapping[str, str], *, documented: bool) -> str:
-    """Return the XML for an upload (interface section 4.3); the values of `elements` are escaped already.
-
-    If documented, the element of the result code is named `Response`, like the element around it.
-    """
-    named = (("Response" if documented and name == "responsecode" else name, text) for name, text in elements.items())
-    body = "".join(f"<{name}>{text}</{name}>\n" for name, text in named)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n<Response>\n{body}</Response>\n\n\n\n'
-
-
-def cdata(text: str) -> str:
-    """Return text as a CDATA section."""
-    return f"<![CDATA[{text.replace(']]>', ']]]]><![CDATA[>')}]]>"
-
+INVALID_REQUEST: Final = runtime_error("an invalid request was attempted", "")
 
 SEARCH_SERVER_DOWN: Final = (
     "\n\n\n\n\n\n\n\n\n\n\n<h2>A connection error to the search server occured</h2>\n"
@@ -178,21 +130,11 @@ SEARCH_SERVER_DOWN: Final = (
 
 NO_METHOD: Final = "\n\r\n<p></p><html><title>OpenBD:CFML RunTime Error</title><body></body></html>\n"
 
-_INDENTED: Final = "\t    \n" * 10 + "\t\t    \n" * 4
 SEARCH_DATABASE_DOWN: Final = (
-    "\n\n\n\n\n"
-    + _INDENTED
-    + "\t\t    "
-    + _json(
-        {
-            "message": "General SQL Error",
-            "errorcode": "errorCode.sqlError",
-            "detail": "When connecting to the Database this error was reported: "
-            "failed to verify remote server/socket @ 127.0.0.1:13306",
-        }
-    )
-    + "\n\t    \n\t"
-)
+    "\n\n\n\n\n" + "\t    \n" * 10 + "\t\t    \n" * 4 + "\t\t    "
+    '{"message":"General SQL Error","errorcode":"errorCode.sqlError","detail":"When connecting to the Database this '
+    'error was reported: failed to verify remote server/socket @ 127.0.0.1:13306"}\n\t    \n\t'
+)  # fmt: skip
 
 UPLOAD_DATABASE_DOWN: Final = (
     '<h3 style="color:red;">Oops, something really strange happened here. Please copy the error message below and send '
@@ -220,7 +162,7 @@ class Lost(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
         """Close the connection without a byte."""
-        await drop(scope, receive)
+        await close(scope, receive)
 
 
 class Cut(Response):
@@ -236,13 +178,11 @@ class Cut(Response):
 
 async def cut(answer: Response) -> Response:
     """Return an answer that ends in the middle of the given one."""
-    body = bytes(answer.body) if not isinstance(answer, StreamingResponse) else await _whole(answer)
+    if isinstance(answer, StreamingResponse):
+        body = b"".join([cast("bytes", piece) async for piece in answer.body_iterator])
+    else:
+        body = bytes(answer.body)
     return Cut(body, answer.status_code, {"Content-Type": answer.headers.get("content-type", "text/plain")})
-
-
-async def _whole(answer: StreamingResponse) -> bytes:
-    pieces = [piece async for piece in answer.body_iterator]
-    return b"".join(piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces)
 
 
 def json_answer(text: str, *, documented: bool, status: int = 200) -> Response:
@@ -251,24 +191,21 @@ def json_answer(text: str, *, documented: bool, status: int = 200) -> Response:
     If documented, it is UTF-8.
     """
     charset = "UTF-8" if documented else "ISO-8859-1"
+    return Response(text.encode(charset, "replace"), status, _json_headers(charset))
+
+
+def _json_headers(charset: str) -> dict[str, str]:
     # As a header, not as the media type: Starlette would append a charset of its own to that.
-    headers = {"Content-Type": f"application/json;charset={charset}"}
-    return Response(text.encode(charset, "replace"), status, headers)
+    return {"Content-Type": f"application/json;charset={charset}"}
 
 
-def json_stream(pieces: Iterable[str], *, documented: bool, latin1: bool = False) -> Response:
-    """Return the answer with a record set; a long one is streamed, so that memory never holds a whole folder.
-
-    With `latin1` it is ISO-8859-1 also if documented.
-    """
-    documented = documented and not latin1
-    pieces = iter(pieces)
+def json_stream(pieces: Iterator[str], *, documented: bool) -> Response:
+    """Return the answer with a record set; a long one is streamed, so that memory never holds a whole folder."""
     first = list(islice(pieces, _PIECES_AT_ONCE))
     if len(first) < _PIECES_AT_ONCE:
         return json_answer("".join(first), documented=documented)
     charset = "UTF-8" if documented else "ISO-8859-1"
-    headers = {"Content-Type": f"application/json;charset={charset}"}
-    return StreamingResponse(_encoded(chain(first, pieces), charset), headers=headers)
+    return StreamingResponse(_encoded(chain(first, pieces), charset), headers=_json_headers(charset))
 
 
 async def _encoded(pieces: Iterator[str], charset: str) -> AsyncIterator[bytes]:
@@ -283,45 +220,48 @@ def html_answer(text: str) -> Response:
     return Response(text.encode("iso-8859-1", "replace"), headers={"Content-Type": "text/html;charset=ISO-8859-1"})
 
 
-def upload_answer(result: Result, *, referer: str, redirectto: str, parameters: str, documented: bool) -> Response:
+def upload_answer(result: Result, given: Mapping[str, str], referer: str, *, documented: bool) -> Response:
     """Return the answer to an upload: XML, or a redirect if requested (interface section 4.3).
 
-    Success and a wrong key are redirected; other refusals are XML even if a redirect was requested (observed).
+    Success and a wrong key are redirected; other refusals are XML even if a redirect was requested (observed). If
+    documented, the element of the result code is named `Response`, like the element around it.
     """
-    if redirectto and result.kind in (Kind.ACCEPTED, Kind.NO_SESSION):
-        return _redirect(result, redirectto, parameters, documented=documented)
-    elements = {"responsecode": str(result.code), "message": _message(result)}
-    if result.kind is Kind.DUPLICATE:
-        elements["assetid"] = escape(result.assetid)
-    if result.kind is Kind.ACCEPTED:
-        elements["assetid"] = result.assetid
-        elements["filetype"] = result.filetype
-        elements["comingfrom"] = cdata(referer)
-        elements["renamefilebody"] = cdata(result.renamed)
-    text = upload_result(elements, documented=documented)
-    return Response(text.encode(), headers={"Content-Type": "application/xml;charset=UTF-8"})
-
-
-def _message(result: Result) -> str:
+    accepted = result.code == 0
+    if given.get("redirectto") and (accepted or result.message == LOGIN_NOT_VALID):
+        return _redirect(result, given, documented=documented)
     # The service escapes quotes only in the messages of its runtime (`upload-no-destfolderid`, `upload-no-filedata`).
     quotes = {"'": "&apos;"} if "Error at line" in result.message else {}
-    return escape(result.message, quotes)
+    code = "Response" if documented else "responsecode"
+    elements = {code: str(result.code), "message": escape(result.message, quotes)}
+    if result.assetid:
+        elements["assetid"] = escape(result.assetid)
+    if accepted:
+        elements["filetype"] = result.filetype
+        elements["comingfrom"] = _cdata(referer)
+        elements["renamefilebody"] = _cdata(result.renamed)
+    body = "".join(f"<{name}>{text}</{name}>\n" for name, text in elements.items())
+    xml = f'<?xml version="1.0" encoding="UTF-8"?>\n<Response>\n{body}</Response>\n\n\n\n'
+    return Response(xml.encode(), headers={"Content-Type": "application/xml;charset=UTF-8"})
 
 
-def _redirect(result: Result, redirectto: str, parameters: str, *, documented: bool) -> Response:
+def _cdata(text: str) -> str:
+    return f"<![CDATA[{text.replace(']]>', ']]]]><![CDATA[>')}]]>"
+
+
+def _redirect(result: Result, given: Mapping[str, str], *, documented: bool) -> Response:
     """Return a redirect with the answer in its query.
 
     Observed: `;jsessionid=` precedes the query of the address, and `filetype` follows `assetid`.
     """
-    if result.kind is Kind.ACCEPTED:
+    if result.code == 0:
         query = f"responsecode=0&message=success&assetid={result.assetid}"
         query += "" if documented else f"&filetype={result.filetype}"
-        query += f"&{parameters}" if parameters else ""
+        query += f"&{given['redirecttoparams']}" if given.get("redirecttoparams") else ""
     else:
         query = "responsecode=1&message=nosession"
-    path, question, own = redirectto.partition("?")
+    path, question, own = given["redirectto"].partition("?")
     if documented:
-        location = f"{redirectto}{'&' if question else '?'}{query}"
+        location = f"{path}{question}{own}{'&' if question else '?'}{query}"
     else:
         location = f"{path};jsessionid={new_id()}{question}{own}?{query}"
     return Response(b"", 302, {"Location": quote(location, safe="%/:=&?~#+!$,;'@()*[]")})

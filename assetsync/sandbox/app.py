@@ -1,15 +1,16 @@
-"""The application: route requests to the operations, read their parameters, and apply what holds for every answer.
+"""The application: route requests to the operations, read their parameters, and apply faults and the rules for all.
 
 The addresses are those of a live installation: base address `/razuna`, upload `/razuna/raz1/dam/index.cfm`. Storing is
 left to `upload` and `store`, searching to `search`, the text of the answers to `answers`.
 """
 
 import asyncio
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
-from python_multipart.exceptions import FormParserError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -17,166 +18,173 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from assetsync.errors import UsageError
 from assetsync.sandbox import answers
-from assetsync.sandbox.answers import html_answer, json_answer, json_stream, upload_answer
-from assetsync.sandbox.browsers import is_loopback, may_be_led_here
-from assetsync.sandbox.connection import read_chunk
-from assetsync.sandbox.control import Control
+from assetsync.sandbox.answers import Lost, cut, html_answer, json_answer, json_stream, upload_answer
+from assetsync.sandbox.connection import body_of
+from assetsync.sandbox.control import Control, refusal
 from assetsync.sandbox.faults import Active, FaultBoard, FaultKind, Operation
-from assetsync.sandbox.multipart import FormReader, boundary_of, is_plain
-from assetsync.sandbox.operation import Disturbances
 from assetsync.sandbox.search import search
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store, new_id
-from assetsync.sandbox.upload import LOGIN_NOT_VALID, Kind, Received, Uploads, is_archive, key_is_valid
+from assetsync.sandbox.upload import (
+    LOGIN_NOT_VALID,
+    Uploads,
+    is_archive,
+    is_plain,
+    key_is_valid,
+    read_form,
+)
 
-BASE: Final = "/razuna"
-UPLOAD: Final = "/razuna/raz1/dam/index.cfm"
-_SEARCH: Final = f"{BASE}/global/api2/search.cfc"
+_UPLOAD: Final = "/razuna/raz1/dam/index.cfm"
+_SEARCH: Final = "/razuna/global/api2/search.cfc"
 _LONGEST_HEAD: Final = 8192
 _LONGEST_FORM: Final = 16 * 1024 * 1024
+_LONGEST_AT_ONCE: Final = 256 * 1024  # a longer file is stored in a thread
+# Suffixes of host names that no one can own on the web: no owner can point such a name to this machine.
+_PRIVATE: Final = ("localhost", "local", "internal", "test", "home.arpa")
 _REQUIRED: Final = {"searchassets": ("api_key", "searchfor"), "searchindex": ("api_key",)}
-_TRIGGERED: Final = "Indexing successfully triggered"
 
 
 class Service:
-    """The HTTP endpoints of the three operations."""
+    """The HTTP endpoints of the three operations.
+
+    The order is the same for all: read the request, wait, apply faults before the work, do it, apply faults after it.
+    """
 
     def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard) -> None:
         self._settings = settings
         self._store = store
+        self._board = board
         self._uploads = Uploads(store, settings)
-        self.disturbances = Disturbances(board, settings.latency)
+
+    async def _disturbed(self, active: Active, work: Callable[[], Awaitable[Response]]) -> Response:
+        """Do the work of a request that was read, unless a fault precedes it; return the answer or a faulty one."""
+        for kind in (FaultKind.HANG, FaultKind.LATENCY):
+            if kind in active:
+                await asyncio.sleep(active[kind].seconds)
+        if self._settings.latency:
+            await asyncio.sleep(self._settings.latency)
+        if FaultKind.TOO_MANY in active:
+            return Response(b"", 429, {"Retry-After": str(round(active[FaultKind.TOO_MANY].seconds))})
+        if instead := _instead(active, stored=False):
+            return instead
+        answer = await work()
+        if FaultKind.ANSWER_LOST in active:
+            return Lost()
+        if instead := _instead(active, stored=True):
+            return instead
+        return await cut(answer) if FaultKind.ANSWER_CUT in active else answer
 
     async def upload(self, request: Request) -> Response:
-        """Answer an upload (interface section 4.3)."""
-        active = self.disturbances.take(Operation.UPLOAD)
-        received = await self._receive(request, active)
+        """Answer an upload (interface section 4.3): spool its body, then parse it.
+
+        Parameters may also be in the URL.
+        """
+        active = self._board.take(Operation.UPLOAD)
+        in_url = dict(parse_qsl(request.url.query, keep_blank_values=True))
+        content_type = request.headers.get("content-type", "")
+        spool = self._store.incoming / new_id()
 
         async def work() -> Response:
             if FaultKind.DATABASE_DOWN in active:
                 return html_answer(answers.UPLOAD_DATABASE_DOWN)
-            if not self._settings.documented and not is_plain(request.headers.get("content-type")):
+            if not self._settings.documented and not is_plain(content_type):
                 return html_answer(answers.WOULD_HANG)
-            file = received.form.file if received.form else None
-            if file is not None and is_archive(file.sent_name):
-                result = await asyncio.to_thread(self._uploads.accept, received, active)
+            form = read_form(spool, content_type)
+            given = in_url | form.fields
+            if len(form.content) > _LONGEST_AT_ONCE or is_archive(form.sent_name or ""):
+                result = await asyncio.to_thread(self._uploads.accept, given, form, length, active)
             else:
-                result = self._uploads.accept(received, active)
-            if result.kind is Kind.LOGIN_PAGE:
+                result = self._uploads.accept(given, form, length, active)
+            if result is None:
                 return html_answer(answers.LOGIN_PAGE)
-            return upload_answer(
-                result,
-                referer=request.headers.get("referer", ""),
-                redirectto=received.parameters.get("redirectto", ""),
-                parameters=received.parameters.get("redirecttoparams", ""),
-                documented=self._settings.documented,
-            )
+            referer = request.headers.get("referer", "")
+            return upload_answer(result, given, referer, documented=self._settings.documented)
 
         try:
-            return await self.disturbances.answer(active, work)
+            length = await self._spool(request, spool)
+            return await self._disturbed(active, work)
         finally:
-            received.discard()
+            spool.unlink(missing_ok=True)
 
-    async def _receive(self, request: Request, active: Active) -> Received:
-        """Read a body to its end or to the cut; parameters may also be in the URL (interface section 4.3)."""
-        in_url = dict(parse_qsl(request.url.query, keep_blank_values=True))
-        limit = self._settings.max_content_length
+    async def _spool(self, request: Request, spool: Path) -> int:
+        """Write the body to a file; return the larger of the announced and the received number of bytes.
+
+        A body that announces more than the limit is refused, and not written (interface section 5).
+        """
         announced = int(request.headers.get("content-length", "0"))
-
-        def wanted(fields: Mapping[str, str]) -> bool:
-            # The key and the announced size are checked before the file is accepted (interface section 5).
-            return key_is_valid(in_url | dict(fields), self._settings, active) and not (limit and announced > limit)
-
-        boundary = boundary_of(request.headers.get("content-type"))
-        try:
-            form = FormReader(boundary, self._store.incoming / new_id(), wanted) if boundary else None
-        except FormParserError:
-            form = None
-        try:
-            came = await _feed(request, form)
-        except BaseException:
-            # The sandbox was stopped while the body came in.
-            Received({}, form, 0).discard()
-            raise
-        return Received(in_url | (form.fields if form else {}), form, max(came, announced))
+        limit = self._settings.max_content_length
+        came = 0
+        with spool.open("wb") as stream:
+            async for data in body_of(request):
+                came += len(data)
+                if not limit or announced <= limit:
+                    stream.write(data)
+        return max(came, announced)
 
     async def search_or_index(self, request: Request) -> Response:
         """Answer searchassets or searchIndex (interface sections 4.1 and 4.2), as GET or with a form body."""
         given = {name.lower(): value for name, value in parse_qsl(request.url.query, keep_blank_values=True)}
         if request.method == "POST":
             body = bytearray()
-            more = True
-            while more:
-                data, more = await read_chunk(request.scope, request.receive)
+            async for data in body_of(request):
                 body += data[: _LONGEST_FORM - len(body)]
             form = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
             given |= {name.lower(): value for name, value in form}
         method = given.get("method", "").lower()
-        active = self.disturbances.take(Operation.INDEX if method == "searchindex" else Operation.SEARCH)
+        active = self._board.take(Operation.INDEX if method == "searchindex" else Operation.SEARCH)
 
         async def work() -> Response:
             return self._called(method, given, active, f"{request.url.scheme}://{request.url.netloc}")
 
-        return await self.disturbances.answer(active, work)
+        return await self._disturbed(active, work)
 
     def _called(self, method: str, given: Mapping[str, str], active: Active, origin: str) -> Response:
-        documented = self._settings.documented
         if not method:
-            return json_answer(answers.NO_METHOD, documented=documented, status=500)
+            return self._json(answers.NO_METHOD, 500)
         if method not in _REQUIRED:
-            return json_answer(answers.invalid_request(), documented=documented)
+            return self._json(answers.INVALID_REQUEST)
         missing = next((name for name in _REQUIRED[method] if name not in given), None)
         if missing:
             text = f"Value not provided for required argument {missing.upper()} of function {given['method']}()"
-            return json_answer(answers.runtime_error(text), documented=documented)
-        if method == "searchindex":
-            return self._index(given, active)
-        return self._search(given, active, origin)
+            return self._json(answers.runtime_error(text, "errorCode.runtimeError"))
+        return self._index(given, active) if method == "searchindex" else self._search(given, active, origin)
 
     def _index(self, given: Mapping[str, str], active: Active) -> Response:
         documented = self._settings.documented
         if FaultKind.DATABASE_DOWN not in active:
             if not key_is_valid(given, self._settings, active):
-                return json_answer(
-                    answers.index_result(1, LOGIN_NOT_VALID, documented=documented), documented=documented
-                )
+                return self._json(answers.index_result(1, LOGIN_NOT_VALID, documented=documented))
             wipes = FaultKind.INDEX_WIPES in active or self._settings.index_mode == "wipes"
             if wipes or self._settings.index_mode == "adds":
                 ids = [each.strip().upper() for each in given.get("assetid", "").split(",")]
                 self._store.index(None if ids == ["ALL"] else ids, wipe=wipes)
         # Success proves nothing: unknown ids get it, and it comes even while the database is down (observed).
-        return json_answer(answers.index_result(0, _TRIGGERED, documented=documented), documented=documented)
+        return self._json(answers.index_result(0, "Indexing successfully triggered", documented=documented))
 
     def _search(self, given: Mapping[str, str], active: Active, origin: str) -> Response:
         documented = self._settings.documented
         if FaultKind.DATABASE_DOWN in active:
-            return json_answer(answers.SEARCH_DATABASE_DOWN, documented=documented)
+            return self._json(answers.SEARCH_DATABASE_DOWN)
         if not key_is_valid(given, self._settings, active):
-            return json_answer(answers.message_set(LOGIN_NOT_VALID, documented=documented), documented=documented)
+            return self._json(answers.message_set(LOGIN_NOT_VALID, documented=documented))
         if FaultKind.SEARCH_DOWN in active and given.get("dbdirect", "").lower() != "true":
-            return json_answer(answers.SEARCH_SERVER_DOWN, documented=documented)
-        found = search(self._store, given, origin=origin, settings=self._settings)
-        output = answers.Output.asked(given, documented=documented)
-        return json_stream(
-            answers.record_set(found.columns, found.rows, output, documented=documented),
-            documented=documented,
-            latin1=self._settings.latin1,
-        )
+            return self._json(answers.SEARCH_SERVER_DOWN)
+        columns, rows = search(self._store, given, origin=origin, settings=self._settings)
+        pieces = answers.record_set(columns, rows, given, documented=documented)
+        return json_stream(pieces, documented=documented and not self._settings.latin1)
+
+    def _json(self, text: str, status: int = 200) -> Response:
+        return json_answer(text, documented=self._settings.documented, status=status)
 
 
-async def _feed(request: Request, form: FormReader | None) -> int:
-    """Read the body to its end or to the cut; return the number of bytes that came."""
-    came = 0
-    more = True
-    while more:
-        data, more = await read_chunk(request.scope, request.receive)
-        came += len(data)
-        if form is not None:
-            form.feed(data)
-    if form is not None:
-        form.finish()
-    return came
+def _instead(active: Active, *, stored: bool) -> Response | None:
+    status = active.get(FaultKind.STATUS)
+    if status is not None and status.stored is stored:
+        return Response(b"", status.status)
+    html = active.get(FaultKind.HTML)
+    return html_answer(answers.HTML_INSTEAD) if html is not None and html.stored is stored else None
 
 
 class Gate:
@@ -188,7 +196,10 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: SandboxSettings) -> None:
         self._app = app
         self._keep_alive = settings.keep_alive
-        self._on_loopback = is_loopback(settings.host)
+        try:
+            self._on_loopback = ipaddress.ip_address(settings.host).is_loopback
+        except ValueError:
+            self._on_loopback = settings.host.lower() == "localhost"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a head that is too long with 400 and no body (`index-url-too-long`); else pass the request on.
@@ -198,7 +209,7 @@ class Gate:
         answer = self._app
         if _head_length(scope) > _LONGEST_HEAD:
             answer = Response(b"", 400)
-        elif self._on_loopback and may_be_led_here(Headers(scope=scope).get("host", "")):
+        elif self._on_loopback and _may_be_led_here(Headers(scope=scope).get("host", "")):
             answer = PlainTextResponse("This host name is not the sandbox's: use its address, or localhost.\n", 403)
 
         async def closing(message: Message) -> None:
@@ -207,6 +218,20 @@ class Gate:
             await send(message)
 
         await answer(scope, receive, closing)
+
+
+def _may_be_led_here(host: str) -> bool:
+    """Return whether the `Host` header is a name whose owner may point it to this machine (DNS rebinding)."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        # Brackets around text that is not an address: not a name of the sandbox either.
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return "." in name and not name.endswith(tuple(f".{end}" for end in _PRIVATE))
+    return False
 
 
 def _head_length(scope: Scope) -> int:
@@ -219,10 +244,10 @@ def _head_length(scope: Scope) -> int:
 def make_app(settings: SandboxSettings, store: Store, board: FaultBoard) -> ASGIApp:
     """Build the application."""
     service = Service(settings, store, board)
-    control = Control(settings, store, board, service.disturbances.log)
+    control = Control(settings, store, board)
     routes = [
-        Route(UPLOAD, service.upload, methods=["POST", "GET"]),
+        Route(_UPLOAD, service.upload, methods=["POST", "GET"]),
         Route(_SEARCH, service.search_or_index, methods=["GET", "POST"]),
         *control.routes(),
     ]
-    return Gate(Starlette(routes=routes), settings)
+    return Gate(Starlette(routes=routes, exception_handlers={UsageError: refusal}), settings)

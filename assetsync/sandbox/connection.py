@@ -9,107 +9,127 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import MutableMapping
-from typing import Any, cast
+from collections.abc import AsyncIterator
+from typing import Final, cast
 
 import uvicorn
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from assetsync.errors import UsageError
 
-_CONNECTION = "sandbox.connection"
-_LEFTOVER = "sandbox.leftover"
-_REFUSED = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_CONNECTION: Final = "sandbox.connection"
+_LAST_ANSWERS: Final = 0.2  # seconds
+_START: Final = 10.0  # seconds
 
 
 class SandboxProtocol(H11Protocol):
-    """An HTTP/1.1 connection that passes itself and every byte of a cut body to the application."""
+    """An HTTP/1.1 connection that is in the state of its requests, and keeps the bytes of a cut body in `leftover`."""
 
-    def handle_events(self) -> None:
-        """Read requests; put the connection into the state of each request's scope."""
-        super().handle_events()
-        state = self._state()
-        if state is not None:
-            state[_CONNECTION] = self
+    leftover = b""
+
+    @property
+    def _request(self) -> RequestResponseCycle | None:
+        # uvicorn declares `cycle` as never None, but it is None before the first request.
+        return self.cycle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Put the connection into the state of each of its requests."""
+        self.app_state = {_CONNECTION: self}
+        super().connection_made(transport)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """End the body when the client closes its half; the answer of an open request is still written."""
-        if self._state() is None or self.cycle.response_complete:
+        request = self._request
+        if request is None or request.response_complete:
             return None
-        self.cycle.more_body = False
-        self.cycle.message_event.set()
+        request.more_body = False
+        request.message_event.set()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Keep the received part of the body for the request that reads it, because the client is gone."""
-        state = self._state()
-        if state is not None:
-            state[_LEFTOVER] = bytes(self.cycle.body)
+        if self._request is not None:
+            self.leftover = bytes(self._request.body)
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the service sends no reason (observed)
         """Refuse a request that is not HTTP with 400 and no body (`index-url-too-long`)."""
-        self.transport.write(_REFUSED)
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
         self.transport.close()
-
-    def _state(self) -> MutableMapping[str, Any] | None:
-        # uvicorn declares `scope` as never None, but it is None before the first request.
-        scope = cast("Scope | None", self.scope)
-        return None if scope is None else cast("MutableMapping[str, Any]", scope["state"])
-
-
-async def drop(scope: Scope, receive: Receive) -> None:
-    """Close the connection without another byte and wait until it is closed; otherwise uvicorn would write a 500."""
-    _connection(scope).transport.abort()
-    await _gone(receive)
-
-
-async def close(scope: Scope, receive: Receive) -> None:
-    """Close the connection after the bytes written so far, and wait until it is closed."""
-    _connection(scope).transport.close()
-    await _gone(receive)
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        continue
 
 
 def _connection(scope: Scope) -> SandboxProtocol:
     return cast("SandboxProtocol", scope["state"][_CONNECTION])
 
 
-async def read_chunk(scope: Scope, receive: Receive) -> tuple[bytes, bool]:
-    """Return the next bytes of the body and whether more may come, also those received before a disconnect."""
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        return cast("bytes", scope["state"].get(_LEFTOVER, b"")), False
-    return message.get("body", b""), message.get("more_body", False)
+async def close(scope: Scope, receive: Receive) -> None:
+    """Close the connection after the bytes written so far, and wait until it is closed.
+
+    An answer that ended before that would get its missing bytes, or a 500, from uvicorn.
+    """
+    _connection(scope).transport.close()
+    while (await receive())["type"] != "http.disconnect":
+        continue
 
 
-_LAST_ANSWERS = 0.2
-_START = 10.0
+async def body_of(request: Request) -> AsyncIterator[bytes]:
+    """Yield the bytes of the body to its end or to the cut, also those received before a disconnect."""
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            message = {"body": _connection(request.scope).leftover}
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
 
 
-class _Server(uvicorn.Server):
-    """A server that sets `ready` once it accepts connections, and waits for an event to stop instead of polling."""
+class Running(uvicorn.Server):
+    """A running application; `stop` ends it. It waits for an event to stop instead of polling."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = threading.Event()
+    def __init__(self, app: ASGIApp, listening: socket.socket) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=SandboxProtocol,
+                ws="none",
+                lifespan="off",
+                loop="asyncio",
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+            )
+        )
+        self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._serve_on, args=(listening,), name="sandbox", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(_START) or not self.started:
+            raise UsageError("The sandbox did not start", hint="see the log for the reason")
+
+    def _serve_on(self, listening: socket.socket) -> None:
+        try:
+            asyncio.run(self.serve(sockets=[listening]))
+        finally:
+            self._ready.set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections, then end the wait of the constructor."""
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
-        self.ready.set()
+        self._ready.set()
 
     async def main_loop(self) -> None:
+        """Wait until `stop` is called."""
         await self._stop.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Give requests that still run `_LAST_ANSWERS` seconds, then cancel them."""
         for server in self.servers:
             server.close()
         for listening in sockets or []:
@@ -126,45 +146,10 @@ class _Server(uvicorn.Server):
             task.cancel()
         await asyncio.gather(asyncio.sleep(0), *running, return_exceptions=True)
 
-    def ask_to_stop(self) -> None:
-        """Start to stop; any thread may call this."""
+    def stop(self) -> None:
+        """Stop answering; any thread may call this."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
-
-
-class Running:
-    """A running application; `stop` ends it."""
-
-    def __init__(self, app: ASGIApp, listening: socket.socket) -> None:
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                http=SandboxProtocol,
-                ws="none",
-                lifespan="off",
-                loop="asyncio",
-                log_config=None,
-                log_level="error",
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                date_header=False,
-            )
-        )
-        self._thread = threading.Thread(target=self._run, args=(listening,), name="sandbox", daemon=True)
-        self._thread.start()
-        if not self._server.ready.wait(_START) or not self._server.started:
-            raise UsageError("The sandbox did not start", hint="see the log for the reason")
-
-    def _run(self, listening: socket.socket) -> None:
-        try:
-            asyncio.run(self._server.serve(sockets=[listening]))
-        finally:
-            self._server.ready.set()
-
-    def stop(self) -> None:
-        """Stop answering; cancel requests that still run after `_LAST_ANSWERS` seconds."""
-        self._server.ask_to_stop()
         self._thread.join()
 
 

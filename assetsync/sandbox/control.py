@@ -1,13 +1,14 @@
 """The endpoints of the sandbox besides the interface: faults, folders, the request log, all stored assets, the page.
 
 A live service has none of them. All addresses are below `/_sandbox`, except the page at `/`. `store` and `faults` hold
-the data, `page` writes the HTML.
+the data. The page is plain HTML without scripts, light or dark like the reader's system.
 """
 
 import json
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
+from html import escape
 from typing import Final
 
 from starlette.requests import Request
@@ -15,33 +16,52 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from assetsync.errors import UsageError
-from assetsync.sandbox.browsers import is_foreign
-from assetsync.sandbox.faults import FaultBoard, fault_rule
-from assetsync.sandbox.page import PAGE_SIZE, PageView, page
+from assetsync.sandbox.faults import FaultBoard, Operation, fault_rule
 from assetsync.sandbox.settings import SandboxSettings
-from assetsync.sandbox.store import Store
+from assetsync.sandbox.store import Store, StoredAsset
 
-_PICTURES: Final = {
-    "png": "image/png",
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "gif": "image/gif",
-    "webp": "image/webp",
-    "bmp": "image/bmp",
-}
+_PICTURES: Final = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp", "bmp": "bmp"}
 # Browsers show uploaded files only as pictures and never run them, whatever they hold.
 _SHUT: Final = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
 _PAGE_POLICY: Final = {"Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'"}
 
 
+_PAGE_SIZE: Final = 100
+_STYLE: Final = """
+:root { color-scheme: light dark; --line: #d5d9de; --dim: #5c6670; --bad: #a3240f; --good: #1c6b36; --back: #fff; }
+@media (prefers-color-scheme: dark) {
+  :root { --line: #3a4149; --dim: #a0abb6; --bad: #ff8f78; --good: #7fd59b; --back: #15181c; }
+}
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem;
+  background: var(--back); }
+h1 { font-size: 1.4rem; margin: 0; }
+p { color: var(--dim); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+th, td { border-bottom: 1px solid var(--line); padding: .5rem .6rem; text-align: left; vertical-align: top; }
+th { color: var(--dim); font-weight: 600; }
+td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.name { overflow-wrap: anywhere; min-width: 12rem; }
+code { font-size: .85em; overflow-wrap: anywhere; color: var(--dim); }
+img { display: block; width: 64px; height: 48px; object-fit: cover; border-radius: 3px; background: var(--line); }
+dl { margin: 0; display: grid; grid-template-columns: max-content 1fr; gap: 0 .6rem; font-size: .85em; }
+dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; }
+.bad { color: var(--bad); } .good { color: var(--good); }
+"""
+_HEAD: Final = (
+    '<thead><tr><th scope="col">Picture</th><th scope="col">Name</th><th scope="col">Folder</th>'
+    '<th scope="col">Size</th><th scope="col">MD5</th><th scope="col">Metadata</th>'
+    '<th scope="col">State</th></tr></thead>'
+)
+
+
 class Control:
     """The endpoints for the person or the test that runs the sandbox."""
 
-    def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard, log: Counter[str]) -> None:
+    def __init__(self, settings: SandboxSettings, store: Store, board: FaultBoard) -> None:
         self._settings = settings
         self._store = store
         self._board = board
-        self._log = log
 
     def routes(self) -> list[Route]:
         """Return the routes of all endpoints."""
@@ -63,16 +83,13 @@ class Control:
 
     async def set_faults(self, request: Request) -> Response:
         """Switch on exactly the faults in `{"faults": [{"kind": …}], "seed": …}`; an empty list switches all off."""
-
-        def switch(given: Mapping[str, object]) -> Response:
-            rules = given.get("faults")
-            if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-                raise UsageError("The faults are missing", hint='send {"faults": [{"kind": "status", "times": 1}]}')
-            seed = given.get("seed")
-            self._board.replace([fault_rule(rule) for rule in rules], seed if isinstance(seed, int) else None)
-            return JSONResponse({"faults": self._board.listing()})
-
-        return await _with_json(request, switch)
+        given = await _json_object(request)
+        rules = given.get("faults")
+        if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+            raise UsageError("The faults are missing", hint='send {"faults": [{"kind": "status", "times": 1}]}')
+        seed = given.get("seed")
+        self._board.replace([fault_rule(rule) for rule in rules], seed if isinstance(seed, int) else None)
+        return JSONResponse({"faults": self._board.listing()})
 
     async def folders(self, _: Request) -> Response:
         """List the folders."""
@@ -80,16 +97,11 @@ class Control:
 
     async def create_folder(self, request: Request) -> Response:
         """Create the folder in `{"name": …, "id": …}`; without `id` it gets a new identifier."""
-
-        def create(given: Mapping[str, object]) -> Response:
-            name, identifier = given.get("name"), given.get("id")
-            if not isinstance(name, str) or not name or not isinstance(identifier, str | None):
-                raise UsageError(
-                    "The folder has no name", hint='send {"name": "photos"}, and an "id" where you want one'
-                )
-            return JSONResponse({"id": self._store.create_folder(name, identifier), "name": name}, 201)
-
-        return await _with_json(request, create)
+        given = await _json_object(request)
+        name, identifier = given.get("name"), given.get("id")
+        if not isinstance(name, str) or not name or not isinstance(identifier, str | None):
+            raise UsageError("The folder has no name", hint='send {"name": "photos"}, and an "id" where you want one')
+        return JSONResponse({"id": self._store.create_folder(name, identifier), "name": name}, 201)
 
     async def assets(self, _: Request) -> Response:
         """List all stored assets, also those that no search shows."""
@@ -100,24 +112,21 @@ class Control:
 
         This simulates what people do in a DAM.
         """
-
-        def alter(given: Mapping[str, object]) -> Response:
-            assetid, folder, name = given.get("id"), given.get("folder"), given.get("name")
-            if not (isinstance(assetid, str) and isinstance(folder, str | None) and isinstance(name, str | None)):
-                raise UsageError("The asset has no id", hint='send {"id": …} with "folder", "name" or "delete": true')
-            if folder is not None and folder not in self._store.folders():
-                raise UsageError(f"There is no folder {folder}", hint="GET /_sandbox/folders lists them")
-            if given.get("delete") is True:
-                found = self._store.delete(assetid)
-            else:
-                found = self._store.alter(assetid, folder=folder, name=name or None)
-            return JSONResponse({"id": assetid}) if found else JSONResponse({"error": "There is no such asset"}, 404)
-
-        return await _with_json(request, alter)
+        given = await _json_object(request)
+        assetid, folder, name = given.get("id"), given.get("folder"), given.get("name")
+        if not (isinstance(assetid, str) and isinstance(folder, str | None) and isinstance(name, str | None)):
+            raise UsageError("The asset has no id", hint='send {"id": …} with "folder", "name" or "delete": true')
+        if folder is not None and folder not in self._store.folders():
+            raise UsageError(f"There is no folder {folder}", hint="GET /_sandbox/folders lists them")
+        if given.get("delete") is True:
+            found = self._store.delete(assetid)
+        else:
+            found = self._store.alter(assetid, folder=folder, name=name or None)
+        return JSONResponse({"id": assetid}) if found else JSONResponse({"error": "There is no such asset"}, 404)
 
     async def log(self, _: Request) -> Response:
         """Return the number of requests for each operation."""
-        return JSONResponse({name: self._log[name] for name in ("upload", "search", "index")})
+        return JSONResponse({name: self._board.requests[name] for name in Operation})
 
     async def file(self, request: Request) -> Response:
         """Return the bytes of an asset."""
@@ -126,32 +135,75 @@ class Control:
             return Response(b"", 404)
         picture = _PICTURES.get(asset.extension)
         place = None if picture else asset.filename
-        media_type = picture or "application/octet-stream"
+        media_type = f"image/{picture}" if picture else "application/octet-stream"
         return FileResponse(self._store.content(asset.id), headers=_SHUT, media_type=media_type, filename=place)
 
     async def page(self, request: Request) -> Response:
         """Show the stored assets, newest first."""
         start = request.query_params.get("start", "0")
         offset = int(start) if start.isascii() and start.isdigit() and len(start) < 10 else 0  # noqa: PLR2004
-        assets = self._store.assets(newest_first=True, limit=PAGE_SIZE + 1, offset=offset)
-        view = PageView(tuple(assets), offset, dict(self._log), self._board.listing(), self._settings.dialect)
-        return HTMLResponse(page(view), headers=_PAGE_POLICY)
+        assets = self._store.assets(newest_first=True, limit=_PAGE_SIZE + 1, offset=offset)
+        requests = ", ".join(f"{self._board.requests[name]} {name}" for name in Operation)
+        faults = ", ".join(str(fault["kind"]) for fault in self._board.listing()) or "none"
+        summary = f"Dialect {self._settings.dialect} · requests: {requests} · faults: {faults}"
+        return HTMLResponse(_page(assets, offset, summary), headers=_PAGE_POLICY)
 
 
-async def _with_json(request: Request, act: Callable[[Mapping[str, object]], Response]) -> Response:
-    """Call `act` with the JSON object of a request; answer a mistake in it with 400 and one sentence.
+class ForeignPageError(UsageError):
+    """A browser posts for the page of another site, without asking."""
 
-    Refuse requests from pages of other sites with 403: a browser posts for them without asking.
-    """
-    if is_foreign(request.headers.get("origin"), request.headers.get("host", "")):
-        return JSONResponse({"error": "This comes from the page of another site: send it from a program"}, 403)
+
+async def refusal(_: Request, error: Exception) -> Response:
+    """Return the answer to a request that raised UsageError."""
+    return JSONResponse({"error": str(error)}, 403 if isinstance(error, ForeignPageError) else 400)
+
+
+async def _json_object(request: Request) -> Mapping[str, object]:
+    """Return the JSON object of a request; raise UsageError."""
+    origin = request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2].lower() != request.headers.get("host", "").lower():
+        raise ForeignPageError("This comes from the page of another site", hint="send it from a program")
     try:
         given = await request.json()
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as exc:
-        return JSONResponse({"error": f"This is not JSON: {exc}"}, 400)
+        raise UsageError("This is not JSON", hint=str(exc)) from exc
     if not isinstance(given, dict):
-        return JSONResponse({"error": "This is no JSON object: send one in curly brackets"}, 400)
-    try:
-        return act(given)
-    except UsageError as exc:
-        return JSONResponse({"error": str(exc)}, 400)
+        raise UsageError("This is no JSON object", hint="send one in curly brackets")
+    return given
+
+
+def _page(assets: Sequence[StoredAsset], offset: int, summary: str) -> str:
+    """Return the page; `assets` holds one more than a page if there is a next one. Escape every text from outside."""
+    rows = "".join(_row(asset) for asset in assets[:_PAGE_SIZE])
+    table = f'<div class="wide"><table>{_HEAD}<tbody>{rows}</tbody></table></div>'
+    newer = f'<a href="?start={max(offset - _PAGE_SIZE, 0)}">Newer</a> ' if offset else ""
+    older = f'<a href="?start={offset + _PAGE_SIZE}">Older</a>' if len(assets) > _PAGE_SIZE else ""
+    turning = f"<p>{newer}{older}</p>" if newer or older else ""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>assetsync sandbox</title><style>{_STYLE}</style></head><body>"
+        f"<h1>assetsync sandbox</h1><p>{escape(summary)}</p>"
+        f"{table if rows else '<p>Nothing is stored.</p>'}{turning}</body></html>\n"
+    )
+
+
+def _row(asset: StoredAsset) -> str:
+    place = f"/_sandbox/file/{escape(asset.id)}"
+    picture = f'<img src="{place}" alt="" loading="lazy">' if asset.extension in _PICTURES else ""
+    metadata = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in asset.metadata.items())
+    stored = datetime.fromtimestamp(asset.stored_at, UTC)
+    state = ", ".join(filter(None, [
+        '<strong class="bad">damaged</strong>' if asset.damaged else "",
+        '<span class="good">processed</span>' if asset.processed else "not processed yet",
+        '<span class="good">indexed</span>' if asset.indexed else "not indexed",
+        "" if asset.visible else '<span class="bad">invisible</span>',
+    ]))  # fmt: skip
+    return (
+        f"<tr><td>{picture}</td>"
+        f'<td class="name"><a href="{place}">{escape(asset.filename)}</a><br><code>{escape(asset.id)}</code></td>'
+        f"<td>{escape(asset.folder_name)}<br><code>{escape(asset.folder_id)}</code></td>"
+        f'<td class="number">{asset.size:,}</td><td><code>{escape(asset.md5)}</code></td>'
+        f"<td><dl>{metadata}</dl></td>"
+        f"<td>{state}<br><code>{stored:%Y-%m-%d %H:%M:%S} UTC</code></td></tr>\n"
+    )

@@ -1,13 +1,14 @@
 """The faults that can be switched on, and which of them hit the next request.
 
-`FaultBoard.take` returns them; `operation` and the operations themselves carry them out.
+`FaultBoard.take` returns them; `app` and the operations themselves carry them out.
 """
 
 import math
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 
 from assetsync.errors import UsageError
@@ -72,7 +73,7 @@ Active = Mapping[FaultKind, FaultRule]
 
 
 class FaultBoard:
-    """The rules that are switched on; the server's thread and other threads share it.
+    """The rules that are switched on, and the count of requests; the server's thread and other threads share it.
 
     The random numbers for probabilities come from one seeded generator, so that a run can be repeated.
     """
@@ -81,37 +82,34 @@ class FaultBoard:
         self._lock = threading.Lock()
         self._random = random.Random(seed)  # noqa: S311 - a repeatable sequence is the purpose
         self._rules: list[FaultRule] = []
-        self._left: list[int | None] = []
+        self.requests: Counter[Operation] = Counter()
 
     def replace(self, rules: Iterable[FaultRule], seed: int | None = None) -> None:
         """Switch on exactly these rules; a seed restarts the random numbers."""
         with self._lock:
             self._rules = list(rules)
-            self._left = [rule.times for rule in self._rules]
             if seed is not None:
                 self._random.seed(seed)
 
     def take(self, operation: Operation) -> Active:
-        """Return the faults that hit this request, and count them down."""
+        """Count a request; return the faults that hit it, and count them down."""
         active: dict[FaultKind, FaultRule] = {}
         with self._lock:
+            self.requests[operation] += 1
             for position, rule in enumerate(self._rules):
-                left = self._left[position]
-                if left == 0 or rule.operation not in (None, operation):
+                if rule.times == 0 or rule.operation not in (None, operation):
                     continue
                 if rule.probability < 1 and self._random.random() >= rule.probability:
                     continue
-                if left is not None:
-                    self._left[position] = left - 1
+                if rule.times is not None:
+                    self._rules[position] = replace(rule, times=rule.times - 1)
                 active[rule.kind] = rule
         return active
 
     def listing(self) -> list[dict[str, object]]:
         """Return the rules that can still hit a request, as JSON values; `times` is the number of hits left."""
         with self._lock:
-            return [
-                {**asdict(rule), "times": left} for rule, left in zip(self._rules, self._left, strict=True) if left != 0
-            ]
+            return [asdict(rule) for rule in self._rules if rule.times != 0]
 
 
 def fault_rule(given: Mapping[str, object]) -> FaultRule:

@@ -7,23 +7,12 @@ rows and no message (observed). The LIKE patterns of dbdirect are translated her
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CUSTOM_FIELD: Final = "metacf_"
 _MARK: Final = "\x1f"  # `str.split` treats it as a blank, so no normalised text holds it
-
-
-class IndexedText(NamedTuple):
-    """The columns that the index searches."""
-
-    t_any: str
-    t_name: str
-    t_description: str
-    t_keywords: str
-    t_labels: str
-    t_custom: str
 
 
 def words(text: str) -> str:
@@ -62,8 +51,8 @@ def said_of(filetype: str, fields: Mapping[str, str]) -> tuple[str | None, str |
 
 def indexed_text(
     filename: str, description: str | None, keywords: str | None, fields: Mapping[str, str]
-) -> IndexedText:
-    """Return all searched text of an asset.
+) -> dict[str, str]:
+    """Return all searched text of an asset by column.
 
     Custom fields are form fields `metacf_<id>` (observed), with several values separated by commas. The interface
     cannot set labels; the sandbox reads them from `meta_labels`, separated by commas, so that label queries can be
@@ -77,14 +66,14 @@ def indexed_text(
         for each in value.split(",")
     )
     labels = "".join(label_mark(each) for each in fields.get("meta_labels", "").split(",") if each.strip())
-    return IndexedText(
-        t_any=words(f"{filename} {metadata}"),
-        t_name=words(filename),
-        t_description=words(description or ""),
-        t_keywords=words(keywords or ""),
-        t_labels=labels,
-        t_custom=custom,
-    )
+    return {
+        "t_any": words(f"{filename} {metadata}"),
+        "t_name": words(filename),
+        "t_description": words(description or ""),
+        "t_keywords": words(keywords or ""),
+        "t_labels": labels,
+        "t_custom": custom,
+    }
 
 
 _MOST_TOKENS: Final = 100_000
@@ -126,6 +115,14 @@ class Condition(NamedTuple):
     ids: tuple[str, ...] = ()
 
 
+NOTHING: Final = Condition("0", ())
+
+
+def one_of(column: str, values: tuple[str, ...]) -> Condition:
+    """Return the condition that a column has one of these values."""
+    return Condition(f"{column} IN ({', '.join('?' * len(values))})", values)
+
+
 class _Token(NamedTuple):
     kind: str
     text: str
@@ -145,8 +142,7 @@ def condition(searchfor: str) -> Condition:
     """Return the condition for a search entry of the index; raise QuerySyntaxError."""
     if only_ids(searchfor):
         return _ids(tuple(re.split(r"[,\s]+", searchfor.strip().rstrip(",").strip())))
-    parser = _Parser(_tokens(searchfor))
-    return parser.whole()
+    return _Parser(_tokens(searchfor)).whole()
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -174,7 +170,7 @@ def _unescaped(text: str) -> str:
 
 def _ids(ids: tuple[str, ...]) -> Condition:
     upper = tuple(each.upper() for each in ids)
-    return Condition(f"id IN ({', '.join('?' * len(upper))})", upper, upper)
+    return one_of("id", upper)._replace(ids=upper)
 
 
 def _text(column: str, word: str) -> Condition:
@@ -198,7 +194,7 @@ def _field(name: str, word: str) -> Condition:
         return Condition(f"{_VALUE_FIELDS[name]} = ? COLLATE NOCASE", (word,))
     if name == "labels":
         return _labels(f"({word})")
-    return Condition("0", ())
+    return NOTHING
 
 
 def _labels(text: str) -> Condition:
@@ -206,7 +202,7 @@ def _labels(text: str) -> Condition:
         re.sub(r"\\(.)|\+", lambda found: found[1] or " ", group[1:-1], flags=re.DOTALL)
         for group in re.findall(_GROUP, text, re.DOTALL)
     ]
-    return _joined(" AND ", [_contains("t_labels", label_mark(group)) for group in groups])
+    return all_of([_contains("t_labels", label_mark(group)) for group in groups])
 
 
 def _custom(text: str) -> Condition:
@@ -214,14 +210,19 @@ def _custom(text: str) -> Condition:
     parts = [_unescaped(found[1] or found[2] or "") for found in _PART.finditer(inner)]
     if len(parts) < 2:  # noqa: PLR2004 - the field's identifier and at least one value
         raise QuerySyntaxError(text)
-    return _joined(" AND ", [_contains("t_custom", custom_mark(parts[0], value)) for value in parts[1:]])
+    return all_of([_contains("t_custom", custom_mark(parts[0], value)) for value in parts[1:]])
 
 
 def _contains(column: str, text: str) -> Condition:
     return Condition(f"instr({column}, ?)", (text,))
 
 
-def _joined(word: str, parts: list[Condition]) -> Condition:
+def all_of(parts: Sequence[Condition]) -> Condition:
+    """Return the condition that all of these hold; without any it always holds."""
+    return _joined(" AND ", parts) if parts else Condition("1", ())
+
+
+def _joined(word: str, parts: Sequence[Condition]) -> Condition:
     if len(parts) == 1:
         return parts[0]
     if word == " OR " and all(part.ids for part in parts):
@@ -267,7 +268,7 @@ class _Parser:
         while (token := self._peek()) is not None and token not in (_Token("word", "OR"), _Token("mark", ")")):
             self._skip("word", "AND")
             parts.append(self._one(of))
-        return _joined(" AND ", parts)
+        return all_of(parts)
 
     def _one(self, of: Callable[[str], Condition]) -> Condition:
         if self._skip("word", "NOT"):
@@ -299,7 +300,7 @@ class _Parser:
         parts = [part for part in word.split(",") if part]
         if not parts:
             raise QuerySyntaxError(word)
-        return _joined(" AND ", [of(part) for part in parts])
+        return all_of([of(part) for part in parts])
 
     def _group(self, of: Callable[[str], Condition]) -> Condition:
         self._depth += 1

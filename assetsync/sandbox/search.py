@@ -1,22 +1,42 @@
 """searchassets (interface section 4.1): from parameters to the rows of an answer, by the database or the index.
 
-This module reads the store. Interpreting a search entry is left to `query`, writing the answer to `answers`.
+The columns are those of interface section 2, and more as observed. Interpreting a search entry is left to `query`,
+writing the answer to `answers`.
 """
 
+import hashlib
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
-from typing import Final, NamedTuple
+from typing import Final
 
-from assetsync.sandbox.names import doctype_extensions
-from assetsync.sandbox.query import Condition, QuerySyntaxError, condition, like, only_ids
-from assetsync.sandbox.rows import Question, Value, rendition_values, row_values
+from assetsync.sandbox.query import NOTHING, Condition, QuerySyntaxError, all_of, condition, like, one_of, only_ids
 from assetsync.sandbox.settings import SandboxSettings
 from assetsync.sandbox.store import Store
 
+Value = str | int | datetime | None
+
+OBSERVED_COLUMNS: Final = (
+    "id", "filename", "folder_id", "folder_name", "extension", "video_image", "filename_org", "kind",
+    "extension_thumb", "path_to_asset", "cloud_url", "cloud_url_org", "size", "size_num", "width", "height",
+    "isalias", "description", "keywords", "dateadd", "datechange", "expiry_date_actual", "local_url_org",
+    "local_url_thumb", "colid", "colorspace", "xdpi", "ydpi", "unit", "md5hash", "filename_forsort", "cnt",
+    "date_create", "date_change", "file_type", "responsecode", "totalassetscount", "calledwith",
+)  # fmt: skip
+
+# The interface does not show the names of the two date columns; these are the observed ones.
+DOCUMENTED_COLUMNS: Final = (
+    "id", "filename", "folder_id", "extension", "video_image", "filename_org", "kind", "extension_thumb",
+    "path_to_asset", "cloud_url", "cloud_url_org", "size", "width", "height", "description", "keywords", "rowtotal",
+    "local_url_org", "local_url_thumb", "responsecode", "totalassetscount", "calledwith", "colid", "date_create",
+    "date_change",
+)  # fmt: skip
+
 _KINDS: Final = ("img", "vid", "aud", "doc")
+_DOCTYPES: Final = {"pdf": ("pdf",), "xls": ("xls", "xlsx"), "doc": ("doc", "docx")}
 _ORDER: Final = {
     "name": "name_key, seq",
     "sizedesc": "size DESC, seq",
@@ -25,107 +45,75 @@ _ORDER: Final = {
     "datechanged": "stored_at DESC, seq DESC",
 }
 _OPERATORS: Final = {">": ">", "<": "<", "=": "=", "=>": ">=", ">=": ">=", "=<": "<=", "<=": "<=", "between": "between"}
-_NOTHING: Final = Condition("0", ())
 
 
-class Found(NamedTuple):
-    """The columns of an answer and its rows; the iterator reads them from the store."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The values of a call that its rows need.
 
-    columns: tuple[str, ...]
-    rows: Iterator[list[Value]]
+    `repeated` has the values of the columns that are the same in all rows, `counts` the totals by kind. `origin` is
+    scheme, host and port of the service.
+    """
+
+    repeated: Mapping[str, Value]
+    counts: Mapping[str, int]
+    origin: str
+    now: float
+    settings: SandboxSettings
 
 
-def search(store: Store, given: Mapping[str, str], *, origin: str, settings: SandboxSettings) -> Found:
-    """Run one search; `given` maps lower-case parameter names to values, `origin` is scheme, host and port."""
+def search(
+    store: Store, given: Mapping[str, str], *, origin: str, settings: SandboxSettings
+) -> tuple[tuple[str, ...], Iterator[list[Value]]]:
+    """Run one search; return the columns of the answer and its rows, which are read from the store one by one.
+
+    `given` maps lower-case parameter names to values, `origin` is scheme, host and port.
+    """
     documented = settings.documented
     dbdirect = given.get("dbdirect", "").lower() in ("true", "1", "yes")
     now = store.now
-    limits = [_visible(now), _folders(given.get("folderid", ""))]
+    show = given.get("show", "all").lower()
+    kinds = _KINDS if show in ("all", "") or (dbdirect and documented) else (show,)
+    limits = _by_database(given, documented=documented) if dbdirect else _by_index(given, now)
+    where = all_of([Condition("visible_at <= ?", (now,)), one_of("kind", kinds), *limits])
+    if folders := tuple(part.strip() for part in given.get("folderid", "").split(",") if part.strip()):
+        where = all_of([where, one_of("folder_id", folders)])
     if documented:
-        limits.append(_available(given.get("available", "1"), now))
-    if dbdirect:
-        limits.append(like(given["searchfor"]))
-        limits.append(_moments(given, documented=documented))
-    else:
-        limits.append(Condition("indexed_at <= ? AND processed_at <= ?", (now, now)))
-        limits.append(_entry(given["searchfor"]))
-        limits.append(_days(given))
-    shown = _shown(given, ignored=dbdirect and documented)
-    limits.append(Condition(f"kind IN ({', '.join('?' * len(shown))})", shown))
-    where = " AND ".join(f"({limit.sql})" for limit in limits)
-    values = [value for limit in limits for value in limit.values]
+        processed = "processed_at > ?" if given.get("available") == "0" else "processed_at <= ?"
+        where = all_of([where, Condition(processed, (now,))])
     order = f"ORDER BY {_ORDER.get(given.get('sortby', 'name').lower(), _ORDER['name'])}"
     # With dbdirect and show=all the totals are 0, however many rows there are (observed).
-    counted = documented or not dbdirect or len(shown) < len(_KINDS)
-    counts = _counts(store, given, where, values, documented=documented) if counted else {}
+    counted = documented or not dbdirect or len(kinds) < len(_KINDS)
+    counts = store.counts(where) if counted else {}
+    if not documented and only_ids(given["searchfor"]):
+        # A bare identifier is counted twice although it returns one row (`search-by-id`).
+        counts = {kind: 2 * count for kind, count in counts.items()}
     if settings.twice and not dbdirect:
         counts = {kind: 2 * count for kind, count in counts.items()}
-    question = Question(
-        calledwith=given["searchfor"],
-        total=sum(counts.values()),
-        counts={} if dbdirect else counts,
-        origin=origin,
-        now=now,
-        documented=documented,
-        md5=settings.md5,
-    )
+    total = sum(counts.values())
+    repeated: dict[str, Value] = {"totalassetscount": total, "rowtotal": total, "calledwith": given["searchfor"]}
+    question = Question(repeated | {"responsecode": 0}, {} if dbdirect else counts, origin, now, settings)
     if dbdirect:
         # dbdirect ignores startrow and maxrows (observed).
-        assets = store.select(where, values, order)
+        assets = store.select(where, order)
     elif documented:
-        assets = _page(store.select(where, values, order), given, settings)
+        assets = _page(store.select(where, order), given, settings)
     else:
         # maxrows applies to each kind: 25 may return 100 rows with show=all (observed).
-        of_kinds = (store.select(f"{where} AND kind = ?", [*values, kind], order) for kind in shown)
+        of_kinds = (store.select(all_of([where, one_of("kind", (kind,))]), order) for kind in kinds)
         assets = chain.from_iterable(_page(of_kind, given, settings) for of_kind in of_kinds)
     renditions = settings.renditions and given.get("showrenditions", "true").lower() not in ("false", "0", "no")
-    return Found(question.columns, _rows(assets, question, renditions=renditions))
+    columns = DOCUMENTED_COLUMNS if documented else OBSERVED_COLUMNS
+    return columns, (
+        [values.get(column) for column in columns] for values in _rows(assets, question, renditions=renditions)
+    )
 
 
-def _rows(assets: Iterator[sqlite3.Row], question: Question, *, renditions: bool) -> Iterator[list[Value]]:
+def _rows(assets: Iterator[sqlite3.Row], question: Question, *, renditions: bool) -> Iterator[dict[str, Value]]:
     for asset in assets:
         yield row_values(asset, question)
         if renditions and asset["kind"] == "img" and asset["processed_at"] <= question.now:
             yield rendition_values(asset, question)
-
-
-def _counts(
-    store: Store, given: Mapping[str, str], where: str, values: list[str | float], *, documented: bool
-) -> dict[str, int]:
-    counts = store.counts(where, values)
-    if not documented and only_ids(given["searchfor"]):
-        # A bare identifier is counted twice although it returns one row (`search-by-id`).
-        return {kind: 2 * count for kind, count in counts.items()}
-    return counts
-
-
-def _visible(now: float) -> Condition:
-    return Condition("visible_at <= ?", (now,))
-
-
-def _folders(given: str) -> Condition:
-    folders = tuple(part.strip() for part in given.split(",") if part.strip())
-    if not folders:
-        return Condition("1", ())
-    return Condition(f"folder_id IN ({', '.join('?' * len(folders))})", folders)
-
-
-def _available(given: str, now: float) -> Condition:
-    return Condition("processed_at > ?" if given == "0" else "processed_at <= ?", (now,))
-
-
-def _entry(searchfor: str) -> Condition:
-    try:
-        return condition(searchfor)
-    except QuerySyntaxError:
-        return _NOTHING
-
-
-def _shown(given: Mapping[str, str], *, ignored: bool) -> tuple[str, ...]:
-    show = given.get("show", "all").lower()
-    if ignored or show in ("all", ""):
-        return _KINDS
-    return (show,)
 
 
 def _page(assets: Iterator[sqlite3.Row], given: Mapping[str, str], settings: SandboxSettings) -> Iterator[sqlite3.Row]:
@@ -153,9 +141,13 @@ def _day(text: str) -> datetime | None:
         return None
 
 
-def _days(given: Mapping[str, str]) -> Condition:
-    """Return the condition of the index's date parameters and of doctype; an invalid date matches nothing."""
-    limits = []
+def _by_index(given: Mapping[str, str], now: float) -> list[Condition]:
+    """Return the conditions of a search through the index; a syntax error or an invalid date matches nothing."""
+    limits = [Condition("indexed_at <= ? AND processed_at <= ?", (now, now))]
+    try:
+        limits.append(condition(given["searchfor"]))
+    except QuerySyntaxError:
+        limits.append(NOTHING)
     for name in ("datecreate", "datechange"):
         if given.get(name):
             limits.append(_between(_day(given[name]), _day(given[name])))
@@ -164,25 +156,22 @@ def _days(given: Mapping[str, str]) -> Condition:
             limits.append(_between(_day(first), _day(last)))
     doctype = given.get("doctype", "").lower()
     if doctype and given.get("show", "").lower() == "doc":
-        extensions = doctype_extensions(doctype)
-        which = "NOT IN" if doctype == "other" else "IN"
-        limits.append(Condition(f"extension {which} ({', '.join('?' * len(extensions))})", extensions))
-    if not limits:
-        return Condition("1", ())
-    return Condition(
-        " AND ".join(each.sql for each in limits), tuple(value for each in limits for value in each.values)
-    )
+        if doctype == "other":
+            limits.append(one_of("NOT extension", tuple(chain.from_iterable(_DOCTYPES.values()))))
+        else:
+            limits.append(one_of("extension", _DOCTYPES.get(doctype, ())))
+    return limits
 
 
 def _between(first: datetime | None, last: datetime | None) -> Condition:
     if first is None or last is None:
-        return _NOTHING
+        return NOTHING
     end = last + timedelta(days=1)
     return Condition("stored_at >= ? AND stored_at < ?", (first.timestamp(), end.timestamp()))
 
 
-def _moments(given: Mapping[str, str], *, documented: bool) -> Condition:
-    """Return the condition of dbdirect's date parameters; they narrow only pictures, not other kinds (observed)."""
+def _by_database(given: Mapping[str, str], *, documented: bool) -> list[Condition]:
+    """Return the conditions of dbdirect; its date parameters narrow only pictures, not other kinds (observed)."""
     limits = []
     for name in ("datecreate", "datechange"):
         operator = _OPERATORS.get(given.get(f"{name}param", "").lower())
@@ -194,11 +183,10 @@ def _moments(given: Mapping[str, str], *, documented: bool) -> Condition:
             limits.append(Condition("stored_at BETWEEN ? AND ?", (start, stop)))
         else:
             limits.append(Condition(f"CAST(stored_at AS INTEGER) {operator} CAST(? AS INTEGER)", (start,)))
-    if not limits:
-        return Condition("1", ())
-    narrowed = " AND ".join(each.sql for each in limits)
-    values = tuple(value for each in limits for value in each.values)
-    return Condition(narrowed if documented else f"kind <> 'img' OR ({narrowed})", values)
+    dates = all_of(limits)
+    if limits and not documented:
+        dates = Condition(f"(kind <> 'img' OR {dates.sql})", dates.values)
+    return [like(given["searchfor"]), dates]
 
 
 def _moment(text: str) -> float | None:
@@ -206,3 +194,79 @@ def _moment(text: str) -> float | None:
         return datetime.strptime(text.strip(), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
+
+
+def row_values(asset: sqlite3.Row, question: Question) -> dict[str, Value]:
+    """Return the values of one asset by column.
+
+    Before an asset is processed, nearly all are null and the size is "0": this means "not yet" (observed).
+    """
+    processed = asset["processed_at"] <= question.now
+    documented = question.settings.documented
+    kind = asset["filetype"] if documented and processed else asset["kind"]
+    stored = datetime.fromtimestamp(int(asset["stored_at"]), UTC)
+    picture = asset["kind"] == "img"
+    values: dict[str, Value] = {
+        "id": asset["id"],
+        "filename": asset["filename"],
+        "folder_id": asset["folder_id"],
+        "folder_name": asset["folder_name"],
+        "video_image": "dummy",
+        "kind": kind,
+        "size": "0",
+        "isalias": "0",
+        "dateadd": stored,
+        "date_create": stored,
+        "filename_forsort": asset["filename"],
+        "file_type": "original" if picture else "",
+        **question.repeated,
+        "cnt": str(question.counts.get(asset["kind"], 0)),
+    }
+    if not processed:
+        return values
+    place = f"{asset['folder_id']}/{asset['kind']}/{asset['id']}"
+    # The service writes the double slash, too (observed).
+    url = f"{question.origin}//razuna/assets/1/{place}"
+    unsaid = "" if picture or asset["extension"] == "pdf" else None
+    resolution = "1" if picture else ""
+    return values | {
+        "extension": asset["extension"],
+        "filename_org": asset["filename_org"],
+        "extension_thumb": "jpg" if picture else asset["extension"],
+        "path_to_asset": place,
+        "size": str(asset["size"]),
+        "size_num": asset["size"],
+        "width": asset["width"],
+        "height": asset["height"],
+        "description": asset["description"] if asset["description"] is not None else unsaid,
+        "keywords": asset["keywords"] if asset["keywords"] is not None else unsaid,
+        "datechange": stored,
+        "date_change": stored,
+        "local_url_org": f"{url}/{asset['filename_org']}",
+        "local_url_thumb": f"{url}/thumb_{asset['id']}.jpg" if picture else "0",
+        "colorspace": "",
+        "xdpi": resolution,
+        "ydpi": resolution,
+        "unit": "None" if picture else "",
+        "md5hash": asset["md5"] if question.settings.md5 else None,
+    }
+
+
+def rendition_values(asset: sqlite3.Row, question: Question) -> dict[str, Value]:
+    """Return the values of a picture's rendition: half as wide and high, with its own id, name and MD5."""
+    name = f"{asset['filename'].rpartition('.')[0] or asset['filename']}_rendition.jpg"
+    # Derived from the asset, so that every answer shows the same values.
+    derived = hashlib.md5(f"rendition of {asset['id']}".encode(), usedforsecurity=False).hexdigest().upper()
+    return row_values(asset, question) | {
+        "id": derived[::-1],
+        "filename": name,
+        "filename_org": name,
+        "filename_forsort": name,
+        "extension": "jpg",
+        "size": str(asset["size"] // 2),
+        "size_num": asset["size"] // 2,
+        "width": asset["width"] // 2,
+        "height": asset["height"] // 2,
+        "md5hash": derived if question.settings.md5 else None,
+        "file_type": "rendition",
+    }

@@ -4,25 +4,29 @@ The libraries that serve it are imported only at the start, so that a missing on
 requests is left to `app`.
 """
 
+import contextlib
+import fcntl
+import os
 import signal
-import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from assetsync.errors import UsageError
 from assetsync.sandbox.faults import FaultBoard, FaultRule
-from assetsync.sandbox.folder import taken
 from assetsync.sandbox.settings import SandboxSettings
-from assetsync.sandbox.store import Store, StoredAsset
+from assetsync.sandbox.store import DATABASE, FILES, INCOMING, Store, StoredAsset
 
 if TYPE_CHECKING:
     from assetsync.sandbox.connection import Running
+
+
+_LOCK: Final = "sandbox.lock"
 
 
 class Sandbox:
@@ -55,13 +59,8 @@ class Sandbox:
             data_dir = self.settings.data_dir
             if data_dir is None:
                 data_dir = Path(held.enter_context(_temporary()))
-            held.enter_context(taken(data_dir))
-            try:
-                store = Store(data_dir, self.settings, self._clock)
-            except sqlite3.Error as exc:
-                raise UsageError(
-                    f"The sandbox cannot keep its data in {data_dir}: {exc}", hint="name a folder of its own"
-                ) from exc
+            held.enter_context(_taken(data_dir))
+            store = Store(data_dir, self.settings, self._clock)
             held.callback(store.close)
             self._running = Running(make_app(self.settings, store, self._board), listening)
             self._port, self._store = listening.getsockname()[1], store
@@ -152,3 +151,35 @@ def serve(settings: SandboxSettings, *, started: Callable[[Sandbox], None] | Non
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _taken(folder: Path) -> Iterator[None]:
+    """Hold the lock of the folder; create the folder if it is missing.
+
+    Raise UsageError if another sandbox holds the folder, if it has subfolders with a sandbox's names but no database,
+    or if it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        others = [name for name in (FILES, INCOMING) if os.path.lexists(folder / name)]
+        if others and not (folder / DATABASE).exists():
+            raise UsageError(
+                f"{folder / others[0]} is not a sandbox's",
+                hint="choose a folder that is not there yet, or an empty one",
+            )
+        fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as exc:
+        raise UsageError(
+            f"The folder {folder} cannot be used ({exc.strerror})", hint="choose another, or make room there"
+        ) from exc
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise UsageError(
+                f"Another sandbox uses the folder {folder}", hint="stop it first, or choose another folder"
+            ) from exc
+        yield
+    finally:
+        os.close(fd)

@@ -1,24 +1,39 @@
 """The data of the sandbox: folders and assets in SQLite, the bytes of each asset in a file below the data folder.
 
 There is no background work: an asset is processed or indexed if the time in its row has passed. `query` and `search`
-interpret queries; `rows` and `answers` write the answers.
+interpret queries, `answers` writes the answers.
 """
 
+import hashlib
 import json
+import re
 import shutil
 import sqlite3
 import threading
+import unicodedata
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from assetsync.errors import UsageError
-from assetsync.sandbox.folder import DATABASE, FILES, INCOMING
-from assetsync.sandbox.names import extension_of, filetype_of, picture_size, rewritten
-from assetsync.sandbox.query import indexed_text, said_of
+from assetsync.sandbox.query import Condition, indexed_text, said_of
 from assetsync.sandbox.settings import SandboxSettings
+
+DATABASE: Final = "sandbox.db"
+INCOMING: Final = "incoming"
+FILES: Final = "files"
+_HEAD: Final = 64 * 1024  # enough to find the size of a picture
+_TYPES: Final = {
+    "img": "ai bmp cr2 dng eps gif heic jpe jpeg jpg nef png psd svg tga tif tiff webp",
+    "vid": "3gp avi flv m4v mkv mov mp4 mpeg mpg mxf ogv webm wmv",
+    "aud": "aac aif aiff flac m4a mp3 oga ogg wav wma",
+    "doc": "csv doc docx html htm md odp ods odt pdf ppt pptx rtf txt xls xlsx xml",
+}
+_TYPE_OF: Final = {extension: kind for kind, names in _TYPES.items() for extension in names.split()}
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS folders (
@@ -37,34 +52,25 @@ CREATE INDEX IF NOT EXISTS assets_folder ON assets (folder_id, name_key);
 CREATE INDEX IF NOT EXISTS assets_md5 ON assets (md5);
 """
 
-_INSERT = """
-INSERT INTO assets (id, folder_id, folder_name, filename, name_key, filename_org, extension, kind, filetype, size, md5,
-    width, height, description, keywords, fields, damaged, stored_at, visible_at, processed_at, indexed_at,
-    t_any, t_name, t_description, t_keywords, t_labels, t_custom)
-VALUES (:id, :folder_id, (SELECT name FROM folders WHERE id = :folder_id), :filename, :name_key, :filename_org,
-    :extension, :kind, :filetype, :size, :md5, :width, :height, :description, :keywords, :fields, :damaged, :stored_at,
-    :visible_at, :processed_at, :indexed_at, :t_any, :t_name, :t_description, :t_keywords, :t_labels, :t_custom)
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAsset:
-    """An asset to store: its bytes are moved from the file `content`, and `head` holds the first of them.
+    """An asset to store; `content` yields its bytes.
 
-    `md5` is upper-case hex. `fields` maps the names of the form fields of its upload to their values, without the
-    credential. No search shows the asset for `hidden_for` seconds.
+    `fields` maps the names of the form fields of its upload to their values, without the credential. No search shows
+    the asset for `hidden_for` seconds.
     """
 
     id: str
     folder_id: str
     filename: str
-    content: Path
-    size: int
-    md5: str
-    head: bytes
+    content: Iterable[bytes | memoryview]
     fields: Mapping[str, str]
     damaged: bool = False
     hidden_for: float = 0.0
+
+
+_AS_STORED: Final = "id folder_id folder_name filename filename_org extension filetype size md5 stored_at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +105,7 @@ def new_id() -> str:
 class Store:
     """The assets and folders of one data folder; any thread may call every method.
 
-    The caller holds the folder (`folder.taken`). Raise UsageError for a folder that cannot be used.
+    The caller holds the folder (`server` locks it). Raise UsageError for a folder that cannot be used.
     """
 
     def __init__(self, data_dir: Path, settings: SandboxSettings, clock: Callable[[], float]) -> None:
@@ -116,16 +122,22 @@ class Store:
             # Bodies that were incomplete when the last sandbox ended; no client got an answer for them.
             shutil.rmtree(self.incoming, ignore_errors=True)
             self.incoming.mkdir()
+            for identifier, name in settings.folders.items():
+                self.create_folder(name, identifier)
         except (OSError, sqlite3.Error) as exc:
             raise UsageError(
                 f"The folder {data_dir} cannot be used for a sandbox ({exc})", hint="choose another, or make room there"
             ) from exc
-        for identifier, name in settings.folders.items():
-            self.create_folder(name, identifier)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._database, isolation_level=None, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
+        return connection
 
     def _open(self) -> sqlite3.Connection:
         connection = self._connect()
         try:
+            connection.execute("PRAGMA synchronous = OFF")
             self._expect_own(connection)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
@@ -140,16 +152,6 @@ class Store:
             raise UsageError(
                 f"{self._database} is not a sandbox's", hint="choose a folder that is not there yet, or an empty one"
             )
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._database, isolation_level=None, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA synchronous = OFF")
-        except BaseException:
-            connection.close()
-            raise
-        connection.row_factory = sqlite3.Row
-        return connection
 
     def close(self) -> None:
         """Close the database; the data stays on disk."""
@@ -172,6 +174,11 @@ class Store:
                 raise
             self._writer.execute("COMMIT")
 
+    def _first(self, query: str, *values: object) -> sqlite3.Row | None:
+        with self._lock:
+            row: sqlite3.Row | None = self._writer.execute(query, values).fetchone()
+            return row
+
     def create_folder(self, name: str, identifier: str | None = None, parent: str | None = None) -> str:
         """Create a folder, unless the identifier exists; return the identifier."""
         identifier = identifier or new_id()
@@ -182,9 +189,7 @@ class Store:
     def subfolder(self, parent: str, name: str) -> str:
         """Return the identifier of the folder of this name below `parent`; create it if it is missing."""
         with self._lock:
-            found = self._writer.execute(
-                "SELECT id FROM folders WHERE parent = ? AND name = ?", (parent, name)
-            ).fetchone()
+            found = self._first("SELECT id FROM folders WHERE parent = ? AND name = ?", parent, name)
             return str(found["id"]) if found else self.create_folder(name, parent=parent)
 
     def folders(self) -> dict[str, str]:
@@ -194,9 +199,8 @@ class Store:
 
     def has_folder(self, identifier: str) -> bool:
         """Return whether uploads into this folder are accepted; with `auto_folders`, create a missing one."""
-        with self._lock:
-            if self._writer.execute("SELECT 1 FROM folders WHERE id = ?", (identifier,)).fetchone():
-                return True
+        if self._first("SELECT 1 FROM folders WHERE id = ?", identifier):
+            return True
         if self._settings.auto_folders and identifier:
             self.create_folder(identifier, identifier)
             return True
@@ -208,19 +212,34 @@ class Store:
 
     def has_content(self, md5: str) -> bool:
         """Return whether a processed asset on the whole host has this content; duplicate checks see all (observed)."""
-        with self._lock:
-            query = "SELECT 1 FROM assets WHERE md5 = ? AND processed_at <= ?"
-            return self._writer.execute(query, (md5, self.now)).fetchone() is not None
+        return self._first("SELECT 1 FROM assets WHERE md5 = ? AND processed_at <= ?", md5, self.now) is not None
 
     def add(self, asset: NewAsset) -> None:
-        """Store an asset and move its bytes into place."""
+        """Store an asset; leave no file of it if this fails."""
+        path = self.incoming / asset.id
+        digest = hashlib.md5(usedforsecurity=False)
+        size, head = 0, b""
+        try:
+            with path.open("wb") as stream:
+                for piece in asset.content:
+                    stream.write(piece)
+                    digest.update(piece)
+                    size += len(piece)
+                    head += piece[: _HEAD - len(head)]
+            path = path.replace(self.content(asset.id))
+            self._insert(asset, size, digest.hexdigest().upper(), head)
+        except BaseException:
+            # The disk is full, for example. Without a row, nothing would ever delete this file.
+            path.unlink(missing_ok=True)
+            raise
+
+    def _insert(self, asset: NewAsset, size: int, md5: str, head: bytes) -> None:
         now = self.now
         processed_at = now + self._settings.processing_delay
         extension = extension_of(asset.filename)
         filetype = filetype_of(extension)
-        width, height = picture_size(asset.head) if filetype == "img" else (0, 0)
+        width, height = picture_size(head) if filetype == "img" else (0, 0)
         description, keywords = said_of(filetype, asset.fields)
-        asset.content.replace(self.content(asset.id))
         values = {
             "id": asset.id,
             "folder_id": asset.folder_id,
@@ -231,8 +250,8 @@ class Store:
             # A search shows `other` as kind doc (observed); `filetype` keeps the word of the upload's answer.
             "kind": "doc" if filetype == "other" else filetype,
             "filetype": filetype,
-            "size": asset.size,
-            "md5": asset.md5,
+            "size": size,
+            "md5": md5,
             "width": width,
             "height": height,
             "description": description,
@@ -243,15 +262,13 @@ class Store:
             "visible_at": now + asset.hidden_for,
             "processed_at": processed_at,
             "indexed_at": processed_at + self._settings.index_delay if self._settings.self_index else None,
-            **indexed_text(asset.filename, description, keywords, asset.fields)._asdict(),
+            **indexed_text(asset.filename, description, keywords, asset.fields),
         }
-        try:
-            with self._lock:
-                self._writer.execute(_INSERT, values)
-        except sqlite3.Error:
-            # The disk is full, for example. Without a row, nothing would ever delete this file.
-            self.content(asset.id).unlink()
-            raise
+        with self._lock:
+            columns, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+            folder_name = "(SELECT name FROM folders WHERE id = :folder_id)"
+            insert = f"INSERT INTO assets ({columns}, folder_name) VALUES ({marks}, {folder_name})"  # noqa: S608 - names above
+            self._writer.execute(insert, values)
 
     def delete(self, assetid: str) -> bool:
         """Delete an asset, as a person does in a DAM; return False if there is no such identifier."""
@@ -273,7 +290,7 @@ class Store:
             if name is not None:
                 text = indexed_text(name, row["description"], row["keywords"], json.loads(row["fields"]))
                 renamed = "UPDATE assets SET filename = ?, name_key = ?, t_any = ?, t_name = ? WHERE id = ?"
-                connection.execute(renamed, (name, name.lower(), text.t_any, text.t_name, assetid))
+                connection.execute(renamed, (name, name.lower(), text["t_any"], text["t_name"], assetid))
         return True
 
     def index(self, assetids: Sequence[str] | None, *, wipe: bool) -> None:
@@ -290,46 +307,76 @@ class Store:
             else:
                 connection.executemany(f"{update} AND id = ?", [(due, due, each) for each in assetids])
 
-    def counts(self, where: str, values: Sequence[object]) -> dict[str, int]:
-        """Count the assets that match an SQL condition, by kind."""
-        query = f"SELECT kind, count(*) AS number FROM assets WHERE {where} GROUP BY kind"  # noqa: S608 - built by `search` only
+    def counts(self, where: Condition) -> dict[str, int]:
+        """Count the assets that match a condition, by kind."""
+        query = f"SELECT kind, count(*) AS number FROM assets WHERE {where.sql} GROUP BY kind"  # noqa: S608 - built by `query` only
         with self._lock:
-            return {row["kind"]: row["number"] for row in self._writer.execute(query, values)}
+            return {row["kind"]: row["number"] for row in self._writer.execute(query, where.values)}
 
-    def select(self, where: str, values: Sequence[object], tail: str = "") -> Iterator[sqlite3.Row]:
-        """Yield the assets that match an SQL condition, in one consistent view and without holding the lock."""
+    def select(self, where: Condition, tail: str = "") -> Iterator[sqlite3.Row]:
+        """Yield the assets that match a condition, in one consistent view and without holding the lock."""
         with closing(self._connect()) as connection:
-            yield from connection.execute(f"SELECT * FROM assets WHERE {where} {tail}", values)  # noqa: S608 - as above
+            yield from connection.execute(f"SELECT * FROM assets WHERE {where.sql} {tail}", where.values)  # noqa: S608 - as above
 
     def assets(self, *, newest_first: bool = False, limit: int = -1, offset: int = 0) -> list[StoredAsset]:
         """Return the stored assets in the order of arrival or newest first, also those that no search shows."""
         now = self.now
         order = "DESC" if newest_first else "ASC"
-        rows = self.select("1", (limit, offset), f"ORDER BY seq {order} LIMIT ? OFFSET ?")
+        rows = self.select(Condition("1", (limit, offset)), f"ORDER BY seq {order} LIMIT ? OFFSET ?")
         return [_stored_asset(row, now) for row in rows]
 
     def asset(self, assetid: str) -> StoredAsset | None:
         """Return the asset of this identifier, None if there is none."""
         now = self.now
-        return next((_stored_asset(row, now) for row in self.select("id = ?", (assetid,))), None)
+        return next((_stored_asset(row, now) for row in self.select(Condition("id = ?", (assetid,)))), None)
 
 
 def _stored_asset(row: sqlite3.Row, now: float) -> StoredAsset:
     processed = row["processed_at"] <= now
     return StoredAsset(
-        id=row["id"],
-        folder_id=row["folder_id"],
-        folder_name=row["folder_name"],
-        filename=row["filename"],
-        filename_org=row["filename_org"],
-        extension=row["extension"],
-        filetype=row["filetype"],
-        size=row["size"],
-        md5=row["md5"],
+        **{name: row[name] for name in _AS_STORED.split()},
         metadata=json.loads(row["fields"]),
         damaged=bool(row["damaged"]),
         processed=processed,
         indexed=processed and row["indexed_at"] is not None and row["indexed_at"] <= now,
         visible=row["visible_at"] <= now,
-        stored_at=row["stored_at"],
     )
+
+
+def rewritten(name: str) -> str:
+    """Return the name for `filename_org`: blanks become `_`, accents are folded, others are dropped (observed)."""
+    folded = unicodedata.normalize("NFKD", name.replace(" ", "_"))
+    return re.sub(r"[^A-Za-z0-9._-]", "", folded)
+
+
+def extension_of(name: str) -> str:
+    """Return the text after the last dot in lower case; empty without a dot."""
+    return name.rpartition(".")[2].lower() if "." in name else ""
+
+
+def filetype_of(extension: str) -> str:
+    """Return img, vid, aud, doc or other (interface section 4.3)."""
+    return _TYPE_OF.get(extension, "other")
+
+
+def picture_size(head: bytes) -> tuple[int, int]:
+    """Return width and height of a PNG, GIF or JPEG from its first bytes; (0, 0) if they do not contain them."""
+    if head.startswith(_PNG) and len(head) >= 24:  # noqa: PLR2004 - the IHDR chunk is at a fixed offset
+        return int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
+    if head.startswith((b"GIF87a", b"GIF89a")) and len(head) >= 10:  # noqa: PLR2004
+        return int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
+    if head.startswith(b"\xff\xd8"):
+        return _jpeg_size(head)
+    return 0, 0
+
+
+def _jpeg_size(head: bytes) -> tuple[int, int]:
+    """Walk the segments up to the frame header, which holds height and width."""
+    at = 2
+    while at + 9 <= len(head) and head[at] == 0xFF:  # noqa: PLR2004
+        marker = head[at + 1]
+        # SOF0 to SOF15, without DHT (C4), JPG (C8) and DAC (CC), whose markers are in the same range.
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # noqa: PLR2004
+            return int.from_bytes(head[at + 7 : at + 9]), int.from_bytes(head[at + 5 : at + 7])
+        at += 2 + int.from_bytes(head[at + 2 : at + 4])
+    return 0, 0

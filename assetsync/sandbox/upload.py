@@ -1,44 +1,125 @@
-"""The upload operation (interface section 4.3): refuse an upload, with the checks in order, or store it.
+"""The upload operation (interface section 4.3): parse the form, refuse it, with the checks in order, or store it.
 
-A request that was cut in its file part is stored, too, as a damaged asset (observed). Reading the body is left to
-`multipart`, writing the answer to `answers`.
+A request that was cut in its file part is stored, too, as a damaged asset (observed). An archive is unpacked. Receiving
+the body is left to `app`, writing the answer to `answers`.
 """
 
+import hashlib
+import mmap
+import re
+import zipfile
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from email.message import Message
+from functools import partial
+from pathlib import Path
 from typing import Final
 
-from assetsync.sandbox.archive import members
 from assetsync.sandbox.faults import Active, FaultKind
-from assetsync.sandbox.multipart import FilePart, FormReader
-from assetsync.sandbox.names import (
-    LONGEST_NAME,
-    beyond_basic_plane,
-    extension_of,
-    filetype_of,
-    rewritten,
-    without_folder,
-)
 from assetsync.sandbox.settings import SandboxSettings
-from assetsync.sandbox.store import NewAsset, Store, new_id
+from assetsync.sandbox.store import NewAsset, Store, extension_of, filetype_of, new_id, rewritten
 
+# An upload with a name of 304 characters failed (observed); the exact limit is unknown.
+_LONGEST_NAME: Final = 255
 LOGIN_NOT_VALID: Final = (
     "Login not valid! Check user API Key and ensure with your administrator that the user has appropriate permissions"
     " for access."
 )
 _MISSING: Final = "Upload failed Error at line 1, column 33"
 _CREDENTIALS: Final = ("api_key", "sessiontoken")
+_MOST_MEMBERS: Final = 10_000
+_MOST_UNPACKED_BYTES: Final = 4 * 1024 * 1024 * 1024
+_CHUNK: Final = 256 * 1024
+_DAMAGED_ARCHIVE: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+_MOST_FIELD_BYTES: Final = 4 * 1024 * 1024
+_MOST_HEADER_BYTES: Final = 64 * 1024
+_PLAIN: Final = re.compile(r"multipart/form-data\s*;\s*boundary=[^\s\";,]+", re.IGNORECASE)
+_HEADERS: Final = re.compile(rb"((?:[!-9;-~]+:[^\r\n]*\r\n)*)\r\n")
+_DISPOSITION: Final = re.compile(r"^content-disposition:.*", re.IGNORECASE | re.MULTILINE)
+_QUOTED: Final = r'"((?:[^"\\]|\\.)*)"'
+_NAME: Final = re.compile(rf";\s*name={_QUOTED}", re.IGNORECASE)
+_FILENAME: Final = re.compile(rf";\s*filename={_QUOTED}", re.IGNORECASE)
 
 
-class Kind(StrEnum):
-    """The kinds of results of an upload."""
+def boundary_of(content_type: str) -> bytes | None:
+    """Return the boundary of a multipart/form-data header, None for any other content type."""
+    header = Message()
+    header["Content-Type"] = content_type
+    return (header.get_boundary() or "").encode() if header.get_content_type() == "multipart/form-data" else None
 
-    ACCEPTED = "accepted"
-    REFUSED = "refused"
-    NO_SESSION = "no session"
-    DUPLICATE = "duplicate"
-    LOGIN_PAGE = "login page"
+
+def is_plain(content_type: str) -> bool:
+    """Return whether the boundary of a form is a plain token at the end of the header; True if there is no boundary.
+
+    A live installation never answers a form with any other boundary, until it is restarted (observed).
+    """
+    return boundary_of(content_type) is None or _PLAIN.fullmatch(content_type.strip()) is not None
+
+
+@dataclass(slots=True)
+class Form:
+    """A multipart body: its fields, and the name, the bytes and the completeness of its file part.
+
+    `sent_name` is None without a file part. `late` is set if a part follows the file part (forbidden by interface
+    section 4.3), `torn` if the body was cut outside the file part or cannot be parsed.
+    """
+
+    fields: dict[str, str] = field(default_factory=dict)
+    sent_name: str | None = None
+    content: memoryview | bytes = b""
+    complete: bool = False
+    late: bool = False
+    torn: bool = False
+
+
+def read_form(spool: Path, content_type: str) -> Form:
+    """Parse a spooled body; the file is mapped, so that the kernel can drop its pages from memory at any time."""
+    boundary = boundary_of(content_type)
+    if not boundary:
+        return Form()
+    with spool.open("rb") as stream:
+        empty = spool.stat().st_size == 0
+        return parse_form(b"" if empty else mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), boundary)
+
+
+def parse_form(body: bytes | mmap.mmap, boundary: bytes) -> Form:
+    """Parse a body, complete or cut; the content of the file part is a view of the body.
+
+    A part of an incomplete last boundary belongs to the file, as in the live service (observed).
+    """
+    form = Form()
+    ends = rb"--" + re.escape(boundary) + rb"(--|\r\n)"
+    delimiter = re.compile(rb"[\r\n]*" + ends).match(body)
+    next_delimiter = re.compile(rb"\r\n" + ends)
+    field_bytes = 0
+    while delimiter is not None and delimiter[1] != b"--":
+        form.late = form.late or form.sent_name is not None
+        headers = _HEADERS.match(body, delimiter.end(), delimiter.end() + _MOST_HEADER_BYTES)
+        if headers is None:
+            delimiter = None
+            break
+        disposition = _DISPOSITION.search(headers[1].decode("utf-8", "replace"))
+        said = disposition[0] if disposition else ""
+        name, filename = _NAME.search(said), _FILENAME.search(said)
+        start = headers.end()
+        delimiter = next_delimiter.search(body, start)
+        end = delimiter.start() if delimiter else len(body)
+        if name and not filename:
+            field_bytes += end - start
+            if field_bytes > _MOST_FIELD_BYTES:
+                delimiter = None
+            elif delimiter:
+                form.fields[name[1]] = body[start:end].decode("utf-8", "replace")
+        elif name and filename and name[1].lower() == "filedata" and form.sent_name is None:
+            form.sent_name = filename[1]
+            form.content = memoryview(body)[start:end]
+            form.complete = delimiter is not None
+            if delimiter is None:
+                return form
+    form.torn = delimiter is None
+    return form
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +129,11 @@ class Result:
     `renamed` is the new name, without its extension, from a workflow.
     """
 
-    kind: Kind
     message: str
+    code: int = 1
     assetid: str = ""
     filetype: str = ""
-    code: int = 1
     renamed: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A body as read: the parameters from URL and form, and the form with the file part.
-
-    `length` is the larger of the announced and the received number of bytes.
-    """
-
-    parameters: dict[str, str]
-    form: FormReader | None
-    length: int
-
-    def discard(self) -> None:
-        """Remove the received bytes of the file part from disk."""
-        if self.form is not None and self.form.file is not None:
-            self.form.file.discard()
 
 
 def key_is_valid(given: Mapping[str, str], settings: SandboxSettings, active: Active) -> bool:
@@ -87,58 +150,46 @@ class Uploads:
         self._store = store
         self._settings = settings
 
-    def accept(self, received: Received, active: Active) -> Result:
-        """Refuse or store one upload; the incoming folder no longer holds its file part afterwards."""
-        try:
-            refusal = self._refusal(received, active)
-            if refusal is not None:
-                return refusal
-            file = received.form.file if received.form else None
-            assert file is not None, "without one it is refused"
-            return self._stored(received.parameters, file, active)
-        finally:
-            received.discard()
-
-    def _refusal(self, received: Received, active: Active) -> Result | None:
-        given = received.parameters
+    def accept(self, given: Mapping[str, str], form: Form, length: int, active: Active) -> Result | None:
+        """Refuse or store one upload of `length` bytes; return None for a request that gets the login page."""
         limit = self._settings.max_content_length
-        if limit is not None and received.length > limit:
-            return Result(Kind.REFUSED, "The content exceeds the maximum content-length of an HTTP request", code=10001)
+        if limit is not None and length > limit:
+            return Result("The content exceeds the maximum content-length of an HTTP request", code=10001)
         if given.get("fa", "").lower() != "c.apiupload":
-            return Result(Kind.LOGIN_PAGE, "")
+            return None
         if not key_is_valid(given, self._settings, active):
-            return Result(Kind.NO_SESSION, LOGIN_NOT_VALID)
-        form = received.form
-        if form is not None and form.torn:
-            return Result(Kind.REFUSED, "Upload failed Error at line 1, column 1 the form ended too early.")
-        if form is None or form.file is None:
-            return Result(Kind.REFUSED, "Missing 'filedata' parameter")
+            return Result(LOGIN_NOT_VALID)
+        if form.torn:
+            return Result("Upload failed Error at line 1, column 1 the form ended too early.")
+        if form.sent_name is None:
+            return Result("Missing 'filedata' parameter")
         if form.late:
-            return Result(Kind.REFUSED, "Upload failed The form fields must precede the field 'filedata'")
-        return self._file_refusal(given, form.file)
+            return Result("Upload failed The form fields must precede the field 'filedata'")
+        # The service keeps only the last component (observed).
+        name = re.split(r"[/\\]", form.sent_name)[-1]
+        return self._file_refusal(given, name, form) or self._stored(given, name, form, active)
 
-    def _file_refusal(self, given: Mapping[str, str], file: FilePart) -> Result | None:
+    def _file_refusal(self, given: Mapping[str, str], name: str, form: Form) -> Result | None:
         folder = given.get("destfolderid")
         if folder is None:
-            return Result(Kind.REFUSED, f"{_MISSING} arguments.thestruct.destfolderid doesn't exist.")
+            return Result(f"{_MISSING} arguments.thestruct.destfolderid doesn't exist.")
         if not self._store.has_folder(folder):
-            return Result(Kind.REFUSED, f"Specified folder '{folder}' does not exist")
-        name = without_folder(file.sent_name)
-        if '\\"' in file.sent_name or len(name) > LONGEST_NAME:
-            return Result(Kind.REFUSED, "Upload failed Error at line 1, column 1 the file name cannot be used.")
-        if file.size == 0 or not name:
-            return Result(Kind.REFUSED, "Upload failed There was no appropriate FILE found in the upload")
-        if self._settings.duplicate_check and self._store.has_content(file.md5):
-            return Result(Kind.DUPLICATE, "File already exists in Razuna", rewritten(name))
+            return Result(f"Specified folder '{folder}' does not exist")
+        if '\\"' in str(form.sent_name) or len(name) > _LONGEST_NAME:
+            return Result("Upload failed Error at line 1, column 1 the file name cannot be used.")
+        if not form.content or not name:
+            return Result("Upload failed There was no appropriate FILE found in the upload")
+        if self._settings.duplicate_check:
+            md5 = hashlib.md5(form.content, usedforsecurity=False).hexdigest().upper()
+            if self._store.has_content(md5):
+                return Result("File already exists in Razuna", assetid=rewritten(name))
         return None
 
-    def _stored(self, given: Mapping[str, str], file: FilePart, active: Active) -> Result:
-        assert file.path is not None, "the key was valid when the file part began"
-        name = without_folder(file.sent_name)
+    def _stored(self, given: Mapping[str, str], name: str, form: Form, active: Active) -> Result:
         assetid = new_id()
-        result = Result(Kind.ACCEPTED, "success", assetid, filetype_of(extension_of(name)), code=0)
-        if beyond_basic_plane(name):
-            # The service reports success and an identifier, but never stores an asset (observed).
+        result = Result("success", 0, assetid, filetype_of(extension_of(name)))
+        if max(name) > "\uffff":
+            # The service reports success and an identifier, but never stores a name beyond the basic plane (observed).
             return result
         if self._settings.renames:
             result = replace(result, renamed=f"workflow-{assetid[:8]}")
@@ -150,38 +201,38 @@ class Uploads:
             id=assetid,
             folder_id=given["destfolderid"],
             filename=name,
-            content=file.path,
-            size=file.size,
-            md5=file.md5,
-            head=file.head,
+            content=(form.content,),
             fields={name: value for name, value in given.items() if name not in _CREDENTIALS},
-            damaged=not file.complete,
+            damaged=not form.complete,
             hidden_for=hidden.seconds if hidden else 0.0,
         )
         self._store.add(asset)
-        if is_archive(name) and file.complete and given.get("zip_extract", "1").lower() in ("1", "true", "yes"):
+        if is_archive(name) and form.complete and given.get("zip_extract", "1").lower() in ("1", "true", "yes"):
             self._unpack(asset)
         return result
 
     def _unpack(self, archive: NewAsset) -> None:
-        """Store the members of an archive as assets with identifiers and subfolders of their own (observed)."""
-        for member in members(self._store.content(archive.id), self._store.incoming):
-            folder = archive.folder_id
-            for name in member.folders:
-                folder = self._store.subfolder(folder, name)
-            self._store.add(
-                NewAsset(
-                    id=new_id(),
-                    folder_id=folder,
-                    filename=member.name,
-                    content=member.content,
-                    size=member.size,
-                    md5=member.md5,
-                    head=member.head,
-                    fields={},
-                    hidden_for=archive.hidden_for,
-                )
-            )
+        """Store the members of an archive as assets with identifiers and subfolders of their own (observed).
+
+        Stop at the first damaged file. Skip folders, empty and encrypted files, and files beyond the limits of this
+        module. The name of a member never becomes part of a path on disk.
+        """
+        total = 0
+        with suppress(*_DAMAGED_ARCHIVE), zipfile.ZipFile(self._store.content(archive.id)) as opened:
+            for info in opened.infolist()[:_MOST_MEMBERS]:
+                total += info.file_size
+                parts = [part for part in info.filename.split("/") if part not in ("", ".", "..")]
+                unusable = info.is_dir() or not parts or info.file_size == 0 or info.flag_bits & 1
+                if unusable or total > _MOST_UNPACKED_BYTES:
+                    continue
+                folder = archive.folder_id
+                for name in parts[:-1]:
+                    folder = self._store.subfolder(folder, name)
+                with opened.open(info) as source:
+                    content = iter(partial(source.read, _CHUNK), b"")
+                    self._store.add(
+                        replace(archive, id=new_id(), folder_id=folder, filename=parts[-1], content=content, fields={})
+                    )
 
 
 def is_archive(name: str) -> bool:

@@ -1,7 +1,8 @@
-"""A cut request is stored as a damaged asset with exactly the bytes that came (observed)."""
+"""A form is spooled, then parsed; a cut one is stored damaged, with exactly the bytes that came (observed)."""
 
 import socket
 import struct
+import tracemalloc
 
 import pytest
 
@@ -99,3 +100,35 @@ def test_hanging_boundary_stores_nothing(make_caller, dialect, before, after):
         assert b"has to be a plain token" in answer
         assert stored(caller) == []
     assert not any(caller.sandbox._stored.incoming.iterdir())
+
+
+@pytest.mark.parametrize("inner", ["x", "-", "\r", " \r\n", ""])
+def test_near_boundary_belongs_to_the_file(caller, inner):
+    content = f"before\r\n--{BOUNDARY[:-1]}\r\n--{BOUNDARY}{inner}after\n--{BOUNDARY}--".encode()
+    assert b"<message>success</message>" in caller.raw(
+        caller.fields() + caller.file_header() + content + caller.closing
+    )
+    assert stored(caller) == [(content, False)]
+
+
+@pytest.mark.parametrize("end", ["complete", "cut"])
+def test_large_file_is_never_in_memory(caller, eventually, end):
+    size, piece = 32 * 1024 * 1024, bytes(64 * 1024)
+    before, after = caller.fields() + caller.file_header(), caller.closing if end == "complete" else b""
+    tracemalloc.start()
+    try:
+        with caller.connect() as connection:
+            connection.sendall(caller.head(len(before) + size + len(caller.closing)) + before)
+            for _ in range(size // len(piece)):
+                connection.sendall(piece)
+            connection.sendall(after)
+        eventually(lambda: [(asset.size, asset.damaged) for asset in caller.sandbox.assets()] == [(size, end == "cut")])
+        assert tracemalloc.get_traced_memory()[1] < size / 8
+    finally:
+        tracemalloc.stop()
+
+
+def test_fields_of_4_mib_are_refused(caller):
+    body = caller.fields(meta_location="x" * (4 * 1024 * 1024)) + caller.file_header() + b"x" + caller.closing
+    assert b"the form ended too early" in caller.raw(body)
+    assert stored(caller) == []

@@ -1,6 +1,6 @@
 import pytest
 
-from assetsync.sandbox.names import extension_of, filetype_of, picture_size, rewritten, without_folder
+from assetsync.sandbox.store import extension_of, filetype_of, picture_size, rewritten
 
 
 @pytest.mark.parametrize(
@@ -17,11 +17,6 @@ from assetsync.sandbox.names import extension_of, filetype_of, picture_size, rew
 )
 def test_the_filetype_follows_the_extension(name, filetype):
     assert filetype_of(extension_of(name)) == filetype
-
-
-@pytest.mark.parametrize(("sent", "name"), [("a/b\\c.txt", "c.txt"), ("c.txt", "c.txt"), ("a/", "")])
-def test_folder_part_of_name_is_dropped(sent, name):
-    assert without_folder(sent) == name
 
 
 def test_a_name_is_rewritten_as_observed():

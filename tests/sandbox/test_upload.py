@@ -51,6 +51,7 @@ def test_description_is_in_column_of_its_kind(caller, name, field, metadata, sho
         ("日本語.jpg", "日本語.jpg", ".jpg"),
         ("say %22hi%22.txt", "say %22hi%22.txt", "say_22hi22.txt"),
         ("C:/tmp/a.txt", "a.txt", "a.txt"),
+        ("a/b\\c.txt", "c.txt", "c.txt"),
     ],
 )
 def test_name_is_kept_beside_its_rewrite(caller, sent, filename, filename_org):
@@ -63,6 +64,12 @@ def test_name_is_kept_beside_its_rewrite(caller, sent, filename, filename_org):
 def test_unacceptable_name_fails_the_upload(caller, name):
     answer = caller.raw(caller.fields() + caller.file_header(name) + b"x" + caller.closing)
     assert b"<responsecode>1</responsecode>\n<message>Upload failed Error at line" in answer
+    assert caller.sandbox.assets() == []
+
+
+def test_name_of_a_folder_is_refused(caller):
+    answer = caller.raw(caller.fields() + caller.file_header("a/") + b"x" + caller.closing)
+    assert b"<message>Upload failed There was no appropriate FILE found in the upload</message>" in answer
     assert caller.sandbox.assets() == []
 
 
