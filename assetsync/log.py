@@ -23,7 +23,8 @@ import structlog
 from pydantic import SecretStr
 from structlog.types import EventDict, WrappedLogger
 
-from assetsync.text import ACTIVE, in_journal, printable
+from assetsync.journal import in_journal
+from assetsync.text import ACTIVE, printable
 
 REPLACEMENT = "[key]"
 # Below a warning these libraries log too much: httpx logs every address, the scheduler every run.

@@ -4,10 +4,8 @@ Sentences are left to the callers.
 """
 
 import base64
-import os
 import re
 from datetime import UTC, datetime
-from typing import TextIO
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _COMMAND = re.compile(
@@ -110,12 +108,3 @@ def runnable(text: str) -> str:
     They then run as they are shown, also if the reader pastes them into another terminal.
     """
     return _COMMAND.sub(lambda found: f"{found.group()} {_option}", text) if _option else text
-
-
-def in_journal(out: TextIO) -> bool:
-    """Return whether the stream is connected to systemd's journal, which reads a priority in front of each line."""
-    try:
-        status = os.fstat(out.fileno())
-    except (OSError, ValueError):
-        return False
-    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 import click
 
 from assetsync.errors import OutputError
-from assetsync.text import ACTIVE, amount, files, in_journal, moment, printable, runnable
+from assetsync.journal import in_journal
+from assetsync.text import ACTIVE, amount, files, moment, printable, runnable
 
 __all__ = [
     "ReaderGone",
