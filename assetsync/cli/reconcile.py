@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,16 +15,18 @@ from assetsync.app import Site, build, make_tree
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, stopping
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import seconds, with_config, with_json
-from assetsync.cli.output import amount, files, warn, write, write_json
+from assetsync.cli.output import amount, files, note, warn, write, write_json
 from assetsync.cli.progress import Events, Silent
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file_warning
+from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, log_uncaught
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from, unsettled
 from assetsync.status.standing import stand
-from assetsync.text import plural, printable
+from assetsync.sync.intake.intake import Planned
+from assetsync.text import plural, printable, relative_text
 
 KEYS = (
     "site",
@@ -56,7 +59,13 @@ _PATIENCE = 15.0
     help="Only count what would be done, and read no file for it: one that was renamed, moved or touched counts as an"
     " upload, though a run would find that it is none. Works beside a daemon.",
 )
-@with_json("Print one object, whatever the exit code.")
+@click.option(
+    "--list",
+    "as_list",
+    is_flag=True,
+    help="With --dry-run: print one line a file that would be sent, blocked or is gone; the summary goes to stderr.",
+)
+@with_json("Print one object, whatever the exit code; with --list one object a line.")
 @click.option(
     "--wait",
     default="5m",
@@ -68,7 +77,9 @@ _PATIENCE = 15.0
 )
 @click.option("--adopt", is_flag=True, help="List the service's folders first and take over equal assets found there.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr, and only warnings in the log.")
-def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, adopt: bool, quiet: bool) -> int:
+def command(
+    config: SiteConfig, *, only_look: bool, as_list: bool, as_json: bool, wait: float, adopt: bool, quiet: bool
+) -> int:
     """Mirror the tree into the service once.
 
     Scans the tree, uploads what is missing, finds out about uploads whose answer was lost, asks for indexing and reads
@@ -78,9 +89,12 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
     Examples:
       assetsync reconcile --config /etc/assetsync/hq.yaml
       assetsync reconcile --config hq.yaml --dry-run
+      assetsync reconcile --config hq.yaml --dry-run --list | less
       assetsync reconcile --config hq.yaml --json --wait 30s
       assetsync reconcile --config hq.yaml --adopt     # a folder that was filled by hand
     """
+    if as_list and not only_look:
+        raise UsageError("--list shows what a run would do", hint="add --dry-run")
     with_bar = sys.stderr.isatty() and not quiet and not only_look and config.log.level != "debug"
     level = "warning" if (quiet or with_bar) and config.log.level in ("debug", "info") else config.log.level
     if config.service.api_key_file is not None:
@@ -100,19 +114,35 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
             configure_logging(config.log.format, level, stream=sys.stderr)
             log_uncaught()
             site = build(config, ledger, service, clock, random.SystemRandom())
-            report = dry_run(site) if only_look else Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
+            if only_look:
+                report = dry_run(site, partial(_list, as_json=as_json) if as_list else None)
+            else:
+                report = Reconciler(site, wait=wait, adopt=adopt, progress=progress).run()
         if not (only_look or report.interrupted):
             notify = site.config.notify
             if notify.webhook is not None or notify.command:
                 from assetsync.notify.notifications import notify_once  # noqa: PLC0415 - slow to load, and rarely needed
 
                 notify_once(site, os.environ)
-        if as_json:
+        if as_list:
+            note(_verdict(report, only_look=True))
+        elif as_json:
             values = {"dry_run": only_look}
             write_json({key: values[key] if key in values else getattr(report, key) for key in KEYS})
         else:
             _tell(report, site, only_look=only_look)
     return _code(report)
+
+
+def _list(planned: Planned, *, as_json: bool) -> None:
+    """Print what a run would do with a file."""
+    if as_json:
+        path, encoded = relative_text(planned.path)
+        said = planned._asdict() | {"path": path}
+        write_json(said if encoded is None else said | {"path_base64": encoded})
+        return
+    size = "-" if planned.size is None else f"{planned.size:,}"
+    write(f"{planned.action:<8}  {size:>15}  {printable(planned.path)} → {planned.destfolderid}  ({planned.reason})")
 
 
 def _bar() -> Silent:

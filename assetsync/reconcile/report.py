@@ -4,16 +4,18 @@ A dry run counts what a run would do (`reconcile --dry-run`), without writing an
 Printing and the exit code are left to the command.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from assetsync.app import Site
 from assetsync.errors import RootElsewhere, RootMissing
-from assetsync.ledger.reports import Counts
+from assetsync.ledger.reports import Counts, Reports
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.status.standing import undecided_folders, what_is_out_of_sync
 from assetsync.sync.context import Counted
-from assetsync.sync.intake.intake import ScanResult
+from assetsync.sync.intake.intake import Planned, ScanResult
+from assetsync.text import printable
 from assetsync.tree.scan_report import ScanReport
 
 
@@ -99,8 +101,10 @@ def report_of(
     )
 
 
-def dry_run(site: Site) -> Report:
+def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Report:
     """Return what a run would do; change nothing. Raises RootMissing for a new site without its root.
+
+    `planned` is called with each file that a run would send, block or no longer find.
 
     It may run beside a daemon. A renamed, moved or touched file counts as an upload: recognizing it needs its digest,
     and a dry run reads no file.
@@ -108,6 +112,9 @@ def dry_run(site: Site) -> Report:
     context = site.context
     started = context.clock.steady()
     elsewhere = None
+    if planned is not None:
+        site.intake.planned = planned
+        _plan_known(context.ledger.reports, planned)
     try:
         result = site.rescan.run(dry_run=True)
     except (RootElsewhere, RootMissing) as error:
@@ -115,6 +122,11 @@ def dry_run(site: Site) -> Report:
             raise
         # A run could not scan this tree and would send nothing.
         result, elsewhere = ScanResult(ScanReport()), str(error)
+    if planned is not None and result.vanished:
+        folders = [mapping.destfolderid for mapping in site.rescan.plan.mappings.all]
+        for missing in result.not_renamed():
+            folder = "" if missing.mapping is None else folders[missing.mapping]
+            planned(Planned("vanished", missing.path, folder, None, "its asset stays in the service"))
     counts = context.ledger.reports.counts(context.clock.now())
     would = result.to_send + result.unsettled + counts.of(State.QUEUED)
     report = report_of(
@@ -128,3 +140,11 @@ def dry_run(site: Site) -> Report:
     )
     would_brake = tuple(site.brakes.foreseen(result)) if elsewhere is None else (elsewhere,)
     return replace(report, would_brake=would_brake, in_sync=report.in_sync and not would_brake)
+
+
+def _plan_known(reports: Reports, planned: Callable[[Planned], None]) -> None:
+    """Report the files that the ledger holds as queued or blocked; the scan reports only what it does not hold."""
+    for state, action in ((State.QUEUED, "upload"), (State.BLOCKED, "blocked")):
+        for row in reports.files(state):
+            reason = printable(row.detail or row.reason or "waits to be sent")
+            planned(Planned(action, row.path, row.destfolderid, row.size, reason))

@@ -8,6 +8,7 @@ what a look means, and `sync.brakes` whether too much has vanished.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import structlog
 
@@ -43,6 +44,27 @@ class Missing:
     path: bytes
     mapping: int | None
     looks: tuple[int, int]
+
+
+class Planned(NamedTuple):
+    """What a run would do with a file: `action` is upload, replace, hash, blocked or vanished.
+
+    `hash`: whether it is sent depends on its digest. `size` is None for a file that is gone.
+    """
+
+    action: str
+    path: bytes
+    destfolderid: str
+    size: int | None
+    reason: str
+
+
+_PLANS = {
+    Change.NEW: ("upload", "new"),
+    Change.CHANGED: ("replace", "changed"),
+    Change.TOUCHED: ("hash", "its times changed, and its size did not: sent if its content differs"),
+    Change.REMAPPED: ("upload", "its mapping points to another folder"),
+}
 
 
 @dataclass(slots=True)
@@ -121,6 +143,8 @@ class Intake:
         self._dry_run = False
         self.frozen: frozenset[int] = frozenset()
         self.new_versions = 0
+        self.planned: Callable[[Planned], None] = lambda _planned: None
+        """Called in a dry run with each file that a run would queue."""
 
     def scan(
         self, look: Callable[[Notes | None], Iterable[Seen]], report: ScanReport, *, dry_run: bool = False
@@ -253,6 +277,11 @@ class Intake:
         if row is None and self._has_asides and self._is_taken_over(seen, stat, folder, result):
             self.settling.forget(seen.path)
             return
+        if self._dry_run:
+            action, reason = _PLANS[change] if stat.size else ("blocked", EMPTY[1])
+            if change is Change.CHANGED and row is not None and row.size == stat.size:
+                action, reason = _PLANS[Change.TOUCHED]
+            self.planned(Planned(action, seen.path, folder, stat.size, reason))
         settle = self._settles[seen.mapping]
         if not is_settled(stat, self._clock.now(), settle) and not self.settling.see(
             seen.path, stat, self._clock.steady(), settle
