@@ -4,6 +4,7 @@ Scanning is left to `tree.scan`, printing to `check`.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from assetsync.errors import (
     SidecarError,
 )
 from assetsync.model import Mapping
-from assetsync.text import files, plural, printable
+from assetsync.text import amount, files, plural, printable
 from assetsync.tree.filesystem import network_mounts
 from assetsync.tree.safe_open import Tree
 from assetsync.tree.scan import scan
@@ -33,17 +34,20 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
     report = ScanReport()
     plan = make_plan(config)
     tree = make_tree(config)
-    sidecars = _Sidecars(tree)
+    sidecars, kinds = _Sidecars(tree), _Kinds()
     try:
         for seen in scan(tree, plan, report):
             if seen.is_sidecar:
                 sidecars.see(seen.path)
+            else:
+                kinds.see(seen.path, seen.size)
     except RootMissing as error:
         yield of_error("root", error)
         return
     seen_in = f"{files(report.files)} and {plural(sidecars.count, 'sidecar')} in {plural(report.folders, 'folder')}"
     left_out = f"{report.ignored:,} left out by rules, {report.special:,} links and devices skipped"
     yield Finding("tree", Level.OK, f"{config.root}: {seen_in}, {left_out}")
+    yield from kinds.findings()
     yield from _unmapped(config, report, tree)
     for position in report.missing_mappings:
         folder = printable(plan.mappings.all[position].path)
@@ -103,6 +107,57 @@ def _leading(plan: Plan) -> set[bytes]:
     parts = [path.split(b"/") for path in plan.folders()]
     above = {b"/".join(names[:count]) for names in parts if names != [b""] for count in range(len(names))}
     return {folder for folder in above if plan.mapping_of(folder) is None}
+
+
+_OF_PROGRAMS = {
+    "*.lrcat*": "a Lightroom catalogue",
+    "*.lrdata/": "previews of Lightroom",
+    "*.cocatalog/": "a Capture One catalogue",
+    ".git/": "a Git repository",
+    "node_modules/": "installed packages",
+    "*.pp3": "a sidecar of RawTherapee",
+    "*.dop": "a sidecar of DxO PhotoLab",
+    "*.xmp": "a sidecar of other programs",
+    "*.yml": "metadata under the wrong name (assetsync reads *.yaml), or a file of a program",
+}
+"""Patterns of files that are hardly meant to be uploaded, and what they are."""
+
+
+class _Kinds:
+    """The files that a run would send, by extension, and those that are hardly meant to be sent."""
+
+    def __init__(self) -> None:
+        self._groups: dict[bytes, tuple[int, int]] = {}
+        self._rules = [(pattern, IgnoreRules(Mappings([Mapping(b"", "")]), [pattern])) for pattern in _OF_PROGRAMS]
+        self._odd: dict[str, bytes] = {}
+        self._odd_counts: Counter[str] = Counter()
+
+    def see(self, path: bytes, size: int) -> None:
+        name = path.rpartition(b"/")[2]
+        extension = name[name.rfind(b".") :].lower() if b"." in name[1:] else b""
+        count, total = self._groups.get(extension, (0, 0))
+        self._groups[extension] = count + 1, total + size
+        for pattern, rules in self._rules:
+            if rules.ignored(path, is_dir=False):
+                self._odd_counts[pattern] += 1
+                self._odd.setdefault(pattern, path)
+                return
+
+    def findings(self) -> Iterator[Finding]:
+        largest = sorted(self._groups.items(), key=lambda group: -group[1][1])
+        named = [
+            f"{printable(extension) or 'no extension'} {files(count)} ({amount(total)})"
+            for extension, (count, total) in largest[:NAMED]
+        ]
+        rest = len(largest) - len(named)
+        if named:
+            more = f" and {plural(rest, 'more extension')}" if rest > 0 else ""
+            yield Finding("tree", Level.OK, f"by extension: {', '.join(named)}{more}")
+        for pattern, first in self._odd.items():
+            message = (
+                f"{files(self._odd_counts[pattern])} like {printable(first)} would be sent: {_OF_PROGRAMS[pattern]}"
+            )
+            yield Finding("tree", Level.WARNING, message, f"if that is not meant, add `{pattern}` to `ignore`")
 
 
 class _Sidecars:

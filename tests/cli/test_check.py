@@ -307,3 +307,34 @@ def test_taken_status_port_is_a_warning(site, eventually):
 def _is_listened_on(port) -> bool:
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_files_are_counted_by_extension(site):
+    for number in range(3):
+        site.write(f"{number}.JPG", b"x" * 1000)
+    site.write("film.mov", b"x" * 5000)
+    site.write("README", b"x")
+    out = site.run("check").out
+    assert "by extension: .mov 1 file (5.0 KB), .jpg 3 files (3.0 KB), no extension 1 file (1 bytes)" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("Lightroom/Catalog.lrcat", "*.lrcat*"),
+        ("Lightroom/Previews.lrdata/a/b.db", "*.lrdata/"),
+        ("work/.git/objects/ab", ".git/"),
+        ("web/node_modules/x/y.js", "node_modules/"),
+        ("a.jpg.xmp", "*.xmp"),
+        ("a.jpg.yml", "*.yml"),
+    ],
+)
+def test_files_of_other_programs_are_a_warning(site, name, pattern):
+    site.write("a.jpg")
+    site.write(name)
+    out = site.run("check").out
+    (line,) = (line for line in out.splitlines() if "would be sent" in line)
+    assert line.startswith("warning  tree: 1 file like photos/")
+    assert f"add `{pattern}` to `ignore`" in out
+    site.configure(more=f"ignore: ['{pattern}']")
+    assert "would be sent" not in site.run("check").out
