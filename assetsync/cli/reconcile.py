@@ -94,7 +94,15 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
         service = stack.enter_context(open_service(config))
         ends.append(service.close)
         ledger = stack.enter_context(_looked_at(config) if only_look else _held(config))
-        progress = _bar() if with_bar else Silent() if quiet or only_look else Events()
+        progress: Silent
+        if with_bar:
+            from rich.console import Console  # noqa: PLC0415 - slow to load, and needed only on a terminal
+
+            from assetsync.cli.bar import Bar  # noqa: PLC0415
+
+            progress = Bar(Console(stderr=True))
+        else:
+            progress = Silent() if quiet or only_look else Events()
         with progress:
             # Only after the bar has started: it replaces stderr, so that log lines do not break the bar.
             configure_logging(config.log.format, level, stream=sys.stderr)
@@ -112,15 +120,11 @@ def command(config: SiteConfig, *, only_look: bool, as_json: bool, wait: float, 
             write_json({key: values[key] if key in values else getattr(report, key) for key in KEYS})
         else:
             _tell(report, site, only_look=only_look)
-    return _code(report)
-
-
-def _bar() -> Silent:
-    from rich.console import Console  # noqa: PLC0415 - slow to load, and needed only on a terminal
-
-    from assetsync.cli.bar import Bar  # noqa: PLC0415
-
-    return Bar(Console(stderr=True))
+    if report.interrupted:
+        return INTERRUPTED
+    if report.trouble is not None:
+        return NO_SERVICE
+    return OK if report.in_sync else NOT_IN_SYNC
 
 
 @contextmanager
@@ -144,14 +148,6 @@ def _looked_at(config: SiteConfig) -> Iterator[Ledger]:
         closing(open_ledger(Path(folder) / "empty.db", is_scratch=True)) as ledger,
     ):
         yield ledger
-
-
-def _code(report: Report) -> int:
-    if report.interrupted:
-        return INTERRUPTED
-    if report.trouble is not None:
-        return NO_SERVICE
-    return OK if report.in_sync else NOT_IN_SYNC
 
 
 def _tell(report: Report, site: Site, *, only_look: bool) -> None:
