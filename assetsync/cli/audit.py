@@ -78,9 +78,24 @@ class Compared:
             if said is None:
                 rows.append((folder, *("-" for _ in _COLUMNS), "not yet"))
                 continue
-            braked = f"  {_braked(self._brakes.get(folder))}" if said["braked"] else ""
-            at = moment(float(str(said["at"])))
-            rows.append((folder, *(_number(said.get(name)) for name in _COLUMNS), f"{at}{braked}"))
+            ended = ""
+            if said["braked"]:
+                # Too many assets were missing, so a brake stopped the audit.
+                brake = self._brakes.get(folder)
+                ended = (
+                    "  BRAKED, released: audited again by the next run"
+                    if brake is None
+                    else f"  BRAKED: assetsync resume {brake}"
+                )
+            # Audits by an older release may lack a count.
+            counted = (said.get(name) for name in _COLUMNS)
+            rows.append(
+                (
+                    folder,
+                    *(f"{count:,}" if isinstance(count, int) else "-" for count in counted),
+                    f"{moment(float(str(said['at'])))}{ended}",
+                )
+            )
         for line in table(("folder", *_COLUMNS, "audited at"), rows):
             write(line)
         counts: Counter[str] = Counter()
@@ -176,16 +191,6 @@ def _shown(finding: Finding) -> dict[str, object]:
     return shown if encoded is None else shown | {"path_base64": encoded}
 
 
-def _number(count: object) -> str:
-    """Format a count; audits by an older release may lack it."""
-    return f"{count:,}" if isinstance(count, int) else "-"
-
-
-def _braked(brake: int | None) -> str:
-    """Return the note for an audit that a brake stopped because too many assets were missing."""
-    return "BRAKED, released: audited again by the next run" if brake is None else f"BRAKED: assetsync resume {brake}"
-
-
 _BY_THIS_PROCESS = -math.inf
 _NOT_ASKED_FOR = math.inf
 
@@ -257,7 +262,7 @@ def _audit(config: SiteConfig) -> _Asked:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             asked = clock.now()
             number = beside.ask("audit", {}, asked)
-            if not soon(lambda: _is_audited(config, beside, asked), clock):
+            if not soon(lambda: not Compared(config, beside, since=asked).stale, clock):
                 note(
                     f"another process holds the ledger: it will audit (request {number}), and `audit --last` shows"
                     " what it found when it is over"
@@ -280,8 +285,3 @@ def _audit(config: SiteConfig) -> _Asked:
         if failed is not None:
             raise failed
     return _Asked(_BY_THIS_PROCESS)
-
-
-def _is_audited(config: SiteConfig, ledger: Ledger, since: float) -> bool:
-    """Return whether each folder has an audit that began at `since` (seconds since the epoch) or later."""
-    return not Compared(config, ledger, since=since).stale

@@ -41,7 +41,7 @@ from assetsync.ledger.database import holder_of
 from assetsync.ledger.ledger_files import real
 from assetsync.log import redact
 from assetsync.notify.channel import Undelivered
-from assetsync.notify.notifications import Receiver, receivers
+from assetsync.notify.notifications import receivers
 from assetsync.sync.folder_backoff import probe
 from assetsync.text import plural, printable
 
@@ -87,26 +87,19 @@ def look_at_notify(config: SiteConfig, *, send: bool) -> Iterator[Finding]:
     if send and not found:
         fix = "set notify.webhook or notify.command"
         yield Finding("notify", Level.ERROR, "nobody is told anything: the configuration names no channel", fix)
-    yield from _program(config)
-    if send:
-        for name, receiver in found.items():
-            yield _tried(config.site, name, receiver)
-
-
-def _program(config: SiteConfig) -> Iterator[Finding]:
-    command = config.notify.command
-    if command and shutil.which(command[0]) is None:
+    program = config.notify.command
+    if program and shutil.which(program[0]) is None:
         fix = "write the whole path of a program that assetsync's user may run"
-        yield Finding("notify", Level.WARNING, f"notify.command: there is no program {command[0]}", fix)
-
-
-def _tried(site: str, name: str, receiver: Receiver) -> Finding:
-    began = time.monotonic()
-    try:
-        receiver(trial_notice(site, time.time()))
-    except Undelivered as error:
-        return Finding("notify", Level.ERROR, redact(str(error)), _FIX[name], Where.HERE)
-    return Finding("notify", Level.OK, f"notify.{name} took the test message in {time.monotonic() - began:.1f} s")
+        yield Finding("notify", Level.WARNING, f"notify.command: there is no program {program[0]}", fix)
+    for name, receiver in found.items() if send else ():
+        began = time.monotonic()
+        try:
+            receiver(trial_notice(config.site, time.time()))
+        except Undelivered as error:
+            yield Finding("notify", Level.ERROR, redact(str(error)), _FIX[name], Where.HERE)
+        else:
+            took = time.monotonic() - began
+            yield Finding("notify", Level.OK, f"notify.{name} took the test message in {took:.1f} s")
 
 
 def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
@@ -118,7 +111,12 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
     if not config.schedule.reads_back:
         message = "the daemon reads nothing back: files stay `stored`, and are verified by `assetsync reconcile` alone"
         yield Finding("schedule", Level.WARNING, message, "switch schedule.verify on, or schedule.index")
-    yield from _mailing(config)
+    for mapped_folder in config.folders:
+        if mapped_folder.upload.debug or mapped_folder.upload.emailto is not None:
+            where = mapped_folder.path
+            message = f"for uploads from {where}, the service mails what was passed, the API key included"
+            fix = "take upload.debug and upload.emailto out of this mapping once the fault is found"
+            yield Finding("folders", Level.WARNING, message, fix)
     key, said = _key(config)
     yield from said
     yield from look_at_tree(config)
@@ -130,15 +128,6 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
     yield from look_at_page(config)
     if key is not None:
         yield from _service(config, key)
-
-
-def _mailing(config: SiteConfig) -> Iterator[Finding]:
-    """Warn of mappings for which the service mails the passed values, the key included, at each upload."""
-    for folder in config.folders:
-        if folder.upload.debug or folder.upload.emailto is not None:
-            message = f"for uploads from {folder.path}, the service mails what was passed, the API key included"
-            fix = "take upload.debug and upload.emailto out of this mapping once the fault is found"
-            yield Finding("folders", Level.WARNING, message, fix)
 
 
 def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
@@ -156,19 +145,15 @@ def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
     return key, [Finding("key", Level.OK, f"{file} holds a key and only its owner can read it")]
 
 
-def _answers(config: SiteConfig, folder: str) -> str:
-    # None of the three operations of the interface lists the folders.
-    url = config.service.base_url
-    return f"{url} answers a search in folder {folder}; whether there is one shows at the first upload"
-
-
 def _service(config: SiteConfig, key: SecretStr) -> Iterator[Finding]:
     """Search each mapped folder for a name that no asset has: the database answers fast, and the answer is short."""
     try:
         with closing(make_service(config, key)) as service:
             for folder in dict.fromkeys(mapping.destfolderid for mapping in mappings(config)):
                 probe(service, folder)
-                yield Finding("service", Level.OK, _answers(config, folder))
+                # None of the three operations of the interface lists the folders.
+                answers = f"{config.service.base_url} answers a search in folder {folder}"
+                yield Finding("service", Level.OK, f"{answers}; whether there is one shows at the first upload")
     except ConfigError as error:
         for mistake in error.mistakes:
             yield Finding("service", Level.ERROR, mistake)

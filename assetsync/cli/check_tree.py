@@ -11,7 +11,7 @@ from pathlib import Path
 from assetsync.app import make_plan, make_tree
 from assetsync.cli.finding import NAMED, Finding, Level, of_error
 from assetsync.config import SiteConfig
-from assetsync.core.mapping import IgnoreRules, Mappings, Plan
+from assetsync.core.mapping import IgnoreRules, Mappings
 from assetsync.core.metadata import FOLDER_SIDECAR, MAX_BYTES, SUFFIX, parse_sidecar
 from assetsync.errors import (
     FileUnreadable,
@@ -81,13 +81,15 @@ def _unmapped(config: SiteConfig, report: ScanReport, tree: Tree) -> Iterator[Fi
 
 
 def _files_beside(config: SiteConfig, tree: Tree, rules: IgnoreRules) -> Iterator[int]:
-    """Yield the number of files in each folder above a mapped one, without ignored files and sidecars.
+    """Yield the number of files in each folder above a mapped one and below none, without ignored files and sidecars.
 
     The scan counts these files, too, but not by name.
     """
     plan = make_plan(config)
     follow = config.watch.follow_symlinks
-    for folder in _leading(plan):
+    parts = [path.split(b"/") for path in plan.folders()]
+    above = {b"/".join(names[:count]) for names in parts if names != [b""] for count in range(len(names))}
+    for folder in {path for path in above if plan.mapping_of(path) is None}:
         try:
             fd = tree.open_folder(folder)
         except (OSError, RootMissing):
@@ -100,13 +102,6 @@ def _files_beside(config: SiteConfig, tree: Tree, rules: IgnoreRules) -> Iterato
             os.close(fd)
         paths = [folder + b"/" + name if folder else name for name in found]
         yield sum(not (rules.ignored(path, is_dir=False) or plan.is_sidecar(path)) for path in paths)
-
-
-def _leading(plan: Plan) -> set[bytes]:
-    """Return the folders, the root included, that are above a mapped folder and below none."""
-    parts = [path.split(b"/") for path in plan.folders()]
-    above = {b"/".join(names[:count]) for names in parts if names != [b""] for count in range(len(names))}
-    return {folder for folder in above if plan.mapping_of(folder) is None}
 
 
 _OF_PROGRAMS = {
@@ -172,9 +167,15 @@ class _Sidecars:
 
     def see(self, path: bytes) -> None:
         self.count += 1
-        if len(self._bad) < NAMED and (mistake := self._mistake(path)) is not None:
-            self._bad.append(mistake)
-        if not self._has_its_file(path):
+        if len(self._bad) < NAMED:
+            try:
+                parse_sidecar(self._tree.read_small(path, MAX_BYTES), printable(path))
+            except SidecarError as error:
+                self._bad.append(error)
+            except (FileUnreadable, NotRegular) as error:
+                self._bad.append(SidecarError(printable(path), "it cannot be read", hint=error.message))
+        of_folder = path.rpartition(b"/")[2] == FOLDER_SIDECAR
+        if not of_folder and self._tree.is_absent(path.removesuffix(SUFFIX)):
             self._strays += 1
             if len(self._stray) < NAMED:
                 self._stray.append(path)
@@ -188,21 +189,6 @@ class _Sidecars:
         left = self._strays - len(self._stray)
         if left:
             yield Finding("sidecar", Level.WARNING, f"{left:,} more without a matching file", "fix those above first")
-
-    def _mistake(self, path: bytes) -> SidecarError | None:
-        try:
-            parse_sidecar(self._tree.read_small(path, MAX_BYTES), printable(path))
-        except SidecarError as error:
-            return error
-        except (FileUnreadable, NotRegular) as error:
-            return SidecarError(printable(path), "it cannot be read", hint=error.message)
-        return None
-
-    def _has_its_file(self, path: bytes) -> bool:
-        """Return whether a sidecar has a matching file or is for a folder; True if the tree cannot be read there."""
-        if path.rpartition(b"/")[2] == FOLDER_SIDECAR:
-            return True
-        return not self._tree.is_absent(path.removesuffix(SUFFIX))
 
 
 def _watching(config: SiteConfig, folders: int) -> Iterator[Finding]:

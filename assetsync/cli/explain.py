@@ -219,11 +219,18 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
             for line in (f"on disk: {on_disk}", f"mapping: {covered}", *said, *([f"waits: {asked}"] if asked else [])):
                 write(f"  {line}")
             if below is not None:
-                write(f"  files below it: {_counted(below)}")
+                known = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in below.items())
+                write(f"  files below it: {known or 'none known'}")
             for line in (line for row in rows for line in _version(config, ledger, row, holds)):
                 write(f"  {line}")
             if on_disk in _NOTHING and any(row.wanted is Wanted.YES for row in rows):
-                write(f"  it is gone from the tree: {_gone(ledger)}")
+                brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_WHAT_IS_GONE), None)
+                concluded = (
+                    "the next scan notices"
+                    if brake is None
+                    else f"nothing is concluded from that before brake {brake.id} is released"
+                )
+                write(f"  it is gone from the tree: {concluded}")
             if not rows and is_sent and on_disk not in (*_NOTHING, _LINK, _OTHER):
                 write(f"  {_unknown(config, ledger, wanted)}")
     if not rows and below is None and on_disk == _NO_FILE:
@@ -237,10 +244,6 @@ def _below(ledger: Ledger, folder: bytes, *, is_there: bool) -> dict[str, int] |
     if not counts and not is_there and next(ledger.reports.files(history=True, under=folder), None) is None:
         return None
     return {str(state): counts[state] for state in State if counts[state]}
-
-
-def _counted(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in counts.items()) or "none known"
 
 
 def _on_disk(config: SiteConfig, path: bytes) -> str:
@@ -300,14 +303,6 @@ def _asked(config: SiteConfig, ledger: Ledger, path: bytes) -> str | None:
     return None if brake is None else f"brake {brake.id} is pulled: {printable(brake.detail)}"
 
 
-def _gone(ledger: Ledger) -> str:
-    """Return when the ledger will record that a file is gone."""
-    brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_WHAT_IS_GONE), None)
-    if brake is None:
-        return "the next scan notices"
-    return f"nothing is concluded from that before brake {brake.id} is released"
-
-
 def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:
     """Return when a file that the ledger does not know will be recorded."""
     try:
@@ -346,7 +341,10 @@ def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, 
         yield f"    {attempt_line(attempt)}"
     due = next_try(ledger, row, config)
     if due is not None:
-        yield f"    next try: {_holds_up(config, ledger, row) or _at(due)}"
+        when = f"{moment(due.at) if due.at > time.time() else 'now'}, where a process runs"
+        if due.why is not None:
+            when = f"{moment(due.at)}, {due.why}"
+        yield f"    next try: {_holds_up(config, ledger, row) or when}"
     elif row.state is State.STORED and row.wanted is Wanted.YES and not config.schedule.reads_back:
         yield f"    {NOT_READ_BACK}; assetsync reconcile reads it back"
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
@@ -370,9 +368,3 @@ def _holds_up(config: SiteConfig, ledger: Ledger, row: FileRow) -> str | None:
     if row.destfolderid in ledger.doubts.crowded(most.waiting_in_one_folder if row.attempts else most.in_one_folder):
         return f"once some of the uploads in doubt into folder {row.destfolderid} are decided: assetsync doubt list"
     return None
-
-
-def _at(due: NextTry) -> str:
-    if due.why is not None:
-        return f"{moment(due.at)}, {due.why}"
-    return f"{moment(due.at) if due.at > time.time() else 'now'}, where a process runs"

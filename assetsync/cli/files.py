@@ -124,13 +124,10 @@ def command(
             note = f"  ({printable(error)})" if error else ""
             write(f"{row.state:<10}  {row.assetid or '-':<32}  {printable(row.path)}{note}")
         if none:
-            tell(_none_told(is_chosen=bool(paths or state or reason), history=history))
-
-
-def _none_told(*, is_chosen: bool, history: bool) -> str:
-    if not is_chosen:
-        return "the ledger knows no file yet"
-    return "no file is so, nor was" if history else "no file is so: --all lists what was"
+            if not (paths or state or reason):
+                tell("the ledger knows no file yet")
+            else:
+                tell("no file is so, nor was" if history else "no file is so: --all lists what was")
 
 
 def chosen(

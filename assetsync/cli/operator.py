@@ -111,19 +111,14 @@ def act(config: SiteConfig, verb: str, argument: dict[str, object]) -> Acted:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             refuse(beside, verb, argument)
             number = beside.ask(verb, asked_of(beside, verb, argument), clock.now())
-            return _told(beside, number, clock)
+            soon(lambda: beside.answered(number) is not None, clock)
+            answer = beside.answered(number)
+        if answer is None:
+            left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
+            return Acted(left, number, done=False)
+        return Acted(_done(answer), number)
     with closing(ledger), closing(ServiceWhenAsked(config)) as service:
         return Acted(carry_out(ledger, service, clock, verb, argument))
-
-
-def _told(beside: Ledger, number: int, clock: Clock) -> Acted:
-    """Wait for the holder's answer to a request; raise UsageError or ServiceError if the holder could not do it."""
-    soon(lambda: beside.answered(number) is not None, clock)
-    answer = beside.answered(number)
-    if answer is None:
-        left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
-        return Acted(left, number, done=False)
-    return Acted(_done(answer), number)
 
 
 def _done(answer: str) -> str:

@@ -134,6 +134,22 @@ def command(
     return _code(report)
 
 
+def _code(report: Report) -> int:
+    if report.interrupted:
+        return INTERRUPTED
+    if report.trouble is not None:
+        return NO_SERVICE
+    return OK if report.in_sync else NOT_IN_SYNC
+
+
+def _bar() -> Silent:
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and needed only on a terminal
+
+    from assetsync.cli.bar import Bar  # noqa: PLC0415
+
+    return Bar(Console(stderr=True))
+
+
 def _list(planned: Planned, *, as_json: bool) -> None:
     """Print what a run would do with a file."""
     if as_json:
@@ -143,14 +159,6 @@ def _list(planned: Planned, *, as_json: bool) -> None:
         return
     size = "-" if planned.size is None else f"{planned.size:,}"
     write(f"{planned.action:<8}  {size:>15}  {printable(planned.path)} → {planned.destfolderid}  ({planned.reason})")
-
-
-def _bar() -> Silent:
-    from rich.console import Console  # noqa: PLC0415 - slow to load, and needed only on a terminal
-
-    from assetsync.cli.bar import Bar  # noqa: PLC0415
-
-    return Bar(Console(stderr=True))
 
 
 @contextmanager
@@ -174,14 +182,6 @@ def _looked_at(config: SiteConfig) -> Iterator[Ledger]:
         closing(open_ledger(Path(folder) / "empty.db", is_scratch=True)) as ledger,
     ):
         yield ledger
-
-
-def _code(report: Report) -> int:
-    if report.interrupted:
-        return INTERRUPTED
-    if report.trouble is not None:
-        return NO_SERVICE
-    return OK if report.in_sync else NOT_IN_SYNC
 
 
 def _tell(report: Report, site: Site, *, only_look: bool) -> None:

@@ -161,7 +161,12 @@ def command(
         asked = _InForm(service, wire or "row")
         found = pages(asked, request) if all_pages else _one_page(asked, request)
         if as_csv:
-            _write_csv(found, asked)
+            # The columns are known once the first asset, or the end of the answer, is read.
+            first_asset = next(found, None)
+            names = list(dict.fromkeys(asked.columns))
+            write(csv_line(names))
+            for asset in chain([] if first_asset is None else [first_asset], found):
+                write(csv_line([asset.columns.get(name) for name in names]))
         elif as_json:
             for asset in found:
                 write_json(dict(asset.columns))
@@ -216,14 +221,6 @@ def pages(service: _Searches, request: SearchRequest) -> Iterator[Asset]:
         if asset.id not in seen:
             seen.add(asset.id)
             yield asset
-
-
-def _write_csv(found: Iterator[Asset], asked: _InForm) -> None:
-    first = next(found, None)
-    names = list(dict.fromkeys(asked.columns))
-    write(csv_line(names))
-    for asset in chain([] if first is None else [first], found):
-        write(csv_line([asset.columns.get(name) for name in names]))
 
 
 def _write_table(found: Iterator[Asset]) -> None:

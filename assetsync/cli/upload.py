@@ -10,8 +10,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,13 @@ from assetsync.errors import (
 )
 from assetsync.ledger.database import hold_by_hand
 from assetsync.ledger.queue import Intent
-from assetsync.model import Answer, Fault, Sent, UploadOptions, UploadRequest
+from assetsync.model import Answer, Fault, Sent, UploadRequest
 from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, THERE, Begun, ByHand, outcome_of
 from assetsync.text import printable
 from assetsync.tree.body import FileBody, digest
 from assetsync.tree.safe_open import OpenFile, Tree
 
+_KEYS = ("assetid", "responsecode", "message", "filetype")
 _UNANSWERED = ("no_answer", "unsent")
 _PATIENCE = 60.0
 """Seconds to wait for the ledger's holder to commit the intent; it may be scanning."""
@@ -149,14 +150,20 @@ def command(
                 sent = _send(config, request, body, stop, ends)
                 code = _code(sent, _LOOK.format(folder=folder))
             else:
-                with _held(config, request.boundary):
+                # The attempt is in flight while its lock is held.
+                with ExitStack() as stack:
+                    stack.callback(os.close, hold_by_hand(config.ledger, request.boundary))
                     begun = _begin(config, _by_hand(path, request, opened, body, stop, send_again=send_again), stop)
                     if begun.what != MAY_SEND:
                         return _report_unsent(begun, as_json=as_json)
                     sent = _send(config, request, body, stop, ends)
                     _end(config, request.boundary, sent)
                 code = _code(sent, _RECORDED)
-            _tell(sent, as_json=as_json)
+            outcome = sent.outcome
+            if as_json:
+                write_json({key: getattr(outcome, key) for key in _KEYS})
+            elif outcome.answer is Answer.ACCEPTED:
+                write(f"{outcome.assetid}  {outcome.filetype or '-'}  {printable(outcome.message or '')}")
     return INTERRUPTED if stop.is_set() else code
 
 
@@ -206,16 +213,6 @@ def _recorded_as(config: SiteConfig, file: Path, folder: str) -> bytes | None:
         return path
     note(f"its mapping sends {printable(path)} into {mirrored_in}, too: that is another asset")
     return place
-
-
-@contextmanager
-def _held(config: SiteConfig, boundary: str) -> Iterator[None]:
-    """Hold the lock of the attempt; the attempt is in flight while it is held."""
-    lock = hold_by_hand(config.ledger, boundary)
-    try:
-        yield
-    finally:
-        os.close(lock)
 
 
 def _begin(config: SiteConfig, hand: ByHand, stop: threading.Event) -> Begun:
@@ -293,40 +290,23 @@ def _request(name: str, folder: str, given: dict[str, Any]) -> UploadRequest:
     meta, metadata = given.pop("meta"), given.pop("metadata")
     if metadata is not None and metadata != bool(meta):
         raise UsageError(f"--metadata {int(metadata)} {'without' if metadata else 'with'} --meta", hint="leave it out")
-    return UploadRequest(
-        destfolderid=folder,
-        filename=name,
-        boundary=f"assetsync{random.SystemRandom().getrandbits(128):032x}",
-        meta=meta,
-        language=str(given.pop("language")),
-        options=_options(given),
-    )
-
-
-def _options(given: dict[str, object]) -> UploadOptions:
-    """Check the options by the rules of the configuration; raise UsageError for the first invalid one."""
+    language = str(given.pop("language"))
     try:
-        return FolderUpload.model_validate(given).options()
+        # The rules of the configuration hold for what is left.
+        options = FolderUpload.model_validate(given).options()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         said = first.get("ctx", {})
         problem = f"--{first['loc'][0]}: {said.get('problem', first['msg'])}"
         raise UsageError(problem, hint=str(said.get("hint", ""))) from None
-
-
-def _tell(sent: Sent, *, as_json: bool) -> None:
-    outcome = sent.outcome
-    if as_json:
-        write_json(
-            {
-                "assetid": outcome.assetid,
-                "responsecode": outcome.responsecode,
-                "message": outcome.message,
-                "filetype": outcome.filetype,
-            }
-        )
-    elif outcome.answer is Answer.ACCEPTED:
-        write(f"{outcome.assetid}  {outcome.filetype or '-'}  {printable(outcome.message or '')}")
+    return UploadRequest(
+        destfolderid=folder,
+        filename=name,
+        boundary=f"assetsync{random.SystemRandom().getrandbits(128):032x}",
+        meta=meta,
+        language=language,
+        options=options,
+    )
 
 
 def _code(sent: Sent, helps: str) -> int:

@@ -197,9 +197,8 @@ class Daemon:
         loops = [self._loop(name, step) for name, step in steps.items()]
 
         def look(reported: Collection[str]) -> list[Problem]:
-            return current_problems(
-                ledger, site.circuit_breaker.standing, _waiting(loops), reported, site.context.clock.now()
-            )
+            waiting = next((loop.ledger_trouble for loop in loops if loop.ledger_trouble is not None), None)
+            return current_problems(ledger, site.circuit_breaker.standing, waiting, reported, site.context.clock.now())
 
         def begin() -> Schedule:
             schedule = Schedule(self._config.schedule, work, self.clock, failed=self._failed)
@@ -336,10 +335,6 @@ class Daemon:
     def _tick(self) -> bool:
         self._pulse.extend(threading.current_thread().name, 0.0)
         return self.clock.stop.is_set()
-
-
-def _waiting(loops: list[Loop]) -> str | None:
-    return next((loop.ledger_trouble for loop in loops if loop.ledger_trouble is not None), None)
 
 
 def _all_ended(loops: list[Loop], clock: SystemClock, patience: float) -> bool:

@@ -89,7 +89,14 @@ class Work:
         is_shut = brakes.pulled() or not self._site.service_identity.is_known
         step = Step.PAUSED if is_shut else self._site.uploader.run(go_on)
         if step is Step.IDLE:
-            self._bell.wait(heard, self._until_due())
+            due = self._ledger.queue.next_due()
+            wait = self._idle
+            if due is not None:
+                wait = due - self._clock.now()
+                # A due file that the queue did not return waits for something else, such as a held folder, maybe for
+                # hours.
+                wait = min(self._idle, max(0.05, wait) if wait > 0 else _HELD_UP)
+            self._bell.wait(heard, wait)
         return _PAUSED if step is Step.PAUSED else 0.0
 
     def look(self) -> float:
@@ -222,14 +229,6 @@ class Work:
         finally:
             if more:
                 self._unread.set()
-
-    def _until_due(self) -> float:
-        due = self._ledger.queue.next_due()
-        if due is None:
-            return self._idle
-        wait = due - self._clock.now()
-        # A due file that the queue did not return waits for something else, such as a held folder, maybe for hours.
-        return min(self._idle, max(0.05, wait) if wait > 0 else _HELD_UP)
 
     def _trouble(self, error: ServiceError) -> None:
         reason, retry_after = describe(error)

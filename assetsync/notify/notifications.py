@@ -43,7 +43,16 @@ def current_problems(
     since = {} if pause is None else {"outage": pause.since}
     found = []
     try:
-        found += [_blocked(reports, reported), _braked(reports), _index_stopped(reports), _unread(ledger)]
+        blocked = _blocked(reports, reported)
+        brakes = reports.brakes()
+        braked = {str(brake.id): printable(brake.detail) for brake in brakes[:KEPT]}
+        stopped = reports.fact(INDEX_STOPPED)
+        found += [
+            blocked,
+            Problem(Kind.BRAKE, braked, len(brakes)),
+            _named(Kind.INDEX_STOPPED, {} if stopped is None else {"index": printable(stopped)}),
+            _unread(ledger),
+        ]
         lately = [each for each in ledger.runs.vanished(now) if each.is_large and now - each.at < DAY]
         found.append(_named(Kind.VANISHED, {f"{each.at:.0f}": str(each) for each in lately}))
         folders = {
@@ -77,16 +86,6 @@ def _blocked(reports: Reports, reported: Collection[str]) -> Problem:
     ids = {key: int(key.partition(":")[0]) for key in reported if key not in items}
     trying = reports.trying(ids.values()) if ids else set()
     return Problem(Kind.BLOCKED, items | {key: key for key, row_id in ids.items() if row_id in trying}, count)
-
-
-def _braked(reports: Reports) -> Problem:
-    brakes = reports.brakes()
-    return Problem(Kind.BRAKE, {str(brake.id): printable(brake.detail) for brake in brakes[:KEPT]}, len(brakes))
-
-
-def _index_stopped(reports: Reports) -> Problem:
-    detail = reports.fact(INDEX_STOPPED)
-    return _named(Kind.INDEX_STOPPED, {} if detail is None else {"index": printable(detail)})
 
 
 def _unread(ledger: Ledger) -> Problem:

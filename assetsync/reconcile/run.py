@@ -7,7 +7,7 @@ to the command.
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 import structlog
@@ -123,7 +123,7 @@ class Reconciler:
         try:
             while self._goes_on():
                 is_shut = self._braked or not self._site.service_identity.is_known
-                if is_shut or self._site.uploader.run(self._sends_on) is not Step.WORKED:
+                if is_shut or self._site.uploader.run(lambda: self._goes_on() and not self._braked) is not Step.WORKED:
                     self._done.wait(_TICK)
         except BaseException as error:  # noqa: BLE001 - passed to the main thread, which raises it
             self._failure = self._failure or error
@@ -131,9 +131,6 @@ class Reconciler:
 
     def _goes_on(self) -> bool:
         return not self._done.is_set() and not self._stopped()
-
-    def _sends_on(self) -> bool:
-        return self._goes_on() and not self._braked
 
     def _drive(self) -> None:
         """Resolve doubts, index and verify while files are uploaded, until the run is over."""
@@ -214,8 +211,16 @@ class Reconciler:
         try:
             site.service_identity.make_sure()
             site.resolver.step()
-            self._timed("index", site.indexer.step)
-            self._timed("verify", lambda: self._verify(1 if counts else BATCH))
+            began = self._clock.steady()
+            site.indexer.step()
+            if "index" in self._spent:
+                self._spent["index"] += self._clock.steady() - began
+            began = self._clock.steady()
+            # While files are sent, `least` is a full batch, so that no call reads back less than it can.
+            least = 1 if counts else BATCH
+            while not self._stopped() and site.verifier.step(least).confirmed > 0:
+                pass
+            self._spent["verify"] += self._clock.steady() - began
             self._read_back = counts
         except ServiceElsewhere as error:
             self._read_back = False
@@ -223,18 +228,6 @@ class Reconciler:
         except ServiceError as error:
             self._read_back = False
             self._trouble(error)
-
-    def _verify(self, least: int) -> None:
-        # While files are sent, `least` is a full batch, so that no call reads back less than it can.
-        more = True
-        while more and not self._stopped():
-            more = self._site.verifier.step(least).confirmed > 0
-
-    def _timed(self, job: str, work: Callable[[], object]) -> None:
-        began = self._clock.steady()
-        work()
-        if job in self._spent:
-            self._spent[job] += self._clock.steady() - began
 
     def _is_over(self, *, idle: bool) -> bool:
         """Whether the site is in sync, nothing left depends on time, or the wait is over."""
@@ -258,14 +251,11 @@ class Reconciler:
             waiting += counts.of(State.QUEUED) - counts.held
         if not waiting:
             return True
-        since = max(site.uploads.last_answer or 0.0, self._first_idle(now))
-        return now - since >= self._wait and self._passes > 0
-
-    def _first_idle(self, now: float) -> float:
-        """Return when there was first nothing to send (steady seconds); a run without a POST waits from then."""
         if self._idle_since is None:
+            # A run without a POST waits from when there was first nothing to send.
             self._idle_since = now
-        return self._idle_since
+        since = max(site.uploads.last_answer or 0.0, self._idle_since)
+        return now - since >= self._wait and self._passes > 0
 
     def _trouble(self, error: ServiceError) -> None:
         reason, retry_after = describe(error)

@@ -168,7 +168,15 @@ class Metrics:
         self._jobs = Summary(
             "assetsync_job_duration_seconds", "How long scheduled work took.", ("site", "job"), registry=registry
         )
-        self._begin()
+        # Create every series at the start: a series that starts with its first event has no rate before the second.
+        for unlabelled in (self._bytes, self._retries, self._opened, self._findable):
+            unlabelled.labels(site)
+        for answer in Answer:
+            self._uploads.labels(site, str(answer))
+        for how in _DECIDED:
+            self._decided.labels(site, how)
+        for job in JOBS:
+            self._jobs.labels(site, job)
 
     def show(self, standing: Callable[[], Standing], live: Callable[[], Live]) -> None:
         """Export the status of the site and of the process too."""
@@ -206,14 +214,3 @@ class Metrics:
     def ran(self, job: str, seconds: float) -> None:
         """Record how many seconds a run of a job took."""
         self._jobs.labels(self._site, job).observe(seconds)
-
-    def _begin(self) -> None:
-        """Create every series at the start: a series that starts with its first event has no rate before the second."""
-        for counter in (self._bytes, self._retries, self._opened, self._findable):
-            counter.labels(self._site)
-        for answer in Answer:
-            self._uploads.labels(self._site, str(answer))
-        for how in _DECIDED:
-            self._decided.labels(self._site, how)
-        for job in JOBS:
-            self._jobs.labels(self._site, job)

@@ -537,7 +537,8 @@ class TestOrphans:
         site.write("a.jpg", b"another")
         site.run("reconcile")
         (orphan,) = site.run("orphans", "--json").objects
-        assert list(orphan) == ["assetid", "path", "destfolderid", "size", "md5", "why", "name"]
+        assert list(orphan) == ["assetid", "path", "destfolderid", "size", "md5", "why", "name", "since"]
+        assert orphan.pop("since").endswith("Z")
         assert orphan == {
             "assetid": old.id,
             "path": "photos/a.jpg",
