@@ -36,6 +36,9 @@ _ARRIVALS = 10_000
 _KEPT = 1 << 20
 """Longer uploads are counted and thrown away, without a digest."""
 
+_FORM = 1 << 16
+"""Bytes of a longer upload that hold the form's fields and the name of the file."""
+
 MADE_UP_SIZE = 8192
 MADE_UP_MD5 = "0123456789ABCDEF0123456789ABCDEF"
 
@@ -182,6 +185,9 @@ class _Connection:
             except OSError:
                 got = 0
             self._needed -= got
+            if len(self._kept) < _FORM:
+                # The form may come after the head, in a piece of its own.
+                self._kept += self._peer._scrap[:got]
         else:
             try:
                 piece = sock.recv(1 << 18)
