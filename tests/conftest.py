@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from assetsync.sandbox import Sandbox
+from assetsync.text import name_configuration
 
 from .running import Running, alone, daemons, make_sandbox
 from .world import ManualClock, World
@@ -42,9 +43,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_configuration() -> Iterator[None]:
     """A test that runs a command must not change the commands that a later one shows."""
-    monkeypatch.setattr("assetsync.text._option", "")
+    yield
+    name_configuration("")
 
 
 @pytest.fixture
