@@ -226,7 +226,7 @@ def test_damaged_ledger_names_the_rebuild(place, make_front):
         file.write(os.urandom(20 * 4096))
     refused = place.call("reconcile", "--json")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "reconcile --adopt" in refused.stderr
+    assert f"`assetsync reconcile --config {place.config} --adopt`" in refused.stderr
     assert "Traceback" not in refused.stderr
     (aside,) = place.folder.glob("site.db.damaged-*[0-9]Z")
     assert str(aside) in refused.stderr
