@@ -26,7 +26,7 @@ from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
 from assetsync.sync.duplicate_sites import DuplicateSites, make_claim
 from assetsync.sync.folder_backoff import HealthCheck, describe
-from assetsync.sync.intake.intake import Intake
+from assetsync.sync.intake.intake import Intake, IntakeRules
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.intake.sidecars import Sidecars, note_sidecar
 from assetsync.sync.readback.archive_members import Members
@@ -265,11 +265,9 @@ def build(
             context,
             plan,
             settling,
-            settles=settles,
-            resend_moved=resend_moved,
             # Missing files above the limit are kept too: they are recorded after `resume`.
-            most_missing=max(config.brake.max_vanished, _MISSING_KEPT),
-            forget=sidecars.forget,
+            IntakeRules(settles, resend_moved, max(config.brake.max_vanished, _MISSING_KEPT)),
+            sidecars.forget,
         )
         made.allows_takeover = brakes.allows_takeover
         return made

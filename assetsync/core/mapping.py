@@ -22,7 +22,7 @@ class Mappings:
     def __init__(self, mappings: Iterable[Mapping]) -> None:
         self.all = tuple(mappings)
         self._at = {mapping.path: position for position, mapping in enumerate(self.all)}
-        self._above = {folder for path in self._at for folder in _folders_above(path)}
+        self._above = {folder for path in self._at for folder in folders_above(path)}
 
     def for_directory(self, directory: bytes) -> int | None:
         """Return the position of the mapping of a folder's files, or None if it is unmapped; b"" is the root."""
@@ -37,7 +37,8 @@ class Mappings:
         return directory in self._at or directory in self._above
 
 
-def _folders_above(path: bytes) -> Iterator[bytes]:
+def folders_above(path: bytes) -> Iterator[bytes]:
+    """Yield the folders that contain a path, up to the root (b""); none for the root itself."""
     while path:
         path = path.rpartition(b"/")[0]
         yield path

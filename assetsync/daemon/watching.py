@@ -80,7 +80,7 @@ class Watching:
         if not self._is_of_use:
             return
         if self._watcher is not None:
-            for folder in self._watcher.tend():
+            for folder in self._watcher.tend(self._clock.steady()):
                 self._want_scan(f"{folder.decode('utf-8', 'backslashreplace')} came or went")
         if self._clock.steady() < self._next_canary:
             return
@@ -142,7 +142,7 @@ class Watching:
         """Start a watcher; if the kernel refuses it, log that once and poll until a retry works."""
         try:
             watcher = self._make()
-            watcher.start()
+            watcher.start(self._clock.steady())
         except OSError as error:
             self._watcher = None
             self._next_canary = self._clock.steady() + _CANARY_EVERY
@@ -171,7 +171,6 @@ class Watching:
             bytes(config.ledger) + b".canary",
             hint=self._hints.add,
             lost=self._lost,
-            steady=self._clock.steady,
         )
 
     def _can_watch(self) -> bool:

@@ -44,8 +44,8 @@ _ACCEPT = Usual(
         "assetid": "?3", "filetype": "?4", "uploaded_at": "?5", "due_at": "?5", "asset_folder": "destfolderid",
         "id_from": "'answer'",
     },
-    empty=[name for name, value in _AFRESH.items() if value is None],
-    only="failures = 0 AND send_again = 0 AND md5 = ?6"
+    " AND ".join(f"{name} IS NULL" for name, value in _AFRESH.items() if value is None)
+    + " AND failures = 0 AND send_again = 0 AND md5 = ?6"
     " AND destfolderid = (SELECT destfolderid FROM attempts WHERE id = ?2)"
     " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ?1 AND closed_at IS NULL AND id <> ?2)"
     f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= ?3')} AND id <> ?1)"

@@ -158,10 +158,7 @@ class Commits:
                 raise
             except Exception as error:  # noqa: BLE001 - raised in the thread that submitted the work
                 conn.execute("ROLLBACK TO piece")
-                self._failed(slot, error)
+                slot.error = self._translate(error) if isinstance(error, sqlite3.DatabaseError) else error
             finally:
                 if conn.in_transaction:
                     conn.execute("RELEASE piece")
-
-    def _failed(self, slot: _Slot[Any], error: Exception) -> None:
-        slot.error = self._translate(error) if isinstance(error, sqlite3.DatabaseError) else error

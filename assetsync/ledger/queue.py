@@ -31,7 +31,7 @@ _CLAIMS = ("destfolderid", "md5", "meta_digest", "drift", "reason", "detail", "a
 _CLAIM = Usual(
     State.QUEUED, Event.CLAIMED, Facts(open_attempt=True),
     {"md5": "?2", "meta_digest": "?3", "attempts": "attempts + 1"},
-    empty=("drift", "reason", "detail"), only="destfolderid = ?4",
+    "drift IS NULL AND reason IS NULL AND detail IS NULL AND destfolderid = ?4",
 )  # fmt: skip
 
 

@@ -237,21 +237,18 @@ class Usual:
     If the condition does not hold, the row stays as it is; the caller then uses `standing` and `move`.
     """
 
-    def __init__(
-        self, before: State, event: Event, facts: Facts, changes: Mapping[str, str], *, empty: Iterable[str], only: str
-    ) -> None:
+    def __init__(self, before: State, event: Event, facts: Facts, changes: Mapping[str, str], only: str) -> None:
         """Look up the state after the event once, for all rows; raise IllegalTransition.
 
-        All arguments after `facts` are SQL in which ?1 is the row's id: `changes` maps columns to their new values,
-        `empty` lists columns that must be NULL and stay so, and `only` is the rest of the condition.
+        `changes` maps columns to their new values and `only` is the condition, both in SQL in which ?1 is the row's id.
+        The condition lists as NULL each column that the event would empty, except `rested_at`.
         """
         self.after = transition(before, event, facts)
         """The state after the event."""
         assignments = ", ".join(f"{name} = {value}" for name, value in {"state": f"'{self.after}'", **changes}.items())
-        nothing = " AND ".join(f"{name} IS NULL" for name in ("rested_at", *empty))
         self._sql = (
             f"UPDATE files SET {assignments} WHERE id = ?1 AND state = '{before}' AND wanted = '{facts.wanted}'"
-            f" AND {nothing} AND {only}"
+            f" AND rested_at IS NULL AND {only}"
         )
 
     def happens(self, conn: sqlite3.Connection, *values: Any) -> bool:

@@ -22,7 +22,7 @@ from assetsync.log import redact
 from assetsync.model import State
 from assetsync.status.document import folders
 from assetsync.status.sentences import is_command, next_step, verdict, why_blocked
-from assetsync.status.standing import Live, Standing, Trust
+from assetsync.status.standing import Live, Standing
 from assetsync.text import amount, files, moment, printable, runnable, span
 
 _FULL = 100.0
@@ -218,7 +218,7 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         "scan": None if scan is None else {"complete": scan.complete, "unreadable": scan.unreadable},
         "jobs": [_job(job, standing, live, now) for job in JOBS],
         "trust": live.trust,
-        "watching": _watching(live.trust),
+        "watching": _TOO_FEW if live.trust.mode == "inotify" and live.trust.polling else _WATCHING[live.trust.mode],
         "canary": ago(live.trust.canary_at),
         "version": live.version,
         "started": ago(live.started_at),
@@ -238,10 +238,6 @@ def _job(job: str, standing: Standing, live: Live, now: float) -> dict[str, Any]
 
 def _took(seconds: float) -> str:
     return f"{max(0.1, seconds):.1f} s" if seconds < 60 else span(seconds)  # noqa: PLR2004 - a minute
-
-
-def _watching(trust: Trust) -> str:
-    return _TOO_FEW if trust.mode == "inotify" and trust.polling else _WATCHING[trust.mode]
 
 
 def _blocked(row: FileRow) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from itertools import chain, islice
 
 import structlog
 
+from assetsync.core.mapping import folders_above
 from assetsync.core.names import printable
 from assetsync.core.settled import EMPTY
 from assetsync.core.states import Event, allowed
@@ -215,24 +216,18 @@ def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
     # A path that was a file once may be a folder by now.
     folders = {path for path, rows in known.items() if not rows or rows[0].wanted is not Wanted.YES}
     for folder in sorted(folders):
-        if folders.isdisjoint(_above(folder)):
+        if folders.isdisjoint(folders_above(folder)):
             # What was uploaded by hand is in no folder of the tree.
             below = ledger.reports.files(State.BLOCKED, history=not folder, under=folder or None)
             yield from (row for row in below if row.wanted in (Wanted.YES, Wanted.OUTSIDE) and row.id not in files)
-
-
-def _above(path: bytes) -> Iterator[bytes]:
-    """Yield the folders that a path is in, up to the root (b""); none for the root itself."""
-    while path:
-        path = path.rpartition(b"/")[0]
-        yield path
 
 
 def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
     """Retry one file; return the result in words."""
     if row.state is State.BLOCKED and row.reason == EMPTY[0]:
         return "still blocked: empty, which the service refuses"
-    if row.state is State.BLOCKED and row.wanted is Wanted.OUTSIDE and _is_lost(ledger, row):
+    is_lost = row.assetid is None and ledger.doubts.of(row.id) is None
+    if row.state is State.BLOCKED and row.wanted is Wanted.OUTSIDE and is_lost:
         return "still blocked: `assetsync upload` sends it"
     reason = row.reason or ""
     kept = _kept(ledger, row)
@@ -241,10 +236,6 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
         return "missing, to be looked for again"
     was_blocked = row.state is State.BLOCKED and state is State.QUEUED
     return _TRIED_AGAIN.get(reason, "to be tried again") if was_blocked else _AFTER_RETRY[state]
-
-
-def _is_lost(ledger: Ledger, row: FileRow) -> bool:
-    return row.assetid is None and ledger.doubts.of(row.id) is None
 
 
 def _kept(ledger: Ledger, row: FileRow) -> str | None:

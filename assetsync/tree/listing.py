@@ -132,7 +132,7 @@ class Lister:
 
     def __init__(self, spool: Spool, stop: Callable[[], bool], room: int) -> None:
         self.spool = spool
-        self._stop = stop
+        self.stop = stop
         self._most = room
         # Each folder may hold this many names, however many the folders above hold: a run of one name sorts nothing.
         self._least = max(1, room // 50)
@@ -183,7 +183,7 @@ class Lister:
                         _convert(fresh, names)
                         if len(names) > room:
                             runs.append(self._spill(names))
-                            if self._stop():
+                            if self.stop():
                                 break
                         most = min(room - len(names), _CONVERTED)
         except OSError as exc:
@@ -191,12 +191,11 @@ class Lister:
         _convert(fresh, names)
         names.sort()
         self._held += len(names)
-        ordered = heapq.merge(*self._spilled(runs), names) if runs else iter(names)
+        ordered: Iterator[bytes] = iter(names)
+        if runs:
+            piece_size = max(_PIECE, _MERGED // len(runs))
+            ordered = heapq.merge(*(self.spool.read(*run, piece_size=piece_size) for run in runs), names)
         return Listing(ordered, len(names), files, special, error, None if runs or error else names, folders)
-
-    def _spilled(self, runs: Sequence[tuple[int, int]]) -> Iterator[Iterator[bytes]]:
-        piece_size = max(_PIECE, _MERGED // len(runs))
-        return (self.spool.read(*run, piece_size=piece_size) for run in runs)
 
     def release(self, listing: Listing, spooled: int) -> None:
         """Free a listing; `spooled` is the spool's `end` before the listing was made."""

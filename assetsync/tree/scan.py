@@ -68,26 +68,17 @@ def scan(
     further link to a folder is followed, which ends every cycle. Raises RootMissing on the first `next` or when the
     root disappears.
     """
-    return _Walk(tree, plan, report, notes, Lister(Spool(spill_folder), stop, spill_above), stop=stop).files()
+    return _Walk(tree, plan, report, notes, Lister(Spool(spill_folder), stop, spill_above)).files()
 
 
 class _Walk:
     """A running scan: the stack of folders from the root to the current folder."""
 
-    def __init__(
-        self,
-        tree: Tree,
-        plan: ScanPlan,
-        report: ScanReport,
-        notes: Notes | None,
-        lister: Lister,
-        *,
-        stop: Callable[[], bool],
-    ) -> None:
+    def __init__(self, tree: Tree, plan: ScanPlan, report: ScanReport, notes: Notes | None, lister: Lister) -> None:
         self._tree = tree
         self._plan = plan
         self._report = report
-        self._stop = stop
+        self._stop = lister.stop
         self._lister = lister
         self._notes = notes
         self._looks: Looks | None = None

@@ -10,7 +10,6 @@ import errno
 import logging
 import os
 import threading
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,8 +68,8 @@ class Watcher:
 
     `hint` receives a path relative to the root. `lost` receives a reason and means that events are missing, so that a
     scan is needed. `canary` is a folder outside the tree whose events prove that the watcher still works. A folder that
-    cannot be watched is reported to `lost` once and retried every minute of the clock `steady`. The constructor raises
-    OSError if the kernel has no inotify instance left.
+    cannot be watched is reported to `lost` once and retried every minute: `now` is a steady time.
+    The constructor raises OSError if the kernel has no inotify instance left.
     """
 
     def __init__(
@@ -81,12 +80,10 @@ class Watcher:
         *,
         hint: Callable[[bytes], None],
         lost: Callable[[str], None],
-        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folders = [os.path.join(root, folder) if folder else root for folder in folders]
         self._canary = canary
         self._lost = lost
-        self._steady = steady
         self._observer = InotifyObserver()
         self._watches: dict[bytes, tuple[ObservedWatch, tuple[int, int]]] = {}
         self._refused: dict[bytes, float] = {}
@@ -95,7 +92,7 @@ class Watcher:
         self._handler = _Handler(root, hint)
         self._ears = _Ears(lost)
 
-    def start(self) -> None:
+    def start(self, now: float) -> None:
         """Begin to watch the folders that exist; stop again and raise OSError if not even the canary can be watched."""
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self._ears)
@@ -110,7 +107,7 @@ class Watcher:
         except OSError:
             self.stop()
             raise
-        self.tend()
+        self.tend(now)
 
     def stop(self) -> None:
         """Stop watching; no hint follows after this returns."""
@@ -119,7 +116,7 @@ class Watcher:
         self._observer.stop()
         self._observer.join()
 
-    def tend(self) -> list[bytes]:
+    def tend(self, now: float) -> list[bytes]:
         """Watch folders that appeared or were replaced; return these and the folders that vanished, to be scanned."""
         changed = []
         for folder in self._folders:
@@ -132,7 +129,7 @@ class Watcher:
                 if identity is None:
                     # Unmounted or renamed, for which the kernel may send no event.
                     changed.append(folder)
-            if watched is None and identity is not None and self._watch(folder, identity):
+            if watched is None and identity is not None and self._watch(folder, identity, now):
                 changed.append(folder)
         return changed
 
@@ -162,15 +159,15 @@ class Watcher:
             watch = self._observer.schedule(_Singing(self._sang), folder, event_filter=[FileClosedEvent])  # type: ignore[arg-type]
             self._watches[folder] = (watch, identity)
 
-    def _watch(self, folder: bytes, identity: tuple[int, int]) -> bool:
-        if self._steady() < self._refused.get(folder, float("-inf")):
+    def _watch(self, folder: bytes, identity: tuple[int, int], now: float) -> bool:
+        if now < self._refused.get(folder, float("-inf")):
             return False
         try:
             watch = self._observer.schedule(self._handler, folder, recursive=True, event_filter=_EVENTS)  # type: ignore[arg-type]
         except OSError as error:
             if folder not in self._refused:
                 self._lost(f"{os.fsdecode(folder)} cannot be watched: {error.strerror}")
-            self._refused[folder] = self._steady() + _TRY_AGAIN
+            self._refused[folder] = now + _TRY_AGAIN
             return False
         self._refused.pop(folder, None)
         self._watches[folder] = (watch, identity)

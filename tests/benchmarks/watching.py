@@ -41,7 +41,7 @@ def watch(root: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as canary:
         watcher = Watcher(root.encode(), [b""], canary.encode(), hint=lambda _path: None, lost=print)
         started, spent = time.perf_counter(), time.process_time()
-        watcher.start()
+        watcher.start(time.monotonic())
         figures = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - spent}
         figures["watched"] = coverage().watched
         watcher.stop()
@@ -56,7 +56,7 @@ def burst(root: str, count: int) -> dict[str, float]:
     done = threading.Event()
     with tempfile.TemporaryDirectory() as canary:
         watcher = Watcher(root.encode(), [b""], canary.encode(), hint=hints.add, lost=lost.append)
-        watcher.start()
+        watcher.start(time.monotonic())
 
         def write() -> None:
             for number in range(count):

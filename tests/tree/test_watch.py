@@ -46,9 +46,9 @@ def watch(tmp_path, heard):
         root = tmp_path / "root"
         root.mkdir(exist_ok=True)
         canary = bytes(tmp_path / "canary")
-        told = {"hint": heard.hint, "lost": heard.lose, "steady": lambda: heard.now}
+        told = {"hint": heard.hint, "lost": heard.lose}
         watcher = Watcher(bytes(root), folders or (b"",), canary, **told)
-        watcher.start()
+        watcher.start(heard.now)
         started.append(watcher)
         return watcher, root
 
@@ -62,17 +62,17 @@ def test_written_file_is_hinted_at(watch, heard):
     (root / "photos").mkdir()
     # The folder came after the watcher: it is watched from the next `tend` on.
     watcher = watch(b"photos")[0]
-    assert watcher.tend() == []
+    assert watcher.tend(heard.now) == []
     (root / "photos" / "a.jpg").write_bytes(b"a")
     heard.until(b"photos/a.jpg")
 
 
 def test_new_folder_is_reported_once(watch, heard):
     watcher, root = watch(b"photos")
-    assert watcher.tend() == []
+    assert watcher.tend(heard.now) == []
     (root / "photos").mkdir()
-    assert watcher.tend() == [bytes(root / "photos")]
-    assert watcher.tend() == []
+    assert watcher.tend(heard.now) == [bytes(root / "photos")]
+    assert watcher.tend(heard.now) == []
     (root / "photos" / "a").write_bytes(b"a")
     heard.until(b"photos/a")
 
@@ -92,24 +92,24 @@ def test_folder_moved_back_is_watched(watch, heard, tmp_path, recwarn):
     assert [str(warning.message) for warning in recwarn] == []
 
 
-def test_a_folder_that_goes_is_told_once(watch):
+def test_a_folder_that_goes_is_told_once(watch, heard):
     watcher, root = watch(b"photos")
     (root / "photos").mkdir()
-    watcher.tend()
+    watcher.tend(heard.now)
     # As an unmounted disk goes: without an event for its files.
     (root / "photos").rename(root.parent / "away")
-    assert watcher.tend() == [bytes(root / "photos")]
-    assert watcher.tend() == []
+    assert watcher.tend(heard.now) == [bytes(root / "photos")]
+    assert watcher.tend(heard.now) == []
 
 
 def test_recreated_folder_is_watched_again(watch, heard):
     watcher, root = watch(b"photos")
     (root / "photos").mkdir()
-    watcher.tend()
+    watcher.tend(heard.now)
     (root / "photos").rmdir()
     time.sleep(0.3)
     (root / "photos").mkdir()
-    assert watcher.tend() == [bytes(root / "photos")]
+    assert watcher.tend(heard.now) == [bytes(root / "photos")]
     (root / "photos" / "again").write_bytes(b"a")
     heard.until(b"photos/again")
 
@@ -127,20 +127,20 @@ def test_unwatchable_folder_is_retried(watch, heard, monkeypatch):
         (root / "photos").mkdir()
         (root / "docs").mkdir()
         for _ in range(121):
-            assert watcher.tend() == []
+            assert watcher.tend(heard.now) == []
             heard.now += 1
     assert tried == 3 * [bytes(root / "photos"), bytes(root / "docs")]
     assert len(heard.lost) == 2
     heard.now += 60
-    assert watcher.tend() == [bytes(root / "photos"), bytes(root / "docs")]
+    assert watcher.tend(heard.now) == [bytes(root / "photos"), bytes(root / "docs")]
     (root / "photos" / "a").write_bytes(b"a")
     heard.until(b"photos/a")
     # Whoever was watched in between is told of again.
     (root / "docs").rename(root / "other")
-    assert watcher.tend() == [bytes(root / "docs")]
+    assert watcher.tend(heard.now) == [bytes(root / "docs")]
     (root / "docs").mkdir()
     monkeypatch.setattr(watcher._observer, "schedule", refuse)
-    assert watcher.tend() == []
+    assert watcher.tend(heard.now) == []
     assert len(heard.lost) == 3
 
 

@@ -103,11 +103,23 @@ class ScanResult:
         return self.missing_by.total()
 
 
+@dataclass(frozen=True, slots=True)
+class IntakeRules:
+    """The configured rules: how long files rest, whether moved files are sent again, how many missing files are kept.
+
+    `settles` holds seconds, in the order of the mappings.
+    """
+
+    settles: Sequence[float]
+    resend_moved: bool
+    most_missing: int
+
+
 class Intake:
     """Records looks at the tree in the ledger; used by one thread at a time.
 
-    `settles` holds, by mapping, the seconds for which files must rest. `new_versions` counts the new and changed files
-    that single looks found. `forget` is called before changed sidecars are recorded.
+    `new_versions` counts the new and changed files that single looks found. `forget` is called before changed sidecars
+    are recorded.
     """
 
     def __init__(
@@ -115,11 +127,8 @@ class Intake:
         context: Context,
         plan: Plan,
         settling: Settling,
-        *,
-        settles: Sequence[float],
-        resend_moved: bool,
-        most_missing: int = 10_000,
-        forget: Callable[[], None] = lambda: None,
+        rules: IntakeRules,
+        forget: Callable[[], None],
     ) -> None:
         self._context = context
         self._ledger = context.ledger
@@ -127,9 +136,7 @@ class Intake:
         self._clock = context.clock
         self._plan = plan
         self.settling = settling
-        self._settles = settles
-        self._resend_moved = resend_moved
-        self._most_missing = most_missing
+        self._rules = rules
         self._forget = forget
         self._has_asides = False
         self._is_looking = False
@@ -282,7 +289,7 @@ class Intake:
             if change is Change.CHANGED and row is not None and row.size == stat.size:
                 action, reason = _PLANS[Change.TOUCHED]
             self.planned(Planned(action, seen.path, folder, stat.size, reason))
-        settle = self._settles[seen.mapping]
+        settle = self._rules.settles[seen.mapping]
         if not is_settled(stat, self._clock.now(), settle) and not self.settling.see(
             seen.path, stat, self._clock.steady(), settle
         ):
@@ -317,10 +324,10 @@ class Intake:
         is_there = row is not None and self._ledger.metadata_drift.lies_in(row.id, folder)
         result.unchanged += is_there
         result.moved += not is_there
-        if row is not None and (is_there or not self._resend_moved):
+        if row is not None and (is_there or not self._rules.resend_moved):
             self._remapped.append((row.id, folder))
             return True
-        return not self._resend_moved
+        return not self._rules.resend_moved
 
     def _missing(self, row: Known, result: ScanResult) -> None:
         mapping = self._plan.covers(row.path)
@@ -331,10 +338,10 @@ class Intake:
             return
         else:
             result.missing_by[mapping] += 1
-            if result.missing_count > self._most_missing:
+            if result.missing_count > self._rules.most_missing:
                 # More than the brake allows: which files they are does not matter.
                 return
-        if result.unmapped <= self._most_missing or mapping is not None:
+        if result.unmapped <= self._rules.most_missing or mapping is not None:
             result.missing.append(Missing(row.id, row.path, mapping, (row.size, row.mtime_ns)))
 
     def _flush(self) -> None:
@@ -350,7 +357,7 @@ class Intake:
             # The row that was current moved to another path meanwhile (a save that keeps the old file as a backup, two
             # swapped names). Nothing else leads back to this path.
             mapping = self._plan.mapping_of(version.path.rpartition(b"/")[0])
-            settle = None if mapping is None else self._settles[mapping]
+            settle = None if mapping is None else self._rules.settles[mapping]
             self.settling.see_anew(version.path, version.stat, self._clock.steady(), settle)
         for version in (version for version in batch if version not in left_out):
             # After the commit: a reader must always find the file in `settling` or in the ledger.

@@ -7,7 +7,7 @@ never tried follows each file that has waited, and each file whose upload was lo
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
 from operator import attrgetter
 
@@ -174,7 +174,8 @@ class Selection:
         try:
             if not self._doubt_limit.takes_one() or not self.may_send():
                 return Step.PAUSED
-            row = self._queue.take(*self._choices())
+            oldest, newest = self._doubt_limit.oldest_and_newest(self._being_listed())
+            row = self._queue.take(*((newest, oldest) if self._newest_is_next else (oldest, newest)))
             if row is None:
                 return Step.IDLE
         finally:
@@ -185,10 +186,6 @@ class Selection:
         has_waited = row.attempts > 0 or not 0 <= waited < _HAS_WAITED
         self._newest_is_next = has_waited and not self._newest_is_next
         return row
-
-    def _choices(self) -> Sequence[Choice]:
-        oldest, newest = self._doubt_limit.oldest_and_newest(self._being_listed())
-        return (newest, oldest) if self._newest_is_next else (oldest, newest)
 
     def leave(self) -> None:
         """Record that the service no longer works on the file."""
