@@ -31,22 +31,9 @@ def built(tmp_path_factory):
     done = subprocess.run([*fetch, "hatchling>=1.25"], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"hatchling cannot be fetched: {done.stderr.strip().splitlines()[-1]}")
-    environ = {**os.environ, "PYTHONPATH": str(tools), "SOURCE_DATE_EPOCH": "1700000000"}
+    environ = {**os.environ, "PYTHONPATH": str(tools)}
     for name in ("one", "two"):
-        run(
-            sys.executable,
-            "-m",
-            "hatchling",
-            "build",
-            "-t",
-            "sdist",
-            "-t",
-            "wheel",
-            "-d",
-            base / name,
-            cwd=ROOT,
-            env=environ,
-        )
+        run(sys.executable, "-m", "tests.release", base / name, cwd=ROOT, env=environ)
     return base
 
 
@@ -65,8 +52,17 @@ def installed(built, tmp_path_factory):
 def test_two_builds_are_the_same_to_the_byte(built):
     first = {path.name: path.read_bytes() for path in (built / "one").iterdir()}
     second = {path.name: path.read_bytes() for path in (built / "two").iterdir()}
-    assert sorted(first) == [f"{NAME}-py3-none-any.whl", f"{NAME}.tar.gz"]
+    assert sorted(first) == ["SHA256SUMS", f"{NAME}-py3-none-any.whl", f"{NAME}.tar.gz"]
     assert first == second
+
+
+def test_sums_match_the_built_files(built):
+    run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=built / "one")
+
+
+def test_wheel_has_the_license(built):
+    with zipfile.ZipFile(built / "one" / f"{NAME}-py3-none-any.whl") as wheel:
+        assert wheel.read(f"{NAME}.dist-info/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
 
 
 def test_wheel_has_all_modules_and_files(built):
