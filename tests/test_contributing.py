@@ -25,3 +25,7 @@ def test_rules_refer_to_existing_files():
     named = re.findall(r"`([a-z]+/[a-z_/]+\.py)", rules)
     assert len(named) > 8
     assert [name for name in named if not (ROOT / "assetsync" / name).is_file()] == []
+
+
+def test_it_takes_at_most_250_lines():
+    assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()) <= 250
