@@ -112,9 +112,17 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
     context = site.context
     started = context.clock.steady()
     elsewhere = None
+    listed: set[bytes] = set()
+
+    def from_scan(found: Planned) -> None:
+        # New files are not kept: the ledger holds none of them, and a first import has millions.
+        if found.reason != "new":
+            listed.add(found.path)
+        if planned is not None:
+            planned(found)
+
     if planned is not None:
-        site.intake.planned = planned
-        _plan_known(context.ledger.reports, planned)
+        site.intake.planned = from_scan
     try:
         result = site.rescan.run(dry_run=True)
     except (RootElsewhere, RootMissing) as error:
@@ -126,7 +134,9 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
         folders = [mapping.destfolderid for mapping in site.rescan.plan.mappings.all]
         for missing in result.not_renamed():
             folder = "" if missing.mapping is None else folders[missing.mapping]
-            planned(Planned("vanished", missing.path, folder, None, "its asset stays in the service"))
+            from_scan(Planned("vanished", missing.path, folder, None, "its asset stays in the service"))
+    if planned is not None:
+        _plan_known(context.ledger.reports, planned, listed)
     counts = context.ledger.reports.counts(context.clock.now())
     would = result.to_send + result.unsettled + counts.of(State.QUEUED)
     report = report_of(
@@ -142,9 +152,11 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
     return replace(report, would_brake=would_brake, in_sync=report.in_sync and not would_brake)
 
 
-def _plan_known(reports: Reports, planned: Callable[[Planned], None]) -> None:
-    """Report the files that the ledger holds as queued or blocked; the scan reports only what it does not hold."""
+def _plan_known(reports: Reports, planned: Callable[[Planned], None], listed: set[bytes]) -> None:
+    """Report the files that the ledger holds as queued or blocked, except those that the scan has `listed`."""
     for state, action in ((State.QUEUED, "upload"), (State.BLOCKED, "blocked")):
         for row in reports.files(state):
+            if row.path in listed:
+                continue
             reason = printable(row.detail or row.reason or "waits to be sent")
             planned(Planned(action, row.path, row.destfolderid, row.size, reason))

@@ -53,6 +53,22 @@ def test_queued_and_blocked_files_are_listed(tree):
     assert len(actions) >= 4
 
 
+def test_queued_file_changed_again_is_listed_once(tree):
+    tree.nowhere()
+    tree.run("reconcile", "--wait", "0s")
+    tree.write("new.jpg", b"changed while it was queued")
+    objects = tree.run("reconcile", "--dry-run", "--list", "--json").objects
+    assert [(each["action"], each["size"]) for each in objects if each["path"] == "photos/new.jpg"] == [("replace", 27)]
+
+
+def test_queued_file_now_gone_is_listed_once(tree):
+    tree.nowhere()
+    tree.run("reconcile", "--wait", "0s")
+    (tree.photos / "new.jpg").unlink()
+    objects = tree.run("reconcile", "--dry-run", "--list", "--json").objects
+    assert [each["action"] for each in objects if each["path"] == "photos/new.jpg"] == ["vanished"]
+
+
 def test_list_changes_nothing(tree):
     before = tree.files()
     tree.run("reconcile", "--dry-run", "--list")
