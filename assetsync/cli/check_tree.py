@@ -26,6 +26,8 @@ from assetsync.tree.safe_open import Tree
 from assetsync.tree.scan import scan
 from assetsync.tree.scan_report import ScanReport
 
+_UNREADABLE_NAMED = 5
+"""The most unreadable files that findings name."""
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
@@ -34,13 +36,14 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
     report = ScanReport()
     plan = make_plan(config)
     tree = make_tree(config)
-    sidecars, kinds = _Sidecars(tree), _Kinds()
+    sidecars, kinds, unreadable = _Sidecars(tree), _Kinds(), _Unreadable(tree)
     try:
         for seen in scan(tree, plan, report):
             if seen.is_sidecar:
                 sidecars.see(seen.path)
             else:
                 kinds.see(seen.path, seen.size)
+                unreadable.see(seen.path)
     except RootMissing as error:
         yield of_error("root", error)
         return
@@ -63,6 +66,7 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
     if report.unreadable_count > NAMED:
         more = report.unreadable_count - NAMED
         yield Finding("tree", Level.WARNING, f"{more:,} more cannot be read", "fix those above first")
+    yield from unreadable.findings()
     yield from sidecars.findings()
     yield from _watching(config, report.folders)
 
@@ -153,6 +157,34 @@ class _Kinds:
                 f"{files(self._odd_counts[pattern])} like {printable(first)} would be sent: {_OF_PROGRAMS[pattern]}"
             )
             yield Finding("tree", Level.WARNING, message, f"if that is not meant, add `{pattern}` to `ignore`")
+
+
+class _Unreadable:
+    """The files that can be listed but not opened: their number, and the first ones."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._first: list[FileUnreadable] = []
+        self._count = 0
+
+    def see(self, path: bytes) -> None:
+        try:
+            self._tree.open(path).close()
+        except NotRegular:
+            # The file was replaced after it was listed.
+            return
+        except FileUnreadable as error:
+            if not error.vanished:
+                self._count += 1
+                self._first += [error] * (len(self._first) < _UNREADABLE_NAMED)
+
+    def findings(self) -> Iterator[Finding]:
+        for error in self._first:
+            fix = error.hint or "make it readable, or leave it out with `ignore`"
+            yield Finding("tree", Level.WARNING, error.message, fix)
+        if more := self._count - len(self._first):
+            message = f"and {plural(more, 'more file')} cannot be read"
+            yield Finding("tree", Level.WARNING, message, "fix those above first")
 
 
 class _Sidecars:

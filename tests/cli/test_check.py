@@ -338,3 +338,28 @@ def test_files_of_other_programs_are_a_warning(site, name, pattern):
     assert f"add `{pattern}` to `ignore`" in out
     site.configure(more=f"ignore: ['{pattern}']")
     assert "would be sent" not in site.run("check").out
+
+
+WITHOUT_CAPABILITIES = """\
+import ctypes, os, sys
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+for capability in CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH:
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+"""Run Python without root's right to read what is closed."""
+
+
+def test_first_five_unreadable_files_are_named(site):
+    for number in range(7):
+        site.write(f"{number}.jpg").chmod(0)
+    site.write("open.jpg")
+    command = ["-m", "assetsync", "check", "--json", "--config", str(site.config)]
+    before = ["-c", WITHOUT_CAPABILITIES] if os.geteuid() == 0 else []
+    done = subprocess.run([sys.executable, *before, *command], check=False, capture_output=True, text=True)
+    found = [finding for finding in json.loads(done.stdout)["findings"] if "cannot be read" in finding["message"]]
+    assert {finding["level"] for finding in found} == {"warning"}
+    *named, more = [finding["message"] for finding in found]
+    assert len({message.partition(" ")[0] for message in named}) == len(named) == 5
+    assert all(message.endswith(".jpg cannot be read: Permission denied") for message in named)
+    assert more == "and 2 more files cannot be read"
