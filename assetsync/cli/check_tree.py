@@ -4,7 +4,6 @@ Scanning is left to `tree.scan`, printing to `check`.
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,39 +107,23 @@ def _files_beside(config: SiteConfig, tree: Tree, rules: IgnoreRules) -> Iterato
         yield sum(not (rules.ignored(path, is_dir=False) or plan.is_sidecar(path)) for path in paths)
 
 
-_OF_PROGRAMS = {
-    "*.lrcat*": "a Lightroom catalogue",
-    "*.lrdata/": "previews of Lightroom",
-    "*.cocatalog/": "a Capture One catalogue",
-    ".git/": "a Git repository",
-    "node_modules/": "installed packages",
-    "*.pp3": "a sidecar of RawTherapee",
-    "*.dop": "a sidecar of DxO PhotoLab",
-    "*.xmp": "a sidecar of other programs",
-    "*.yml": "metadata under the wrong name (assetsync reads *.yaml), or a file of a program",
-}
-"""Patterns of files that are hardly meant to be uploaded, and what they are."""
+_MISNAMED = b".yml"
 
 
 class _Kinds:
-    """The files that a run would send, by extension, and those that are hardly meant to be sent."""
+    """The files that a run would send, by extension, and those that look like sidecars under a wrong name."""
 
     def __init__(self) -> None:
         self._groups: dict[bytes, tuple[int, int]] = {}
-        self._rules = [(pattern, IgnoreRules(Mappings([Mapping(b"", "")]), [pattern])) for pattern in _OF_PROGRAMS]
-        self._odd: dict[str, bytes] = {}
-        self._odd_counts: Counter[str] = Counter()
+        self._misnamed: bytes | None = None
 
     def see(self, path: bytes, size: int) -> None:
         name = path.rpartition(b"/")[2]
         extension = name[name.rfind(b".") :].lower() if b"." in name[1:] else b""
         count, total = self._groups.get(extension, (0, 0))
         self._groups[extension] = count + 1, total + size
-        for pattern, rules in self._rules:
-            if rules.ignored(path, is_dir=False):
-                self._odd_counts[pattern] += 1
-                self._odd.setdefault(pattern, path)
-                return
+        if extension == _MISNAMED and self._misnamed is None:
+            self._misnamed = path
 
     def findings(self) -> Iterator[Finding]:
         largest = sorted(self._groups.items(), key=lambda group: -group[1][1])
@@ -152,11 +135,10 @@ class _Kinds:
         if named:
             more = f" and {plural(rest, 'more extension')}" if rest > 0 else ""
             yield Finding("tree", Level.OK, f"by extension: {', '.join(named)}{more}")
-        for pattern, first in self._odd.items():
-            message = (
-                f"{files(self._odd_counts[pattern])} like {printable(first)} would be sent: {_OF_PROGRAMS[pattern]}"
-            )
-            yield Finding("tree", Level.WARNING, message, f"if that is not meant, add `{pattern}` to `ignore`")
+        if self._misnamed is not None:
+            count = files(self._groups[_MISNAMED][0])
+            message = f"{count} like {printable(self._misnamed)} would be sent: assetsync reads metadata from *.yaml"
+            yield Finding("tree", Level.WARNING, message, "if that is not meant, rename it, or add `*.yml` to `ignore`")
 
 
 class _Unreadable:

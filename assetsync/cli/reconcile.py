@@ -35,6 +35,7 @@ KEYS = (
     "uploaded",
     "adopted",
     "vanished",
+    "left_out",
     "bytes_uploaded",
     "seconds",
     "verified",
@@ -213,6 +214,7 @@ def _tell(report: Report, site: Site, *, only_look: bool) -> None:
 def _verdict(report: Report, *, only_look: bool) -> str:
     seen = f"{report.scanned:,} scanned, {report.unchanged:,} unchanged"
     seen += f", {report.vanished:,} vanished" if report.vanished else ""
+    seen += f", {report.left_out:,} left out that were sent before" if report.left_out else ""
     if only_look:
         would = (
             f"would upload at most {files(report.uploaded)} ({amount(report.bytes_uploaded)})"

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-# Only files that are certainly no assets. If a pattern could match an asset (`*.swp` is also a macro of a CAD program),
-# it is written narrower. A pattern that neither begins nor ends with fixed text makes a scan a fifth slower. `!pattern`
-# under `ignore` cancels any of them.
+HIDDEN = ".*"
+# Only files that are hardly meant as assets. If a pattern could match an asset (`*.swp` is also a macro of a CAD
+# program), it is written narrower. A pattern that neither begins nor ends with fixed text makes a scan a fifth slower.
+# `!pattern` under `ignore` cancels any of them.
 BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("hidden", (HIDDEN,)),
     (
         "an unfinished download or copy",
         (
@@ -40,7 +42,16 @@ BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
             *(".nfs0*", ".fuse_hidden*", ".smbdelete*", ".afpDeleted*"),
         ),
     ),
+    (
+        "a catalogue or cache of a program",
+        (
+            *("*.lrcat", "*.lrcat-wal", "*.lrcat-shm", "*.lrcat-journal", "*.lrcat.lock", "*.lrcat-data/", "*.lrdata/"),
+            *("*.cocatalog/", ".git/", "node_modules/"),
+        ),
+    ),
+    ("a sidecar of another program", ("*.xmp", "*.pp3", "*.dop")),
 )
+_BUILT_IN = "built in: "
 _CHARACTER = re.compile(r"\\(.)|(.)", re.DOTALL)
 
 
@@ -56,6 +67,16 @@ class Rule:
     by_name: bool
     below: bool
     regex: re.Pattern[str]
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the rule is one of `BUILT_IN`."""
+        return self.origin.startswith(_BUILT_IN)
+
+    @property
+    def shows_hidden(self) -> bool:
+        """Whether the rule is `!.*`."""
+        return not self.ignores and self.bare == HIDDEN
 
     def matches(self, path: str, *, is_dir: bool) -> bool:
         """Return whether the rule names this path itself, and not only a folder above it.
@@ -101,7 +122,23 @@ def read_rules(patterns: Iterable[str], origin: str) -> list[Rule]:
 
 def built_in_rules() -> list[Rule]:
     """Return the rules that apply everywhere, before those of the configuration."""
-    return [rule for why, patterns in BUILT_IN for rule in read_rules(patterns, f"built in: {why}")]
+    return [rule for why, patterns in BUILT_IN for rule in read_rules(patterns, f"{_BUILT_IN}{why}")]
+
+
+def decide(rules: Sequence[tuple[Rule, str]], *, is_dir: bool) -> Rule | None:
+    """Return the rule that leaves out a path, None if it is kept; each rule comes with the path as it sees it.
+
+    The last rule that matches decides, as in git, with one exception: of the built-in patterns, `!.*` cancels only that
+    for hidden names. Otherwise it would also bring back `.DS_Store`, `.Trash-*/` and the like.
+    """
+    shows_hidden = False
+    for rule, path in reversed(rules):
+        is_open = not shows_hidden or (rule.is_built_in and rule.bare != HIDDEN)
+        if is_open and rule.matches(path, is_dir=is_dir):
+            if not rule.shows_hidden:
+                return rule if rule.ignores else None
+            shows_hidden = True
+    return None
 
 
 class NameSieve:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from assetsync.core.ignore import BUILT_IN, NameSieve, Rule, built_in_rules, read_rules
+from assetsync.core.ignore import BUILT_IN, NameSieve, Rule, built_in_rules, decide, read_rules
 from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, is_sidecar_name
 from assetsync.core.names import printable
 from assetsync.model import Mapping
@@ -70,11 +70,8 @@ class _RuleSet:
     def decide(self, path: bytes, *, is_dir: bool) -> Rule | None:
         """Return the rule that leaves out this path itself, without regard to the folders above it."""
         text, own_text = self._texts(path)
-        for rules, relative in ((self.own, own_text), (self.shared, text)):
-            for rule in reversed(rules):
-                if rule.matches(relative, is_dir=is_dir):
-                    return rule if rule.ignores else None
-        return None
+        rules = [*((rule, text) for rule in self.shared), *((rule, own_text) for rule in self.own)]
+        return decide(rules, is_dir=is_dir)
 
     def _texts(self, path: bytes) -> tuple[str, str]:
         text = path.decode("utf-8", "surrogateescape")

@@ -23,6 +23,7 @@ from assetsync.tree.scan_report import ScanReport
 class Report:
     """The result of a run; `vanished` counts the files that its scan found gone, renamed files apart.
 
+    `left_out` counts the files that were known and that the mappings and the rules for ignored files leave out now.
     `missing` names the mapped folders that the scan did not find. `undecided` counts folders of the service whose last
     audit missed so many assets that it pulled a brake; the next audit concludes it. `finished` means that the scan
     reached the end of the tree. `trouble` describes a pause that has not ended. `would_brake` holds the reasons for
@@ -50,6 +51,7 @@ class Report:
     trouble: str | None = None
     interrupted: bool = False
     would_brake: tuple[str, ...] = ()
+    left_out: int = 0
 
 
 def report_of(
@@ -98,6 +100,7 @@ def report_of(
         braked=left.braked,
         trouble=None if pause is None else pause.detail,
         interrupted=site.context.clock.wait(0),
+        left_out=result.unmapped if result else 0,
     )
 
 

@@ -27,6 +27,7 @@ def test_sync_is_exit_0_with_one_object(site):
         "uploaded": 2,
         "adopted": 0,
         "vanished": 0,
+        "left_out": 0,
         "bytes_uploaded": 8,
         "verified": 2,
         "pending": 0,
@@ -44,6 +45,21 @@ def test_a_second_run_uploads_nothing(site):
     said = site.run("reconcile", "--json").only
     assert (said["scanned"], said["unchanged"], said["uploaded"], said["verified"]) == (1, 1, 0, 1)
     assert len(site.sandbox.assets()) == 1
+
+
+def test_files_left_out_by_new_rules_are_named(site):
+    """As after an upgrade with more default rules: nothing changes in the service, and nothing is silent."""
+    site.write("a.jpg", b"one")
+    site.write(".hidden.jpg", b"two")
+    site.configure(more='ignore: ["!.*"]')
+    assert site.run("reconcile", "--json").only["uploaded"] == 2
+    site.configure()
+    result = site.run("reconcile")
+    assert ", 1 left out that were sent before" in result.out
+    assert "photos/.hidden.jpg" in result.err
+    assert len(site.sandbox.assets()) == 2
+    assert site.run("orphans", "--json").out == ""
+    assert site.run("reconcile", "--json").only["left_out"] == 0
 
 
 def test_blocked_files_are_exit_1(site):

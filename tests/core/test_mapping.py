@@ -51,11 +51,11 @@ PARTIAL_AND_SYSTEM = [
     (b".afpDeleted123", False), (b"x.opdownload", False),
 ]  # fmt: skip
 ASSETS = [
-    (b"photo.jpg", False), (b".hidden.jpg", False), (b"part.jpg", False), (b"temp.tmp.jpg", False),
+    (b"photo.jpg", False), (b"part.jpg", False), (b"temp.tmp.jpg", False),
     (b"macro.swp", False),
     (b"archive.zip", False), (b"@eaDir", False), (b"lost+found", False), (b"~file.jpg", False), (b"a~$b.docx", False),
-    (b"x.bak", False), (b"x.log", False), (b"x.db", False), (b".nfs-notes.txt", False), (b"#1.jpg", False),
-    (b"x.tmp\n", False), (b"\xff\xfe.jpg", False), (b".tmpl/x.jpg", False),
+    (b"x.bak", False), (b"x.log", False), (b"x.db", False), (b"#1.jpg", False),
+    (b"x.tmp\n", False), (b"\xff\xfe.jpg", False),
     (b"photo.jpg_original", False), (b"x.indd", False),
 ]  # fmt: skip
 
@@ -162,7 +162,8 @@ def test_random_rules_match_git_verdict(tmp_path):
     @settings(max_examples=200, deadline=None)
     @given(st.lists(patterns, min_size=1, max_size=4), st.lists(names, min_size=1, max_size=4))
     def agrees(lines, parts):
-        (tmp_path / ".gitignore").write_text("".join(f"{line}\n" for line in lines))
+        # `.*` is the only built-in pattern that matches one of `names`.
+        (tmp_path / ".gitignore").write_text("".join(f"{line}\n" for line in [".*", *lines]))
         path = "/".join(parts)
         command = ["git", "-c", f"core.excludesFile={empty}", "check-ignore", "-q", "--no-index", path]
         gits = subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
@@ -176,6 +177,27 @@ def test_reason_exists_exactly_for_ignored(lines, path):
     rules = make_rules(lines)
     path = b"/".join(part for part in path.split(b"/") if part) or b"x"
     assert rules.ignored(path, False) is (rules.why(path) is not None)
+
+
+@pytest.mark.parametrize("path", [b".photo.jpg", b".cache/a.jpg", b"a.xmp", b"old.lrcat", b"x.lrdata/a/b", b".git/x"])
+def test_hidden_files_and_catalogues_are_left_out(path):
+    assert make_rules(photos=[]).ignored(b"photos/" + path, False)
+    assert not make_rules(photos=[]).ignored(b"photos/photo.jpg", False)
+
+
+@pytest.mark.parametrize("where", ["site", "mapping"])
+def test_hidden_files_come_back_without_system_files(where):
+    rules = make_rules(["!.*"], photos=[]) if where == "site" else make_rules(photos=["!.*"])
+    assert not rules.ignored(b"photos/.photo.jpg", False)
+    assert not rules.ignored(b"photos/.cache/a.jpg", False)
+    assert rules.ignored(b"photos/.DS_Store", False)
+    assert rules.ignored(b"photos/.git/config", False)
+    assert rules.ignored(b"photos/.~lock.a.odt#", False)
+
+
+def test_hidden_mapped_folder_is_sent():
+    rules = make_rules(**{".archive": []})
+    assert not rules.ignored(b".archive/a.jpg", False)
 
 
 def test_every_built_in_group_has_a_purpose():

@@ -33,6 +33,7 @@ _MOST_ARRIVED = 100_000
 """New paths of a scan that are compared with missing files: beyond them, a renamed file counts as vanished."""
 
 _FEW = 100
+_NAMED = 5
 """Batch size for single looks. It is smaller than `_BATCH`, because each of these files may be waited for."""
 
 
@@ -219,6 +220,11 @@ class Intake:
             self._ledger.intake.unwanted(gone[start : start + _BATCH], Event.VANISHED, now)
         for start in range(0, len(unmapped), _BATCH):
             self._ledger.intake.unwanted(unmapped[start : start + _BATCH], Event.UNMAPPED, now)
+        if unmapped:
+            # Changed rules, or the defaults of a new release: no file may be left out in silence.
+            first = [printable(path) for _id, path in unmapped[:_NAMED]]
+            fix = "their assets stay; `assetsync explain PATH` shows the rule; `!pattern` under `ignore` takes it back"
+            log.warning("left out now, but sent before", count=result.unmapped, first=first, fix=fix)
         renamed = {one.path for one in result.missing if one.looks in result.arrived}
         return [path for _id, path in gone if path not in renamed]
 
