@@ -735,6 +735,13 @@ def test_invalid_environment_key_is_hidden(make_config, value):
     assert KEY not in str(caught.value)
 
 
+def test_key_under_8_characters_is_refused(make_config):
+    with pytest.raises(ConfigError, match="it has fewer than 8 characters: write the whole API key") as caught:
+        read_api_key(make_config(), {"ASSETSYNC_API_KEY": "photoqx"})
+    assert "photoqx" not in str(caught.value)
+    assert read_api_key(make_config(), {"ASSETSYNC_API_KEY": "photoqxz"}).get_secret_value() == "photoqxz"
+
+
 def test_missing_key_file_is_an_error(make_config, tmp_path):
     with pytest.raises(ConfigError, match=r"no\.key \(service\.api_key_file\): it cannot be read \(No such file"):
         read_api_key(with_key_file(make_config, tmp_path / "no.key"), {"ASSETSYNC_API_KEY": KEY})

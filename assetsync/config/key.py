@@ -21,6 +21,8 @@ KEY_VARIABLE = "ASSETSYNC_API_KEY"
 _CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
 _CREDENTIAL = "api_key"
 _MAX_BYTES = 4096
+_SHORTEST = 8
+"""Redaction replaces the key wherever it occurs: a shorter one would blank out ordinary words of the log."""
 
 
 def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
@@ -74,6 +76,8 @@ def _checked(text: str, where: str) -> SecretStr:
         raise _error(where, "it is empty", "write the API key into it")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise _error(where, "it holds spaces, several lines or control characters", "write only the API key into it")
+    if len(key) < _SHORTEST:
+        raise _error(where, f"it has fewer than {_SHORTEST} characters", "write the whole API key into it")
     return SecretStr(key)
 
 

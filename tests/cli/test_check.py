@@ -359,3 +359,11 @@ def test_first_five_unreadable_files_are_named(site):
     assert len({message.partition(" ")[0] for message in named}) == len(named) == 5
     assert all(message.endswith(".jpg cannot be read: Permission denied") for message in named)
     assert more == "and 2 more files cannot be read"
+
+
+@pytest.mark.parametrize("command", ["check", "reconcile"])
+def test_short_key_is_exit_2(site, command):
+    site.key_file.write_text("photo")
+    result = site.run(command)
+    assert result.code == 2
+    assert "it has fewer than 8 characters" in result.out + result.err
