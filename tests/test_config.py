@@ -23,6 +23,7 @@ from assetsync.config import (
     Listen,
     SiteConfig,
     Window,
+    key_file,
     key_file_warning,
     load_config,
     mappings,
@@ -702,6 +703,27 @@ def test_key_file_precedes_environment(make_config, make_file, tmp_path):
     assert read_api_key(make_config(), environ).get_secret_value() == "from-credential"
 
 
+def test_key_beside_configuration_is_last(make_config, make_file, tmp_path):
+    config = make_config()
+    beside = config.file.with_suffix(".key")
+    beside.write_text("from-beside\n")
+    assert read_api_key(config, {}).get_secret_value() == "from-beside"
+    assert key_file(config, {}) == beside
+    make_file("from-credential", "api_key")
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    assert read_api_key(config, environ).get_secret_value() == "from-credential"
+    environ["ASSETSYNC_API_KEY"] = "from-environment"
+    assert read_api_key(config, environ).get_secret_value() == "from-environment"
+    assert key_file(config, environ) is None
+
+
+def test_key_beside_configuration_in_root_is_refused(make_config, tmp_path):
+    config = make_config(text=SMALLEST.replace("root: /srv/media", f"root: {tmp_path}"))
+    config.file.with_suffix(".key").write_text(KEY)
+    with pytest.raises(ConfigError, match=r"\.key \(beside the configuration\): it is inside root: move it"):
+        read_api_key(config, {})
+
+
 @pytest.mark.parametrize("content", [KEY, f"{KEY}\n", f"{KEY}\r\n", f"{KEY}\n\n"])
 def test_line_end_after_key_is_stripped(make_config, make_file, content):
     assert read_api_key(with_key_file(make_config, make_file(content, "hq.key")), {}).get_secret_value() == KEY
@@ -748,10 +770,12 @@ def test_missing_key_file_is_an_error(make_config, tmp_path):
 
 
 @pytest.mark.parametrize("environ", [{}, {"CREDENTIALS_DIRECTORY": "/nowhere"}])
-def test_missing_key_lists_all_three_sources(make_config, environ):
+def test_missing_key_lists_all_sources(make_config, environ):
+    config = make_config()
     with pytest.raises(ConfigError) as caught:
-        read_api_key(make_config(), environ)
-    assert all(way in str(caught.value) for way in ("service.api_key_file", "$ASSETSYNC_API_KEY", "systemd credential"))
+        read_api_key(config, environ)
+    ways = ("service.api_key_file", "$ASSETSYNC_API_KEY", "systemd credential", str(config.file.with_suffix(".key")))
+    assert all(way in str(caught.value) for way in ways)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from assetsync.cli.operator import read_key
 from assetsync.cli.options import with_config_path, with_json
 from assetsync.cli.output import write, write_json
 from assetsync.clock import ZONE_FIX, zone_warning
-from assetsync.config import SiteConfig, key_file_warning, load_config, mappings
+from assetsync.config import SiteConfig, key_file, key_file_warning, load_config, mappings
 from assetsync.core.notices import trial_notice
 from assetsync.errors import (
     BadAnswer,
@@ -136,7 +136,7 @@ def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
         key = read_key(config)
     except ConfigError as error:
         return None, [Finding("key", Level.ERROR, mistake) for mistake in error.mistakes]
-    file = config.service.api_key_file
+    file = key_file(config, os.environ)
     if file is None:
         return key, [Finding("key", Level.OK, "the API key comes from the environment or systemd")]
     problem = key_file_warning(file)

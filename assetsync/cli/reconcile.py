@@ -18,7 +18,7 @@ from assetsync.cli.options import seconds, with_config, with_json
 from assetsync.cli.output import amount, files, note, warn, write, write_json
 from assetsync.cli.progress import Events, Silent
 from assetsync.clock import SystemClock
-from assetsync.config import SiteConfig, key_file_warning
+from assetsync.config import SiteConfig, key_file, key_file_warning
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
 from assetsync.log import configure_logging, log_uncaught
@@ -98,10 +98,9 @@ def command(
         raise UsageError("--list shows what a run would do", hint="add --dry-run")
     with_bar = sys.stderr.isatty() and not quiet and not only_look and config.log.level != "debug"
     level = "warning" if (quiet or with_bar) and config.log.level in ("debug", "info") else config.log.level
-    if config.service.api_key_file is not None:
-        problem = key_file_warning(config.service.api_key_file)
-        if problem is not None:
-            warn(problem)
+    problem = key_file_warning(key_file(config, os.environ))
+    if problem is not None:
+        warn(problem)
     with ExitStack() as stack:
         clock = SystemClock()
         ends: list[Callable[[], None]] = []

@@ -17,7 +17,7 @@ from assetsync.cli.operator import read_key
 from assetsync.cli.options import with_config_path
 from assetsync.cli.output import warn
 from assetsync.clock import ZONE_FIX, zone_warning
-from assetsync.config import SiteConfig, key_file_warning, load_config
+from assetsync.config import SiteConfig, key_file, key_file_warning, load_config
 from assetsync.daemon.daemon import Daemon, Ended
 from assetsync.daemon.systemd import Notifier, Signals
 from assetsync.errors import ConfigError, RootMissing
@@ -92,10 +92,9 @@ def _read(path: Path) -> tuple[SiteConfig, SecretStr]:
 
 
 def _log_as(config: SiteConfig) -> None:
-    if config.service.api_key_file is not None:
-        problem = key_file_warning(config.service.api_key_file)
-        if problem is not None:
-            warn(problem)
+    problem = key_file_warning(key_file(config, os.environ))
+    if problem is not None:
+        warn(problem)
     configure_logging(config.log.format, config.log.level, stream=sys.stderr, site=config.site)
 
 

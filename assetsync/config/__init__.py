@@ -5,7 +5,7 @@ read single values. `key` reads the API key, which is never in the file. Checkin
 services exist is left to `check`.
 """
 
-from assetsync.config.key import KEY_VARIABLE, key_file_warning, read_api_key
+from assetsync.config.key import KEY_VARIABLE, key_file, key_file_warning, read_api_key
 from assetsync.config.load import load_config
 from assetsync.config.models import (
     Brake,
@@ -44,6 +44,7 @@ __all__ = [
     "Window",
     "duration",
     "is_loopback",
+    "key_file",
     "key_file_warning",
     "load_config",
     "mappings",

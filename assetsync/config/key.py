@@ -26,28 +26,57 @@ _SHORTEST = 8
 
 
 def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
-    """Return the API key from `service.api_key_file`, else $ASSETSYNC_API_KEY, else the systemd credential `api_key`.
+    """Return the API key.
+
+    It comes from `service.api_key_file`, else $ASSETSYNC_API_KEY, else the systemd credential `api_key`, else the file
+    beside the configuration.
 
     Raise ConfigError if there is no key, if the value cannot be a key, or if the key's file or the ledger is inside the
     tree through a link, which `load` cannot detect: the key would be uploaded, and the ledger written into the tree.
     """
     root = Path(os.path.realpath(config.root))
-    for name, path in (("service.api_key_file", config.service.api_key_file), ("ledger", config.ledger)):
+    file = key_file(config, environ)
+    named_by = "beside the configuration" if config.service.api_key_file is None else "service.api_key_file"
+    for name, path in ((f"{file} ({named_by})", file), ("ledger", config.ledger)):
         if path is not None and Path(os.path.realpath(path)).is_relative_to(root):
-            raise _error(name, "it is inside root, through a link", "move it elsewhere: files inside root are uploaded")
-    if config.service.api_key_file is not None:
-        return _from_file(config.service.api_key_file, "service.api_key_file")
+            problem = "it is inside root" + ("" if path.is_relative_to(config.root) else ", through a link")
+            raise _error(name, problem, "move it elsewhere: files inside root are uploaded")
+    if file is not None:
+        return _from_file(file, named_by)
     if KEY_VARIABLE in environ:
         return _checked(environ[KEY_VARIABLE], f"${KEY_VARIABLE}")
-    directory = environ.get(_CREDENTIALS_VARIABLE)
-    if directory and (Path(directory) / _CREDENTIAL).exists():
-        return _from_file(Path(directory) / _CREDENTIAL, "the systemd credential api_key")
+    credential = _credential(environ)
+    if credential is not None:
+        return _from_file(credential, "the systemd credential api_key")
+    beside = _beside(config)
     raise _error(
         "the API key",
         "there is none",
-        f"write it into a file that service.api_key_file names, set ${KEY_VARIABLE}, or give the systemd credential "
-        f"{_CREDENTIAL}",
+        f"write it into {beside or 'a file'}, name its file in service.api_key_file, set ${KEY_VARIABLE}, or give the "
+        f"systemd credential {_CREDENTIAL}",
     )
+
+
+def key_file(config: SiteConfig, environ: Mapping[str, str]) -> Path | None:
+    """Return the file that `read_api_key` reads; None if the environment or systemd gives the key, or nothing does.
+
+    It is `service.api_key_file`, or else, if no other source gives a key, `hq.key` beside the configuration `hq.yaml`.
+    """
+    if config.service.api_key_file is not None:
+        return config.service.api_key_file
+    beside = _beside(config)
+    given = KEY_VARIABLE in environ or _credential(environ) is not None
+    return None if given or beside is None or not beside.exists() else beside
+
+
+def _beside(config: SiteConfig) -> Path | None:
+    return config.file and config.file.with_suffix(".key")
+
+
+def _credential(environ: Mapping[str, str]) -> Path | None:
+    directory = environ.get(_CREDENTIALS_VARIABLE)
+    path = Path(directory) / _CREDENTIAL if directory else None
+    return path if path is not None and path.exists() else None
 
 
 def _from_file(path: Path, named_by: str) -> SecretStr:
@@ -85,8 +114,10 @@ def _error(where: str, problem: str, fix: str) -> ConfigError:
     return ConfigError(where, [f"{where}: {problem}: {fix}"])
 
 
-def key_file_warning(path: Path) -> str | None:
+def key_file_warning(path: Path | None) -> str | None:
     """Return a warning if others than its owner can read the key file; None if all is well or there is no file."""
+    if path is None:
+        return None
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -39,14 +39,14 @@ def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
         raise ConfigError(source, [mistake]) from exc
     key = environ.get(KEY_VARIABLE, "").strip()
     key = key if len(key) >= _SHORTEST_KEY else ""
-    config, problems = _check(data, key)
+    config, problems = _check(path.absolute(), data, key)
     if config is None or problems:
         problems.sort(key=lambda problem: (problem.line, problem.column))
         raise ConfigError(source, [_sentence(source, problem, key) for problem in problems])
     return config
 
 
-def _check(data: bytes, key: str) -> tuple[SiteConfig | None, list[Problem]]:
+def _check(path: Path, data: bytes, key: str) -> tuple[SiteConfig | None, list[Problem]]:
     if len(data) > _MAX_BYTES:
         return None, [Problem((), "the file is too large for a configuration", "name the right file with --config")]
     try:
@@ -61,7 +61,7 @@ def _check(data: bytes, key: str) -> tuple[SiteConfig | None, list[Problem]]:
     own = [*_across(document), *_secrets(document, key)]
     problems = [*document.problems, *(problem for problem in own if problem.path not in known)]
     try:
-        return SiteConfig.model_validate(document.value), problems
+        return SiteConfig.model_validate(document.value, context=path), problems
     except ValidationError as exc:
         told = {problem.path for problem in problems}
         found = problems_of(exc, document, SiteConfig)

@@ -9,7 +9,15 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from assetsync.config.document.fields import Flag, Section, Text, Texts, Unusable, Whole
 from assetsync.config.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
@@ -251,6 +259,17 @@ class Notify(Section):
 
 class SiteConfig(Section):
     """The content of a site's configuration file."""
+
+    _file: Path | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any) -> None:
+        """Record the path of the configuration, which `load` passes as the context."""
+        self._file = context
+
+    @property
+    def file(self) -> Path | None:
+        """Return the absolute path of the configuration; None if no file holds it."""
+        return self._file
 
     @model_validator(mode="before")
     @classmethod

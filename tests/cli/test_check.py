@@ -367,3 +367,13 @@ def test_short_key_is_exit_2(site, command):
     result = site.run(command)
     assert result.code == 2
     assert "it has fewer than 8 characters" in result.out + result.err
+
+
+def test_key_beside_configuration_is_checked(site):
+    text = "".join(line for line in site.config.read_text().splitlines(True) if "api_key_file" not in line)
+    site.config.write_text(text)
+    beside = site.config.with_suffix(".key")
+    site.key_file.replace(beside)
+    assert f"{beside} holds a key and only its owner can read it" in site.run("check").out
+    beside.chmod(0o644)
+    assert f"chmod 600 {beside}" in site.run("check").out
