@@ -1,6 +1,6 @@
-"""`assetsync doubt`: list the uploads whose answer was lost, or record a person's decision about one of them.
+"""`assetsync doubt`: list the uploads whose answer was lost, look them up at once, or record a person's decision.
 
-The decision is carried out by `sync.requests`.
+`sync.requests` carries out the look-ups and the decision.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from contextlib import closing
 import click
 
 from assetsync.cli.operator import act
-from assetsync.cli.options import known_path, with_config, with_json
+from assetsync.cli.options import known_folders, known_path, topmost, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
@@ -22,11 +22,12 @@ from assetsync.text import plural, printable, relative_text
 
 @click.group("doubt")
 def command() -> None:
-    """List the uploads whose answer was lost, or say what became of one.
+    """List the uploads whose answer was lost, have them looked up at once, or say what became of one.
 
     \b
     Examples:
       assetsync doubt list --config hq.yaml
+      assetsync doubt retry --config hq.yaml
       assetsync doubt resolve --config hq.yaml photos/harbour.jpg --absent
     """
 
@@ -87,6 +88,25 @@ def _as_object(row: FileRow, attempt: AttemptRow | None) -> dict[str, object]:
         "next_look": moment(attempt.look_at) if attempt else None,
     }
     return shown if encoded is None else shown | {"path_base64": encoded}
+
+
+@command.command("retry")
+@with_config
+@with_json("Print one object: done, request, message.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+def retry(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
+    """Look up the uploads in doubt at once, such as after an outage: those given, those below given folders, or all.
+
+    Nothing is decided sooner than the look-ups allow, and nothing blocked is touched: `assetsync retry` does that too.
+    Beside a daemon the daemon does it. PATH is relative to the root, or absolute.
+
+    \b
+    Examples:
+      assetsync doubt retry --config hq.yaml
+      assetsync doubt retry --config hq.yaml photos/2026
+    """
+    wanted = topmost(known_folders(config, paths))
+    act(config, "look", {"paths": [path.hex() for path in wanted]}).show(as_json=as_json)
 
 
 @command.command("resolve")

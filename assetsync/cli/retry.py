@@ -17,7 +17,7 @@ from assetsync.config import SiteConfig
 @with_json("Print one object: done, request, message.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, as_json: bool) -> None:
-    """Let blocked files go on where they stand: the given ones, those below the given folders, or all.
+    """Let files that are blocked or in doubt go on where they stand: those given, those below given folders, or all.
 
     A file with a known asset is read back again, one in doubt is looked up again, others are tried again; an empty one
     stays blocked, as the service refuses it. One whose asset lay in the folder before and is gone takes over

@@ -102,17 +102,20 @@ def _is_for_once(verb: str, argument: dict[str, object]) -> bool:
 def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argument: dict[str, object]) -> str:
     """Carry out a request and return a sentence about the result. Paths in `argument` are hex of their bytes.
 
-    retry: {"paths": [...], "send_again": bool}, paths of files or folders, no paths for all that is blocked · resume:
-    {"id": int | None}, no id for all, or for all of {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None
-    for absent · drift: {"paths": [...]}, paths of files or folders · audit: {}, which the daemon continues · upload:
-    the value of `by_hand.ByHand.asked`, answered with `by_hand.Begun` as JSON · uploaded: the value of
-    `by_hand.outcome_of` · sighted: left by an older release after an upload by hand. Raise UsageError for a request
-    that cannot be carried out, and ServiceError if the service had to be asked and failed.
+    retry: {"paths": [...], "send_again": bool}, paths of files or folders, no paths for all that is blocked or in doubt
+    · look: {"paths": [...]}, the same for doubts alone · resume: {"id": int | None}, no id for all, or for all of
+    {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None for absent · drift: {"paths": [...]}, paths of
+    files or folders · audit: {}, which the daemon continues · upload: the value of `by_hand.ByHand.asked`, answered
+    with `by_hand.Begun` as JSON · uploaded: the value of `by_hand.outcome_of` · sighted: left by an older release after
+    an upload by hand. Raise UsageError for a request that cannot be carried out, and ServiceError if the service had to
+    be asked and failed.
     """
     now = clock.now()
     refuse(ledger, verb, argument)
     if verb == "retry":
         return _retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")), now=now)
+    if verb == "look":
+        return _look(ledger, _paths(argument), now)
     if verb == "resume":
         pulled = _pulled(ledger, argument)
         then = ""
@@ -151,7 +154,7 @@ def _by_hand(ledger: Ledger, service: Service, verb: str, argument: dict[str, ob
 
 def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
     """Raise UsageError for a request that the ledger's state excludes; change nothing and send nothing."""
-    if verb == "retry":
+    if verb in ("retry", "look"):
         _refuse_retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")))
     elif verb == "resume" and not _pulled(ledger, argument):
         others = ", ".join(str(brake.id) for brake in ledger.reports.brakes())
@@ -202,17 +205,19 @@ def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: flo
         return f"{len(paths):,} to be sent again"
     said = Counter(_tried(ledger, row, now) for row in _retried(ledger, paths or [b""]))
     ledger.queue.release_folders(now)
-    return "; ".join(f"{count:,} {what}" for what, count in said.items()) or "nothing is blocked"
+    return "; ".join(f"{count:,} {what}" for what, count in said.items()) or "nothing is blocked or in doubt"
 
 
 def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
-    """Yield the files at these paths, and the blocked files below those that are folders, each once; b"" is the root.
+    """Yield the files at these paths, and those below folders that are blocked or in doubt, each once; b"" is the root.
 
     The files below a folder may be too many for memory.
     """
     known = {path: _likeliest(ledger, ledger.reports.of_path(path))[:1] for path in sorted({*paths})}
     files = {row.id: row for rows in known.values() for row in rows}
     yield from files.values()
+    # Before the blocked files: a blocked file that is retried may be in doubt afterwards.
+    yield from (row for row in _in_doubt(ledger, known) if row.id not in files)
     # A path that was a file once may be a folder by now.
     folders = {path for path, rows in known.items() if not rows or rows[0].wanted is not Wanted.YES}
     for folder in sorted(folders):
@@ -220,6 +225,14 @@ def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
             # What was uploaded by hand is in no folder of the tree.
             below = ledger.reports.files(State.BLOCKED, history=not folder, under=folder or None)
             yield from (row for row in below if row.wanted in (Wanted.YES, Wanted.OUTSIDE) and row.id not in files)
+
+
+def _in_doubt(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
+    """Yield the versions in doubt at and below these paths, each once, replaced and deleted ones too; b"" is all."""
+    topmost = {*paths}
+    for path in sorted(topmost):
+        if topmost.isdisjoint(folders_above(path)):
+            yield from ledger.reports.files(State.IN_DOUBT, history=True, under=path or None)
 
 
 def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
@@ -236,6 +249,14 @@ def _tried(ledger: Ledger, row: FileRow, now: float) -> str:
         return "missing, to be looked for again"
     was_blocked = row.state is State.BLOCKED and state is State.QUEUED
     return _TRIED_AGAIN.get(reason, "to be tried again") if was_blocked else _AFTER_RETRY[state]
+
+
+def _look(ledger: Ledger, paths: Sequence[bytes], now: float) -> str:
+    """Make the next look-up of the doubts at and below these paths due now; no paths for all."""
+    count = sum(ledger.repair.retry(row, now) is State.IN_DOUBT for row in _in_doubt(ledger, paths or [b""]))
+    if not count:
+        return "nothing is to be looked up: `assetsync retry` looks up what is blocked"
+    return f"{count:,} to be looked up now: the daemon does it, or the next `assetsync reconcile`"
 
 
 def _kept(ledger: Ledger, row: FileRow) -> str | None:

@@ -1,4 +1,6 @@
+import time
 from contextlib import closing
+from datetime import datetime
 
 import pytest
 
@@ -58,6 +60,7 @@ class TestBesideADaemon:
             (("resume", "7"), "no brake 7 is pulled: `assetsync status` would list it"),
             (("doubt resolve", "photos/b.jpg", "--absent"), "photos/b.jpg is verified, not in doubt"),
             (("doubt resolve", "photos/c.jpg", "--absent"), "the ledger knows no file photos/c.jpg"),
+            (("doubt retry", "photos/c.jpg"), "the ledger knows no file photos/c.jpg"),
             (("retry", "photos/c.jpg"), "the ledger knows no file photos/c.jpg"),
             (("drift settle", "photos/b.jpg"), "nothing has drifted of photos/b.jpg: `assetsync drift list` lists"),
             (("drift settle", "."), "nothing has drifted of the site: `assetsync drift list` lists"),
@@ -217,6 +220,18 @@ class TestDoubt:
         site.run("reconcile")
         assert site.run("doubt list").out == "nothing is in doubt\n"
         assert site.run("doubt list", "--json").out == ""
+
+    def test_doubt_retry_is_looked_up_next(self, doubtful):
+        with closing(open_ledger(doubtful.ledger)) as ledger:
+            ((attempt, _folder),) = ledger.doubts.open_ones()
+            ledger.doubts.unanswered([attempt], (), time.time() + 240, "no answer")
+        result = doubtful.run("doubt retry")
+        assert (result.code, result.out) == (
+            0,
+            "1 to be looked up now: the daemon does it, or the next `assetsync reconcile`\n",
+        )
+        (row,) = doubtful.run("doubt list", "--json").objects
+        assert datetime.fromisoformat(row["next_look"]).timestamp() <= time.time()
 
     def test_absent_needs_no_service(self, doubtful):
         doubtful.nowhere()

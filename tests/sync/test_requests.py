@@ -167,8 +167,68 @@ def test_retry_of_unknown_folder_is_a_mistake(blocked):
         )
 
     retry("d")
-    assert retry("d") == "nothing is blocked"
+    assert retry("d") == "nothing is blocked or in doubt"
     with pytest.raises(UnknownPath):
         retry("f")
     with pytest.raises(UsageError, match=r"d is a folder.*`assetsync files --state blocked d` lists"):
         retry("d", send_again=True)
+
+
+@pytest.fixture
+def doubtful(world):
+    """A world with doubts in and beside a folder, each to be looked up in four minutes."""
+    for path in ("d/1", "d/e/2", "d-e"):
+        world.write(path, b"content of " + path.encode())
+        world.service.script.append("lost_before")
+        world.scan_and_send()
+        world.site.circuit_breaker.answered()
+    ids = [world.ledger.doubts.of(world.row(path).id).id for path in ("d/1", "d/e/2", "d-e")]
+    world.ledger.doubts.unanswered(ids, (), world.clock.now() + 240, "no answer")
+    return world
+
+
+def due(world) -> set[str]:
+    return {doubt.file.path.decode() for doubt in world.ledger.doubts.due(world.clock.now())}
+
+
+@pytest.mark.parametrize("verb", ["retry", "look"])
+@pytest.mark.parametrize(
+    ("asked", "looked"),
+    [
+        (["d"], {"d/1", "d/e/2"}),
+        (["d", "d/1"], {"d/1", "d/e/2"}),
+        (["d/e"], {"d/e/2"}),
+        ([], {"d/1", "d/e/2", "d-e"}),
+    ],
+)
+def test_doubts_below_folder_are_due_now(doubtful, verb, asked, looked):
+    assert due(doubtful) == set()
+    paths = [path.encode().hex() for path in asked]
+    told = carry_out(doubtful.ledger, doubtful.service, doubtful.clock, verb, {"paths": paths})
+    assert told.startswith(f"{len(looked)} to be looked up ")
+    assert (due(doubtful), set(doubtful.states().values())) == (looked, {State.IN_DOUBT})
+
+
+def test_doubt_of_replaced_version_is_due_now(doubtful):
+    doubtful.write("d/1", b"a newer content")
+    doubtful.scan()
+    told = carry_out(doubtful.ledger, doubtful.service, doubtful.clock, "retry", {"paths": [b"d/1".hex()]})
+    assert told == "1 to be sent; 1 to be looked up again"
+    assert due(doubtful) == {"d/1"}
+
+
+def test_look_leaves_blocked_files_alone(blocked):
+    told = carry_out(blocked.ledger, blocked.service, blocked.clock, "look", {"paths": []})
+    assert told == "nothing is to be looked up: `assetsync retry` looks up what is blocked"
+    assert blocked.row("d/2").state is State.BLOCKED
+
+
+def test_frequent_look_shortens_no_grace(world):
+    world.write("a")
+    world.service.script.append("lost_before")
+    world.scan_and_send()
+    began = world.clock.steady()
+    while len(world.service.posts) == 1:
+        carry_out(world.ledger, world.service, world.clock, "look", {"paths": []})
+        world.live(0.5, tick=0.5)
+    assert world.clock.steady() - began >= world.site.config.upload.doubt_grace
