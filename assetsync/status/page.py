@@ -6,6 +6,7 @@ escapes every value. Texts from outside pass `printable` and `redact` first. Ser
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +14,7 @@ from importlib.resources import files as resources
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from assetsync.core.brakes import released_by
 from assetsync.ledger.rows import FileRow
@@ -21,10 +22,11 @@ from assetsync.ledger.runs import JOBS, SECONDS, Hour
 from assetsync.log import redact
 from assetsync.model import State
 from assetsync.status.document import folders
-from assetsync.status.sentences import is_command, next_step, verdict, why_blocked
+from assetsync.status.sentences import is_command, next_step, quoted, step_for, verdict, why_blocked
 from assetsync.status.standing import Live, Standing
 from assetsync.text import amount, files, moment, printable, runnable, span
 
+_CODE = re.compile("`([^`]+)`")
 _FULL = 100.0
 _LEAST = 2.0
 
@@ -144,7 +146,15 @@ def _template(text: str) -> Template:
     )
     environment.filters["count"] = "{:,}".format
     environment.filters["runnable"] = runnable
+    environment.filters["coded"] = coded
     return environment.from_string(text)
+
+
+def coded(text: str) -> Markup:
+    """Return a sentence as escaped HTML, with what is between two backticks as code; a single backtick stays."""
+    code = Markup("<code>{}</code>")
+    parts = _CODE.split(text)
+    return Markup().join(code.format(part) if odd % 2 else escape(part) for odd, part in enumerate(parts))
 
 
 def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
@@ -242,7 +252,11 @@ def _took(seconds: float) -> str:
 
 def _blocked(row: FileRow) -> dict[str, Any]:
     named = _named(row, why_blocked(row))
-    return named | {"reason": row.reason or "", "help": _shown(next_step(row)), "is_command": is_command(row)}
+    if is_command(row):
+        return named | {"command": redact(next_step(row)), "help": None}
+    # The path is put in last: a backtick in it marks no code.
+    step = coded(runnable(step_for(row.reason)))
+    return named | {"command": None, "help": step.replace("{path}", redact(quoted(row.path)))}
 
 
 def _named(row: FileRow, why: str | None) -> dict[str, Any]:

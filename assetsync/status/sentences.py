@@ -3,6 +3,7 @@
 Reading the status is left to `standing`, printing to the commands and the page.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,28 +14,30 @@ from assetsync.model import State
 from assetsync.status.standing import NAMED, Standing
 from assetsync.text import amount, files, hour, moment, on_the_wall, plural, printable, span
 
-_BY_HAND = "assetsync upload it again, or assetsync doubt resolve {path} --absent"
-# The next step for a blocked file, by its reason; other files are retried once their reason is gone.
+_BY_HAND = "`assetsync upload` it again, or `assetsync doubt resolve {path} --absent`"
+# The next step for a blocked file, by its reason; other files are retried once their reason is gone. The page shows
+# what is in backticks as code; `next_step` leaves out those around commands.
 _HELP = {
     "empty_file": "fill it (it is then sent by itself), leave it out by an `ignore` pattern, or delete it"
     " (the next scan notices)",
     "sidecar": "correct or delete the sidecar: assetsync then sends the file",
-    "unreadable": "fix its permissions: each scan tries it again, at once assetsync retry {path}",
+    "unreadable": "fix its permissions: each scan tries it again, at once `assetsync retry {path}`",
     "unknown_folder": "correct destfolderid or create the folder: every run tries again",
     "keeps_changing": "it is sent by itself once unchanged for an hour: leave it out by an `ignore` pattern, or set a"
-    " longer folders[].settle for its mapping; as it is: assetsync retry --send-again {path}",
-    "unprocessed": "each scan tries again; if it is another file: assetsync retry --send-again {path}",
-    "resembles": "assetsync reconcile --adopt, or assetsync retry --send-again {path}",
-    "changed": "assetsync retry --send-again {path}",
+    " longer folders[].settle for its mapping; as it is: `assetsync retry --send-again {path}`",
+    "unprocessed": "each scan tries again; if it is another file: `assetsync retry --send-again {path}`",
+    "resembles": "`assetsync reconcile --adopt`, or `assetsync retry --send-again {path}`",
+    "changed": "`assetsync retry --send-again {path}`",
     # The first command takes over an equal asset; the second uploads another asset beside it.
-    "missing": "assetsync retry {path}, or assetsync retry --send-again {path} where that finds nothing",
-    "unseen": "assetsync retry {path}, or assetsync retry --send-again {path} where nothing is left of it",
+    "missing": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` where that finds nothing",
+    "unseen": "`assetsync retry {path}`, or `assetsync retry --send-again {path}` where nothing is left of it",
     "absent": _BY_HAND,
     "damaged": _BY_HAND,
-    "undecidable": "assetsync doubt resolve {path} --asset ID, or --absent",
-    "refused_as_duplicate": "assetsync doubt resolve {path} --asset ID",
+    "undecidable": "`assetsync doubt resolve {path} --asset ID`, or `--absent`",
+    "refused_as_duplicate": "`assetsync doubt resolve {path} --asset ID`",
 }
 _RETRY = "assetsync retry {path}"
+_COMMAND = re.compile("`((?:assetsync |--)[^`]*)`")
 _EACH = 5
 """More files than this in one folder that are blocked for the same reason share one line."""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@%")
@@ -169,15 +172,20 @@ def unsettled(standing: Standing) -> Iterator[str]:
         yield f"not settled yet: {files(found.count)}{more}, sent once unchanged for watch.settle"
 
 
+def step_for(reason: str | None) -> str:
+    """Return the next step for files blocked for this reason, with `{path}` for the file and commands in backticks."""
+    return _HELP.get(reason or "", f"`{_RETRY}`")
+
+
 def next_step(row: FileRow) -> str:
     """Return the next step for a blocked file: a command or an instruction."""
-    return _HELP.get(row.reason or "", _RETRY).format(path=quoted(row.path))
+    return _COMMAND.sub(r"\1", step_for(row.reason)).format(path=quoted(row.path))
 
 
 def is_command(row: FileRow) -> bool:
     """Whether the next step for a blocked file is a single command that can be run unchanged."""
-    step = _HELP.get(row.reason or "", _RETRY)
-    return step.startswith("assetsync ") and ", or " not in step and " ID" not in step
+    step = step_for(row.reason)
+    return _COMMAND.fullmatch(step) is not None and " ID" not in step
 
 
 def quoted(path: bytes) -> str:
@@ -310,8 +318,8 @@ def _steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
 
     The step is the retry of the whole folder; for other reasons, the command that lists the files.
     """
-    step = _HELP.get(reason, _RETRY)
-    if step.startswith(_RETRY):
+    step = step_for(reason)
+    if step.startswith(f"`{_RETRY}"):
         yield _RETRY.format(path=quoted(folder))
         return
     yield f"assetsync files --state blocked --reason {reason} {quoted(folder)}"

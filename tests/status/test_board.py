@@ -41,6 +41,12 @@ def attributes(page: str) -> set[str]:
     return found
 
 
+def block(world, path, reason, detail="why"):
+    world.write(path, f"content of {path}".encode())
+    world.scan()
+    world.ledger.queue.hold(world.row(path).id, reason, detail, world.clock.now())
+
+
 def block_all(world, detail="why"):
     world.scan()
     for row in list(world.ledger.reports.files()):
@@ -120,6 +126,18 @@ def test_page_answers_every_usual_question(shown):
         "9.8.7",
     ):  # fmt: skip
         assert expected in said, expected
+
+
+def test_commands_in_sentences_are_code(shown):
+    block(shown.world, "a`b<c", "missing", "gone: `assetsync retry PATH` looks again & <b>again</b>")
+    block(shown.world, "empty", "empty_file", "a lone ` stays")
+    page = shown.page()
+    assert "<td>gone: <code>assetsync retry PATH</code> looks again &amp; &lt;b&gt;again&lt;/b&gt;</td>" in page
+    path = "&#39;a`b&lt;c&#39;"
+    steps = f"<code>assetsync retry {path}</code>, or <code>assetsync retry --send-again {path}</code> where that"
+    assert steps in page
+    assert "leave it out by an <code>ignore</code> pattern" in page
+    assert "<td>a lone ` stays</td>" in page
 
 
 def test_page_shows_full_disk_remedy(shown, monkeypatch):
