@@ -48,7 +48,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The bars from the oldest to the current hour, the sums, the highest hour and the labels of the time axis."""
+    """The bars from the oldest to the current hour, the sums, the top of the scale and the labels of the time axis."""
 
     bars: tuple[Bar, ...]
     uploads: int

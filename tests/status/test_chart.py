@@ -28,3 +28,12 @@ def test_it_says_in_words_what_it_shows():
     chart = draw([Hour(0.0, 1, 5), Hour(3600.0, 1200, 2_000_000)])
     assert chart.text == "1,201 files uploaded in 2 hours, at most 1,200 in one hour"
     assert re.fullmatch(r"\d\d:\d\d.\d\d:\d\d: 1,200 files, 2.0 MB", chart.bars[1].text)
+
+
+def test_page_has_a_scale_beside_the_chart(shown):
+    world = shown.world
+    for number in range(3):
+        world.write(f"{number}", b"x" * (number + 1))
+    world.scan_and_send()
+    scale = '<p class="scale" aria-hidden="true"><span>3</span><span>0</span></p>\n<svg class="chart"'
+    assert scale in shown.page()
