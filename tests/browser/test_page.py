@@ -51,7 +51,7 @@ def visit(browser, running):
 
 def test_without_a_script_it_says_everything(visit):
     page = visit(java_script_enabled=False)
-    assert page.locator("h1").inner_text().lower() == "Action needed: 2 blocked."
+    assert page.locator("h1").inner_text() == "Action needed: 2 blocked."
     assert page.locator(".way .verified b").inner_text() == "1"
     assert page.locator("#blocked tbody tr").count() == 2
     assert "assetsync retry 'photos/big one.jpg'" in page.locator("#blocked").inner_text()
