@@ -189,9 +189,8 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
             for brake in standing.brakes
         ],
         "no_room": None if standing.without_room is None else _shown(standing.without_room),
-        "paused": None
-        if pause is None
-        else {"detail": _shown(pause.detail), "at": ago(pause.since), "by_itself": pause.reason != "key_refused"},
+        "paused": None if pause is None else {"detail": _shown(pause.detail), "at": ago(pause.since)},
+        "key_refused": pause is not None and pause.reason == "key_refused",
         "refused": None
         if standing.refused is None
         else {"mistake": _shown(standing.refused.mistake), "at": ago(standing.refused.at)},

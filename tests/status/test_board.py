@@ -32,6 +32,10 @@ def text_of(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", " ", re.sub(r"(?s)<(style|script)>.*?</\1>", "", page)))
 
 
+def headings(page: str) -> list[str]:
+    return re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+
+
 def attributes(page: str) -> set[str]:
     found = set()
     parser = HTMLParser()
@@ -140,6 +144,15 @@ def test_commands_in_sentences_are_code(shown):
     assert "<td>a lone ` stays</td>" in page
 
 
+def test_what_needs_a_person_comes_first(shown):
+    world, now = shown.world, shown.world.clock.now()
+    block(world, "a", "different")
+    world.ledger.pull_brake("emptied", "photos", "photos is empty now", 5, now)
+    shown.live = replace(shown.live, late=("scan",))
+    expected = ["Action needed", "Action needed: blocked files", "Clears by itself", "Files by state"]
+    assert headings(shown.page())[:4] == expected
+
+
 def test_page_shows_full_disk_remedy(shown, monkeypatch):
     monkeypatch.setattr("assetsync.status.standing.without_room", lambda _path: "the disk of /var has 9.0 KB left")
     said = re.sub(r"\s+", " ", text_of(shown.page()))
@@ -148,17 +161,21 @@ def test_page_shows_full_disk_remedy(shown, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("reason", "sentence"),
-    [("unreachable", "sending goes on by itself"), ("key_refused", "A person must act")],
+    ("reason", "heading", "sentence"),
+    [
+        ("unreachable", "Clears by itself", "sending resumes by itself"),
+        ("key_refused", "Action needed", "Nothing is sent until the service accepts the key"),
+    ],
 )
-def test_page_shows_if_a_pause_ends_by_itself(shown, reason, sentence):
+def test_page_shows_if_a_pause_ends_by_itself(shown, reason, heading, sentence):
     world = shown.world
     since = world.clock.now() - 60
     said = {"start": world.ledger.start_no, "since": since, "reason": reason, "detail": "why"}
     world.ledger.set_fact("paused", json.dumps(said))
-    text = text_of(shown.page())
-    assert sentence in text
-    assert ("goes on by itself" in text) == (reason == "unreachable")
+    page = shown.page()
+    assert sentence in page
+    assert headings(page)[0] == heading
+    assert ("resumes by itself" in page) == (reason == "unreachable")
 
 
 @pytest.mark.parametrize(
@@ -186,8 +203,8 @@ def test_only_the_loops_decide_health(shown):
 def test_new_site_page_shows_no_result_yet(shown):
     said = re.sub(r"\s+", " ", text_of(shown.page()))
     assert "No complete scan yet." in said
-    assert "Nothing was uploaded." in said
     assert "not yet" in said
+    assert headings(shown.page()) == ["Files by state", "Mappings", "Regular work", "The watcher"]
 
 
 def test_answers_omit_a_key_from_the_ledger(shown, monkeypatch):
