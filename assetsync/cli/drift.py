@@ -110,9 +110,13 @@ def _as_object(row: FileRow, told: dict[str, str] | None) -> dict[str, object]:
     path, encoded = relative_text(row.path)
     shown: dict[str, object] = {
         "path": path,
+        "state": str(row.state),
         "assetid": row.assetid,
         "destfolderid": row.asset_folder or row.destfolderid,
+        "size": row.size,
+        "md5": row.md5,
         "drift": row.drift,
+        "detail": row.drift,
         "metadata": told,
     }
     return shown if encoded is None else shown | {"path_base64": encoded}

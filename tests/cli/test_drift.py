@@ -30,9 +30,13 @@ def test_drift_list_shows_values_to_set(drifted):
     (row,) = drifted.run("drift list", "--json", "photos/a.jpg").objects
     assert row == {
         "path": "photos/a.jpg",
+        "state": "verified",
         "assetid": asset.id,
         "destfolderid": asset.folder_id,
+        "size": asset.size,
+        "md5": asset.md5,
         "drift": "its metadata changed after the upload: set it in the service by hand",
+        "detail": "its metadata changed after the upload: set it in the service by hand",
         "metadata": {"img_description": "The pier", "img_keywords": "harbour,dawn"},
     }
     (unreadable,) = drifted.run("drift list", "--json", "photos/20260").objects
