@@ -20,6 +20,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "init": Entry("init", "Write a new site's configuration by questions, and check it."),
     "run": Entry("run", "Run the daemon: mirror the site continuously."),
     "reconcile": Entry("reconcile", "Mirror once: scan, upload missing files, resolve doubts, index, verify."),
     "check": Entry("check", "Test the configuration, the tree and the service; change nothing."),
