@@ -40,7 +40,7 @@ _READERS = {
     "_texts": "list",
     "_events": "list",
     "_command": "line or list",
-    "_site": "name",
+    "site_name": "name",
 }
 
 

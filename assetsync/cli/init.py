@@ -1,66 +1,76 @@
 """`assetsync init`: ask for what a new site needs, write its configuration and key file, and check them.
 
-Values are quoted, files appear whole, and nothing is overwritten unasked.
+Values are quoted, files appear whole, and nothing is overwritten unasked. Checking a single answer is left to `config`.
 """
 
 import os
+import shlex
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeVar
 
 import click
 import yaml
+from pydantic import SecretStr
 
 from assetsync.app import make_service
+from assetsync.cli import options
 from assetsync.cli.check import command as check
-from assetsync.cli.operator import read_key
-from assetsync.cli.options import CONFIGURATIONS
+from assetsync.cli.entry import OK
 from assetsync.cli.output import note, warn, write
-from assetsync.config import KEY_VARIABLE, SiteConfig, load_config
-from assetsync.errors import ServiceError, UsageError
+from assetsync.config import KEY_VARIABLE, SiteConfig, parse_config
+from assetsync.config.document.fields import Unusable
+from assetsync.config.key import checked_key, keep_from_dumps, read_key_file
+from assetsync.config.models import folder_id, site_name
+from assetsync.config.places import absolute, base_url, below_root, service_url
+from assetsync.errors import ConfigError, KeyRefused, ServiceError, UsageError
+from assetsync.log import register_secret
 from assetsync.model import SearchRequest
-from assetsync.sync.folder_backoff import probe
-from assetsync.text import printable
+from assetsync.text import name_configuration, printable
+
+UNITS = (Path("/etc/systemd/system"), Path("/usr/local/lib/systemd/system"), Path("/usr/lib/systemd/system"))
+"""The folders in which systemd looks for units."""
+
+_SERVICE = {
+    "base_url": "Where the service is installed.",
+    "upload_url": "The index file of your tenant; files are posted here.",
+    "api_key_file": "Holds the API key and nothing else.",
+}
+_Value = TypeVar("_Value")
+_Folders = Sequence[tuple[str, str]]
 
 
-class Answers(NamedTuple):
-    """What a person decides about a new site; `folders` has the destfolderid for each path below root."""
+def configuration(site: str, root: Path, ledger: Path, service: Mapping[str, str], folders: _Folders) -> str:
+    """Return the text of the configuration, with a short comment for each part.
 
-    site: str
-    root: Path
-    base_url: str
-    upload_url: str
-    folders: Mapping[str, str]
-
-
-def configuration(answers: Answers, key_file: Path) -> str:
-    """Return the text of the configuration, with a short comment for each part."""
-    folders = "".join(
-        f"  - path: {_quoted(path)}\n    destfolderid: {_quoted(folder)}\n" for path, folder in answers.folders.items()
+    `service` has the settings of that section, `folders` pairs of a path below the root and its destfolderid.
+    """
+    settings = "".join(f"  # {_SERVICE[name]}\n  {name}: {_quoted(value)}\n" for name, value in service.items())
+    mapped = "".join(f"  - path: {_quoted(path)}\n    destfolderid: {_quoted(folder)}\n" for path, folder in folders)
+    by_unit = (
+        "" if "api_key_file" in service else "  # The API key: the systemd unit hands over the key file beside this.\n"
     )
     return f"""\
 # The configuration of one site. `assetsync example config` shows every other setting with its default.
 
 # Names the site in the ledger, the log and the metrics.
-site: {_quoted(answers.site)}
+site: {_quoted(site)}
 
 # The folder to mirror. assetsync never writes into it.
-root: {_quoted(str(answers.root))}
+root: {_quoted(str(root))}
+
+# The database of what was sent and verified. It is made by the first run.
+ledger: {_quoted(str(ledger))}
 
 service:
-  # Where the service is installed.
-  base_url: {_quoted(answers.base_url)}
-  # The index file of your tenant; files are posted here.
-  upload_url: {_quoted(answers.upload_url)}
-  # Holds the API key and nothing else.
-  api_key_file: {_quoted(str(key_file))}
-
+{settings}{by_unit}
 # Which folder below root goes into which folder of the service. What no entry covers is not uploaded.
 folders:
-{folders}"""
+{mapped}"""
 
 
 def _quoted(value: str) -> str:
@@ -85,11 +95,29 @@ def write_file(path: Path, text: str, mode: int, *, force: bool) -> None:
             path.hardlink_to(temporary)
     finally:
         temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def write_site(path: Path, text: str, key: SecretStr, *, force: bool) -> None:
+    """Write the configuration and the key file beside it, or neither. Raises OSError."""
+    key_path = path.with_suffix(".key")
+    write_file(key_path, key.get_secret_value(), 0o600, force=force)
+    try:
+        write_file(path, text, 0o644, force=force)
+    except OSError:
+        if not force:
+            key_path.unlink()
+        raise
 
 
 @click.command("init")
 @click.option("--site", metavar="NAME", help="The name of the site: a-z, 0-9 and -.")
 @click.option("--root", metavar="FOLDER", help="The folder to mirror.")
+@click.option("--ledger", metavar="FILE", help="Else /var/lib/assetsync/NAME.db, or beside --output.")
 @click.option("--base-url", metavar="URL", help="Where the service is installed.")
 @click.option("--upload-url", metavar="URL", help="The index file of your tenant.")
 @click.option("--key-file", metavar="FILE", type=click.Path(path_type=Path), help="Holds the API key, which is copied.")
@@ -102,97 +130,217 @@ def command(
     key_file: Path | None,
     output: Path | None,
     force: bool,
-    **given: str,
+    **given: str | None,
 ) -> int:
     """Ask for what a new site needs, write its configuration and key file, and check them.
 
-    Without a terminal, every question needs its option; the key comes from --key-file or $ASSETSYNC_API_KEY.
+    Without a terminal, every question needs its option; the key comes from --key-file or $ASSETSYNC_API_KEY. Nothing is
+    written if the service refuses the key or gives no answer, unless you confirm it on a terminal.
 
     \b
     Examples:
       assetsync init
       assetsync init --site hq --root /srv/media --output hq.yaml
     """
-    site = given["site"] or _ask("--site", "Name of the site")
-    target = (output or CONFIGURATIONS / f"{site}.yaml").absolute()
-    key_target = target.with_suffix(".key")
-    taken = [str(path) for path in (target, key_target) if os.path.lexists(path)]
-    if taken and not force:
-        raise UsageError(f"{' and '.join(taken)} exists already", hint="--force replaces it")
-    root = Path(given["root"] or _ask("--root", "Folder to mirror")).absolute()
-    base_url = given["base_url"] or _ask("--base-url", "Address of the service")
-    upload_url = given["upload_url"] or _ask("--upload-url", "Address for uploads, the index file of your tenant")
-    if key_file is not None:
+    site = _answer("--site", "Name of the site", site_name, given["site"])
+    path = (output or options.CONFIGURATIONS / f"{site}.yaml").absolute()
+    _expect_place(path, force=force)
+    root = _answer("--root", "Folder to mirror", partial(_root, path), given["root"])
+    ledger = f"/var/lib/assetsync/{site}.db" if path.parent == options.CONFIGURATIONS else str(path.with_suffix(".db"))
+    ledger_path = _answer("--ledger", "Ledger, a database", partial(_ledger, root), given["ledger"], default=ledger)
+    mapped = [_answer("--folder", "", _pair, text) for text in folders]
+    service = _ask_service(given)
+    key = _read_key(key_file)
+    draft = partial(configuration, site, root, ledger_path)
+    while True:
+        # The folders are asked for once the service has answered: it knows some of their ids.
+        config = parse_config(draft(service, mapped or [(".", "0")]).encode(), str(path), {})
         try:
-            key = key_file.read_text("ascii")
-        except (OSError, UnicodeDecodeError):
-            raise UsageError(
-                f"{key_file} cannot be read as a key", hint="name a file that holds only the key"
-            ) from None
-    else:
-        key = os.environ.get(KEY_VARIABLE) or _ask("--key-file", "API key (not shown)", hidden=True)
-    answers = Answers(site, root, base_url, upload_url, {".": "0"})
-    with tempfile.TemporaryDirectory() as scratch:
-        draft, draft_key = Path(scratch, target.name), Path(scratch, key_target.name)
-        write_file(draft_key, key, 0o600, force=False)
-        write_file(draft, configuration(answers, draft_key), 0o600, force=False)
-        offered = _try(load_config(draft, {}))
-        mapped = dict(_pair(text) for text in folders) or _ask_folders(root, offered)
-        answers = answers._replace(folders=mapped)
-        write_file(draft, configuration(answers, draft_key), 0o600, force=True)
-        load_config(draft, {})
+            offered = _try(config, key)
+        except ServiceError as error:
+            if not sys.stdin.isatty():
+                raise
+            warn(str(error))
+            if isinstance(error, KeyRefused):
+                key = _ask_key()
+            elif click.confirm("Write the configuration all the same?", err=True):
+                offered = []
+                break
+            else:
+                service = _ask_service({}, service)
+        else:
+            break
+    folder_pairs = mapped or _ask_folders(root, offered)
+    by_unit = _is_handed_over(path)
+    key_path = path.with_suffix(".key")
+    text = draft(service if by_unit else {**service, "api_key_file": str(key_path)}, folder_pairs)
+    parse_config(text.encode(), str(path), {})
     try:
-        write_file(key_target, key, 0o600, force=force)
-        write_file(target, configuration(answers, key_target), 0o644, force=force)
+        for folder, mode in ((path.parent, 0o755), (ledger_path.parent, 0o700)):
+            folder.mkdir(mode, parents=True, exist_ok=True)
+        write_site(path, text, key, force=force)
     except OSError as error:
+        place = error.filename2 or error.filename or path
         raise UsageError(
-            f"{target} cannot be written: {error.strerror}", hint="name another file by --output"
+            f"{place} cannot be written: {error.strerror}", hint="name other files by --output and --ledger"
         ) from error
-    write(f"wrote {target} and {key_target}")
-    code = int(click.get_current_context().invoke(check, path=target, notify=False, as_json=False))
-    write(f"next: assetsync reconcile --config {target} --dry-run --list")
-    write(f"then: assetsync run --config {target}")
+    write(f"wrote {printable(str(path))} and {printable(str(key_path))}")
+    return _check(path, key if by_unit else None)
+
+
+def _check(path: Path, key: SecretStr | None) -> int:
+    """Check the new site and print the next commands; `key` is the key if the configuration names no file for it."""
+    name_configuration(options.option_for(path))
+    first = ""
+    if key is not None:
+        os.environ[KEY_VARIABLE] = key.get_secret_value()
+        first = f'{KEY_VARIABLE}="$(cat {shlex.quote(str(path.with_suffix(".key")))})" '
+    code = int(click.get_current_context().invoke(check, path=path, notify=False, as_json=False))
+    if code != OK:
+        write(f"next, after the errors above are fixed: {first}assetsync check")
+        return code
+    write(f"next: {first}assetsync reconcile --dry-run --list")
+    write(
+        "then: assetsync run"
+        if key is None
+        else f"then: systemctl enable --now {shlex.quote(f'assetsync@{path.stem}')}"
+    )
     return code
 
 
-def _ask(option: str, question: str, *, hidden: bool = False) -> str:
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"Missing option '{option}': there is no terminal to ask on")
-    return str(click.prompt(question, hide_input=hidden, err=True))
+def _answer(
+    option: str, question: str, read: Callable[[str], _Value], given: str | None, *, default: str | None = None
+) -> _Value:
+    """Return what `read` makes of the option, or of the answer to the question; ask until the answer can be used.
+
+    Without a terminal, the default is the answer; raise UsageError if there is none.
+    """
+    if given is None and not sys.stdin.isatty():
+        if default is None:
+            raise click.UsageError(f"Missing option '{option}': there is no terminal to ask on")
+        given = default
+
+    def value_of(text: str) -> _Value:
+        try:
+            return read(text)
+        except Unusable as error:
+            raise click.BadParameter(error.message(), param_hint=f"'{option}'") from None
+        except ConfigError as error:
+            raise click.BadParameter(str(error), param_hint=f"'{option}'") from None
+
+    if given is not None:
+        return value_of(given)
+    hidden = option == "--key-file"
+    answer: _Value = click.prompt(question, default, hide_input=hidden, err=True, value_proc=value_of)
+    return answer
+
+
+def _expect_place(path: Path, *, force: bool) -> None:
+    """Raise UsageError if the configuration and its key cannot be written there, before anything else is asked."""
+    key_path = path.with_suffix(".key")
+    if key_path == path:
+        raise UsageError(f"{path} is the name of the key file", hint="end the name of the configuration in .yaml")
+    taken = [str(file) for file in (path, key_path) if os.path.lexists(file)]
+    if taken and not force:
+        raise UsageError(f"{' and '.join(taken)} exists already", hint="--force replaces it")
+    folder = next(folder for folder in path.parents if folder.exists())
+    if not os.access(folder, os.W_OK):
+        raise UsageError(
+            f"{folder} cannot be written", hint="run it as root, or name another file by --output, such as hq.yaml"
+        )
+
+
+def _root(path: Path, text: str) -> Path:
+    root = absolute(Path(text).expanduser().absolute())
+    if not root.is_dir():
+        raise Unusable("there is no such folder", "name the folder to mirror")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise Unusable("it cannot be read", "run this as a user that can read the tree")
+    if path.resolve().is_relative_to(root.resolve()):
+        raise Unusable(f"{path} would be inside it and be uploaded", "name another file by --output")
+    return root
+
+
+def _ledger(root: Path, text: str) -> Path:
+    ledger = absolute(Path(text).expanduser().absolute())
+    if ledger.resolve().is_relative_to(root.resolve()):
+        raise Unusable("it is inside root", "move it elsewhere, because assetsync never writes into the tree")
+    return ledger
 
 
 def _pair(text: str) -> tuple[str, str]:
-    path, sign, folder = text.rpartition("=")
-    if not sign or not path or not folder:
-        raise click.UsageError("write --folder PATH=ID, such as photos=A6CE649F")
-    return path, folder
+    path, _sign, folder = text.rpartition("=")
+    if not path or not folder:
+        raise Unusable("it is no PATH=ID", "write it such as photos=A6CE649F")
+    return below_root(path), folder_id(folder)
 
 
-def _try(config: SiteConfig) -> list[str]:
-    """Report what the service answers, and return the ids of folders that some of its assets are in."""
-    with closing(make_service(config, read_key(config))) as service:
-        try:
-            probe(service, "0")
-            with service.search(SearchRequest(searchfor="%", dbdirect=True, maxrows=500)) as assets:
-                found = sorted({asset.folder_id for asset in assets if asset.folder_id})
-        except ServiceError as error:
-            warn(str(error))
-            return []
+def _ask_service(given: Mapping[str, str | None], before: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the two addresses; a person is shown those of `before`."""
+    known = before or {}
+    base = partial(base_url, allow_http=False)
+    upload = partial(service_url, allow_http=False)
+    question = "Address for uploads, the index file of your tenant"
+    return {
+        "base_url": _answer(
+            "--base-url", "Address of the service", base, given.get("base_url"), default=known.get("base_url")
+        ),
+        "upload_url": _answer(
+            "--upload-url", question, upload, given.get("upload_url"), default=known.get("upload_url")
+        ),
+    }
+
+
+def _read_key(file: Path | None) -> SecretStr:
+    keep_from_dumps()
+    if file is not None:
+        return read_key_file(file, "--key-file")
+    if KEY_VARIABLE in os.environ:
+        return checked_key(os.environ[KEY_VARIABLE], f"${KEY_VARIABLE}")
+    return _ask_key()
+
+
+def _ask_key() -> SecretStr:
+    return _answer("--key-file", "API key (not shown)", partial(checked_key, where="the API key"), None)
+
+
+def _try(config: SiteConfig, key: SecretStr) -> list[str]:
+    """Return the ids of folders that some assets of the service are in. Raise ServiceError if it does not answer."""
+    register_secret(key)
+    with closing(make_service(config, key)) as service:  # noqa: SIM117 - the search needs the service
+        with service.search(SearchRequest(searchfor="%", dbdirect=True, maxrows=500)) as assets:
+            found = sorted({asset.folder_id for asset in assets if asset.folder_id})
     note(f"{config.service.base_url} accepts the key")
     return found
 
 
-def _ask_folders(root: Path, offered: list[str]) -> dict[str, str]:
-    if not sys.stdin.isatty():
-        raise click.UsageError("Missing option '--folder': there is no terminal to ask on")
-    try:
-        below = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())
-    except OSError as error:
-        raise UsageError(f"{root} cannot be read: {error.strerror}", hint="name a folder that exists") from error
-    note(f"folders below root: {', '.join(map(printable, below)) or 'none'}")
-    note(f"folders that assets of the service are in: {', '.join(map(printable, offered)) or 'none'}")
-    mapped: dict[str, str] = {}
+def _ask_folders(root: Path, offered: list[str]) -> list[tuple[str, str]]:
+    if sys.stdin.isatty():
+        # The configuration holds text: a name that is not UTF-8 cannot be mapped by itself.
+        below = sorted(
+            entry.name for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink() and _is_utf8(entry.name)
+        )
+        note(f"folders below root: {', '.join(map(printable, below)) or 'none'}")
+        note(f"folders that assets of the service are in: {', '.join(map(printable, offered)) or 'none'}")
+    mapped: list[tuple[str, str]] = []
     while not mapped or click.confirm("Another folder?", err=True):
-        path = click.prompt("Folder below root (. is root itself)", err=True)
-        mapped[path] = click.prompt(f"destfolderid for {printable(path)}", err=True)
+        path = _answer("--folder", "Folder below root (. is root itself)", below_root, None)
+        mapped.append((path, _answer("--folder", f"destfolderid for {printable(path)}", folder_id, None)))
     return mapped
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_handed_over(path: Path) -> bool:
+    """Return whether an installed systemd unit hands over the key file of this configuration as a credential."""
+    if path.parent != options.CONFIGURATIONS or path.suffix != ".yaml":
+        return False
+    line = f"LoadCredential=api_key:{options.CONFIGURATIONS}/%i.key"
+    units = (folder / "assetsync@.service" for folder in UNITS)
+    return any(unit.is_file() and line in unit.read_text("utf-8", "replace").splitlines() for unit in units)

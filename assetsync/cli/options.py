@@ -48,7 +48,7 @@ def _path(ctx: click.Context, _param: click.Parameter, value: Path | None) -> Pa
         more = f"; {CONFIGURATIONS} has {known}" if known else ""
         raise click.UsageError(f"Missing option '--config' / '-c', or --site NAME, or ${CONFIG_VARIABLE}{more}")
     if path.is_file():
-        name_configuration(_option_for(path))
+        name_configuration(option_for(path))
     return path
 
 
@@ -60,7 +60,7 @@ def _usual(environ: Mapping[str, str]) -> Path | None:
     return found[0] if len(found) == 1 else None
 
 
-def _option_for(path: Path) -> str:
+def option_for(path: Path) -> str:
     """Return the option that makes another command read this configuration; "" if it is read without one."""
     usual = _usual(os.environ)
     if usual is not None and usual.is_file() and usual.samefile(path):

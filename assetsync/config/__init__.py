@@ -6,7 +6,7 @@ services exist is left to `check`.
 """
 
 from assetsync.config.key import KEY_VARIABLE, key_file, key_file_warning, read_api_key
-from assetsync.config.load import load_config
+from assetsync.config.load import load_config, parse_config
 from assetsync.config.models import (
     Brake,
     Folder,
@@ -48,5 +48,6 @@ __all__ = [
     "key_file_warning",
     "load_config",
     "mappings",
+    "parse_config",
     "read_api_key",
 ]

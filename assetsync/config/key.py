@@ -42,12 +42,12 @@ def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
             problem = "it is inside root" + ("" if path.is_relative_to(config.root) else ", through a link")
             raise _error(name, problem, "move it elsewhere: files inside root are uploaded")
     if file is not None:
-        return _from_file(file, named_by)
+        return read_key_file(file, named_by)
     if KEY_VARIABLE in environ:
-        return _checked(environ[KEY_VARIABLE], f"${KEY_VARIABLE}")
+        return checked_key(environ[KEY_VARIABLE], f"${KEY_VARIABLE}")
     credential = _credential(environ)
     if credential is not None:
-        return _from_file(credential, "the systemd credential api_key")
+        return read_key_file(credential, "the systemd credential api_key")
     beside = _beside(config)
     raise _error(
         "the API key",
@@ -79,7 +79,8 @@ def _credential(environ: Mapping[str, str]) -> Path | None:
     return path if path is not None and path.exists() else None
 
 
-def _from_file(path: Path, named_by: str) -> SecretStr:
+def read_key_file(path: Path, named_by: str) -> SecretStr:
+    """Return the key in a file; raise ConfigError, which names the file and the setting that it comes from."""
     try:
         data = read_source(path, _MAX_BYTES)
     except OSError as exc:
@@ -91,7 +92,7 @@ def _from_file(path: Path, named_by: str) -> SecretStr:
             f"{path} ({named_by})", "the file is too large for an API key", "name the file that holds only the key"
         )
     try:
-        return _checked(data.decode("ascii"), f"{path} ({named_by})")
+        return checked_key(data.decode("ascii"), f"{path} ({named_by})")
     except UnicodeDecodeError:
         # Not chained: the decoder's message contains bytes of the key.
         raise _error(
@@ -99,7 +100,8 @@ def _from_file(path: Path, named_by: str) -> SecretStr:
         ) from None
 
 
-def _checked(text: str, where: str) -> SecretStr:
+def checked_key(text: str, where: str) -> SecretStr:
+    """Return a text as a key, without its line end; raise ConfigError if it cannot be a key."""
     key = text.rstrip("\r\n")
     if not key:
         raise _error(where, "it is empty", "write the API key into it")

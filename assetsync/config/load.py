@@ -37,6 +37,11 @@ def load_config(path: Path, environ: Mapping[str, str]) -> SiteConfig:
         reason = exc.strerror or type(exc).__name__
         mistake = f"{source}: the configuration cannot be read ({reason}): name an existing file with --config"
         raise ConfigError(source, [mistake]) from exc
+    return parse_config(data, source, environ)
+
+
+def parse_config(data: bytes, source: str, environ: Mapping[str, str]) -> SiteConfig:
+    """Check the content of a configuration as `load_config` does; `source` names it in the mistakes."""
     key = environ.get(KEY_VARIABLE, "").strip()
     key = key if len(key) >= _SHORTEST_KEY else ""
     config, problems = _check(path.absolute(), data, key)

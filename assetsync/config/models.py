@@ -21,7 +21,7 @@ from pydantic import (
 
 from assetsync.config.document.fields import Flag, Section, Text, Texts, Unusable, Whole
 from assetsync.config.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
-from assetsync.config.places import Absolute, BelowRoot, WebAddress, service_url
+from assetsync.config.places import Absolute, BelowRoot, WebAddress, base_url, service_url
 from assetsync.config.schedule import Due, Interval, cron
 from assetsync.config.units import Address, Duration, Grace, Listen, Rate, Share, Size, SomeTime, UploadWindow
 from assetsync.model import Mapping, UploadOptions
@@ -35,7 +35,8 @@ _LAG = 4
 _SOUND_PATTERN = re.compile(r"!?/?[\w.@~$*?-]+(?:/[\w.@~$*?-]+)*/?")
 
 
-def _site(value: str) -> str:
+def site_name(value: str) -> str:
+    """Return the name of a site."""
     if not _SITE.fullmatch(value):
         raise Unusable(
             "it is not a valid site name", "use a-z, 0-9 and -, beginning with a letter or digit, such as hq"
@@ -43,7 +44,8 @@ def _site(value: str) -> str:
     return value
 
 
-def _folder_id(value: str) -> str:
+def folder_id(value: str) -> str:
+    """Return the id of a folder of the service."""
     if not _FOLDER_ID.fullmatch(value):
         raise Unusable("it is not a valid folder id", "copy the folder's id from the service: letters, digits, _ and -")
     return value
@@ -126,12 +128,8 @@ class Service(Section):
     @field_validator("base_url", "upload_url", mode="before")
     @classmethod
     def _is_address(cls, value: Any, info: ValidationInfo) -> str:
-        url = service_url(value, allow_http=info.data.get("allow_http", True))
-        if info.field_name == "upload_url":
-            return url
-        if url.endswith(".cfc"):
-            raise Unusable("it names a single operation", "end it before /global/api2/search.cfc")
-        return url.rstrip("/")
+        read = service_url if info.field_name == "upload_url" else base_url
+        return read(value, allow_http=info.data.get("allow_http", True))
 
 
 class FolderUpload(Section):
@@ -161,7 +159,7 @@ class Folder(Section):
     """A mapping: files below `path` are sent into the service's folder `destfolderid`."""
 
     path: BelowRoot
-    destfolderid: Annotated[Text, AfterValidator(_folder_id)]
+    destfolderid: Annotated[Text, AfterValidator(folder_id)]
     ignore: Patterns = ()
     metadata: SaidWithPlaceholders = SaidWithPlaceholders()
     upload: FolderUpload = FolderUpload()
@@ -278,7 +276,7 @@ class SiteConfig(Section):
         is_none = isinstance(value, dict) and "status" in value and value["status"] is None
         return {**value, "status": {"listen": None}} if is_none else value
 
-    site: Annotated[Text, AfterValidator(_site)]
+    site: Annotated[Text, AfterValidator(site_name)]
     root: Absolute
     ledger: Absolute = Field(default_factory=lambda said: Path(f"/var/lib/assetsync/{said['site']}.db"))
     service: Service

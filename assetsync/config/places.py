@@ -68,6 +68,14 @@ def service_url(value: object, *, allow_http: bool) -> str:
     return parts.geturl()
 
 
+def base_url(value: object, *, allow_http: bool) -> str:
+    """Return the address where the service is installed, as `service_url` does, without slashes at its end."""
+    url = service_url(value, allow_http=allow_http)
+    if url.endswith(".cfc"):
+        raise Unusable("it names a single operation", "end it before /global/api2/search.cfc")
+    return url.rstrip("/")
+
+
 def web_address(value: object) -> str:
     """Return any full http(s) address, such as that of a webhook."""
     return _split(value, ("https", "http")).geturl()
