@@ -177,7 +177,10 @@ def command(
     parse_config(text.encode(), str(path), {})
     try:
         for folder, mode in ((path.parent, 0o755), (ledger_path.parent, 0o700)):
-            folder.mkdir(mode, parents=True, exist_ok=True)
+            if not folder.is_dir():
+                folder.mkdir(parents=True)
+                # Whatever the umask is, the daemon's user must be able to read the configuration.
+                folder.chmod(mode)
         write_site(path, text, key, force=force)
     except OSError as error:
         place = error.filename2 or error.filename or path
@@ -242,7 +245,9 @@ def _expect_place(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path} is the name of the key file", hint="end the name of the configuration in .yaml")
     taken = [str(file) for file in (path, key_path) if os.path.lexists(file)]
     if taken and not force:
-        raise UsageError(f"{' and '.join(taken)} exists already", hint="--force replaces it")
+        raise UsageError(
+            f"{' and '.join(taken)} exist{'s' if len(taken) == 1 else ''} already", hint="--force replaces it"
+        )
     folder = next(folder for folder in path.parents if folder.exists())
     if not os.access(folder, os.W_OK):
         raise UsageError(

@@ -102,8 +102,8 @@ def _load(module: str) -> click.Command:
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Begin with `assetsync demo`, which needs nothing; then change what `assetsync example config` prints,"
-    " and `assetsync check` it.",
+    epilog="Begin with `assetsync demo`, which needs nothing; then `assetsync init` writes the configuration of a site,"
+    " and checks it.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def root() -> None:

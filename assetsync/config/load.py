@@ -44,7 +44,7 @@ def parse_config(data: bytes, source: str, environ: Mapping[str, str]) -> SiteCo
     """Check the content of a configuration as `load_config` does; `source` names it in the mistakes."""
     key = environ.get(KEY_VARIABLE, "").strip()
     key = key if len(key) >= _SHORTEST_KEY else ""
-    config, problems = _check(path.absolute(), data, key)
+    config, problems = _check(Path(source).absolute(), data, key)
     if config is None or problems:
         problems.sort(key=lambda problem: (problem.line, problem.column))
         raise ConfigError(source, [_sentence(source, problem, key) for problem in problems])

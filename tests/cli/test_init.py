@@ -194,6 +194,15 @@ def server(tmp_path, monkeypatch):
     return folder
 
 
+def test_umask_hides_no_configuration(site, server):
+    before = os.umask(0o077)
+    try:
+        assert run(_on_server(site)) == 0
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (server, server / "new.yaml")] == [0o755, 0o644]
+
+
 def _on_server(site):
     return [*_without(_words(site, ""), "--output"), "--ledger", str(site.folder / "new.db")]
 
