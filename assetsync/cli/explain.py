@@ -129,8 +129,12 @@ def next_try(ledger: Ledger, row: FileRow, config: SiteConfig) -> NextTry | None
     if row.state is State.STORED:
         return _read_back(ledger, row, config.schedule)
     window, now = config.upload.window, time.time()
-    opens = None if window is None else window.opens(max(now, row.due_at))
-    return NextTry(row.due_at) if opens is None else NextTry(opens, f"when upload.window opens ({on_the_wall(opens)})")
+    hold = ledger.reports.hold(row.destfolderid, now)
+    due = row.due_at if hold is None else max(now, row.due_at, hold.until)
+    opens = None if window is None else window.opens(max(now, due))
+    if opens is not None:
+        return NextTry(opens, f"when upload.window opens ({on_the_wall(opens)})")
+    return NextTry(due) if hold is None else NextTry(due, f"when folder {printable(row.destfolderid)} is tried again")
 
 
 def _read_back(ledger: Ledger, row: FileRow, times: Schedule) -> NextTry | None:
@@ -175,8 +179,9 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     """Tell why a file is where it is: its mapping and rules, its sidecars, its versions, every attempt, what helps.
 
     PATH is relative to the root, or absolute, an odd name as `files` shows it; one that neither the ledger nor the tree
-    knows is exit 2. Of a folder, its mapping and how many files below it are in which state. With --json, `next_try` is
-    when something happens by itself, and `files` counts by state what lies below a folder.
+    knows is exit 2. Of a folder, its mapping and how many files below it are in which state. If nothing is sent to its
+    folder of the service, since when and until when. With --json, `next_try` is when something happens by itself,
+    `files` counts by state what lies below a folder, and `hold` has the times as `since` and `until`.
 
     \b
     Examples:
@@ -193,7 +198,9 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
         rows = ledger.reports.of_path(wanted)
         below = None if rows else _below(ledger, wanted, is_there=on_disk == _FOLDER)
         holds = ledger.reports.holds(time.time())
-        asked = _asked(config, ledger, wanted)
+        mapping = _mapping_of(config, wanted, is_folder=on_disk == _FOLDER)
+        asked = None if mapping is None else _asked(ledger, mapping)
+        hold = None if mapping is None else _hold(ledger, mapping.destfolderid)
         if as_json:
             text, encoded = relative_text(wanted)
             shown: dict[str, object] = {
@@ -202,6 +209,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                 "mapping": covered,
                 "said": said,
                 "waits_for": asked,
+                "hold": hold,
                 "files": below,
                 "versions": [
                     as_object(row, holds)
@@ -218,6 +226,10 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
             write(printable(wanted))
             for line in (f"on disk: {on_disk}", f"mapping: {covered}", *said, *([f"waits: {asked}"] if asked else [])):
                 write(f"  {line}")
+            if hold is not None:
+                since = f" since {hold['since']}," if hold["since"] else ""
+                until = f"{since} at least until {hold['until']}: {printable(hold['detail'] or '')}"
+                write(f"  held: nothing is sent to folder {printable(hold['destfolderid'] or '')}{until}")
             if below is not None:
                 known = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in below.items())
                 write(f"  files below it: {known or 'none known'}")
@@ -291,16 +303,27 @@ def _covered(config: SiteConfig, path: bytes, *, is_folder: bool) -> tuple[str, 
     return f"{shown} → folder {mapping.destfolderid}", True
 
 
-def _asked(config: SiteConfig, ledger: Ledger, path: bytes) -> str | None:
-    """Return the pulled brake that asks a person to confirm the folder of the file's mapping; None if there is none."""
+def _mapping_of(config: SiteConfig, path: bytes, *, is_folder: bool) -> Mapping | None:
     known = Mappings(mappings(config))
-    position = known.for_directory(path.rpartition(b"/")[0])
-    if position is None:
-        return None
-    subject = subject_of(known.all[position])
+    position = known.for_directory(path if is_folder else path.rpartition(b"/")[0])
+    return None if position is None else known.all[position]
+
+
+def _asked(ledger: Ledger, mapping: Mapping) -> str | None:
+    """Return the pulled brake that asks a person to confirm the folder of a mapping; None if there is none."""
+    subject = subject_of(mapping)
     asking = (brake for brake in ledger.reports.brakes() if brake.kind in _OF_A_MAPPING and brake.subject == subject)
     brake = next(asking, None)
     return None if brake is None else f"brake {brake.id} is pulled: {printable(brake.detail)}"
+
+
+def _hold(ledger: Ledger, destfolderid: str) -> dict[str, str | None] | None:
+    """Return the hold of a folder as an object for JSON, `since` null if an older release began it; None without it."""
+    hold = ledger.reports.hold(destfolderid, time.time())
+    if hold is None:
+        return None
+    times = {"since": moment(hold.since), "until": moment(hold.until)}
+    return {"destfolderid": destfolderid, "reason": hold.reason, "detail": hold.detail, **times}
 
 
 def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from assetsync.core.doubt import took_at_most
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.database import Database, is_sent_by_hand
-from assetsync.ledger.folders import UNLISTED, hold_folder, note_names, release_folder
+from assetsync.ledger.folders import UNLISTED, Hold, hold_folder, note_names, release_folder
 from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.rows import WHOSE_ASSET, Usual, apply, move, reopen, row_missing, standing
 from assetsync.ledger.runs import count_upload
@@ -124,7 +124,7 @@ class AttemptResults:
             if hold_until is not None:
                 sql = "SELECT destfolderid FROM attempts WHERE id = ?"
                 folder = conn.execute(sql, (attempt_id,)).fetchone()[0]
-                hold_folder(conn, folder, sent.outcome.reason, sent.outcome.detail, hold_until)
+                hold_folder(conn, folder, Hold(sent.outcome.reason, sent.outcome.detail, now, hold_until))
 
         self._store.write(work)
 

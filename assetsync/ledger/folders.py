@@ -6,6 +6,7 @@ Why a folder is held, and for how long, is left to the caller; making a listing 
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from assetsync.core.states import Event
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
@@ -20,21 +21,37 @@ HELD = "(hold_until > ?1 AND hold_until <= ?1 + 3600)"
 """SQL condition: a folder is held; `now` is the first value. A time further ahead was set by a clock that was set back
 since."""
 
+NOT_HELD = "hold_reason = NULL, hold_detail = NULL, hold_since = NULL, hold_until = NULL"
+"""SQL assignments of a folder that is released."""
+
 _AGAIN = -1
 """Stored in place of a start number; lower than every start."""
 
 
-def hold_folder(conn: sqlite3.Connection, destfolderid: str, reason: str, detail: str, until: float) -> None:
-    """Hold a whole destination folder, because the cause is not in its files."""
+class Hold(NamedTuple):
+    """Why nothing is sent to a folder, since when, and when it is tried again; in seconds since the epoch.
+
+    `since` is None for a hold that an older release began.
+    """
+
+    reason: str
+    detail: str
+    since: float | None
+    until: float
+
+
+def hold_folder(conn: sqlite3.Connection, destfolderid: str, hold: Hold) -> None:
+    """Hold a whole destination folder, because the cause is not in its files; a hold that goes on keeps its `since`."""
     # UNLISTED does not replace another reason: the other reason is needed later to release the files that it blocked.
     stays = "excluded.hold_reason = ?5 AND hold_reason <> ?5"
     conn.execute(
-        "INSERT INTO folders (destfolderid, hold_reason, hold_detail, hold_until) VALUES (?1, ?2, ?3, ?4)"
-        " ON CONFLICT (destfolderid) DO UPDATE SET"
+        "INSERT INTO folders (destfolderid, hold_reason, hold_detail, hold_since, hold_until)"
+        " VALUES (?1, ?2, ?3, ?4, ?6) ON CONFLICT (destfolderid) DO UPDATE SET"
         f" hold_reason = CASE WHEN {stays} THEN hold_reason ELSE excluded.hold_reason END,"
         f" hold_detail = CASE WHEN {stays} THEN hold_detail ELSE excluded.hold_detail END,"
+        " hold_since = CASE WHEN hold_until IS NULL THEN excluded.hold_since ELSE hold_since END,"
         " hold_until = excluded.hold_until",
-        (destfolderid, reason, detail, until, UNLISTED),
+        (destfolderid, hold.reason, hold.detail, hold.since, UNLISTED, hold.until),
     )
 
 
@@ -49,10 +66,7 @@ def release_folder(conn: sqlite3.Connection, destfolderid: str, now: float) -> N
     ).fetchall()
     for row in blocked:
         apply(conn, row["id"], Event.RETRIED, now, reason=None, detail=None, due_at=now)
-    conn.execute(
-        "UPDATE folders SET hold_reason = NULL, hold_detail = NULL, hold_until = NULL WHERE destfolderid = ?",
-        (destfolderid,),
-    )
+    conn.execute(f"UPDATE folders SET {NOT_HELD} WHERE destfolderid = ?", (destfolderid,))
 
 
 def note_names(conn: sqlite3.Connection, destfolderid: str, *, kept: bool) -> None:

@@ -49,6 +49,7 @@ MIGRATIONS = frozenset(
         "m014_names",
         "m015_by_hand",
         "m016_took",
+        "m017_held_since",
     }
 )
 """The names of all migrations in `schema`."""

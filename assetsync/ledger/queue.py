@@ -12,7 +12,7 @@ from assetsync.core.settled import PastUpload
 from assetsync.core.states import Event, Facts
 from assetsync.ledger.database import Database
 from assetsync.ledger.equal_content import OWNED
-from assetsync.ledger.folders import HELD, UNLISTED, hold_folder, release_folder
+from assetsync.ledger.folders import HELD, NOT_HELD, UNLISTED, Hold, hold_folder, release_folder
 from assetsync.ledger.group_commit import Pending
 from assetsync.ledger.rows import FILE_COLUMNS, NOT_INDEXED, FileRow, Usual, apply, file_row, move, read_file, standing
 from assetsync.model import FileStat, SentExtent, State, Wanted
@@ -314,16 +314,13 @@ class Queue:
         rows = self._store.rows(f"SELECT files, {_IS_HELD} {_QUEUED}", now)
         return sum(row[0] for row in rows), sum(row[0] for row in rows if row[1])
 
-    def hold_folder(self, destfolderid: str, reason: str, detail: str, until: float) -> None:
-        """Hold a destination folder until then, and with it the files queued for it."""
-        self._store.write(lambda conn: hold_folder(conn, destfolderid, reason, detail, until))
+    def hold_folder(self, destfolderid: str, hold: Hold) -> None:
+        """Hold a destination folder, and with it the files queued for it."""
+        self._store.write(lambda conn: hold_folder(conn, destfolderid, hold))
 
     def listed(self, destfolderid: str) -> None:
         """Release a folder that was held because it could not be listed."""
-        sql = (
-            "UPDATE folders SET hold_reason = NULL, hold_detail = NULL, hold_until = NULL"
-            " WHERE destfolderid = ? AND hold_reason = ?"
-        )
+        sql = f"UPDATE folders SET {NOT_HELD} WHERE destfolderid = ? AND hold_reason = ?"
         self._store.write(lambda conn: conn.execute(sql, (destfolderid, UNLISTED)))
 
     def release_folders(self, now: float) -> None:

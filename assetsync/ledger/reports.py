@@ -14,7 +14,7 @@ from typing import NamedTuple
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.database import Database, open_beside
 from assetsync.ledger.equal_content import OWNED
-from assetsync.ledger.folders import HELD, UNLISTED
+from assetsync.ledger.folders import HELD, UNLISTED, Hold
 from assetsync.ledger.ledger_metadata import expect_owner, fact
 from assetsync.ledger.metadata_drift import DRIFTED, ELSEWHERE
 from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row
@@ -227,6 +227,13 @@ class Reports:
         """Return the folders that are held, each with the sentence that explains why."""
         sql = f"SELECT destfolderid, hold_detail FROM folders WHERE {HELD} AND hold_reason <> ?2"
         return {row[0]: row[1] for row in self._store.rows(sql, now, UNLISTED)} | self.unlisted()
+
+    def hold(self, destfolderid: str, now: float) -> Hold | None:
+        """Return the hold of a folder; None if `holds` does not return the folder."""
+        if destfolderid not in self.holds(now):
+            return None
+        sql = "SELECT hold_reason, hold_detail, hold_since, hold_until FROM folders WHERE destfolderid = ?"
+        return Hold(*self._store.rows(sql, destfolderid)[0])
 
     def unlisted(self) -> dict[str, str]:
         """Return the folders that cannot be listed while a file is queued for them, in the form of `holds`."""

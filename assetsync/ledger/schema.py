@@ -397,6 +397,18 @@ def m016_took(db: sqlite_utils.Database) -> None:
         db.execute(statement)
 
 
+_HELD_SINCE = """
+ALTER TABLE folders ADD COLUMN hold_since REAL;  -- when it was held first, without a release since
+"""
+
+
+@migrations()
+def m017_held_since(db: sqlite_utils.Database) -> None:
+    """Record since when a folder is held."""
+    for statement in statements(_HELD_SINCE):
+        db.execute(statement)
+
+
 def statements(script: str) -> list[str]:
     """Return the statements of a script, split at semicolons, without comments."""
     bare = "\n".join(line.split("--", 1)[0] for line in script.splitlines())

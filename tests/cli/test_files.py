@@ -4,6 +4,7 @@ import io
 import os
 import re
 import shutil
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -72,6 +73,37 @@ def test_a_file_whose_folder_is_held_says_so(site):
     errors = [str(row["error"]) for row in site.run("files", "--json").objects]
     assert all("destfolderid" in error for error in errors)
     assert site.run("status", "--json").only["holds"] != []
+
+
+@pytest.mark.parametrize("path", ["photos/a.jpg", "photos"])
+def test_explain_shows_times_of_hold(site, path):
+    site.config.write_text(site.config.read_text().replace(PHOTOS, "F" * 32))
+    site.write("a.jpg")
+    site.write("b.jpg")
+    before = time.time()
+    site.run("reconcile", "--wait", "0s")
+    hold = site.run("explain", "--json", path).only["hold"]
+    since, until = (datetime.fromisoformat(hold[key]).timestamp() for key in ("since", "until"))
+    assert (int(before) <= since <= time.time(), until - since) == (True, 600)
+    assert (hold["destfolderid"], hold["reason"]) == ("F" * 32, "unknown_folder")
+    line = f"held: nothing is sent to folder {'F' * 32} since {hold['since']}, at least until {hold['until']}: "
+    assert line in site.run("explain", path).out
+    site.run("retry")
+    assert site.run("explain", "--json", path).only["hold"] is None
+    assert "held:" not in site.run("explain", path).out
+
+
+def test_next_try_waits_for_held_folder(site):
+    site.configure(more="upload: {workers: 1}")
+    site.config.write_text(site.config.read_text().replace(PHOTOS, "F" * 32))
+    for name in ("a.jpg", "b.jpg"):
+        site.write(name, name.encode())
+    site.run("reconcile", "--wait", "0s")
+    (queued,) = (path for path, state in site.files().items() if state == "queued")
+    shown = site.run("explain", "--json", queued).only
+    assert shown["versions"][0]["next_try"] == shown["hold"]["until"]
+    until = shown["hold"]["until"]
+    assert f"next try: {until}, when folder {'F' * 32} is tried again" in site.run("explain", queued).out
 
 
 def test_undecodable_path_has_base64_form(site):

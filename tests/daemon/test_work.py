@@ -10,6 +10,7 @@ import pytest
 
 from assetsync.daemon.work import Work
 from assetsync.errors import LedgerError
+from assetsync.ledger.folders import Hold
 from assetsync.status.standing import stand
 
 YEAR_3000 = 32_503_680_000.0
@@ -36,7 +37,7 @@ def test_held_due_files_are_polled_moderately(make_world, clock):
     world = make_world()
     world.write("a")
     world.scan()
-    world.ledger.queue.hold_folder("F1", "unlisted", "why", clock.now() + 3000)
+    world.ledger.queue.hold_folder("F1", Hold("unlisted", "why", clock.now(), clock.now() + 3000))
     world.site.service_identity.make_sure()
     work = Work(world.site)
     began = time.monotonic()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assetsync.ledger.folders import hold_folder
+from assetsync.ledger.folders import Hold, hold_folder
 from assetsync.ledger.ledger import Ledger, open_ledger
 from assetsync.ledger.queue import Intent
 from assetsync.ledger.rows import FileRow
@@ -47,7 +47,9 @@ class Book:
         self.ledger.intake.enqueue(versions, NOW)
 
     def hold_folder(self, folder: str, outcome: Outcome, until: float) -> None:
-        self.ledger.store.write(lambda conn: hold_folder(conn, folder, outcome.reason, outcome.detail, until))
+        self.ledger.store.write(
+            lambda conn: hold_folder(conn, folder, Hold(outcome.reason, outcome.detail, NOW, until))
+        )
 
     def row(self, path: bytes) -> FileRow:
         row = self.ledger.intake.current_of(path)

@@ -13,6 +13,7 @@ import pytest
 from assetsync.core.states import Event
 from assetsync.errors import LedgerError
 from assetsync.ledger import ledger_files as epochs
+from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import open_ledger, read_ledger
 from assetsync.model import State
 
@@ -279,7 +280,7 @@ def test_history_and_unmapped_count_apart(book):
 
 def test_hold_without_files_is_not_listed(book):
     row = book.queue(b"a")
-    book.ledger.queue.hold_folder("F", "unlisted", "why", NOW + 60)
+    book.ledger.queue.hold_folder("F", Hold("unlisted", "why", NOW, NOW + 60))
     assert book.ledger.reports.holds(NOW) == {"F": "why"}
     book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
     assert book.ledger.reports.holds(NOW) == {}

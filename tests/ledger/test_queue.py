@@ -8,6 +8,7 @@ from assetsync.clock import SystemClock
 from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
 from assetsync.ledger.audits import Unmet, begin
+from assetsync.ledger.folders import Hold
 from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.model import Answer, Asset, Outcome, Sent, SentExtent, State, Wanted
 
@@ -93,6 +94,17 @@ def test_held_folder_returns_nothing(book):
     assert due(book, NOW + 600) == [b"a", b"b"]
     book.ledger.queue.release_folders(NOW)
     assert due(book) == [b"a", b"b"]
+
+
+def test_hold_lasts_since_its_first_failure(book):
+    book.queue(b"a", folder="F")
+    for since in (NOW, NOW + 600):
+        book.ledger.queue.hold_folder("F", Hold("unknown_folder", "why", since, since + 600))
+    assert book.ledger.reports.hold("F", NOW + 601) == ("unknown_folder", "why", NOW, NOW + 1200)
+    book.ledger.queue.release_folders(NOW + 601)
+    assert book.ledger.reports.hold("F", NOW + 601) is None
+    book.ledger.queue.hold_folder("F", Hold("unlisted", "why", NOW + 700, NOW + 900))
+    assert book.ledger.reports.hold("F", NOW + 701).since == NOW + 700
 
 
 def test_folder_release_retries_its_files(book):

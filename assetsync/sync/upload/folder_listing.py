@@ -16,7 +16,7 @@ import structlog
 from assetsync.core.doubt import UNPROCESSED_PATIENCE
 from assetsync.core.names import may_be, printable, sent_name
 from assetsync.errors import ServiceError
-from assetsync.ledger.folders import UNLISTED
+from assetsync.ledger.folders import UNLISTED, Hold
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
 from assetsync.service.paging import every
@@ -204,7 +204,8 @@ class FolderListing:
         """Hold a folder whose listing failed; raises the error if the service answers for no other folder either."""
         wait = self._failing.put_off(destfolderid, error, took)
         detail = f"it is listed before anything is sent there, and that fails: {error}"
-        self._ledger.queue.hold_folder(destfolderid, UNLISTED, detail, self._clock.now() + wait)
+        now = self._clock.now()
+        self._ledger.queue.hold_folder(destfolderid, Hold(UNLISTED, detail, now, now + wait))
         log.warning("folder held back", destfolderid=destfolderid, detail=detail)
 
     def _list(self, destfolderid: str) -> int:

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from assetsync.errors import BadAnswer, ServiceError, ServiceUnreachable
+from assetsync.ledger.folders import Hold
 from assetsync.model import State
 from assetsync.sync.upload.queue import Step
 
@@ -310,12 +311,11 @@ def test_takeover_ends_the_folder_hold(world, clock):
 def test_ended_upload_keeps_its_folder_held(world, clock):
     world.scan_and_send()
     row = world.row("F0/0")
-    world.ledger.queue.hold_folder("F0", "unlisted", "why", clock.now() + 200)
+    hold = Hold("unlisted", "why", clock.now(), clock.now() + 200)
+    world.ledger.queue.hold_folder("F0", hold)
     world.write("F0/0", b"another")
     world.ledger.queue.release_folders(clock.now())
-    world.service.during_upload = lambda _request: world.ledger.queue.hold_folder(
-        "F0", "unlisted", "why", clock.now() + 200
-    )
+    world.service.during_upload = lambda _request: world.ledger.queue.hold_folder("F0", hold)
     world.scan_and_send()
     assert world.row("F0/0").assetid != row.assetid
     rows = world.ledger.store.rows("SELECT hold_until FROM folders WHERE destfolderid = 'F0'")
