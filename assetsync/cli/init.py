@@ -134,8 +134,9 @@ def command(
 ) -> int:
     """Ask for what a new site needs, write its configuration and key file, and check them.
 
-    Without a terminal, every question needs its option; the key comes from --key-file or $ASSETSYNC_API_KEY. Nothing is
-    written if the service refuses the key or gives no answer, unless you confirm it on a terminal.
+    Without a terminal, every question needs its option, but --ledger; the key comes from --key-file or
+    $ASSETSYNC_API_KEY. Nothing is written if the service refuses the key or gives no answer; on a terminal, you are
+    asked to correct or confirm it.
 
     \b
     Examples:
@@ -152,28 +153,16 @@ def command(
     service = _ask_service(given)
     key = _read_key(key_file)
     draft = partial(configuration, site, root, ledger_path)
-    while True:
+
+    def config_of(addresses: Mapping[str, str]) -> SiteConfig:
         # The folders are asked for once the service has answered: it knows some of their ids.
-        config = parse_config(draft(service, mapped or [(".", "0")]).encode(), str(path), {})
-        try:
-            offered = _try(config, key)
-        except ServiceError as error:
-            if not sys.stdin.isatty():
-                raise
-            warn(str(error))
-            if isinstance(error, KeyRefused):
-                key = _ask_key()
-            elif click.confirm("Write the configuration all the same?", err=True):
-                offered = []
-                break
-            else:
-                service = _ask_service({}, service)
-        else:
-            break
-    folder_pairs = mapped or _ask_folders(root, offered)
+        return parse_config(draft(addresses, mapped or [(".", "0")]).encode(), str(path), {})
+
+    service, key, offered = _until_answered(config_of, service, key)
+    mapped = mapped or _ask_folders(root, offered)
     by_unit = _is_handed_over(path)
     key_path = path.with_suffix(".key")
-    text = draft(service if by_unit else {**service, "api_key_file": str(key_path)}, folder_pairs)
+    text = draft(service if by_unit else {**service, "api_key_file": str(key_path)}, mapped)
     parse_config(text.encode(), str(path), {})
     try:
         for folder, mode in ((path.parent, 0o755), (ledger_path.parent, 0o700)):
@@ -203,11 +192,8 @@ def _check(path: Path, key: SecretStr | None) -> int:
         write(f"next, after the errors above are fixed: {first}assetsync check")
         return code
     write(f"next: {first}assetsync reconcile --dry-run --list")
-    write(
-        "then: assetsync run"
-        if key is None
-        else f"then: systemctl enable --now {shlex.quote(f'assetsync@{path.stem}')}"
-    )
+    unit = shlex.quote(f"assetsync@{path.stem}")
+    write("then: assetsync run" if key is None else f"then: systemctl enable --now {unit}")
     return code
 
 
@@ -225,6 +211,8 @@ def _answer(
 
     def value_of(text: str) -> _Value:
         try:
+            if not _is_utf8(text):
+                raise Unusable("it is not UTF-8, as the configuration is", "rename it, or name it by a link")
             return read(text)
         except Unusable as error:
             raise click.BadParameter(error.message(), param_hint=f"'{option}'") from None
@@ -241,6 +229,8 @@ def _answer(
 def _expect_place(path: Path, *, force: bool) -> None:
     """Raise UsageError if the configuration and its key cannot be written there, before anything else is asked."""
     key_path = path.with_suffix(".key")
+    if not _is_utf8(str(path)):
+        raise UsageError(f"{path} is not UTF-8, as the configuration is", hint="name another file by --output")
     if key_path == path:
         raise UsageError(f"{path} is the name of the key file", hint="end the name of the configuration in .yaml")
     taken = [str(file) for file in (path, key_path) if os.path.lexists(file)]
@@ -309,12 +299,34 @@ def _ask_key() -> SecretStr:
     return _answer("--key-file", "API key (not shown)", partial(checked_key, where="the API key"), None)
 
 
+def _until_answered(
+    config_of: Callable[[Mapping[str, str]], SiteConfig], service: dict[str, str], key: SecretStr
+) -> tuple[dict[str, str], SecretStr, list[str]]:
+    """Return the addresses and the key that the service accepts, and the ids of some folders that hold assets.
+
+    On a terminal, a person corrects what failed, or confirms it. Without one, raise ServiceError.
+    """
+    while True:
+        try:
+            return service, key, _try(config_of(service), key)
+        except ServiceError as error:
+            if not sys.stdin.isatty():
+                raise
+            warn(str(error))
+            if isinstance(error, KeyRefused):
+                key = _ask_key()
+            elif click.confirm("Write the configuration all the same?", err=True):
+                return service, key, []
+            else:
+                service = _ask_service({}, service)
+
+
 def _try(config: SiteConfig, key: SecretStr) -> list[str]:
     """Return the ids of folders that some assets of the service are in. Raise ServiceError if it does not answer."""
     register_secret(key)
-    with closing(make_service(config, key)) as service:  # noqa: SIM117 - the search needs the service
-        with service.search(SearchRequest(searchfor="%", dbdirect=True, maxrows=500)) as assets:
-            found = sorted({asset.folder_id for asset in assets if asset.folder_id})
+    request = SearchRequest(searchfor="%", dbdirect=True, maxrows=500)
+    with closing(make_service(config, key)) as service, service.search(request) as assets:
+        found = sorted({asset.folder_id for asset in assets if asset.folder_id})
     note(f"{config.service.base_url} accepts the key")
     return found
 
@@ -326,7 +338,8 @@ def _ask_folders(root: Path, offered: list[str]) -> list[tuple[str, str]]:
             entry.name for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink() and _is_utf8(entry.name)
         )
         note(f"folders below root: {', '.join(map(printable, below)) or 'none'}")
-        note(f"folders that assets of the service are in: {', '.join(map(printable, offered)) or 'none'}")
+        if offered:
+            note(f"folders that assets of the service are in: {', '.join(map(printable, offered))}")
     mapped: list[tuple[str, str]] = []
     while not mapped or click.confirm("Another folder?", err=True):
         path = _answer("--folder", "Folder below root (. is root itself)", below_root, None)

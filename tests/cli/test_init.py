@@ -138,6 +138,13 @@ def test_configuration_inside_root_is_refused(site, capsys):
     assert list(site.photos.iterdir()) == []
 
 
+def test_root_that_is_not_utf8_is_refused(site, capsys):
+    root = os.fsdecode(os.fsencode(site.folder) + b"/caf\xe9")
+    os.mkdir(root)
+    assert run(_with(_words(site, site.folder / "new.yaml"), "--root", root)) == 2
+    assert "'--root': it is not UTF-8" in capsys.readouterr().err
+
+
 def test_folder_mapped_twice_names_the_configuration(site, capsys):
     output = site.folder / "new.yaml"
     assert run([*_words(site, output), "--folder", f"photos={PHOTOS}"]) == 2
