@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from assetsync.cli.schema import meanings
 from assetsync.config.document.metadata import SaidWithPlaceholders
 from assetsync.config.models import Folder, KindFields, Section, SiteConfig
 from assetsync.config.schedule import Cron, Interval
@@ -109,31 +110,9 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def meanings() -> dict[str, str]:
-    """Read the comment above each key of the example, and of those that are commented out."""
-    found: dict[str, str] = {}
-    comment: list[str] = []
-    stack: list[tuple[int, str]] = []
-    for line in EXAMPLE.read_text("utf-8").splitlines():
-        said = re.match(r"( *)#(?: (.*)|$)", line)
-        key = re.match(r"( *(?:- )?)#?([a-z_]+):(?: |$)", line)
-        if said and not line.startswith("# ──"):
-            comment.append(said[2] or "")
-        elif key:
-            depth = len(key[1])
-            stack = [*[(at, name) for at, name in stack if at < depth], (depth, key[2])]
-            path = ".".join(name for _, name in stack).replace("folders.", "folders[].")
-            if comment:
-                found[path] = " ".join(comment).strip()
-            comment = []
-        else:
-            comment = []
-    return found
-
-
 def table() -> str:
     """Give the whole reference as a table of Markdown."""
-    told = meanings()
+    told = meanings(EXAMPLE.read_text("utf-8"))
     lines = ["| key | takes | default | meaning |", "|---|---|---|---|"]
     for path, field in keys():
         cell = re.sub(r"\s+", " ", told[path]).replace("|", "·").replace("*", r"\*")

@@ -38,7 +38,7 @@ def config() -> None:
     Example:
       assetsync example config > /etc/assetsync/hq.yaml
     """
-    write(_shared("config.example.yaml").read_text("utf-8").rstrip("\n"))
+    write(shared("config.example.yaml").read_text("utf-8").rstrip("\n"))
 
 
 @command.command("units")
@@ -60,7 +60,7 @@ def units(folder: Path, *, force: bool) -> None:
         raise UsageError(f"{printable(bytes(folder))} has {names} already", hint="--force replaces them")
     program = Path(sys.prefix) / "bin" / "assetsync"
     for name in _UNITS:
-        text = _shared(f"systemd/{name}").read_text("utf-8")
+        text = shared(f"systemd/{name}").read_text("utf-8")
         target = folder / name
         new = target.with_name(f".{name}.new")
         try:
@@ -79,7 +79,7 @@ def units(folder: Path, *, force: bool) -> None:
         note(f"{program}, which the units start, is not there")
 
 
-def _shared(name: str) -> Path:
+def shared(name: str) -> Path:
     """Return the path of a file that comes with the program: inside the package, or beside it in a clone.
 
     Raise UsageError if the file is in neither place.

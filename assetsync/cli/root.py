@@ -38,6 +38,7 @@ COMMANDS = {
     "index": Entry("index", "searchIndex by hand."),
     "upload": Entry("upload", "Upload one file by hand."),
     "guide": Entry("guide", "Show the guide: tasks, reference, troubleshooting."),
+    "schema": Entry("schema", "Print the JSON Schema of a --json output, or of the configuration."),
     "example": Entry("example", "Print an example configuration, or write the systemd units."),
     "completion": Entry("completion", "Print the completion script for bash, zsh or fish."),
     "sandbox": Entry("sandbox", "Run a local service that implements the interface, for trials."),

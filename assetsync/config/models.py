@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from assetsync.config.document.fields import Flag, Section, Text, Texts, Unusable, Whole
+from assetsync.config.document.fields import Flag, Scalar, Section, Text, Texts, Unusable, Whole
 from assetsync.config.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
 from assetsync.config.places import Absolute, BelowRoot, WebAddress, base_url, service_url
 from assetsync.config.schedule import Due, Interval, cron
@@ -159,7 +159,9 @@ class Folder(Section):
     """A mapping: files below `path` are sent into the service's folder `destfolderid`."""
 
     path: BelowRoot
-    destfolderid: Annotated[Text, AfterValidator(folder_id)]
+    destfolderid: Annotated[
+        Text, AfterValidator(folder_id), Field(json_schema_extra={"pattern": f"^{_FOLDER_ID.pattern}$"})
+    ]
     ignore: Patterns = ()
     metadata: SaidWithPlaceholders = SaidWithPlaceholders()
     upload: FolderUpload = FolderUpload()
@@ -252,7 +254,7 @@ class Notify(Section):
     """The receivers of messages about a brake or a stop; a webhook address often holds a secret, so it is not shown."""
 
     webhook: Annotated[WebAddress | None, Field(repr=False)] = None
-    command: Annotated[Texts, BeforeValidator(_command)] | None = None
+    command: Annotated[Texts, BeforeValidator(_command, json_schema_input_type=str | list[Scalar])] | None = None
 
 
 class SiteConfig(Section):
@@ -276,7 +278,7 @@ class SiteConfig(Section):
         is_none = isinstance(value, dict) and "status" in value and value["status"] is None
         return {**value, "status": {"listen": None}} if is_none else value
 
-    site: Annotated[Text, AfterValidator(site_name)]
+    site: Annotated[Text, AfterValidator(site_name), Field(json_schema_extra={"pattern": f"^{_SITE.pattern}$"})]
     root: Absolute
     ledger: Absolute = Field(default_factory=lambda said: Path(f"/var/lib/assetsync/{said['site']}.db"))
     service: Service

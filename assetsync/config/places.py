@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from assetsync.config.document.fields import Unusable
 
@@ -104,6 +104,8 @@ def below_root(value: object) -> str:
     return "/".join(parts) or "."
 
 
-Absolute = Annotated[Path, BeforeValidator(absolute)]
-WebAddress = Annotated[str, BeforeValidator(web_address)]
+_AbsoluteText = Annotated[str, Field(pattern="^/")]
+_AddressText = Annotated[str, Field(pattern="^https?://")]
+Absolute = Annotated[Path, BeforeValidator(absolute, json_schema_input_type=_AbsoluteText)]
+WebAddress = Annotated[str, BeforeValidator(web_address, json_schema_input_type=_AddressText)]
 BelowRoot = Annotated[str, BeforeValidator(below_root)]

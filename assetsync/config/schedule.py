@@ -7,7 +7,7 @@ passed on as lists of numbers and names that need no translation. Creating trigg
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
@@ -131,4 +131,4 @@ def due(value: object) -> Interval | Cron | None:
     return Interval(seconds)
 
 
-Due = Annotated[Interval | Cron | None, BeforeValidator(due)]
+Due = Annotated[Interval | Cron | None, BeforeValidator(due, json_schema_input_type=str | Literal[False])]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_validator
 
-from assetsync.config.document.fields import Flag, Section, Text, Unusable
+from assetsync.config.document.fields import Flag, Scalar, Section, Text, Unusable
 from assetsync.model import Metadata
 
 KINDS = ("img", "vid", "aud", "doc", "other")
@@ -83,7 +83,9 @@ def _group(value: object) -> object:
     return value
 
 
-Events = Annotated[tuple[str, ...], BeforeValidator(_events)]
+_Event = Annotated[str, Field(json_schema_extra={"enum": list(EVENTS)})]
+Events = Annotated[tuple[str, ...], BeforeValidator(_events, json_schema_input_type=str | list[_Event])]
+Keywords = Annotated[tuple[str, ...] | str, BeforeValidator(_keywords, json_schema_input_type=Scalar | list[Scalar])]
 MetaName = Annotated[str, AfterValidator(check_meta_name)]
 
 
@@ -91,9 +93,9 @@ class Said(Section):
     """The keys that a sidecar and a mapping's `metadata` share; every value is the text that was written."""
 
     description: Text | None = None
-    keywords: Annotated[tuple[str, ...] | str, BeforeValidator(_keywords)] | None = None
+    keywords: Keywords | None = None
     location: Text | None = None
-    language: Annotated[str, BeforeValidator(_language)] | None = None
+    language: Annotated[str, BeforeValidator(_language, json_schema_input_type=str | int)] | None = None
     meta: Annotated[dict[MetaName, Text], BeforeValidator(_group)] = Field(default_factory=dict)
 
     def metadata(self) -> Metadata:

@@ -1,0 +1,127 @@
+"""`assetsync schema`: print the JSON Schema of a `--json` output, or of the configuration.
+
+The schemas of the outputs are the files of `assetsync/schemas`. The schema of the configuration comes from its models,
+with the meanings and defaults of the example configuration.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Any
+
+import click
+import yaml
+
+from assetsync.cli.example import shared
+from assetsync.cli.output import write, writing
+from assetsync.config.models import SiteConfig
+from assetsync.errors import UsageError
+
+_CONFIGURATION = "configuration"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_NULL = {"type": "null"}
+
+
+@click.command("schema")
+@click.argument("name", required=False)
+def command(name: str | None) -> None:
+    """List the JSON Schemas, or print the schema NAME: of the output of a command, or of the configuration.
+
+    Where a command prints one object a line, the schema is that of a line. Outputs may get further keys, so the
+    schemas of outputs allow them; the schema of the configuration does not. An editor that knows YAML finds misspelt
+    keys by it, and shows what each key means.
+
+    \b
+    Examples:
+      assetsync schema
+      assetsync schema files
+      assetsync schema configuration > assetsync.schema.json
+    """
+    known = [file.name.removesuffix(".json") for file in files("assetsync").joinpath("schemas").iterdir()]
+    known = sorted([*known, _CONFIGURATION])
+    if name is None:
+        width = max(map(len, known))
+        for each in known:
+            write(f"{each:<{width}}  {schema(each)['title']}")
+        return
+    if name not in known:
+        close = get_close_matches(name.lower(), known, n=1)
+        hint = f"did you mean `{close[0]}`?" if close else "`assetsync schema` lists them"
+        raise UsageError(f"there is no schema {name!r}", hint=hint)
+    with writing():
+        click.echo(json.dumps(schema(name), indent=2, ensure_ascii=False))
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the schema of an output, or of the configuration."""
+    if name != _CONFIGURATION:
+        found: dict[str, Any] = json.loads(files("assetsync").joinpath("schemas", f"{name}.json").read_text("utf-8"))
+        return found
+    made = SiteConfig.model_json_schema()
+    example = shared("config.example.yaml").read_text("utf-8")
+    told, document = meanings(example), yaml.safe_load(example)
+    for path, field, needed in list(_fields(made, made["$defs"])):
+        default, is_section = field.pop("default", None), "$ref" in field
+        field.pop("title", None)
+        for bound, word in (("ge", "minimum"), ("le", "maximum")):
+            if bound in field:
+                field[word] = field.pop(bound)
+        # A key without a value keeps its default, but work cannot be due at no time.
+        if not needed and not path.startswith("schedule."):
+            kinds = field.get("anyOf") or [dict(field)]
+            field.clear()
+            field["anyOf"] = kinds if _NULL in kinds else [*kinds, _NULL]
+        if path in told:
+            field["description"] = told[path]
+        # The model's own defaults are values, such as seconds; the example has them as they are written.
+        if default not in (None, []) and not is_section:
+            field["default"] = _at(document, path)
+    title = {"$schema": _DIALECT, "title": "The configuration of a site"}
+    return title | {key: value for key, value in made.items() if key != "title"}
+
+
+def meanings(example: str) -> dict[str, str]:
+    """Return the comment above each key of the example configuration, keys that are commented out included."""
+    found: dict[str, str] = {}
+    comment: list[str] = []
+    stack: list[tuple[int, str]] = []
+    for line in example.splitlines():
+        said = re.match(r"( *)#(?: (.*)|$)", line)
+        key = re.match(r"( *(?:- )?)#?([a-z_]+):(?: |$)", line)
+        if said and (said[2] or "").startswith("  "):
+            # A key below one that is commented out.
+            comment = []
+        elif said and not line.startswith("# ──"):
+            comment.append(said[2] or "")
+        elif key:
+            depth = len(key[1])
+            stack = [*[(at, name) for at, name in stack if at < depth], (depth, key[2])]
+            path = ".".join(name for _, name in stack).replace("folders.", "folders[].")
+            if comment:
+                found[path] = " ".join(comment).strip()
+            comment = []
+        else:
+            comment = []
+    return found
+
+
+def _fields(model: dict[str, Any], models: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any, bool]]:
+    """Yield the path, the schema and whether it is needed of each key, those of inner models included."""
+    for name, field in model["properties"].items():
+        path = before + name
+        inner = field.get("$ref") or field.get("items", {}).get("$ref")
+        if inner is not None:
+            yield from _fields(
+                models[inner.rpartition("/")[2]], models, f"{path}[]." if "items" in field else f"{path}."
+            )
+        yield path, field, name in model.get("required", ())
+
+
+def _at(document: Any, path: str) -> Any:
+    """Return the value at a path of the example configuration; the first item of a list stands for all."""
+    for name in path.split("."):
+        document = document[name.removesuffix("[]")]
+        document = document[0] if name.endswith("[]") else document
+    return document
