@@ -3,9 +3,13 @@
 Driving them, in which order and for how long, is left to `reconcile`, the daemon and the simulation of the tests.
 """
 
+import errno
+import os
 import random
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import structlog
 from pydantic import SecretStr
@@ -16,7 +20,7 @@ from assetsync.core.backoff import WELL_WITHIN
 from assetsync.core.doubt import MostDoubts
 from assetsync.core.mapping import Mappings, Plan
 from assetsync.core.settled import HOUR, KEEPS_CHANGING
-from assetsync.errors import ServiceElsewhere, ServiceError
+from assetsync.errors import RootMissing, ServiceElsewhere, ServiceError
 from assetsync.ledger.ledger import Ledger
 from assetsync.ledger.site_claims import Claim
 from assetsync.model import Clock, Meter, Service
@@ -46,6 +50,7 @@ from assetsync.sync.upload.queue import Selection, UploadQueue
 from assetsync.sync.upload.results import ResultRecorder
 from assetsync.sync.upload.uploader import Uploader
 from assetsync.sync.upload.worker import UploadContext
+from assetsync.text import printable, user_name
 from assetsync.tree.filesystem import is_network_filesystem, network_mounts
 from assetsync.tree.safe_open import Tree
 
@@ -196,6 +201,24 @@ def claim_of(config: SiteConfig) -> Claim:
 def make_tree(config: SiteConfig) -> Tree:
     """Return the tree of a configuration; the root need not exist."""
     return Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
+
+
+def expect_root(config: SiteConfig) -> None:
+    """Raise RootMissing if the root cannot be opened; the hint says how to let in the user of this process."""
+    try:
+        os.close(make_tree(config).open_folder(b""))
+    except OSError as error:
+        hint = _let_in(config.root) if error.errno == errno.EACCES else ""
+        message = f"the root {printable(bytes(config.root))} cannot be read: {error.strerror}"
+        raise RootMissing(message, hint=hint) from error
+
+
+def _let_in(root: Path) -> str:
+    user = user_name(os.geteuid())
+    closed = [shlex.quote(str(folder)) for folder in reversed(root.parents) if not os.access(folder, os.X_OK)]
+    above = f"setfacl -m u:{user}:x {' '.join(closed)} && " if closed else ""
+    command = f"{above}setfacl -R -m u:{user}:rX,d:u:{user}:rX {shlex.quote(str(root))}"
+    return f"let the user {user} in, as root: {command}"
 
 
 def make_plan(config: SiteConfig) -> Plan:

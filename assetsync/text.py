@@ -4,6 +4,7 @@ Sentences are left to the callers.
 """
 
 import base64
+import pwd
 import re
 from datetime import UTC, datetime
 
@@ -59,6 +60,14 @@ def span(seconds: float) -> str:
         if seconds >= length:
             return f"{int(seconds // length):,} {unit}"
     return f"{max(0, int(seconds))} s"
+
+
+def user_name(user: int) -> str:
+    """Return the name of a user, or the number if the system has no name for it."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
 
 
 _SURROGATE = re.compile("[\\ud800-\\udfff]")

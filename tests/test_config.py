@@ -757,6 +757,16 @@ def test_invalid_environment_key_is_hidden(make_config, value):
     assert KEY not in str(caught.value)
 
 
+@pytest.mark.parametrize("content", ["", "photoqx", "photo qx", "é"])
+def test_bad_credential_names_the_file_to_fill(make_config, make_file, tmp_path, content):
+    make_file(content, "api_key")
+    config = make_config()
+    with pytest.raises(ConfigError) as caught:
+        read_api_key(config, {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert str(caught.value).startswith(f"{tmp_path / 'api_key'} (the systemd credential api_key): ")
+    assert str(caught.value).endswith(f" into {config.file.with_suffix('.key')}, and restart the unit")
+
+
 def test_key_under_8_characters_is_refused(make_config):
     with pytest.raises(ConfigError, match="it has fewer than 8 characters: write the whole API key") as caught:
         read_api_key(make_config(), {"ASSETSYNC_API_KEY": "photoqx"})

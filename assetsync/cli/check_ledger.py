@@ -4,7 +4,6 @@ Nothing is changed. Printing is left to `check`.
 """
 
 import os
-import pwd
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -26,7 +25,7 @@ from assetsync.ledger.ledger_metadata import ROOT, SERVICE
 from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
 from assetsync.sync.brakes import BrakeControl, pointed_to, subject_of
 from assetsync.sync.duplicate_sites import UNREADABLE_FIX, is_same_service, placed, twins_of
-from assetsync.text import amount, files, printable
+from assetsync.text import amount, files, printable, user_name
 
 _ROOM = 64 * 1024 * 1024
 
@@ -70,8 +69,10 @@ def look_at_user(config: SiteConfig) -> Iterator[Finding]:
         # There is no ledger yet, or `look_at_ledger` has reported the error.
         return
     if owner != os.geteuid():
-        name = _name(owner)
-        message = f"the ledger is the user {name}'s, and this is {_name(os.geteuid())}: what {name} cannot read does"
+        name = user_name(owner)
+        message = (
+            f"the ledger is the user {name}'s, and this is {user_name(os.geteuid())}: what {name} cannot read does"
+        )
         fix = f"run it as its user: runuser -u {name} -- assetsync check …"
         yield Finding("user", Level.WARNING, f"{message} not show here", fix)
 
@@ -139,13 +140,6 @@ def look_at_brakes(config: SiteConfig) -> Iterator[Finding]:
     for brake in pulled:
         fix = f"{released_by(brake.kind)}: assetsync resume {brake.id}"
         yield Finding("brake", Level.WARNING, f"nothing is sent: {brake.detail}", fix)
-
-
-def _name(user: int) -> str:
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return str(user)
 
 
 def _no_room(path: Path) -> Finding | None:

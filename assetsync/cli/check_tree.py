@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from assetsync.app import make_plan, make_tree
+from assetsync.app import expect_root, make_plan, make_tree
 from assetsync.cli.finding import NAMED, Finding, Level, of_error
 from assetsync.config import SiteConfig
 from assetsync.core.mapping import IgnoreRules, Mappings
@@ -37,6 +37,7 @@ def look_at_tree(config: SiteConfig) -> Iterator[Finding]:
     tree = make_tree(config)
     sidecars, kinds, unreadable = _Sidecars(tree), _Kinds(), _Unreadable(tree)
     try:
+        expect_root(config)
         for seen in scan(tree, plan, report):
             if seen.is_sidecar:
                 sidecars.see(seen.path)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from assetsync.app import Site, build, make_tree
+from assetsync.app import Site, build, expect_root
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, stopping
 from assetsync.cli.operator import open_service
 from assetsync.cli.options import seconds, with_config, with_json
@@ -165,7 +165,7 @@ def _list(planned: Planned, *, as_json: bool) -> None:
 def _held(config: SiteConfig) -> Iterator[Ledger]:
     """Open the ledger for sending; create none for a new site whose root cannot be opened."""
     if not config.ledger.exists():
-        os.close(make_tree(config).open_folder(b""))
+        expect_root(config)
     with closing(open_ledger(config.ledger, site=config.site)) as ledger:
         yield ledger
 

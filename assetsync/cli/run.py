@@ -11,7 +11,7 @@ import click
 import structlog
 from pydantic import SecretStr
 
-from assetsync.app import make_service, make_tree
+from assetsync.app import expect_root, make_service
 from assetsync.cli.entry import INTERRUPTED, OK
 from assetsync.cli.operator import read_key
 from assetsync.cli.options import with_config_path
@@ -20,10 +20,9 @@ from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file, key_file_warning, load_config
 from assetsync.daemon.daemon import Daemon, Ended
 from assetsync.daemon.systemd import Notifier, Signals
-from assetsync.errors import ConfigError, RootMissing
+from assetsync.errors import ConfigError
 from assetsync.log import configure_logging
 from assetsync.notify.notifications import receivers
-from assetsync.text import printable
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +47,9 @@ def command(path: Path) -> int:
     _log_as(config)
     if (unknown := zone_warning(os.environ)) is not None:
         log.warning(unknown, fix=ZONE_FIX)
-    _refuse_missing_root(config)
+    if not config.ledger.exists():
+        # For a known site the brake is pulled instead.
+        expect_root(config)
     signals = Signals()
     signals.take()
     # Once, not at each reload: a reload comes after READY and is shorter than the watchdog's time-out, because the
@@ -96,13 +97,3 @@ def _log_as(config: SiteConfig) -> None:
     if problem is not None:
         warn(problem)
     configure_logging(config.log.format, config.log.level, stream=sys.stderr, site=config.site)
-
-
-def _refuse_missing_root(config: SiteConfig) -> None:
-    """Raise RootMissing for a new site whose root cannot be read; for a known site the brake is pulled instead."""
-    if config.ledger.exists():
-        return
-    try:
-        os.close(make_tree(config).open_folder(b""))
-    except OSError as error:
-        raise RootMissing(f"the root {printable(bytes(config.root))} cannot be read: {error.strerror}") from error

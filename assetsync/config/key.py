@@ -45,10 +45,12 @@ def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
         return read_key_file(file, named_by)
     if KEY_VARIABLE in environ:
         return checked_key(environ[KEY_VARIABLE], f"${KEY_VARIABLE}")
-    credential = _credential(environ)
+    credential, beside = _credential(environ), _beside(config)
     if credential is not None:
-        return read_key_file(credential, "the systemd credential api_key")
-    beside = _beside(config)
+        # The unit reads the credential from a file that root fills, for the shipped units the one beside the
+        # configuration; its copy at `credential` can't be written.
+        fill = f"{beside}, and restart the unit" if beside else "the file that the unit names"
+        return read_key_file(credential, "the systemd credential api_key", fill)
     raise _error(
         "the API key",
         "there is none",
@@ -79,8 +81,11 @@ def _credential(environ: Mapping[str, str]) -> Path | None:
     return path if path is not None and path.exists() else None
 
 
-def read_key_file(path: Path, named_by: str) -> SecretStr:
-    """Return the key in a file; raise ConfigError, which names the file and the setting that it comes from."""
+def read_key_file(path: Path, named_by: str, fill: str = "it") -> SecretStr:
+    """Return the key in a file; raise ConfigError, which names the file and the setting that it comes from.
+
+    `fill` names the file to write the key into.
+    """
     try:
         data = read_source(path, _MAX_BYTES)
     except OSError as exc:
@@ -92,23 +97,24 @@ def read_key_file(path: Path, named_by: str) -> SecretStr:
             f"{path} ({named_by})", "the file is too large for an API key", "name the file that holds only the key"
         )
     try:
-        return checked_key(data.decode("ascii"), f"{path} ({named_by})")
+        return checked_key(data.decode("ascii"), f"{path} ({named_by})", fill)
     except UnicodeDecodeError:
         # Not chained: the decoder's message contains bytes of the key.
         raise _error(
-            f"{path} ({named_by})", "the file holds characters other than ASCII", "write only the key into it"
+            f"{path} ({named_by})", "the file holds characters other than ASCII", f"write only the key into {fill}"
         ) from None
 
 
-def checked_key(text: str, where: str) -> SecretStr:
+def checked_key(text: str, where: str, fill: str = "it") -> SecretStr:
     """Return a text as a key, without its line end; raise ConfigError if it cannot be a key."""
     key = text.rstrip("\r\n")
     if not key:
-        raise _error(where, "it is empty", "write the API key into it")
+        raise _error(where, "it is empty", f"write the API key into {fill}")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise _error(where, "it holds spaces, several lines or control characters", "write only the API key into it")
+        problem = "it holds spaces, several lines or control characters"
+        raise _error(where, problem, f"write only the API key into {fill}")
     if len(key) < _SHORTEST:
-        raise _error(where, f"it has fewer than {_SHORTEST} characters", "write the whole API key into it")
+        raise _error(where, f"it has fewer than {_SHORTEST} characters", f"write the whole API key into {fill}")
     return SecretStr(key)
 
 

@@ -1,6 +1,8 @@
 import json
 import os
 import pwd
+import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -346,13 +348,37 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """Run Python without root's right to read what is closed."""
 
 
+def run_unprivileged(site, *words):
+    command = ["-m", "assetsync", *words, "--config", str(site.config)]
+    before = ["-c", WITHOUT_CAPABILITIES] if os.geteuid() == 0 else []
+    return subprocess.run([sys.executable, *before, *command], check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("command", ["check", "run", "reconcile"])
+@pytest.mark.parametrize("closed", ["root", "above"])
+def test_closed_root_shows_how_to_open_it(site, command, closed):
+    folder = site.tree if closed == "root" else site.tree.parent / "above it"
+    if closed == "above":
+        folder.mkdir()
+        site.tree.rename(folder / "tree")
+        site.config.write_text(site.config.read_text().replace(f"root: {site.tree}", f"root: {folder / 'tree'}"))
+    folder.chmod(0)
+    done = run_unprivileged(site, command)
+    root = shlex.quote(str(site.tree if closed == "root" else folder / "tree"))
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    line = f"setfacl -R -m u:{user}:rX,d:u:{user}:rX {root}"
+    if closed == "above":
+        line = f"setfacl -m u:{user}:x {shlex.quote(str(folder))} && {line}"
+    assert (done.returncode, f"as root: {line}\n" in done.stdout + done.stderr) == (2, True)
+    if shutil.which("setfacl"):
+        subprocess.run(["bash", "-ec", line], check=True)
+
+
 def test_first_five_unreadable_files_are_named(site):
     for number in range(7):
         site.write(f"{number}.jpg").chmod(0)
     site.write("open.jpg")
-    command = ["-m", "assetsync", "check", "--json", "--config", str(site.config)]
-    before = ["-c", WITHOUT_CAPABILITIES] if os.geteuid() == 0 else []
-    done = subprocess.run([sys.executable, *before, *command], check=False, capture_output=True, text=True)
+    done = run_unprivileged(site, "check", "--json")
     found = [finding for finding in json.loads(done.stdout)["findings"] if "cannot be read" in finding["message"]]
     assert {finding["level"] for finding in found} == {"warning"}
     *named, more = [finding["message"] for finding in found]
