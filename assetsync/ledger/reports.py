@@ -4,6 +4,7 @@ A command that only reads does not load the modules that send, which take longer
 else of a ledger is left to `ledger`.
 """
 
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -115,6 +116,15 @@ class Finding(NamedTuple):
     name: str | None = None
 
 
+class BlockedGroup(NamedTuple):
+    """The files that are blocked for one reason: how many, the first of them, and the lowest folder above them all."""
+
+    reason: str | None
+    files: int
+    first: tuple[FileRow, ...]
+    folder: bytes
+
+
 class Brake(NamedTuple):
     """A brake that waits for an operator."""
 
@@ -185,6 +195,30 @@ class Reports:
         """Return up to `limit` blocked files, ordered by id."""
         sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'blocked' AND wanted <> 'unmapped' ORDER BY id LIMIT ?"
         return [file_row(row) for row in self._store.rows(sql, limit)]
+
+    def blocked_groups(self, named: int) -> list[BlockedGroup]:
+        """Return the blocked files by reason, the largest group first, each with its first `named` files.
+
+        The order in a group is that of an index. The cost grows with the number of blocked files.
+        """
+        groups = self._store.rows(
+            "SELECT reason, COUNT(*), MIN(path), MAX(path) FROM files WHERE state = 'blocked' AND wanted <> 'unmapped'"
+            " GROUP BY reason ORDER BY COUNT(*) DESC, reason"
+        )
+        sql = (
+            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'blocked' AND wanted <> 'unmapped' AND reason IS ?"
+            " ORDER BY destfolderid, id LIMIT ?"
+        )
+        return [
+            BlockedGroup(
+                reason,
+                files,
+                tuple(file_row(row) for row in self._store.rows(sql, reason, named)),
+                # What the least and the greatest path share, all paths between them share too.
+                os.path.commonpath([least, greatest]) or b".",
+            )
+            for reason, files, least, greatest in groups
+        ]
 
     def count_blocked(self) -> int:
         """Return the number of rows that `blocked` returns without a limit."""

@@ -17,12 +17,13 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from assetsync.core.brakes import released_by
+from assetsync.ledger.reports import BlockedGroup
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS, SECONDS, Hour
 from assetsync.log import redact
 from assetsync.model import State
 from assetsync.status.document import folders
-from assetsync.status.sentences import is_command, next_step, quoted, step_for, verdict, why_blocked
+from assetsync.status.sentences import is_command, next_step, quoted, step_for, steps_of_many, verdict, why_blocked
 from assetsync.status.standing import Live, Standing
 from assetsync.text import amount, files, moment, printable, runnable, span
 
@@ -208,8 +209,7 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         "unreadable": None if standing.unreadable is None else _shown(standing.unreadable),
         "undecided": [_shown(folder) for folder in standing.undecided],
         "index_stopped": None if standing.index_stopped is None else _shown(standing.index_stopped),
-        "blocked": [_blocked(row) for row in standing.blocked],
-        "more_blocked": max(0, counts.of(State.BLOCKED) - len(standing.blocked)),
+        "blocked": [_blocked(group) for group in standing.blocked_groups],
         "doubts": [_named(row, row.detail or row.reason) for row in standing.doubts],
         "more_doubts": max(0, standing.in_doubt - len(standing.doubts)),
         "drift": [_named(row, row.drift) for row in standing.drifted],
@@ -249,13 +249,29 @@ def _took(seconds: float) -> str:
     return f"{max(0.1, seconds):.1f} s" if seconds < 60 else span(seconds)  # noqa: PLR2004 - a minute
 
 
-def _blocked(row: FileRow) -> dict[str, Any]:
-    named = _named(row, why_blocked(row))
-    if is_command(row):
-        return named | {"command": redact(next_step(row)), "help": None}
-    # The path is put in last: a backtick in it marks no code.
-    step = coded(runnable(step_for(row.reason)))
-    return named | {"command": None, "help": step.replace("{path}", redact(quoted(row.path)))}
+def _blocked(group: BlockedGroup) -> dict[str, Any]:
+    """Return a group of blocked files: a detail that is the same as that of the file before is shown once."""
+    first, step = group.first[0], step_for(group.reason)
+    if group.files > 1:
+        command: str | None = next(steps_of_many(group.folder, group.reason or ""))
+        path = b"PATH"
+        whole = step.startswith("`assetsync retry {path}")
+    else:
+        whole, path = is_command(first), first.path
+        command = next_step(first) if whole else None
+    whys = [why_blocked(row) for row in group.first]
+    return {
+        "reason": (group.reason or "blocked").replace("_", " "),
+        "count": group.files,
+        "files": [
+            _named(row, None if why == before else why)
+            for row, why, before in zip(group.first, whys, [None, *whys], strict=False)
+        ],
+        "more": group.files - len(group.first),
+        "command": None if command is None else redact(command),
+        # The path is put in last: a backtick in it marks no code.
+        "help": None if whole else coded(runnable(step)).replace("{path}", redact(quoted(path))),
+    }
 
 
 def _named(row: FileRow, why: str | None) -> dict[str, Any]:

@@ -308,12 +308,12 @@ def _blocked(standing: Standing) -> Iterator[str]:
         elif group not in told:
             told.add(group)
             folder, reason = group
-            first, *others = _steps_of_many(folder, reason)
+            first, *others = steps_of_many(folder, reason)
             yield f"blocked: {printable(folder)}: {least}{counts[group]:,} {reason.replace('_', ' ')}: {first}"
             yield from (f"    {step}" for step in others)
 
 
-def _steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
+def steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
     """Yield the next steps for many blocked files of a folder.
 
     The step is the retry of the whole folder; for other reasons, the command that lists the files.

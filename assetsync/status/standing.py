@@ -12,7 +12,7 @@ from assetsync.config import SiteConfig, mappings
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.database import is_held
 from assetsync.ledger.ledger_files import without_room
-from assetsync.ledger.reports import Brake, Counts, LedgerView
+from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import DAY, Hour, LastScan, Pause, Refusal, Run, Unsettled, Vanished
 from assetsync.model import Mapping, State
@@ -61,6 +61,7 @@ def what_is_out_of_sync(
 NAMED = 20
 """The most blocked files, files in doubt and drifted files that are named, of each."""
 
+_NAMED_OF_GROUP = 5
 _CHART_HOURS = 24
 
 
@@ -82,8 +83,8 @@ class Standing:
     it pulled a brake; the next audit concludes it. `without_room`: the ledger's disk is full, so that the ledger does
     not show the present. `sends_from`: when `upload.window` opens, while it is shut and files are queued. `reads_back`:
     whether the daemon's schedule reads stored files back. `refused`: the new configuration that the running process
-    rejected. `vanished`: the scans of the last week that found files gone, the newest last. Times are in seconds since
-    the epoch.
+    rejected. `vanished`: the scans of the last week that found files gone, the newest last. `blocked_groups`: blocked
+    files by reason, each group with its first files. Times are in seconds since the epoch.
     """
 
     site: str
@@ -111,6 +112,7 @@ class Standing:
     reads_back: bool = True
     refused: Refusal | None = None
     vanished: tuple[Vanished, ...] = ()
+    blocked_groups: tuple[BlockedGroup, ...] = ()
 
     @property
     def vanished_lately(self) -> Vanished | None:
@@ -211,6 +213,7 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool |
         reads_back=config.schedule.reads_back,
         refused=ledger.runs.refusal_at_hand() if running else None,
         vanished=ledger.runs.vanished(now),
+        blocked_groups=tuple(reports.blocked_groups(_NAMED_OF_GROUP)),
     )
 
 

@@ -53,8 +53,9 @@ def block(world, path, reason, detail="why"):
 
 def block_all(world, detail="why"):
     world.scan()
-    for row in list(world.ledger.reports.files()):
-        world.ledger.queue.hold(row.id, "different", detail, world.clock.now())
+    # Two groups, because the page names five files of each.
+    for number, row in enumerate(list(world.ledger.reports.files())):
+        world.ledger.queue.hold(row.id, ("different", "changed")[number % 2], detail, world.clock.now())
 
 
 def test_hostile_names_are_inert_text_on_page(shown):
@@ -119,7 +120,7 @@ def test_page_answers_every_usual_question(shown):
     for expected in (
         "Action needed: 1 blocked, 1 brake, indexing stopped.",
         "1 Waiting", "1 In doubt", "1 Blocked", "2 Stored", "0 Verified",
-        "blocked.jpg not what was sent assetsync retry blocked.jpg",
+        "1 different blocked.jpg not what was sent assetsync retry blocked.jpg",
         "photos held 5 files and is empty now", "assetsync resume 1",
         "after searchIndex 5 of 5 were gone",
         "assetsync doubt list",
@@ -136,12 +137,12 @@ def test_commands_in_sentences_are_code(shown):
     block(shown.world, "a`b<c", "missing", "gone: `assetsync retry PATH` looks again & <b>again</b>")
     block(shown.world, "empty", "empty_file", "a lone ` stays")
     page = shown.page()
-    assert "<td>gone: <code>assetsync retry PATH</code> looks again &amp; &lt;b&gt;again&lt;/b&gt;</td>" in page
+    assert ">gone: <code>assetsync retry PATH</code> looks again &amp; &lt;b&gt;again&lt;/b&gt;</span>" in page
     path = "&#39;a`b&lt;c&#39;"
     steps = f"<code>assetsync retry {path}</code>, or <code>assetsync retry --send-again {path}</code> where that"
     assert steps in page
     assert "leave it out by an <code>ignore</code> pattern" in page
-    assert "<td>a lone ` stays</td>" in page
+    assert ">a lone ` stays</span>" in page
 
 
 def test_what_needs_a_person_comes_first(shown):
@@ -151,6 +152,28 @@ def test_what_needs_a_person_comes_first(shown):
     shown.live = replace(shown.live, late=("scan",))
     expected = ["Action needed", "Action needed: blocked files", "Clears by itself", "Files by state"]
     assert headings(shown.page())[:4] == expected
+
+
+def rows_of_blocked(shown) -> list[str]:
+    table = shown.page().partition('<section id="blocked"')[2].partition("</section>")[0]
+    return [re.sub(r"\s+", " ", text_of(row)).strip() for row in table.split("<tr>")[2:]]
+
+
+def test_blocked_files_are_grouped_by_reason(shown):
+    for number in range(7):
+        block(shown.world, f"my docs/{number % 2}/{number}", "missing", "not there")
+    for number in range(2):
+        block(shown.world, f"{number}.jpg", "changed", f"size {number}")
+    block(shown.world, "one.jpg", "unreadable", "Permission denied")
+    missing, changed, unreadable = rows_of_blocked(shown)
+    names = "my docs/0/0 not there my docs/1/1 my docs/0/2 my docs/1/3 my docs/0/4 and 2 more"
+    command = "assetsync retry 'my docs'"
+    assert missing == f"7 missing {names} {command} Copy {command}"
+    command = "assetsync files --state blocked --reason changed ."
+    step = "For each: assetsync retry --send-again PATH"
+    assert changed == f"2 changed 0.jpg size 0 1.jpg size 1 {step} {command} Copy {command}"
+    step = "fix its permissions: each scan tries it again, at once assetsync retry one.jpg"
+    assert unreadable.startswith(f"1 unreadable one.jpg Permission denied {step}")
 
 
 def test_page_shows_full_disk_remedy(shown, monkeypatch):
