@@ -5,6 +5,7 @@ The summaries of the overview are here too, because reading them from the comman
 
 import gc
 from importlib import import_module
+from importlib.util import find_spec
 from typing import NamedTuple, cast
 
 import click
@@ -46,6 +47,7 @@ COMMANDS = {
 }
 
 
+_OF_THE_SANDBOX = ("sandbox", "demo")
 _OF_THE_COMMANDS = ("--config", "--json", "--quiet")
 
 
@@ -84,9 +86,22 @@ class LazyGroup(click.Group):
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands without loading them."""
+        """List the commands without loading them; leave out those whose libraries are not installed."""
+        absent = () if _has_sandbox() else _OF_THE_SANDBOX
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items() if name not in absent])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Name the first commands of a new user."""
+        trial = "Begin with `assetsync demo`, which needs nothing; then" if _has_sandbox() else "Begin with"
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"{trial} `assetsync init`, which writes the configuration of a site and checks it.")
+
+
+def _has_sandbox() -> bool:
+    """Return whether the libraries of the extra `sandbox` are installed."""
+    return all(find_spec(name) is not None for name in ("PIL", "starlette", "uvicorn"))
 
 
 def _load(module: str) -> click.Command:
@@ -103,8 +118,6 @@ def _load(module: str) -> click.Command:
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Begin with `assetsync demo`, which needs nothing; then `assetsync init` writes the configuration of a site,"
-    " and checks it.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def root() -> None:

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 
 import click
 import pytest
@@ -92,3 +94,26 @@ def test_help_lines_fit_the_terminal():
 def test_sandbox_help_lists_all_faults():
     said = set(re.findall(r"[a-z_]+", COMMANDS["sandbox",].help))
     assert {str(word) for word in (*FaultKind, *Operation)} <= said
+
+
+@pytest.mark.parametrize("library", ["PIL", "starlette", "uvicorn"])
+def test_help_without_extra_names_no_sandbox(library):
+    code = f"""\
+import sys
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name == {library!r} else find(name, *rest)
+from assetsync.cli.entry import run
+run(["--help"])
+"""
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert not re.search("demo|sandbox", shown)
+    assert "Change what `assetsync example config` prints" in shown
+
+
+def test_help_with_extra_begins_with_demo():
+    command = [sys.executable, "-m", "assetsync", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "Begin with `assetsync demo`" in shown
+    assert {"demo", "sandbox"} <= {line.split()[0] for line in shown.splitlines() if line.strip()}
