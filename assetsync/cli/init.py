@@ -211,9 +211,7 @@ def _answer(
 
     def value_of(text: str) -> _Value:
         try:
-            if not _is_utf8(text):
-                raise Unusable("it is not UTF-8, as the configuration is", "rename it, or name it by a link")
-            return read(text)
+            return read(_utf8(text))
         except Unusable as error:
             raise click.BadParameter(error.message(), param_hint=f"'{option}'") from None
         except ConfigError as error:
@@ -341,10 +339,25 @@ def _ask_folders(root: Path, offered: list[str]) -> list[tuple[str, str]]:
         if offered:
             note(f"folders that assets of the service are in: {', '.join(map(printable, offered))}")
     mapped: list[tuple[str, str]] = []
+
+    def further(text: str) -> str:
+        path = below_root(text)
+        if not (root / path).is_dir():
+            raise Unusable("there is no such folder below root", "name one that is there")
+        if path in dict(mapped):
+            raise Unusable("this folder is mapped already", "name another one")
+        return path
+
     while not mapped or click.confirm("Another folder?", err=True):
-        path = _answer("--folder", "Folder below root (. is root itself)", below_root, None)
+        path = _answer("--folder", "Folder below root (. is root itself)", further, None)
         mapped.append((path, _answer("--folder", f"destfolderid for {printable(path)}", folder_id, None)))
     return mapped
+
+
+def _utf8(text: str) -> str:
+    if not _is_utf8(text):
+        raise Unusable("it is not UTF-8, as the configuration is", "rename it, or name it by a link")
+    return text
 
 
 def _is_utf8(name: str) -> bool:

@@ -16,7 +16,7 @@ from assetsync.cli.entry import run
 from assetsync.cli.init import configuration, write_file, write_site
 from assetsync.config import load_config
 
-from .conftest import KEY, PHOTOS
+from .conftest import KEY, PAPERS, PHOTOS
 
 ODD = ['it\'s "odd"', "a: b # c", "Zürich 東京 😀", "- x", "null", "0123", "back\\slash", "x" * 300 + " y" * 100]
 SERVICE = {"base_url": "https://dam.example.com/r", "upload_url": "https://dam.example.com/i.cfm"}
@@ -287,9 +287,14 @@ def test_person_answers_each_question(site):
     person.answer("index file of your tenant: ", site.sandbox.upload_url)
     person.answer("API key (not shown): ", "wrong-key")
     person.answer("API key (not shown): ", KEY)
+    person.answer("Folder below root (. is root itself): ", "fotos")
     person.answer("Folder below root (. is root itself): ", "photos")
     person.answer("destfolderid for photos: ", "not an id")
     person.answer("destfolderid for photos: ", PHOTOS)
+    person.answer("Another folder? [y/N]: ", "y")
+    person.answer("Folder below root (. is root itself): ", "photos/")
+    person.answer("Folder below root (. is root itself): ", ".")
+    person.answer("destfolderid for .: ", PAPERS)
     person.answer("Another folder? [y/N]: ", "n")
     assert person.end() == 0, person.shown
     assert KEY not in person.shown
@@ -297,7 +302,7 @@ def test_person_answers_each_question(site):
     assert re.search(r"folders below root: photos\r?\n", person.shown)
     config = load_config(output, {})
     assert (config.site, config.root, config.ledger) == ("new", site.tree, site.folder / "new.db")
-    assert [(folder.path, folder.destfolderid) for folder in config.folders] == [("photos", PHOTOS)]
+    assert [(folder.path, folder.destfolderid) for folder in config.folders] == [("photos", PHOTOS), (".", PAPERS)]
 
 
 def test_person_corrects_an_unreachable_address(site):
