@@ -32,13 +32,9 @@ from assetsync.log import register_secret
 from assetsync.model import SearchRequest
 from assetsync.text import name_configuration, printable
 
-UNITS = (Path("/etc/systemd/system"), Path("/usr/local/lib/systemd/system"), Path("/usr/lib/systemd/system"))
-"""The folders in which systemd looks for units."""
-
 _SERVICE = {
     "base_url": "Where the service is installed.",
     "upload_url": "The index file of your tenant; files are posted here.",
-    "api_key_file": "Holds the API key and nothing else.",
 }
 _Value = TypeVar("_Value")
 _Folders = Sequence[tuple[str, str]]
@@ -51,9 +47,6 @@ def configuration(site: str, root: Path, ledger: Path, service: Mapping[str, str
     """
     settings = "".join(f"  # {_SERVICE[name]}\n  {name}: {_quoted(value)}\n" for name, value in service.items())
     mapped = "".join(f"  - path: {_quoted(path)}\n    destfolderid: {_quoted(folder)}\n" for path, folder in folders)
-    by_unit = (
-        "" if "api_key_file" in service else "  # The API key: the systemd unit hands over the key file beside this.\n"
-    )
     return f"""\
 # The configuration of one site. `assetsync example config` shows every other setting with its default.
 
@@ -67,7 +60,8 @@ root: {_quoted(str(root))}
 ledger: {_quoted(str(ledger))}
 
 service:
-{settings}{by_unit}
+{settings}  # The API key is in the file beside this one, whose name ends in .key.
+
 # Which folder below root goes into which folder of the service. What no entry covers is not uploaded.
 folders:
 {mapped}"""
@@ -160,9 +154,7 @@ def command(
 
     service, key, offered = _until_answered(config_of, service, key)
     mapped = mapped or _ask_folders(root, offered)
-    by_unit = _is_handed_over(path)
-    key_path = path.with_suffix(".key")
-    text = draft(service if by_unit else {**service, "api_key_file": str(key_path)}, mapped)
+    text = draft(service, mapped)
     parse_config(text.encode(), str(path), {})
     try:
         for folder, mode in ((path.parent, 0o755), (ledger_path.parent, 0o700)):
@@ -176,24 +168,24 @@ def command(
         raise UsageError(
             f"{place} cannot be written: {error.strerror}", hint="name other files by --output and --ledger"
         ) from error
-    write(f"wrote {printable(str(path))} and {printable(str(key_path))}")
-    return _check(path, key if by_unit else None)
+    write(f"wrote {printable(str(path))} and {printable(str(path.with_suffix('.key')))}")
+    return _check(path)
 
 
-def _check(path: Path, key: SecretStr | None) -> int:
-    """Check the new site and print the next commands; `key` is the key if the configuration names no file for it."""
+def _check(path: Path) -> int:
+    """Check the new site, and print the next commands."""
     name_configuration(options.option_for(path))
-    first = ""
-    if key is not None:
-        os.environ[KEY_VARIABLE] = key.get_secret_value()
-        first = f'{KEY_VARIABLE}="$(cat {shlex.quote(str(path.with_suffix(".key")))})" '
     code = int(click.get_current_context().invoke(check, path=path, notify=False, as_json=False))
     if code != OK:
-        write(f"next, after the errors above are fixed: {first}assetsync check")
+        write("next, after the errors above are fixed: assetsync check")
         return code
-    write(f"next: {first}assetsync reconcile --dry-run --list")
-    unit = shlex.quote(f"assetsync@{path.stem}")
-    write("then: assetsync run" if key is None else f"then: systemctl enable --now {unit}")
+    write("next: assetsync reconcile --dry-run --list")
+    is_of_system = path.parent == options.CONFIGURATIONS
+    write(
+        f"then: systemctl enable --now {shlex.quote(f'assetsync@{path.stem}')}"
+        if is_of_system
+        else "then: assetsync run"
+    )
     return code
 
 
@@ -366,12 +358,3 @@ def _is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _is_handed_over(path: Path) -> bool:
-    """Return whether an installed systemd unit hands over the key file of this configuration as a credential."""
-    if path.parent != options.CONFIGURATIONS or path.suffix != ".yaml":
-        return False
-    line = f"LoadCredential=api_key:{options.CONFIGURATIONS}/%i.key"
-    units = (folder / "assetsync@.service" for folder in UNITS)
-    return any(unit.is_file() and line in unit.read_text("utf-8", "replace").splitlines() for unit in units)

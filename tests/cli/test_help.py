@@ -109,7 +109,7 @@ run(["--help"])
     command = [sys.executable, "-c", code]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert not re.search("demo|sandbox", shown)
-    assert "Change what `assetsync example config` prints" in shown
+    assert "Begin with `assetsync init`" in shown
 
 
 def test_help_with_extra_begins_with_demo():

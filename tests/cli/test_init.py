@@ -11,10 +11,10 @@ import time
 import pytest
 from pydantic import SecretStr
 
-from assetsync.cli import init, options
+from assetsync.cli import options
 from assetsync.cli.entry import run
 from assetsync.cli.init import configuration, write_file, write_site
-from assetsync.config import load_config
+from assetsync.config import load_config, read_api_key
 
 from .conftest import KEY, PAPERS, PHOTOS
 
@@ -24,12 +24,11 @@ SERVICE = {"base_url": "https://dam.example.com/r", "upload_url": "https://dam.e
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_names_load_as_given(tmp_path, name):
-    root, key_file, path = tmp_path / name[:100], tmp_path / f"{name[:100]}.key", tmp_path / "hq.yaml"
-    service = {**SERVICE, "api_key_file": str(key_file)}
-    text = configuration("hq", root, tmp_path / f"{name[:100]}.db", service, [(name, "A1")])
+    root, path = tmp_path / name[:100], tmp_path / "hq.yaml"
+    text = configuration("hq", root, tmp_path / f"{name[:100]}.db", SERVICE, [(name, "A1")])
     write_file(path, text, 0o644, force=False)
     config = load_config(path, {})
-    assert (config.root, config.service.api_key_file) == (root, key_file)
+    assert config.root == root
     assert config.ledger == tmp_path / f"{name[:100]}.db"
     assert [(str(folder.path), folder.destfolderid) for folder in config.folders] == [(name, "A1")]
 
@@ -81,7 +80,8 @@ def test_options_alone_write_a_site(site, capsys):
     config = load_config(output, {})
     assert (config.folders[0].destfolderid, config.ledger) == (PHOTOS, site.folder / "new.db")
     key = site.folder / "new.key"
-    assert (config.service.api_key_file, key.read_text(), key.stat().st_mode & 0o777) == (key, KEY, 0o600)
+    assert (key.read_text(), key.stat().st_mode & 0o777) == (KEY, 0o600)
+    assert read_api_key(config, {}).get_secret_value() == KEY
     assert "accepts the key" in err
     assert "answers a search" in out
     assert KEY not in out + err
@@ -188,16 +188,10 @@ def test_existing_site_needs_force(site, capsys, name):
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """A server's folder of configurations, in which a unit finds the key."""
-    folder, units = tmp_path / "etc", tmp_path / "units"
-    units.mkdir()
+    """A server's folder of configurations."""
+    folder = tmp_path / "etc"
     monkeypatch.setattr(options, "CONFIGURATIONS", folder)
-    monkeypatch.setattr(init, "UNITS", (units,))
-    # The check after it sets the variable; monkeypatch removes it.
     monkeypatch.setenv("ASSETSYNC_API_KEY", KEY)
-    assert run(["example", "units", str(units)]) == 0
-    unit = units / "assetsync@.service"
-    unit.write_text(unit.read_text().replace("/etc/assetsync/", f"{folder}/"))
     return folder
 
 
@@ -214,22 +208,14 @@ def _on_server(site):
     return [*_without(_words(site, ""), "--output"), "--ledger", str(site.folder / "new.db")]
 
 
-def test_unit_hands_over_the_key(site, server, capsys):
+def test_server_site_is_started_by_systemd(site, server, capsys):
     assert run(_on_server(site)) == 0
     out = capsys.readouterr().out
-    assert load_config(server / "new.yaml", {}).service.api_key_file is None
     key = server / "new.key"
     assert (key.read_text(), key.stat().st_mode & 0o777) == (KEY, 0o600)
-    assert f'next: ASSETSYNC_API_KEY="$(cat {key})" assetsync reconcile --dry-run --list' in out
+    assert "next: assetsync reconcile --dry-run --list" in out
     assert "then: systemctl enable --now assetsync@new" in out
     assert "assetsync run" not in out
-
-
-def test_without_unit_the_configuration_names_the_key(site, server, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(init, "UNITS", (tmp_path / "none",))
-    assert run(_on_server(site)) == 0
-    assert load_config(server / "new.yaml", {}).service.api_key_file == server / "new.key"
-    assert "systemctl" not in capsys.readouterr().out
 
 
 class Dialogue:
