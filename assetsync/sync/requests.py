@@ -75,7 +75,9 @@ def _answer(context: Context, request: Request) -> str:
         answer = f"{REFUSED}{detail}"
         log.warning("request refused", verb=request.verb, detail=detail)
     else:
-        log.info("request carried out", verb=request.verb, answer=answer)
+        # An audit has only been queued; the service may not answer.
+        event = "request accepted" if request.verb == "audit" else "request carried out"
+        log.info(event, verb=request.verb, answer=answer)
         if request.verb == "doubt":
             context.meter.decided("by_hand")
     return answer
@@ -135,7 +137,7 @@ def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argumen
         return _settle(ledger, _paths(argument))
     if verb == "audit":
         ask_for_audit(ledger, now)
-        return "each mapped folder is audited"
+        return "an audit of each mapped folder is due: it begins once the service answers"
     if verb in (*_UPLOADS, "sighted"):
         return _by_hand(ledger, service, verb, argument, now)
     raise UsageError(f"there is no request {verb}")

@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from structlog.testing import capture_logs
 
 from assetsync.errors import LedgerError, UnknownPath, UsageError
 from assetsync.model import State
@@ -232,3 +233,11 @@ def test_frequent_look_shortens_no_grace(world):
         carry_out(world.ledger, world.service, world.clock, "look", {"paths": []})
         world.live(0.5, tick=0.5)
     assert world.clock.steady() - began >= world.site.config.upload.doubt_grace
+
+
+def test_requested_audit_is_no_success_yet(world):
+    number = world.ledger.ask("audit", {}, world.clock.now())
+    with capture_logs() as logged:
+        take_requests(world.site.context)
+    assert [entry["event"] for entry in logged] == ["request accepted"]
+    assert world.ledger.answered(number) == "an audit of each mapped folder is due: it begins once the service answers"
