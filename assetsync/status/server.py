@@ -2,8 +2,9 @@
 
 Each connection has a thread and carries one request. At most `_CONNECTIONS` are open: a further one replaces the
 oldest that waits for its client, so that idle and slow clients cannot block the page; if the answers of all are being
-made, it is closed. The `Host` field must name this machine: a page on the web must not read what is served on
-loopback. The content of the answers is left to `board`.
+made, it is closed. A client has `_DEADLINE` seconds for its whole request, and as many to read the answer. The `Host`
+field must name this machine: a page on the web must not read what is served on loopback. The content of the answers is
+left to `board`.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import socket
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -28,6 +30,7 @@ log = structlog.get_logger(__name__)
 
 _CONNECTIONS = 16
 _SILENCE = 5.0
+_DEADLINE = 10.0
 _POLL = 0.2
 _STOP_PATIENCE = 2.0
 _FIRST_TRY = 2.0
@@ -120,6 +123,7 @@ class Server:
         assert self._bound is not None, "an address without trouble is bound"
         while not self._stop.is_set():
             self._bound.handle_request()
+            self._bound.cut_late()
         self._bound.end()
 
     def _bind(self) -> str | None:
@@ -149,21 +153,21 @@ class _Bound(socketserver.ThreadingTCPServer):
         self.address_family = family
         self.answers = answers
         self.hosts = Hosts(listen.host)
-        # Oldest first; the value is whether its answer is being made.
-        self._open: dict[socket.socket, bool] = {}
+        # Oldest first; the value is since when it waits for its client, None while its answer is being made.
+        self._open: dict[socket.socket, float | None] = {}
         self._changed = threading.Condition()
         super().__init__(address, _Handler)  # type: ignore[arg-type]
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start the thread of a connection, or close the connection if all others are busy."""
         with self._changed:
-            idle = [other for other, is_busy in self._open.items() if not is_busy]
+            idle = [other for other, since in self._open.items() if since is not None]
             if idle and len(self._open) >= _CONNECTIONS:
                 _cut(idle[0])
                 self._changed.wait_for(lambda: len(self._open) < _CONNECTIONS, _POLL)
             has_room = len(self._open) < _CONNECTIONS
             if has_room:
-                self._open[request] = False
+                self._open[request] = time.monotonic()
         if has_room:
             super().process_request(request, client_address)
         else:
@@ -172,7 +176,14 @@ class _Bound(socketserver.ThreadingTCPServer):
     def set_busy(self, request: socket.socket, *, is_busy: bool) -> None:
         """Record whether the answer of a connection is being made: a busy connection is not replaced."""
         with self._changed:
-            self._open[request] = is_busy
+            self._open[request] = None if is_busy else time.monotonic()
+
+    def cut_late(self) -> None:
+        """Cut the connections whose client is late: the time limit of a socket starts again with each byte."""
+        with self._changed:
+            for request, since in self._open.items():
+                if since is not None and time.monotonic() - since > _DEADLINE:
+                    _cut(request)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection and forget it."""
@@ -193,8 +204,8 @@ class _Bound(socketserver.ThreadingTCPServer):
         """Free the address, cut the idle connections and wait for the busy ones."""
         self.server_close()
         with self._changed:
-            for request, is_busy in self._open.items():
-                if not is_busy:
+            for request, since in self._open.items():
+                if since is not None:
                     _cut(request)
             self._changed.wait_for(lambda: not self._open, _STOP_PATIENCE)
 

@@ -164,6 +164,31 @@ def test_silent_client_is_cut(serve, monkeypatch):
         assert client.recv(1) == b""
 
 
+@pytest.mark.parametrize("byte", [b"a", b"X: y\r\n"], ids=["a line", "fields"])
+def test_client_that_drips_is_cut(serve, monkeypatch, byte):
+    monkeypatch.setattr("assetsync.status.server._DEADLINE", 0.5)
+    with socket.create_connection(("127.0.0.1", serve({"/": lambda: OK}).port), timeout=0.1) as client:
+        client.sendall(b"GET / HTTP/1.1\r\n")
+        until = time.monotonic() + 15
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < until:
+                client.sendall(byte)
+                with contextlib.suppress(TimeoutError):
+                    assert client.recv(1) == b""
+                    break
+        assert time.monotonic() < until
+
+
+def test_deadline_spares_answer_being_made(serve, monkeypatch, talk):
+    monkeypatch.setattr("assetsync.status.server._DEADLINE", 0.3)
+
+    def slow():
+        time.sleep(1)
+        return OK
+
+    assert talk(serve({"/": slow}).port, REQUEST).endswith(b"fine")
+
+
 def test_connections_being_answered_are_bounded(serve, talk):
     release = threading.Event()
     working = threading.Semaphore(0)
