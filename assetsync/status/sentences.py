@@ -321,6 +321,8 @@ def steps_of_many(folder: bytes, reason: str) -> Iterator[str]:
     step = step_for(reason)
     if step.startswith(f"`{_RETRY}"):
         yield _RETRY.format(path=quoted(folder))
+        if reason == "missing":
+            yield f"where that finds nothing: assetsync retry --send-again --reason missing {quoted(folder)}"
         return
     yield f"assetsync files --state blocked --reason {reason} {quoted(folder)}"
     if "{path}" not in step:

@@ -104,18 +104,18 @@ def _is_for_once(verb: str, argument: dict[str, object]) -> bool:
 def carry_out(ledger: Ledger, service: Service, clock: Clock, verb: str, argument: dict[str, object]) -> str:
     """Carry out a request and return a sentence about the result. Paths in `argument` are hex of their bytes.
 
-    retry: {"paths": [...], "send_again": bool}, paths of files or folders, no paths for all that is blocked or in doubt
-    · look: {"paths": [...]}, the same for doubts alone · resume: {"id": int | None}, no id for all, or for all of
-    {"seen": [...]} · doubt: {"path": ..., "asset": ID | None}, None for absent · drift: {"paths": [...]}, paths of
-    files or folders · audit: {}, which the daemon continues · upload: the value of `by_hand.ByHand.asked`, answered
-    with `by_hand.Begun` as JSON · uploaded: the value of `by_hand.outcome_of` · sighted: left by an older release after
-    an upload by hand. Raise UsageError for a request that cannot be carried out, and ServiceError if the service had to
-    be asked and failed.
+    retry: {"paths": [...], "send_again": bool, "reason": str | None}, paths of files or folders, no paths for all that
+    is blocked or in doubt, with a reason for what is blocked for it · look: {"paths": [...]}, the same for doubts alone
+    · resume: {"id": int | None}, no id for all, or for all of {"seen": [...]} · doubt: {"path": ..., "asset": ID |
+    None}, None for absent · drift: {"paths": [...]}, paths of files or folders · audit: {}, which the daemon continues
+    · upload: the value of `by_hand.ByHand.asked`, answered with `by_hand.Begun` as JSON · uploaded: the value of
+    `by_hand.outcome_of` · sighted: left by an older release after an upload by hand. Raise UsageError for a request
+    that cannot be carried out, and ServiceError if the service had to be asked and failed.
     """
     now = clock.now()
     refuse(ledger, verb, argument)
     if verb == "retry":
-        return _retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")), now=now)
+        return _retry(ledger, argument, now)
     if verb == "look":
         return _look(ledger, _paths(argument), now)
     if verb == "resume":
@@ -157,7 +157,7 @@ def _by_hand(ledger: Ledger, service: Service, verb: str, argument: dict[str, ob
 def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
     """Raise UsageError for a request that the ledger's state excludes; change nothing and send nothing."""
     if verb in ("retry", "look"):
-        _refuse_retry(ledger, _paths(argument), send_again=bool(argument.get("send_again")))
+        _refuse_retry(ledger, argument)
     elif verb == "resume" and not _pulled(ledger, argument):
         others = ", ".join(str(brake.id) for brake in ledger.reports.brakes())
         hint = f"those that are: {others}" if others else "`assetsync status` would list it"
@@ -175,9 +175,19 @@ def refuse(ledger: Ledger, verb: str, argument: dict[str, object]) -> None:
             raise UsageError(f"the asset {assetid} is another file's", hint="`assetsync files --json` tells whose")
 
 
-def _refuse_retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool) -> None:
+def _refuse_retry(ledger: Ledger, argument: dict[str, object]) -> None:
+    paths, reason, send_again = _paths(argument), argument.get("reason"), bool(argument.get("send_again"))
+    if send_again and reason is not None:
+        if reason != MISSING:
+            # An asset of such a file may well be in the service: many files at once would be many copies.
+            raise UsageError(
+                f"--send-again is not for all files with the reason {reason}", hint="name each by its path"
+            )
+        # Files with another reason, and folders, are no mistake: the reason selects the files.
+        send_again = False
     if send_again and not paths:
-        raise UsageError("--send-again needs the paths of the files", hint="each is uploaded anew, whatever is there")
+        hint = "each is uploaded anew, whatever is there; --reason missing selects those that an audit missed"
+        raise UsageError("--send-again needs the paths of the files", hint=hint)
     for path in paths:
         below = next(ledger.reports.files(under=path or None), None)
         if below is not None and below.path != path:
@@ -200,14 +210,18 @@ def _refuse_drift(ledger: Ledger, paths: Sequence[bytes]) -> None:
             raise UsageError(f"nothing has drifted of {named}", hint="`assetsync drift list` lists what has")
 
 
-def _retry(ledger: Ledger, paths: Sequence[bytes], *, send_again: bool, now: float) -> str:
-    if send_again:
-        for path in paths:
-            ledger.repair.send_again(_current(ledger, path), now)
-        return f"{len(paths):,} to be sent again"
-    said = Counter(_tried(ledger, row, now) for row in _retried(ledger, paths or [b""]))
-    ledger.queue.release_folders(now)
-    return "; ".join(f"{count:,} {what}" for what, count in said.items()) or "nothing is blocked or in doubt"
+def _retry(ledger: Ledger, argument: dict[str, object], now: float) -> str:
+    paths, reason, send_again = _paths(argument), argument.get("reason"), bool(argument.get("send_again"))
+    if send_again and reason is None:
+        rows = (_current(ledger, path) for path in paths)
+    else:
+        found = _retried(ledger, paths or [b""])
+        rows = (row for row in found if reason is None or (row.state is State.BLOCKED and row.reason == reason))
+    said = Counter((_sent_again if send_again else _tried)(ledger, row, now) for row in rows)
+    if not send_again:
+        ledger.queue.release_folders(now)
+    nothing = "nothing is blocked or in doubt" if reason is None else f"nothing is blocked as {printable(str(reason))}"
+    return "; ".join(f"{count:,} {what}" for what, count in said.items()) or nothing
 
 
 def _retried(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
@@ -235,6 +249,14 @@ def _in_doubt(ledger: Ledger, paths: Collection[bytes]) -> Iterator[FileRow]:
     for path in sorted(topmost):
         if topmost.isdisjoint(folders_above(path)):
             yield from ledger.reports.files(State.IN_DOUBT, history=True, under=path or None)
+
+
+def _sent_again(ledger: Ledger, row: FileRow, now: float) -> str:
+    """Queue one file anew; return the result in words."""
+    if row.wanted is Wanted.OUTSIDE:
+        return "uploaded by hand: `assetsync upload --send-again` sends it"
+    ledger.repair.send_again(row, now)
+    return "to be sent again"
 
 
 def _tried(ledger: Ledger, row: FileRow, now: float) -> str:

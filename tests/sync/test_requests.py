@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 from structlog.testing import capture_logs
 
+from assetsync.core.states import Event
 from assetsync.errors import LedgerError, UnknownPath, UsageError
 from assetsync.model import State
 from assetsync.sync.requests import asked_of, carry_out, take_requests
@@ -241,3 +242,46 @@ def test_requested_audit_is_no_success_yet(world):
         take_requests(world.site.context)
     assert [entry["event"] for entry in logged] == ["request accepted"]
     assert world.ledger.answered(number) == "an audit of each mapped folder is due: it begins once the service answers"
+
+
+@pytest.fixture
+def missing(world):
+    """A world with three files that an audit misses, one that is blocked for another reason, and 40 fine ones."""
+    for name in ("d/1", "d/2", "e", "other", *(f"f/{number}" for number in range(40))):
+        world.write(name, b"content of " + name.encode())
+    world.scan_and_send()
+    world.live(60)
+    for name in ("d/1", "d/2", "e"):
+        del world.service.assets[world.row(name).assetid]
+    world.clock.advance(60)
+    world.site.auditor.audit("F1")
+    world.ledger.assets.apply_all(
+        [(world.row("other"), Event.DIFFERENT, {"reason": "different", "detail": "it is so"})], world.clock.now()
+    )
+    return world
+
+
+@pytest.mark.parametrize(("asked", "sent"), [([], ["1", "2", "e"]), (["d"], ["1", "2"]), (["e", "other"], ["e"])])
+def test_missing_files_are_sent_again(missing, asked, sent):
+    argument = {"paths": [path.encode().hex() for path in asked], "send_again": True, "reason": "missing"}
+    posted = len(missing.service.posts)
+    told = carry_out(missing.ledger, missing.service, missing.clock, "retry", argument)
+    assert told == f"{len(sent)} to be sent again"
+    assert (
+        carry_out(missing.ledger, missing.service, missing.clock, "retry", argument) == "nothing is blocked as missing"
+    )
+    missing.live(60)
+    assert sorted(missing.posted()[posted:]) == sent
+    assert missing.row("other").reason == "different"
+
+
+def test_reason_selects_blocked_files(missing):
+    argument = {"paths": [], "send_again": False, "reason": "different"}
+    told = carry_out(missing.ledger, missing.service, missing.clock, "retry", argument)
+    assert (told, missing.row("e").state) == ("1 to be read back again", State.BLOCKED)
+
+
+def test_only_missing_files_are_resent_together(missing):
+    argument = {"paths": [], "send_again": True, "reason": "different"}
+    with pytest.raises(UsageError, match="--send-again is not for all files with the reason different"):
+        carry_out(missing.ledger, missing.service, missing.clock, "retry", argument)
