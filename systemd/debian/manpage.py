@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from inspect import cleandoc
 
 import click
 
@@ -58,15 +59,15 @@ def _commands(parent: click.Context) -> Iterator[str]:
 
 def _options(context: click.Context) -> Iterator[str]:
     """Yield the options of a command, except --help."""
-    for parameter in context.command.get_params(context):
+    for parameter in context.command.params:
         record = parameter.get_help_record(context)
-        if record and parameter.name != "help":
+        if record:
             yield from (".TP", rf"\fB{_escaped(record[0])}\fP", _escaped(record[1]))
 
 
 def _prose(text: str) -> Iterator[str]:
     """Yield paragraphs; click marks those whose lines are kept with a backspace."""
-    for paragraph in text.split("\n\n"):
+    for paragraph in cleandoc(text).split("\n\n"):
         mark, *kept = paragraph.splitlines() or [""]
         if mark == "\b":
             yield from (".PP", ".nf", *map(_escaped, kept), ".fi")
