@@ -1,5 +1,6 @@
 """What is built holds everything, is the same each time, and works where it is installed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -86,6 +87,13 @@ def test_installed_package_needs_no_clone(installed, tmp_path):
     assert run(installed, "--version", cwd=tmp_path) == f"assetsync {assetsync.__version__}\n"
     place = run(installed.with_name("python"), "-c", "import assetsync; print(assetsync.__file__)", cwd=tmp_path)
     assert place.startswith(str(installed.parent.parent))
+
+
+def test_installed_package_has_all_schemas(installed, tmp_path):
+    names = [line.split()[0] for line in run(installed, "schema", cwd=tmp_path).splitlines()]
+    assert len(names) == len(list((ROOT / "assetsync" / "schemas").iterdir())) + 1
+    made = json.loads(run(installed, "schema", "configuration", cwd=tmp_path))
+    assert made["properties"]["site"]["description"].startswith("Names the site")
 
 
 def test_installed_package_has_example(installed, tmp_path):
