@@ -15,11 +15,12 @@ from pydantic import (
     Field,
     PrivateAttr,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from assetsync.config.document.fields import Flag, Scalar, Section, Text, Texts, Unusable, Whole
+from assetsync.config.document.fields import LIST, Flag, Section, Text, Texts, Unusable, Whole
 from assetsync.config.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
 from assetsync.config.places import Absolute, BelowRoot, WebAddress, base_url, service_url
 from assetsync.config.schedule import Due, Interval, cron
@@ -254,7 +255,9 @@ class Notify(Section):
     """The receivers of messages about a brake or a stop; a webhook address often holds a secret, so it is not shown."""
 
     webhook: Annotated[WebAddress | None, Field(repr=False)] = None
-    command: Annotated[Texts, BeforeValidator(_command, json_schema_input_type=str | list[Scalar])] | None = None
+    command: (
+        Annotated[Texts, BeforeValidator(_command), WithJsonSchema({"anyOf": [{"type": "string"}, LIST]})] | None
+    ) = None
 
 
 class SiteConfig(Section):

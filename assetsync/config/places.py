@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, WithJsonSchema
 
 from assetsync.config.document.fields import Unusable
 
@@ -104,8 +104,6 @@ def below_root(value: object) -> str:
     return "/".join(parts) or "."
 
 
-_AbsoluteText = Annotated[str, Field(pattern="^/")]
-_AddressText = Annotated[str, Field(pattern="^https?://")]
-Absolute = Annotated[Path, BeforeValidator(absolute, json_schema_input_type=_AbsoluteText)]
-WebAddress = Annotated[str, BeforeValidator(web_address, json_schema_input_type=_AddressText)]
+Absolute = Annotated[Path, BeforeValidator(absolute), WithJsonSchema({"type": "string", "pattern": "^/"})]
+WebAddress = Annotated[str, BeforeValidator(web_address), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
 BelowRoot = Annotated[str, BeforeValidator(below_root)]

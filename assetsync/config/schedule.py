@@ -7,9 +7,9 @@ passed on as lists of numbers and names that need no translation. Creating trigg
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
 from assetsync.config.document.fields import FLAGS, Unusable
 from assetsync.config.units import duration
@@ -131,4 +131,6 @@ def due(value: object) -> Interval | Cron | None:
     return Interval(seconds)
 
 
-Due = Annotated[Interval | Cron | None, BeforeValidator(due, json_schema_input_type=str | Literal[False])]
+Due = Annotated[
+    Interval | Cron | None, BeforeValidator(due), WithJsonSchema({"anyOf": [{"type": "string"}, {"const": False}]})
+]

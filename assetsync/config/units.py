@@ -7,9 +7,9 @@ the fix. Durations become seconds (float), sizes and rates become bytes (int).
 import re
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from assetsync.config.document.fields import Unusable
 
@@ -163,20 +163,18 @@ def listen(value: object) -> Listen:
     return Listen(found[1].strip("[]"), int(found[2]))
 
 
-# What a JSON Schema of the configuration accepts: the texts, and the numbers as which other YAML parsers read some.
-_DurationText = Annotated[str, Field(pattern=f"^({_DURATION.pattern}|0)$")] | Literal[0]
-_SizeText = Annotated[str, Field(pattern=f"^{_SIZE.pattern}$")] | Annotated[int, Field(ge=1)]
-_RateText = Annotated[str, Field(pattern=rf"^{_SIZE.pattern}\s*/\s*s$")]
-_ShareText = Annotated[str, Field(pattern=f"^{_SHARE.pattern}$")]
-_WindowText = Annotated[str, Field(pattern=f"^{_WINDOW.pattern}$")]
-_ListenText = Annotated[str, Field(pattern=f"^{_LISTEN.pattern}$")]
+def _written(pattern: str, **number: object) -> WithJsonSchema:
+    """Return the JSON Schema of a text, or of the number as which other YAML parsers read some of the texts."""
+    text = {"type": "string", "pattern": f"^{pattern}$"}
+    return WithJsonSchema({"anyOf": [text, number]} if number else text)
 
-_AnyTime = BeforeValidator(duration, json_schema_input_type=_DurationText)
-Duration = Annotated[float, _AnyTime]
-Grace = Annotated[float, _AnyTime, AfterValidator(_grace)]
-SomeTime = Annotated[float, _AnyTime, AfterValidator(_some)]
-Size = Annotated[int, BeforeValidator(size, json_schema_input_type=_SizeText)]
-Rate = Annotated[int, BeforeValidator(rate, json_schema_input_type=_RateText)]
-Share = Annotated[float, BeforeValidator(share, json_schema_input_type=_ShareText)]
-UploadWindow = Annotated[Window, BeforeValidator(window, json_schema_input_type=_WindowText)]
-Address = Annotated[Listen, BeforeValidator(listen, json_schema_input_type=_ListenText)]
+
+_DURATION_TEXT = _written(f"({_DURATION.pattern}|0)", const=0)
+Duration = Annotated[float, BeforeValidator(duration), _DURATION_TEXT]
+Grace = Annotated[float, BeforeValidator(duration), AfterValidator(_grace), _DURATION_TEXT]
+SomeTime = Annotated[float, BeforeValidator(duration), AfterValidator(_some), _DURATION_TEXT]
+Size = Annotated[int, BeforeValidator(size), _written(_SIZE.pattern, type="integer", minimum=1)]
+Rate = Annotated[int, BeforeValidator(rate), _written(rf"{_SIZE.pattern}\s*/\s*s")]
+Share = Annotated[float, BeforeValidator(share), _written(_SHARE.pattern)]
+UploadWindow = Annotated[Window, BeforeValidator(window), _written(_WINDOW.pattern)]
+Address = Annotated[Listen, BeforeValidator(listen), _written(_LISTEN.pattern)]

@@ -4,20 +4,17 @@ Every value arrives as text, because the loader produces nothing else. The reade
 already of the right type, so that code can build a model. A reader that cannot use its text raises Unusable with the
 problem and the fix. It never quotes the text, which may be a secret in the wrong place.
 
-`json_schema_input_type` is what the JSON Schema of the configuration accepts. It includes numbers and flags, because
-other YAML parsers read some texts as such.
+`WithJsonSchema` is what the JSON Schema of the configuration accepts. It includes numbers and flags, because other YAML
+parsers read some texts as such.
 """
 
 import re
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-Scalar = str | float | bool
-"""The types as which other YAML parsers read the text of a scalar."""
-
 _WHOLE = re.compile(r"[0-9]{1,18}")
 
 
@@ -83,9 +80,17 @@ def _texts(value: object) -> object:
     return tuple(value)
 
 
+SCALARS = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
+"""The types as which other YAML parsers read a text, as JSON Schemas."""
+
+LIST = {"type": "array", "items": {"anyOf": SCALARS}}
+"""The JSON Schema of a list of texts."""
+
 Flag = Annotated[
-    bool, BeforeValidator(_flag, json_schema_input_type=bool | Literal["true", "yes", "on", "false", "no", "off"])
+    bool,
+    BeforeValidator(_flag),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "enum": list(FLAGS)}]}),
 ]
 Whole = Annotated[int, BeforeValidator(_whole)]
-Text = Annotated[str, BeforeValidator(one_text, json_schema_input_type=Scalar)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_texts, json_schema_input_type=list[Scalar])]
+Text = Annotated[str, BeforeValidator(one_text), WithJsonSchema({"anyOf": SCALARS})]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(LIST)]

@@ -7,9 +7,9 @@ are checked against them. Merging several levels and building form fields are le
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, field_validator
 
-from assetsync.config.document.fields import Flag, Scalar, Section, Text, Unusable
+from assetsync.config.document.fields import LIST, SCALARS, Flag, Section, Text, Unusable
 from assetsync.model import Metadata
 
 KINDS = ("img", "vid", "aud", "doc", "other")
@@ -83,9 +83,11 @@ def _group(value: object) -> object:
     return value
 
 
-_Event = Annotated[str, Field(json_schema_extra={"enum": list(EVENTS)})]
-Events = Annotated[tuple[str, ...], BeforeValidator(_events, json_schema_input_type=str | list[_Event])]
-Keywords = Annotated[tuple[str, ...] | str, BeforeValidator(_keywords, json_schema_input_type=Scalar | list[Scalar])]
+_EVENT_LIST = {"type": "array", "items": {"type": "string", "enum": list(EVENTS)}}
+Events = Annotated[
+    tuple[str, ...], BeforeValidator(_events), WithJsonSchema({"anyOf": [{"type": "string"}, _EVENT_LIST]})
+]
+Keywords = Annotated[tuple[str, ...] | str, BeforeValidator(_keywords), WithJsonSchema({"anyOf": [*SCALARS, LIST]})]
 MetaName = Annotated[str, AfterValidator(check_meta_name)]
 
 
@@ -95,7 +97,7 @@ class Said(Section):
     description: Text | None = None
     keywords: Keywords | None = None
     location: Text | None = None
-    language: Annotated[str, BeforeValidator(_language, json_schema_input_type=str | int)] | None = None
+    language: Annotated[str, BeforeValidator(_language), WithJsonSchema({"type": ["string", "integer"]})] | None = None
     meta: Annotated[dict[MetaName, Text], BeforeValidator(_group)] = Field(default_factory=dict)
 
     def metadata(self) -> Metadata:
