@@ -227,7 +227,7 @@ def test_new_site_page_shows_no_result_yet(shown):
     said = re.sub(r"\s+", " ", text_of(shown.page()))
     assert "No complete scan yet." in said
     assert "not yet" in said
-    assert headings(shown.page()) == ["Files by state", "Mappings", "Regular work", "The watcher"]
+    assert headings(shown.page()) == ["Files by state", "Regular work", "The watcher"]
 
 
 def test_answers_omit_a_key_from_the_ledger(shown, monkeypatch):
