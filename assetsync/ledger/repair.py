@@ -80,8 +80,8 @@ class Repair:
     def send_again(self, row: FileRow, now: float) -> State:
         """Queue a file although an asset of it is known or may exist; record the known asset as replaced.
 
-        An asset that holds somebody else's content is not recorded: it is their work, and the next audit reports it as
-        unknown.
+        A missing asset is recorded as not there, so that `orphans` lists it only once it is back. An asset that holds
+        somebody else's content is not recorded: it is their work, and the next audit reports it as unknown.
         """
 
         def work(conn: sqlite3.Connection) -> State:
@@ -90,11 +90,12 @@ class Repair:
             if current.assetid is not None and not current.is_theirs:
                 conn.execute(
                     "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why,"
-                    " file_id, path) SELECT ?, ?, ?, ?, ?, ?, 0, 'replaced', ?, ?"
-                    " ON CONFLICT (assetid) DO UPDATE SET why = 'replaced'",
+                    " file_id, path, met_at) SELECT ?, ?, ?, ?, ?, ?, 0, 'replaced', ?, ?, ?"
+                    " ON CONFLICT (assetid) DO UPDATE SET why = 'replaced', met_at = COALESCE(excluded.met_at, met_at)",
                     (
                         current.assetid, current.asset_folder or current.destfolderid, current.folded_name,
                         current.size, current.md5, now, current.id, current.path,
+                        0 if current.reason == MISSING else None,
                     ),
                 )  # fmt: skip
             return apply(

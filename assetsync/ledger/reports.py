@@ -304,6 +304,8 @@ class Reports:
             f" AND NOT {_DOUBTED.format(_FOLDER.format('f'), 'f')}"
             f" AND NOT {TAKEN_AWAY.format(_FOLDER.format('f'), _LAST_KNOWN.format('f'))}"
             f" AND NOT {THEIRS.format('f')}"
+            # Only an audit that meets the asset later shows that it is back.
+            " AND NOT (f.reason IS 'missing' AND COALESCE(f.audited_at, 0) <= COALESCE(f.rested_at, 0))"
             " AND id > ? ORDER BY id LIMIT ?",
             "id",
             (0,),
@@ -317,7 +319,7 @@ class Reports:
             "SELECT assetid, path, folder_id, size, md5, why, name FROM sightings s WHERE why <> ''"
             f" AND {_NOT_OWNED.format('s')}"
             f" AND NOT (why <> 'damaged' AND {_DOUBTED.format('s.folder_id', 's')})"
-            f" AND NOT {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))}"
+            f" AND NOT {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))} AND {SIGHTED.format('s')} > 0"
             f" AND (why <> 'doubled' OR {_IS_TOO_MANY})"
             " AND assetid > ? ORDER BY assetid LIMIT ?",
             "assetid",

@@ -3,6 +3,7 @@
 import pytest
 
 from assetsync.model import State
+from assetsync.sync.requests import carry_out
 
 FOLDER = "F1"
 
@@ -52,6 +53,44 @@ def test_last_copy_is_no_longer_listed(mirrored, is_known):
     delete(world, "a.jpg")
     audit(world)
     assert (listed(world), found(world)) == (set(), {"missing"})
+
+
+def be_deleted(world):
+    (world.root / "a.jpg").unlink()
+    world.scan()
+
+
+def be_replaced(world):
+    world.write("a.jpg", b"another content")
+    world.scan_and_send()
+
+
+def be_sent_again(world):
+    argument = {"paths": [], "send_again": True, "reason": "missing"}
+    carry_out(world.ledger, world.service, world.clock, "retry", argument)
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+@pytest.mark.parametrize(
+    ("then", "why"), [(be_deleted, "deleted"), (be_replaced, "replaced"), (be_sent_again, "replaced")]
+)
+def test_missing_asset_is_listed_once_back(mirrored, then, why, is_elsewhere):
+    world = mirrored()
+    asset = world.service.assets[world.row("a.jpg").assetid]
+    if is_elsewhere:
+        asset.folder_id = "not mapped"
+        audit(world)
+    delete(world, "a.jpg")
+    audit(world)
+    assert world.row("a.jpg").reason == "missing"
+    then(world)
+    world.live(60)
+    assert listed(world) == set()
+    world.clock.advance(60)
+    asset.folder_id = FOLDER
+    world.service.assets[asset.id] = asset
+    audit(world)
+    assert listed(world) == {(why, asset.id)}
 
 
 def test_copy_is_unlisted_during_the_brake(mirrored):
