@@ -200,7 +200,8 @@ def claim_of(config: SiteConfig) -> Claim:
 
 def make_tree(config: SiteConfig) -> Tree:
     """Return the tree of a configuration; the root need not exist."""
-    return Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
+    named_in = "the configuration" if config.file is None else printable(str(config.file))
+    return Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks, configuration=named_in)
 
 
 def expect_root(config: SiteConfig) -> None:

@@ -659,6 +659,37 @@ def test_key_in_config_file_is_not_shown(mistakes_of, place):
     assert KEY not in "".join(mistakes)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (SMALLEST + "watch: {settle: soon}\n", "soon"),
+        (SMALLEST + "log: {level: loud}\n", "loud"),
+        (SMALLEST + "upload: {workers: 99}\n", "99"),
+        (SMALLEST.replace("path: photos", "path: ../x"), "../x"),
+        (SMALLEST.replace("root: /srv/media", "root: media"), "media"),
+    ],
+)
+def test_wrong_value_is_shown(mistakes_of, text, value):
+    assert [mistake.rpartition("; ")[2] for mistake in mistakes_of(text)] == [f"the value is '{value}'"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SMALLEST + f"watch: {{settle: {KEY}}}\n",
+        SMALLEST + 'log: {level: "a\\x1b[2J"}\n',
+        SMALLEST + "notify: {webhook: hooks-secret}\n",
+        SMALLEST + "upload: {token: my-secret}\n",
+        SMALLEST.replace("folders:", "  api_key_file: my-secret\nfolders:"),
+        SMALLEST.replace("folders:", "  proxy: me:my-secret@proxy\nfolders:"),
+    ],
+)
+def test_possible_secret_is_not_shown(mistakes_of, text):
+    (mistake,) = mistakes_of(text)
+    assert "the value is" not in mistake
+    assert "secret" not in mistake
+
+
 def test_pydantic_errors_hide_values():
     with pytest.raises(ValidationError) as caught:
         SiteConfig.model_validate({"site": KEY, "root": KEY, "service": KEY, "folders": KEY})

@@ -1,7 +1,7 @@
 """Read the configuration of a site from its file, and report all its mistakes at once.
 
-Each mistake is a sentence: file, line, key, problem, fix. Values are never shown, since any of them may be a secret in
-the wrong place. Checks that depend on the machine (does the root exist, does the service answer) are left to `check`.
+Each mistake is a sentence: file, line, key, problem, fix, and the value unless it may be a secret in the wrong place.
+Checks that depend on the machine (does the root exist, does the service answer) are left to `check`.
 """
 
 from collections.abc import Iterator, Mapping

@@ -124,9 +124,13 @@ class OpenFile:
 
 
 class Tree:
-    """The folder tree of one site, read-only; every path is relative to `root`. Safe for use by many threads."""
+    """The folder tree of one site, read-only; every path is relative to `root`. Safe for use by many threads.
 
-    def __init__(self, root: bytes, *, follow_symlinks: bool = False) -> None:
+    Errors name `configuration` as the place of the root's path.
+    """
+
+    def __init__(self, root: bytes, *, follow_symlinks: bool = False, configuration: str = "the configuration") -> None:
+        self._configuration = configuration
         self.root = root
         self.follow_symlinks = follow_symlinks
 
@@ -234,7 +238,7 @@ class Tree:
             if exc.errno in ABSENT or exc.errno == errno.ELOOP:
                 raise RootMissing(
                     f"the root {shown(self.root)} is missing or not a folder",
-                    hint="mount or create it, or correct `root` in the configuration",
+                    hint=f"mount or create it, or correct `root` in {self._configuration}",
                 ) from exc
             raise
 

@@ -320,3 +320,11 @@ def test_control_chars_in_names_are_escaped(site):
     assert "\x1b" not in rows.out
     assert len(rows.objects) == 6
     assert {row["state"] for row in rows.objects} == {"verified", "blocked"}
+
+
+@pytest.mark.parametrize("command", ["check", "reconcile", "run"])
+def test_missing_root_names_the_configuration(site, command):
+    site.tree.rename(site.tree.with_name("elsewhere"))
+    result = site.run(command)
+    assert result.code == 2
+    assert f"correct `root` in {site.config}\n" in result.out + result.err

@@ -1,9 +1,10 @@
 """Turn pydantic's errors on a document into problems that a person can fix.
 
-A problem has the place, the dotted name of the key, and a suggestion for an unknown name. Values are never shown.
-Turning a problem into an error of the program is left to the caller.
+A problem has the place, the dotted name of the key, a suggestion for an unknown name, and the value if that cannot be
+a secret. Turning a problem into an error of the program is left to the caller.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, get_args
@@ -29,6 +30,12 @@ _WORDS = {
     "less_than_equal": ("it is too large", "write {le:g} or less"),
     "too_short": ("it is empty", "write at least one entry"),
 }
+_SHOWN_BELOW = frozenset({"watch", "upload", "schedule", "policy", "brake", "status", "log"})
+_SHOWN_KEYS = frozenset({"site", "root", "ledger", "path", "settle", "connect_timeout", "read_timeout"})
+"""The sections and keys whose values are shown; no address, command, metadata or key file is among them."""
+_SHORT = re.compile(r"[ -~]{1,40}")
+# A key that was pasted into the wrong line is a long run of letters and digits.
+_LIKE_A_KEY = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}")
 _FOLLOWS_FROM_ANOTHER = "default_factory_not_called"
 
 
@@ -73,8 +80,23 @@ def problems_of(error: ValidationError, document: Document, model: type[BaseMode
         ):
             continue
         problem, hint = _words(item["type"], item.get("ctx", {}), path, model)
-        found.append(Problem(path, problem, hint, *document.mark(path)))
+        shown = "" if item["type"] == "extra_forbidden" else _value_shown(document, path)
+        found.append(Problem(path, problem, hint + shown, *document.mark(path)))
     return found
+
+
+def _value_shown(document: Document, path: Path) -> str:
+    """Return the end of a sentence that quotes the text at `path`; "" if there is none, or it may be a secret."""
+    if not path or not (path[0] in _SHOWN_BELOW or path[-1] in _SHOWN_KEYS):
+        return ""
+    value = document.value
+    for part in path:
+        if isinstance(value, dict) and isinstance(part, str):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+    is_shown = isinstance(value, str) and _SHORT.fullmatch(value) and not _LIKE_A_KEY.search(value)
+    return f"; the value is '{value}'" if is_shown else ""
 
 
 def _words(kind: str, context: dict[str, Any], path: Path, model: type[BaseModel]) -> tuple[str, str]:
