@@ -4,6 +4,7 @@ Nothing is changed. Printing is left to `check`.
 """
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -73,7 +74,10 @@ def look_at_user(config: SiteConfig) -> Iterator[Finding]:
         message = (
             f"the ledger is the user {name}'s, and this is {user_name(os.geteuid())}: what {name} cannot read does"
         )
-        fix = f"run it as its user: runuser -u {name} -- assetsync check …"
+        # sudo passes no environment on, so the line names the configuration itself.
+        who = f"'#{name}'" if name.isdigit() else shlex.quote(name)
+        named_in = "" if config.file is None else f" --config {shlex.quote(str(config.file))}"
+        fix = f"run it as its user: sudo -u {who} assetsync check{named_in}"
         yield Finding("user", Level.WARNING, f"{message} not show here", fix)
 
 

@@ -221,6 +221,7 @@ def test_unknown_time_zone_is_a_warning(site, monkeypatch, zone, warns):
 
 
 def test_user_other_than_owner_is_warned(site, monkeypatch):
+    site.config = site.config.rename(site.config.with_name("my site.yaml"))
     site.write("a.jpg")
     assert "user" not in _levels(site.run("check", "--json").only), "there is no ledger yet"
     site.run("reconcile")
@@ -233,7 +234,16 @@ def test_user_other_than_owner_is_warned(site, monkeypatch):
     assert said["message"] == (
         f"the ledger is the user {owner}'s, and this is 4000000001: what {owner} cannot read does not show here"
     )
-    assert f"runuser -u {owner} -- " in said["fix"]
+    line = said["fix"].removeprefix("run it as its user: ")
+    assert line == f"sudo -u {owner} assetsync check --config '{site.config}'"
+    # A sudo that changes no user passes no environment on either.
+    sudo = site.config.with_name("sudo")
+    sudo.write_text(f'#!/bin/sh\nshift 3\nexec env -i {sys.executable} -m assetsync "$@"\n')
+    sudo.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", line], check=False, capture_output=True, env={"PATH": f"{sudo.parent}:/usr/bin:/bin"}
+    )
+    assert (done.returncode, b"my site.yaml: site hq" in done.stdout) == (0, True)
 
 
 @pytest.mark.parametrize(
