@@ -69,7 +69,7 @@ def _check(path: Path, data: bytes, key: str) -> tuple[SiteConfig | None, list[P
         return SiteConfig.model_validate(document.value, context=path), problems
     except ValidationError as exc:
         told = {problem.path for problem in problems}
-        found = problems_of(exc, document, SiteConfig)
+        found = problems_of(exc, document, SiteConfig, show_values=True)
         return None, problems + [problem for problem in found if problem.path not in told]
 
 

@@ -194,7 +194,7 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
             facts = dict(conn.execute("SELECT name, value FROM facts WHERE name IN ('start', ?)", (CLEAN_STOP,)))
             known = int(facts.get("start") or 0)
             # A new ledger needs no confirmation: it knows no folder, so every folder is listed.
-            confirmed = not known or kept == known
+            confirmed = not known or _confirms(kept, known)
             start = max(known, copied or 0, 0 if confirmed else kept or 0) + 1
             restored = _is_restored(known, copied, facts.get(CLEAN_STOP), changed)
             restored = restored or (not confirmed and kept is not None and kept > known)
@@ -244,6 +244,11 @@ def _is_restored(known: int, copied: int | None, stopped: str | None, changed: s
     if not known:
         return copied is not None
     return copied is None or known < copied or (stopped is not None and stopped != changed)
+
+
+def _confirms(kept: int | None, known: int) -> bool:
+    """Return whether `kept`, the number outside the ledger's disk, is that of the last start recorded in the ledger."""
+    return kept == known
 
 
 def _refuse_another(path: Path, site: str | None) -> None:

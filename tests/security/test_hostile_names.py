@@ -36,7 +36,7 @@ NAMES = (
     b"' OR 1=1; DROP TABLE files; --.jpg",
     b"<script>alert(1)</script>".replace(b"/", b""),
     b"$(touch owned)`touch owned`.jpg",
-    b". .",
+    b" . .",
     b" ",
 )
 COMMANDS = (

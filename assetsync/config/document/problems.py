@@ -52,9 +52,12 @@ def dotted(path: Path) -> str:
     return text
 
 
-def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
+def problems_of(
+    error: ValidationError, document: Document, model: type[BaseModel], *, show_values: bool = False
+) -> list[Problem]:
     """Return a problem for every mistake in `error`, which came from checking `document` against `model`.
 
+    With `show_values`, the text that cannot be used is quoted, unless it may be a secret; a sidecar's never is.
     A mistake at or below a place with a problem in the document itself is left out: it follows from that problem.
     """
     known = [problem.path for problem in document.problems]
@@ -80,7 +83,8 @@ def problems_of(error: ValidationError, document: Document, model: type[BaseMode
         ):
             continue
         problem, hint = _words(item["type"], item.get("ctx", {}), path, model)
-        shown = "" if item["type"] == "extra_forbidden" else _value_shown(document, path)
+        is_shown = show_values and item["type"] != "extra_forbidden"
+        shown = _value_shown(document, path) if is_shown else ""
         found.append(Problem(path, problem, hint + shown, *document.mark(path)))
     return found
 

@@ -335,8 +335,11 @@ class Resolver:
         attempt = self._fresh(one)
         if not self._is_current(one, attempt):
             return Grace()
-        # A restart of the process restarts the grace.
-        return self._extended(grace_of(attempt) if attempt.id in self._watched else Grace(), one)
+        return self._extended(grace_of(attempt) if self._is_counted(attempt.id) else Grace(), one)
+
+    def _is_counted(self, attempt_id: int) -> bool:
+        """Return whether this process has watched the attempt; a restart of the process restarts the grace."""
+        return attempt_id in self._watched
 
     def _verdict(self, one: Looking, newest: int) -> tuple[Verdict, Grace]:
         """Judge a doubt by the assets that its look-ups showed; return the verdict and the grace it rests on."""
