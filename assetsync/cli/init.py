@@ -180,12 +180,8 @@ def _check(path: Path) -> int:
         write("next, after the errors above are fixed: assetsync check")
         return code
     write("next: assetsync reconcile --dry-run --list")
-    is_of_system = path.parent == options.CONFIGURATIONS
-    write(
-        f"then: systemctl enable --now {shlex.quote(f'assetsync@{path.stem}')}"
-        if is_of_system
-        else "then: assetsync run"
-    )
+    unit = shlex.quote(f"assetsync@{path.stem}")
+    write(f"then: systemctl enable --now {unit}" if path.parent == options.CONFIGURATIONS else "then: assetsync run")
     return code
 
 

@@ -33,8 +33,10 @@ _MOST_ARRIVED = 100_000
 """New paths of a scan that are compared with missing files: beyond them, a renamed file counts as vanished."""
 
 _FEW = 100
-_NAMED = 5
 """Batch size for single looks. It is smaller than `_BATCH`, because each of these files may be waited for."""
+
+_NAMED = 5
+"""The most files that a log line names."""
 
 
 @dataclass(slots=True)
