@@ -309,6 +309,6 @@ def test_defaults_and_meanings_are_those_of_the_example():
     made = schema("configuration")["$defs"]
     settle = made["Watch"]["properties"]["settle"]
     assert settle["default"] == "5s"
-    assert settle["description"] == "How long a file must rest unchanged before it is sent."
+    assert settle["description"] == "How long a file must be unchanged before it is sent."
     assert made["Schedule"]["properties"]["audit"]["default"] == "0 3 * * sun"
     assert "default" not in made["Folder"]["properties"]["ignore"]
