@@ -210,16 +210,18 @@ class _Asked(NamedTuple):
 @click.option("--last", is_flag=True, help="Show the last audit's findings without a request to the service.")
 @with_json("Print one object a line: first the folders, then what was found.")
 def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
-    """Compare each mapped folder of the service with the ledger, and list what differs.
+    """Compare each mapped folder of the service with the ledger, and list the differences.
 
-    In the table, history counts assets of versions that were replaced or deleted, or that a person had sent again. WHY
-    is missing (no longer in the service), different (no longer these bytes), elsewhere (moved in the service), doubled
-    (a copy), damaged (a cut upload, proven), suspected (perhaps one), unknown (never sent by this ledger) or unmet
-    (missed by an audit that a brake stopped; the next one concludes). Where no path is known (-), the asset's name in
-    the service follows. Exits with 1 when there is any, when so much is missing that a brake was pulled, or when a
-    folder was not audited yet. Beside a daemon the daemon is asked for an audit. Where that takes more than a few
-    seconds, its last one is shown, the last line says why (with --json, `current` is false), and it exits with 1, or
-    with 3 while sending is paused because of the service.
+    The reason of a difference is missing (no longer in the service), different (other bytes), elsewhere (moved in the
+    service), doubled (a copy), damaged (proven to be a cut upload), suspected (perhaps a cut upload), unknown (never
+    sent by this ledger) or unmet (missed by an audit that a brake stopped; the next audit decides). If no path is
+    known (-), the asset's name in the service follows. In the table, history counts the assets of versions that were
+    replaced or deleted, or that a person sent again.
+
+    The command exits with 1 if anything differs, if a brake was pulled because too many assets are missing, or if a
+    folder was not audited yet. Beside a daemon, the daemon makes the audit. If it takes longer than a few seconds, the
+    command shows the last audit and why it is not current (with --json, `current` is false), and exits with 1, or with
+    3 while uploads are paused because of the service.
 
     \b
     Examples:

@@ -173,10 +173,11 @@ _SIGNS = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
 @click.option("--notify", is_flag=True, help="Send a test message to notify.webhook and notify.command too.")
 @with_json("Print one object.")
 def command(path: Path, *, notify: bool, as_json: bool) -> int:
-    """Try everything that a run needs, and say for each finding what mends it; changes nothing.
+    """Test everything that a run needs, and print a fix for each finding; change nothing.
 
-    Looks at the configuration, the API key, the tree and its folders, the limits of the watcher, the ledger, and asks
-    the service for a name that no asset has in each mapped folder. Exit 0 when a run can begin, 2 or 3 when not.
+    The command tests the configuration, the API key, the tree and its folders, the limits of the watcher and the
+    ledger. It searches each mapped folder of the service for a name that no asset has. It exits with 0 if a run can
+    begin, else with 2 or 3.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    """Print the script that makes a shell complete assetsync's commands and options.
+    """Print the completion script for a shell.
 
     \b
     Examples:

@@ -38,11 +38,11 @@ except ModuleNotFoundError as error:
     type=click.Path(path_type=Path, file_okay=False),
     help="Work in this folder, and keep everything there.",
 )
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Show no progress on stderr.")
 def command(*, keep: bool, directory: Path | None, quiet: bool) -> int:
-    """Show a whole run: a sample tree, a local service, an upload of all, some changes, and a second run.
+    """Show a whole run: mirror a sample tree into a local service, change some files, and mirror it again.
 
-    Nothing but a temporary folder is touched, and no network. Takes some seconds.
+    The demo takes some seconds. It uses a temporary folder, and no network.
 
     \b
     Examples:

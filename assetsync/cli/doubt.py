@@ -22,7 +22,7 @@ from assetsync.text import plural, printable, relative_text
 
 @click.group("doubt")
 def command() -> None:
-    """List the uploads whose answer was lost, have them looked up at once, or say what became of one.
+    """List uploads whose answer was lost, look them up now, or decide one.
 
     \b
     Examples:
@@ -36,7 +36,7 @@ def command() -> None:
 @with_config
 @with_json("Print one object a line.")
 def list_doubts(config: SiteConfig, *, as_json: bool) -> None:
-    """List every version that the service may have without our knowing.
+    """List uploads whose answer was lost: the service may have the file.
 
     \b
     Example:
@@ -95,10 +95,10 @@ def _as_object(row: FileRow, attempt: AttemptRow | None) -> dict[str, object]:
 @with_json("Print one object: done, request, message.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 def retry(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
-    """Look up the uploads in doubt at once, such as after an outage: those given, those below given folders, or all.
+    """Look up uploads in doubt now, such as after an outage: these files, the files below these folders, or all.
 
-    Nothing is decided sooner than the look-ups allow, and nothing blocked is touched: `assetsync retry` does that too.
-    Beside a daemon the daemon does it. PATH is relative to the root, or absolute.
+    The look-ups decide as always, only sooner. Blocked files stay blocked; `assetsync retry` retries these too. Beside
+    a daemon, the daemon carries this out. PATH is relative to the root, or absolute.
 
     \b
     Examples:
@@ -112,13 +112,13 @@ def retry(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
 @command.command("resolve")
 @with_config
 @click.argument("path")
-@click.option("--asset", "assetid", metavar="ID", help="This asset is the file: read it back and take it over.")
+@click.option("--asset", "assetid", metavar="ID", help="This asset is the file: adopt it, and verify it.")
 @with_json("Print one object: done, request, message.")
 @click.option("--absent", is_flag=True, help="The service does not have the file: send it again.")
 def resolve(config: SiteConfig, path: str, *, assetid: str | None, absent: bool, as_json: bool) -> None:
-    """Say what became of an upload whose answer was lost, after a look in the service.
+    """Decide an upload whose answer was lost, after you have looked in the service.
 
-    Beside a daemon the daemon does it. PATH is relative to the root, or absolute.
+    Beside a daemon, the daemon carries this out. PATH is relative to the root, or absolute.
 
     \b
     Examples:

@@ -23,9 +23,9 @@ from assetsync.text import printable, relative_text
 
 @click.group("drift")
 def command() -> None:
-    """List what the tree says of files and the service does not, or say that it is set there by now.
+    """List metadata that changed after the upload, or record that it is set in the service.
 
-    The interface cannot change an asset: what a sidecar says after the upload is set in the service by hand.
+    The interface cannot change an asset: a person sets the new values in the service.
 
     \b
     Examples:
@@ -39,9 +39,9 @@ def command() -> None:
 @with_json("Print one object a line.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 def list_drift(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
-    """List every file of which something is to be set in the service, with the metadata that its sidecars give it now.
+    """List the files whose metadata, or folder, differs from the service, with the metadata of their sidecars.
 
-    PATH leaves those of this file, or below this folder; it is relative to the root, or absolute.
+    With PATH, list only this file, or the files below this folder. PATH is relative to the root, or absolute.
 
     \b
     Examples:
@@ -71,10 +71,10 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> 
 @with_json("Print one object: done, request, message.")
 @click.argument("paths", nargs=-1, metavar="PATH...")
 def settle(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
-    """Say that the service has by now what `drift list` tells of these files, or that an asset may stay where it is.
+    """Record that the differences of these files are settled: the values are set, or an asset may stay where it is.
 
-    PATH is a file, or a folder for all below it (`.` for the root); relative to the root, or absolute. What changes
-    later is told again. Beside a daemon the daemon does it.
+    PATH is a file, or a folder for all files below it (`.` for the root). It is relative to the root, or absolute.
+    Later changes are reported again. Beside a daemon, the daemon carries this out.
 
     \b
     Examples:

@@ -32,7 +32,7 @@ def command() -> None:
 
 @command.command("config")
 def config() -> None:
-    """Print a configuration in which each key is explained and has its default.
+    """Print a configuration with all keys, their meanings and their defaults.
 
     \b
     Example:
@@ -45,9 +45,10 @@ def config() -> None:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--force", is_flag=True, help="Replace existing units.")
 def units(folder: Path, *, force: bool) -> None:
-    """Write the systemd units into FOLDER: the daemon, one pass, and its timer, one instance a site.
+    """Write the systemd units into FOLDER: for the daemon, and for one pass with its timer; each site is an instance.
 
-    They start the assetsync that writes them. Then: systemctl daemon-reload && systemctl enable --now assetsync@hq
+    The units start the program that writes them. Afterwards run: systemctl daemon-reload && systemctl enable --now
+    assetsync@hq
 
     \b
     Examples:

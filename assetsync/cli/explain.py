@@ -176,12 +176,14 @@ _MEANS = {
 @with_json("Print one object.")
 @click.argument("path")
 def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
-    """Tell why a file is where it is: its mapping and rules, its sidecars, its versions, every attempt, what helps.
+    """Show why a file is in its state: its mapping, rules, sidecars, versions and attempts, and what helps.
 
-    PATH is relative to the root, or absolute, an odd name as `files` shows it; one that neither the ledger nor the tree
-    knows is exit 2. Of a folder, its mapping and how many files below it are in which state. If nothing is sent to its
-    folder of the service, since when and until when. With --json, `next_try` is when something happens by itself,
-    `files` counts by state what lies below a folder, and `hold` has the times as `since` and `until`.
+    For a folder, show its mapping and the number of its files by state. For both, show since when and until when the
+    folder of the service is held. PATH is relative to the root, or absolute. A name with escaped characters may be
+    written as `files` shows it. The command exits with 2 if neither the ledger nor the tree knows PATH.
+
+    With --json, `next_try` is the time of the next automatic step, `files` counts the files below a folder by state,
+    and `hold` has the times `since` and `until`.
 
     \b
     Examples:

@@ -30,13 +30,13 @@ COLUMNS = (*FILE_KEYS, "wanted", "reason", "mtime", "filetype", "queued_at", "me
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 def command(config: SiteConfig, paths: tuple[str, ...], *, form: str, state: str | None) -> None:
-    """Write every file version that the ledger knows, history included, to stdout: a proof of delivery.
+    """Write every file version of the ledger to stdout, also earlier ones, as a proof of delivery.
 
-    What is verified was read back from the service: its id, folder, size and MD5, and when. PATH leaves the versions of
-    this file, or below this folder.
+    The asset of a verified version was read back from the service with this id, folder, size and MD5. With PATH, write
+    only the versions of this file, or of the files below this folder.
 
-    In CSV, control characters are escaped, and a cell that a spreadsheet would take for a formula begins with '. Where
-    that, or bytes that are no UTF-8, make the path another, path_base64 holds its bytes.
+    In CSV, control characters are escaped, and ' is put before a cell that a spreadsheet would read as a formula. If a
+    path is changed by this, or is not UTF-8, path_base64 has its bytes.
 
     \b
     Examples:

@@ -88,19 +88,20 @@ _REST = (State.SUPERSEDED, State.GONE)
     help=f"Only files in this state: {', '.join(State)}.",
 )
 @click.option("--reason", metavar="WORD", help="Only files with this reason, such as sidecar or empty_file.")
-@click.option("--all", "history", is_flag=True, help="Earlier versions and vanished files too.")
+@click.option("--all", "history", is_flag=True, help="Also list earlier versions and vanished files.")
 @with_json("Print one object a line.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 def command(
     config: SiteConfig, paths: tuple[str, ...], *, state: str | None, reason: str | None, history: bool, as_json: bool
 ) -> None:
-    """List the files that the ledger knows, one line a path in the order of their bytes.
+    """List the files of the ledger with their states and asset ids, sorted by the bytes of their paths.
 
-    PATH leaves those of this file, or below this folder; it is relative to the root, or absolute, an odd name as it
-    is shown here. One that the ledger knows nothing of is exit 2.
+    With PATH, list only this file, or the files below this folder. PATH is relative to the root, or absolute. A name
+    with escaped characters may be written as it is shown here. The command exits with 2 if the ledger does not know
+    PATH.
 
-    With --json each line holds path, state, assetid, destfolderid, size, md5, error, attempts, uploaded_at and
-    verified_at; path_base64 too where a path is no UTF-8.
+    With --json each line has path, state, assetid, destfolderid, size, md5, error, attempts, uploaded_at and
+    verified_at, and path_base64 if the path is not UTF-8.
 
     \b
     Examples:

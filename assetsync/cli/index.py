@@ -22,15 +22,15 @@ _COST = (
 
 @click.command("index")
 @with_config
-@click.option("--yes", is_flag=True, help="Do not ask before `index all`, as is done on a terminal.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation before `index all` on a terminal.")
 @with_json("Print one object: responsecode and message.")
 @with_explain
 @click.argument("assetids", nargs=-1, required=True, metavar="ID...|all")
 def command(config: SiteConfig, assetids: tuple[str, ...], *, yes: bool, as_json: bool, explain: bool) -> None:
-    """Ask the service to index these assets, or with the word `all` everything; needs no ledger.
+    """Ask the service to index these assets, or all assets; needs no ledger.
 
-    Ids may stand apart or in lists with commas; many are sent in several calls. A success says only that the call was
-    taken (observed): `assetsync search` shows what can be found.
+    Ids are separated by spaces or commas; many ids need several calls. A success only means that the service accepted
+    the call (observed). `assetsync search` shows what can be found.
 
     \b
     Examples:

@@ -111,12 +111,25 @@ def write_site(path: Path, text: str, key: SecretStr, *, force: bool) -> None:
 @click.command("init")
 @click.option("--site", metavar="NAME", help="The name of the site: a-z, 0-9 and -.")
 @click.option("--root", metavar="FOLDER", help="The folder to mirror.")
-@click.option("--ledger", metavar="FILE", help="Else /var/lib/assetsync/NAME.db, or beside --output.")
-@click.option("--base-url", metavar="URL", help="Where the service is installed.")
+@click.option("--ledger", metavar="FILE", help="The ledger; by default /var/lib/assetsync/NAME.db, or beside --output.")
+@click.option("--base-url", metavar="URL", help="The address where the service is installed.")
 @click.option("--upload-url", metavar="URL", help="The index file of your tenant.")
-@click.option("--key-file", metavar="FILE", type=click.Path(path_type=Path), help="Holds the API key, which is copied.")
-@click.option("--folder", "folders", metavar="PATH=ID", multiple=True, help="A folder below root, its destfolderid.")
-@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Else /etc/assetsync/NAME.yaml.")
+@click.option(
+    "--key-file", metavar="FILE", type=click.Path(path_type=Path), help="A file with the API key, which is copied."
+)
+@click.option(
+    "--folder",
+    "folders",
+    metavar="PATH=ID",
+    multiple=True,
+    help="A folder below root and its destfolderid; may be repeated.",
+)
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The configuration to write; by default /etc/assetsync/NAME.yaml.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing configuration and key file.")
 def command(
     *,
@@ -126,11 +139,11 @@ def command(
     force: bool,
     **given: str | None,
 ) -> int:
-    """Ask for what a new site needs, write its configuration and key file, and check them.
+    """Ask for the settings of a new site, write its configuration and key file, and check them.
 
-    Without a terminal, every question needs its option, but --ledger; the key comes from --key-file or
-    $ASSETSYNC_API_KEY. Nothing is written if the service refuses the key or gives no answer; on a terminal, you are
-    asked to correct or confirm it.
+    Without a terminal, every option except --ledger, --output and --force is needed, and the key comes from --key-file
+    or $ASSETSYNC_API_KEY. Nothing is written if the service refuses the key or does not answer; on a terminal, you are
+    asked to correct or confirm the settings.
 
     \b
     Examples:

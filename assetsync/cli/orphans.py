@@ -18,14 +18,14 @@ _GONE_FOR = 7 * 24 * 3600.0
 
 @click.command("orphans")
 @with_config
-@click.option("--all", "recent", is_flag=True, help="Also assets of files that were deleted within the last week.")
+@click.option("--all", "recent", is_flag=True, help="Also list assets of files that were deleted within the last week.")
 @with_json("Print one object a line.")
 def command(config: SiteConfig, *, recent: bool, as_json: bool) -> None:
-    """List assets in the service that no file stands behind, for its administrator: assetsync cannot delete.
+    """List assets in the service that belong to no file, for a person to delete: the interface cannot delete.
 
-    WHY is replaced (a newer version was sent), deleted (the file is gone for a week), damaged (a cut upload, proven),
-    suspected (perhaps one), doubled (a copy) or unknown (never sent by this ledger). Where no path is known (-), the
-    asset's name in the service follows.
+    The reason is replaced (a newer version was sent), deleted (the file is gone for a week), damaged (proven to be a
+    cut upload), suspected (perhaps a cut upload), doubled (a copy) or unknown (never sent by this ledger). If no path
+    is known (-), the asset's name in the service follows.
 
     \b
     Examples:

@@ -57,14 +57,14 @@ _PATIENCE = 15.0
     "--dry-run",
     "only_look",
     is_flag=True,
-    help="Only count what would be done, and read no file for it: one that was renamed, moved or touched counts as an"
-    " upload, though a run would find that it is none. Works beside a daemon.",
+    help="Only count what would be sent. No file is read, so a file that was renamed, moved or touched counts as an"
+    " upload, although a run would not send it. Works beside a daemon.",
 )
 @click.option(
     "--list",
     "as_list",
     is_flag=True,
-    help="With --dry-run: print one line a file that would be sent, blocked or is gone; the summary goes to stderr.",
+    help="With --dry-run: print a line for each file that would be sent, is blocked or is gone; the summary on stderr.",
 )
 @with_json("Print one object, whatever the exit code; with --list one object a line.")
 @click.option(
@@ -73,18 +73,18 @@ _PATIENCE = 15.0
     show_default=True,
     metavar="TIME",
     callback=seconds,
-    help="How long to wait, after the last answered upload or from the start of an outage, for what depends on time;"
-    " 0s is one pass each.",
+    help="How long to wait for doubts, indexing and outages, after the last answered upload or from the start of an"
+    " outage; 0s makes one pass.",
 )
-@click.option("--adopt", is_flag=True, help="List the service's folders first and take over equal assets found there.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr, and only warnings in the log.")
+@click.option("--adopt", is_flag=True, help="List the folders of the service first, and adopt equal assets.")
+@click.option("--quiet", is_flag=True, help="Show no progress on stderr, and only warnings in the log.")
 def command(
     config: SiteConfig, *, only_look: bool, as_list: bool, as_json: bool, wait: float, adopt: bool, quiet: bool
 ) -> int:
     """Mirror the tree into the service once.
 
-    Scans the tree, uploads what is missing, finds out about uploads whose answer was lost, asks for indexing and reads
-    back what was stored. Ends when all is in sync, when nothing that is left depends on time, or after --wait.
+    Scan the tree, upload missing files, look up uploads whose answer was lost, request indexing, and verify the assets.
+    The command ends when all is in sync, when waiting longer would not help, or after --wait.
 
     \b
     Examples:

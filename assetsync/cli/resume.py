@@ -22,9 +22,9 @@ def _number(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 @with_json("Print one object: done, request, message.")
 @click.argument("brake", metavar="[ID]", callback=_number, required=False)
 def command(config: SiteConfig, brake: int | None, *, as_json: bool) -> None:
-    """Release the brake with this number, or all: what they saw is meant.
+    """Release the brake with this number, or all brakes, because the change that pulled them is intended.
 
-    `assetsync status` lists them. Beside a daemon the daemon does it.
+    `assetsync status` lists the brakes. Beside a daemon, the daemon carries this out.
 
     \b
     Examples:

@@ -12,21 +12,21 @@ from assetsync.config import SiteConfig
 @click.option(
     "--send-again",
     is_flag=True,
-    help="Upload the given files anew, even if an asset is known: the service cannot delete, so the old one stays.",
+    help="Upload these files again, even if an asset is known. The old asset stays: the interface cannot delete.",
 )
 @click.option(
     "--reason",
     metavar="WORD",
-    help="Only files blocked for this reason, such as sidecar. With missing, --send-again takes folders, or all.",
+    help="Only files that are blocked for this reason, such as sidecar. --send-again needs paths, except with missing.",
 )
 @with_json("Print one object: done, request, message.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 def command(config: SiteConfig, paths: tuple[str, ...], *, send_again: bool, reason: str | None, as_json: bool) -> None:
-    """Let files that are blocked or in doubt go on where they stand: those given, those below given folders, or all.
+    """Retry files that are blocked or in doubt: these files, the files below these folders, or all.
 
-    A file with a known asset is read back again, one in doubt is looked up again, others are tried again; an empty one
-    stays blocked, as the service refuses it. One whose asset lay in the folder before and is gone takes over
-    another equal one of the folder. Beside a daemon the daemon does it. PATH is relative to the root, or absolute.
+    A file with a known asset is read back again. A file in doubt is looked up again. Other files are sent again. An
+    empty file stays blocked, because the service refuses it. A file whose adopted asset is gone adopts another equal
+    asset of the folder. Beside a daemon, the daemon carries this out. PATH is relative to the root, or absolute.
 
     \b
     Examples:

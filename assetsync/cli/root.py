@@ -28,15 +28,15 @@ COMMANDS = {
     "status": Entry("status", "Show the site's status, from the ledger alone."),
     "files": Entry("files", "List the files and their states."),
     "explain": Entry("explain", "Show why a file is in its state."),
-    "retry": Entry("retry", "Retry blocked files."),
+    "retry": Entry("retry", "Retry files that are blocked or in doubt."),
     "resume": Entry("resume", "Release a brake after a check."),
-    "doubt": Entry("doubt", "List uploads whose answer was lost, or decide one."),
+    "doubt": Entry("doubt", "List uploads whose answer was lost, look them up, or decide one."),
     "drift": Entry("drift", "List metadata that changed after the upload, or mark it as settled."),
     "audit": Entry("audit", "Compare the service's folders with the ledger, and list the differences."),
     "orphans": Entry("orphans", "List assets in the service without a matching file."),
     "export": Entry("export", "Export the ledger as CSV or JSON lines."),
-    "search": Entry("search", "searchassets by hand."),
-    "index": Entry("index", "searchIndex by hand."),
+    "search": Entry("search", "Search the service by hand (searchassets)."),
+    "index": Entry("index", "Request indexing by hand (searchIndex)."),
     "upload": Entry("upload", "Upload one file by hand."),
     "guide": Entry("guide", "Show the guide: tasks, reference, troubleshooting."),
     "schema": Entry("schema", "Print the JSON Schema of a --json output, or of the configuration."),
@@ -126,5 +126,5 @@ def root() -> None:
     \b
     Exit codes: 0 all in sync · 1 finished, not all in sync · 2 usage or configuration ·
     3 the service cannot be reached or refuses the key · 4 another instance holds the
-    ledger · 70 a mistake in assetsync itself · 130 interrupted
+    ledger · 70 a defect in assetsync · 130 interrupted
     """

@@ -32,10 +32,11 @@ _FIXED = "`{}` says which site this is: a change of it takes a restart"
 @click.command("run")
 @with_config_path
 def command(path: Path) -> int:
-    """Mirror the site from now on, until SIGTERM (exit code 0) or Ctrl-C (130).
+    """Run the daemon, which mirrors the site until SIGTERM (exit code 0) or Ctrl-C (130).
 
-    Watches the tree, uploads what is new, has it indexed, verifies it, and scans the whole tree as often as
-    schedule.rescan says. SIGHUP reads the configuration again; one with mistakes is refused and the old one stays.
+    It watches the tree, uploads new files, requests indexing, verifies the assets, and scans the whole tree at each
+    schedule.rescan. SIGHUP reads the configuration again. A configuration with mistakes is rejected, and the old one
+    stays active.
 
     \b
     Examples:

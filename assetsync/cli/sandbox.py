@@ -22,11 +22,15 @@ def _time(name: str, meaning: str) -> Decorator:
 
 @click.command("sandbox")
 @click.option(
-    "--listen", default="127.0.0.1:8790", show_default=True, metavar="HOST:PORT", help="Port 0 takes a free one."
+    "--listen",
+    default="127.0.0.1:8790",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="The address to serve; port 0 chooses a free one.",
 )
 @click.option("--dir", "directory", type=click.Path(path_type=Path, file_okay=False), help="Keep the data here.")
 @click.option("--key", default=_KEY, show_default=True, help="The API key that it accepts.")
-@click.option("--folder", "folders", multiple=True, metavar="ID=NAME", help="A folder that exists; may be repeated.")
+@click.option("--folder", "folders", multiple=True, metavar="ID=NAME", help="A folder of the service; may be repeated.")
 @click.option("--auto-folders", is_flag=True, help="Accept any folder id.")
 @_time("--processing-delay", "Until an upload is processed.")
 @_time("--index-delay", "Until it is found through the index.")
@@ -36,7 +40,7 @@ def _time(name: str, meaning: str) -> Decorator:
     type=click.Choice(DIALECTS),
     default="observed",
     show_default=True,
-    help="As a live installation, or as documented.",
+    help="Answer like a live installation, or as documented.",
 )
 @click.option(
     "--index-mode", type=click.Choice(INDEX_MODES), default="noop", show_default=True, help="What searchIndex does."
@@ -50,10 +54,10 @@ def _time(name: str, meaning: str) -> Decorator:
 )
 @click.option("--twice", is_flag=True, help="Show every asset twice through the index.")
 @click.option("--renditions", is_flag=True, help="Show a rendition beside each picture.")
-@click.option("--no-md5", is_flag=True, help="Show no MD5, as some releases.")
-@click.option("--latin1", is_flag=True, help="Show names as ISO-8859-1, with ? for all else, also as documented.")
+@click.option("--no-md5", is_flag=True, help="Show no MD5, like some releases.")
+@click.option("--latin1", is_flag=True, help="Show names as ISO-8859-1, with ? for other characters, in both dialects.")
 @click.option("--renames", is_flag=True, help="Store every upload under another name, as a workflow may.")
-@click.option("--no-self-index", is_flag=True, help="Index only when asked.")
+@click.option("--no-self-index", is_flag=True, help="Index assets only after searchIndex.")
 @click.option("--duplicate-check", is_flag=True, help="Refuse content that is already there.")
 @click.option("--max-content-length", type=int, metavar="BYTES", help="Answer error 10001 to longer uploads.")
 @click.option("--json", "as_json", is_flag=True, help="Print the addresses as one object.")
@@ -70,11 +74,13 @@ def command(
 ) -> None:
     """Run a local service that implements the interface, until Ctrl-C; its page shows what is stored.
 
-    Faults are rules that are posted to it, each in place of those before: latency, hang, status, html, too_many,
-    answer_lost, answer_cut, key_refused, search_down, database_down, index_wipes, names_lost, invisible. A rule may
-    say operation (upload, search, index), times, probability, seconds, status, and, of status and html, stored (true:
-    the fault comes after the upload is stored, as answer_lost always does). An empty list ends them. Assets are listed
-    at /_sandbox/assets; an id that is posted there with a folder, a name or delete is moved, renamed or deleted.
+    POST a list of faults to /_sandbox/faults; it replaces the list before, and an empty list ends all faults. The kinds
+    are latency, hang, status, html, too_many, answer_lost, answer_cut, key_refused, search_down, database_down,
+    index_wipes, names_lost and invisible. A fault may have operation (upload, search or index), times, probability,
+    seconds and status. With `stored` true, status and html come after the upload is stored, as answer_lost always does.
+
+    GET /_sandbox/assets lists the assets. POST an id with a folder, a name or delete there, to move, rename or delete
+    an asset.
 
     \b
     Examples:

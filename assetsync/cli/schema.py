@@ -27,11 +27,11 @@ _NULL = {"type": "null"}
 @click.command("schema")
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
-    """List the JSON Schemas, or print the schema NAME: of the output of a command, or of the configuration.
+    """List the JSON Schemas, or print the schema NAME of a command's output or of the configuration.
 
-    Where a command prints one object a line, the schema is that of a line. Outputs may get further keys, so the
-    schemas of outputs allow them; the schema of the configuration does not. An editor that knows YAML finds misspelt
-    keys by it, and shows what each key means.
+    If a command prints one object a line, its schema describes a line. Schemas of outputs allow further keys, because
+    later versions may add some. The schema of the configuration does not: editors use it to mark misspelt keys, and to
+    show what a key means.
 
     \b
     Examples:

@@ -37,9 +37,11 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 
 
 _OPTIONS = (
-    click.option("--label", multiple=True, metavar="NAME", help="Carries this label; a nested one is A/B."),
-    click.option("--custom-field", multiple=True, metavar="ID=VALUE", callback=_pairs, help="Holds this value."),
-    click.option("--field", multiple=True, metavar="NAME=WORDS", callback=_pairs, help="Has these words there."),
+    click.option("--label", multiple=True, metavar="NAME", help="Has this label; A/B is label B below A."),
+    click.option(
+        "--custom-field", multiple=True, metavar="ID=VALUE", callback=_pairs, help="Has this value in the custom field."
+    ),
+    click.option("--field", multiple=True, metavar="NAME=WORDS", callback=_pairs, help="Has these words in the field."),
 )
 
 
@@ -106,12 +108,12 @@ def _with_parameters(command_function: Callable[..., Any]) -> Callable[..., Any]
 @with_config
 @with_queries
 @_with_parameters
-@click.option("--dbdirect", is_flag=True, help="Ask the database: TERM is a file name with % and _ as in LIKE.")
-@click.option("--all-pages", is_flag=True, help="Every asset, page by page; --maxrows is the size of a page.")
+@click.option("--dbdirect", is_flag=True, help="Search the database: TERM is a file name with % and _ as in LIKE.")
+@click.option("--all-pages", is_flag=True, help="Print every asset, page by page; --maxrows is the size of a page.")
 @click.option(
     "--wire",
     type=click.Choice(["row", "column", "jsonp", "wddx"]),
-    help="Ask for this form; without --json and --csv, print the answer as it comes (escaped on a terminal).",
+    help="The format to request; without --json and --csv, print the answer as received (escaped on a terminal).",
 )
 @with_json("Print one asset a line, with every column of the answer.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with every column of the answer.")
@@ -129,8 +131,8 @@ def command(
 ) -> None:
     """Search the service (interface section 4.1); needs no ledger.
 
-    TERM is in the search syntax of the interface (4.1.1). Labels, custom fields and fields are taken literally, may be
-    repeated, and all must hold; with them TERM may be left out.
+    TERM uses the search syntax of the interface (4.1.1). The values of --label, --custom-field and --field are taken
+    literally. These options may be repeated, and all must match. With them, TERM may be left out.
 
     \b
     Examples:

@@ -52,9 +52,10 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 @with_json("Print one object; with --watch one a line, every two seconds.")
 @click.option("--watch", is_flag=True, help="Refresh until Ctrl-C or SIGTERM, which exit with 0.")
 def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
-    """Tell how the site stands, from the ledger alone: nothing is asked of the service, and the tree is not looked at.
+    """Show whether the site is in sync, and what needs you.
 
-    Works beside a daemon.
+    The command only reads the ledger: it asks the service nothing and does not look at the tree. It works beside a
+    daemon.
 
     \b
     Examples:

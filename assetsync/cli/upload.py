@@ -78,10 +78,12 @@ def _events(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 
 @click.command("upload")
 @with_config
-@click.option("--folder", "--destfolderid", "folder", required=True, metavar="ID", help="The folder to store it in.")
+@click.option(
+    "--folder", "--destfolderid", "folder", required=True, metavar="ID", help="The id of the folder to store it in."
+)
 @click.option("--name", metavar="NAME", help="The name to send; by default the file's own.")
 @click.option("--meta", multiple=True, callback=_meta, metavar="NAME=VALUE", help="A metadata field; may be repeated.")
-@click.option("--metadata", type=bool, help="Whether metadata is written; follows from --meta.")
+@click.option("--metadata", type=bool, help="Whether the service writes metadata; by default, if there is --meta.")
 @click.option(
     "--meta_lang_id_r",
     "--language",
@@ -91,18 +93,36 @@ def _events(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     show_default=True,
     help="The language of the metadata: 1 = English, 2 = German.",
 )
-@click.option("--zip_extract", "--zip-extract", type=bool, default=False, show_default=True, help="Unpack a ZIP there.")
 @click.option(
-    "--skip_event", "--skip-event", multiple=True, callback=_events, metavar="EVENT", help="To skip; may be repeated."
+    "--zip_extract",
+    "--zip-extract",
+    type=bool,
+    default=False,
+    show_default=True,
+    help="Whether the service unpacks a ZIP archive.",
+)
+@click.option(
+    "--skip_event",
+    "--skip-event",
+    multiple=True,
+    callback=_events,
+    metavar="EVENT",
+    help="A workflow event to skip; may be repeated.",
 )
 @click.option("--upl_template", "--upl-template", metavar="ID", help="The upload template to execute.")
-@click.option("--debug", type=bool, default=False, show_default=True, help="Mail what was passed, the key included.")
-@click.option("--emailto", metavar="ADDRESS", help="The recipient of that mail.")
-@click.option("--redirectto", metavar="URL", help="Where the answer is redirected to; it is read, not followed.")
-@click.option("--redirecttoparams", metavar="QUERY", help="Appended to that address.")
 @click.option(
-    "--send-again", is_flag=True, help="Upload it although its content is, or may be, in the folder: the old one stays."
+    "--debug",
+    type=bool,
+    default=False,
+    show_default=True,
+    help="Whether the service mails all parameters, also the key.",
 )
+@click.option("--emailto", metavar="ADDRESS", help="The recipient of that mail.")
+@click.option(
+    "--redirectto", metavar="URL", help="The address to which the service redirects its answer, which is not followed."
+)
+@click.option("--redirecttoparams", metavar="QUERY", help="Parameters to add to that address.")
+@click.option("--send-again", is_flag=True, help="Upload the file even if the folder has, or may have, its content.")
 @with_json("Print one object: assetid, responsecode, message and filetype.")
 @with_explain
 @click.argument("file", type=click.Path(path_type=Path))
@@ -119,14 +139,14 @@ def command(
 ) -> int:
     """Upload one file by hand (interface section 4.3); needs no ledger.
 
-    Where the site has a ledger, a file of the tree, and any file that goes into a mapped folder, is recorded there
-    before it is sent: neither the daemon nor a second call sends it again. A file whose content is in the folder
-    already is not sent; its id is printed.
+    If the site has a ledger, a file of the tree, or for a mapped folder, is recorded there before it is sent: neither
+    the daemon nor a second call sends it again. A file whose content is already in the folder is not sent; the command
+    prints the asset's id.
 
-    Exit 0 when the service accepted it or has it already, 1 when it refused, 3 when nothing or nothing sound was
-    answered: an upload that is recorded is then in doubt, and is resolved like any other. Without a ledger, look in the
-    service before sending again, because an upload sent twice is two assets. Interrupted, it says whether anything had
-    left, and exits with 130.
+    The command exits with 0 if the service accepted the file or already has it, with 1 if the service refused it, and
+    with 3 if there was no answer, or none that makes sense. A recorded upload is then in doubt, and is looked up like
+    any other. Without a ledger, look in the service before you send the file again, because an upload that is sent
+    twice is two assets. If the command is interrupted, it prints whether anything had left, and exits with 130.
 
     \b
     Examples:
