@@ -109,12 +109,12 @@ def look(path: Path, config: SiteConfig) -> Iterator[Finding]:
     if (unknown := zone_warning(os.environ)) is not None:
         yield Finding("schedule", Level.WARNING, unknown, ZONE_FIX)
     if not config.schedule.reads_back:
-        message = "the daemon reads nothing back: files stay `stored`, and are verified by `assetsync reconcile` alone"
+        message = "the daemon reads nothing back: files stay `stored` until `assetsync reconcile` verifies them"
         yield Finding("schedule", Level.WARNING, message, "switch schedule.verify on, or schedule.index")
     for mapped_folder in config.folders:
         if mapped_folder.upload.debug or mapped_folder.upload.emailto is not None:
             where = mapped_folder.path
-            message = f"for uploads from {where}, the service mails what was passed, the API key included"
+            message = f"for uploads from {where}, the service mails all parameters, also the API key"
             fix = "take upload.debug and upload.emailto out of this mapping once the fault is found"
             yield Finding("folders", Level.WARNING, message, fix)
     key, said = _key(config)
@@ -153,7 +153,7 @@ def _service(config: SiteConfig, key: SecretStr) -> Iterator[Finding]:
                 probe(service, folder)
                 # None of the three operations of the interface lists the folders.
                 answers = f"{config.service.base_url} answers a search in folder {folder}"
-                yield Finding("service", Level.OK, f"{answers}; whether there is one shows at the first upload")
+                yield Finding("service", Level.OK, f"{answers}; the first upload shows whether the folder exists")
     except ConfigError as error:
         for mistake in error.mistakes:
             yield Finding("service", Level.ERROR, mistake)

@@ -40,7 +40,7 @@ def look_at_ledger(config: SiteConfig) -> Finding:
     except LedgerMissing:
         if not path.parent.is_dir():
             return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
-        return _no_room(path) or Finding("ledger", Level.OK, f"there is none yet; the first run makes {path}")
+        return _no_room(path) or Finding("ledger", Level.OK, f"no ledger yet; the first run creates {path}")
     except LedgerError as error:
         return of_error("ledger", error)
     short = _no_room(path)
@@ -52,8 +52,8 @@ def look_at_ledger(config: SiteConfig) -> Finding:
         fix = "correct `root`; or, if the same tree has moved, let a run pull the brake, then assetsync resume"
         return Finding("ledger", Level.WARNING, message, fix)
     if known and service not in (None, service_address(config)):
-        message = f"{path} tells of the service at {service}, and service.base_url is {service_address(config)} now"
-        fix = "correct it; or let a run ask there for what was sent: it goes on where that is shown, else it asks you"
+        message = f"{path} was filled from {service}, and service.base_url is {service_address(config)} now"
+        fix = "correct it; or start a run, which continues only if it finds known assets there"
         return Finding("ledger", Level.WARNING, message, fix)
     holder = holder_of(real(path))
     if holder.unseen is not None:
@@ -95,7 +95,7 @@ def look_at_mappings(config: SiteConfig) -> Iterator[Finding]:
         named = printable(mapping.path) or "."
         message = f"the mapping {named} pointed to folder {folder} of the service and points to {mapping.destfolderid}"
         if mapping in agreed:
-            yield Finding("folders", Level.OK, f"{message}, which was agreed to: the next run goes by it")
+            yield Finding("folders", Level.OK, f"{message}, which a person agreed to: the next run uses it")
             continue
         fix = "correct destfolderid; or, if it is meant, let a run pull the brake, then assetsync resume"
         yield Finding("folders", Level.WARNING, message, fix)
@@ -116,8 +116,8 @@ def look_at_other_sites(config: SiteConfig) -> Iterator[Finding]:
     beside = list(neighbours(config.ledger))
     duplicate_sites = {twin.subject: twin for twin in twins_of(claim, beside)}
     for twin in (twin for subject, twin in duplicate_sites.items() if subject not in agreed):
-        message = f"{twin}: of the two, each would upload what the other has uploaded"
-        fix = "correct the configuration that is wrong; remove the ledger of a site that is no more, and its .epoch"
+        message = f"{twin}: each of the two would upload the files of the other again"
+        fix = "correct the configuration that is wrong; delete the ledger of a site that was given up, and its .epoch"
         yield Finding("folders", Level.WARNING, message, fix)
     for neighbour in beside:
         theirs = neighbour.claim
@@ -129,7 +129,7 @@ def look_at_other_sites(config: SiteConfig) -> Iterator[Finding]:
         shared = sorted({*theirs.folders.values()} & {*claim.folders.values()}) if is_other else []
         for folder in shared if str(neighbour.ledger) not in duplicate_sites else ():
             message = f"the site `{neighbour.site}` (ledger {neighbour.ledger}) sends to folder {folder}, too"
-            fix = "give each site folders of its own: an audit takes the files of the other for unknown assets"
+            fix = "give each site its own folders: an audit reports the files of the other site as unknown assets"
             yield Finding("folders", Level.WARNING, message, fix)
 
 

@@ -200,7 +200,7 @@ class _Sidecars:
             yield of_error("sidecar", mistake, Level.WARNING)
         for path in self._stray:
             fix = "name it after its file; if it is one to be uploaded itself, set `sidecars: off` for its mapping"
-            yield Finding("sidecar", Level.WARNING, f"there is no file that {printable(path)} could speak of", fix)
+            yield Finding("sidecar", Level.WARNING, f"{printable(path)} has no matching file", fix)
         left = self._strays - len(self._stray)
         if left:
             yield Finding("sidecar", Level.WARNING, f"{left:,} more without a matching file", "fix those above first")

@@ -314,12 +314,12 @@ class Brakes:
             too_many = left and known >= _FEWEST and count > self._limits.max_vanished_share * known
             subject = printable(self._plan.mappings.all[position].path) or "."
             if too_many and not self._brake_control.allowed("vanished", f"{subject}/", count):
-                detail = f"{count:,} of {known:,} files of the mapped folder {subject} are gone: is that meant?"
+                detail = f"{count:,} of {known:,} files of the mapped folder {subject} are gone: is this intended?"
                 yield _Reason("vanished", f"{subject}/", detail, count)
         count, before = result.missing_count, self._ledger.intake.size()
         too_many = count > self._limits.max_vanished or (before >= _SAMPLED and count * 2 > before)
         if too_many and not self._brake_control.allowed("vanished", "site", count):
-            detail = f"{count:,} of {before:,} known files are gone{_most_of(result)}: is that meant?"
+            detail = f"{count:,} of {before:,} known files are gone{_most_of(result)}: is this intended?"
             yield _Reason("vanished", "site", detail, count)
 
     def queue_is_empty(self) -> None:
@@ -336,7 +336,7 @@ class Brakes:
         if count <= self._limits.max_new_files or self._ledger.reports.fact(_QUEUE_WAS_EMPTY) is None:
             return
         if not self._brake_control.allowed("new_files", "site", count):
-            detail = f"{count:,} files are new or changed since the last scan: shall they all be sent?"
+            detail = f"{count:,} files are new or changed since the last scan: should all of them be sent?"
             yield _Reason("new_files", "site", detail, count)
 
     def foreseen(self, result: ScanResult) -> list[str]:
@@ -369,7 +369,7 @@ class Brakes:
         self._told = new_versions
         count = new_versions - self._counted[0][1]
         if count > self._limits.max_new_files:
-            detail = f"{count:,} files came or changed within an hour: shall they all be sent?"
+            detail = f"{count:,} files came or changed within an hour: should all of them be sent?"
             self._brake_control.pull("new_files", "hour", detail, count)
             # Start a new hour: once a person has resumed, these files do not count again.
             self._counted = deque([(now, new_versions)])

@@ -41,7 +41,7 @@ def test_sound_site_is_exit_0_with_object(site):
 def test_answered_search_proves_no_folder(site):
     site.config.write_text(site.config.read_text("utf-8").replace(site.config.read_text("utf-8").split('"')[1], "NONE"))
     (said,) = [f["message"] for f in site.run("check", "--json").only["findings"] if f["what"] == "service"]
-    assert said.endswith("answers a search in folder NONE; whether there is one shows at the first upload")
+    assert said.endswith("answers a search in folder NONE; the first upload shows whether the folder exists")
 
 
 def test_changes_nothing(site):
@@ -160,7 +160,7 @@ def test_options_mailing_the_key_are_warned_of(site, said):
     assert result.code == 0
     (finding,) = [finding for finding in result.only["findings"] if finding["what"] == "folders"]
     assert finding["level"] == "warning"
-    assert "the API key included" in finding["message"]
+    assert "also the API key" in finding["message"]
 
 
 def test_nearly_full_disk_is_reported_early(site, monkeypatch):
@@ -192,9 +192,7 @@ def test_sidecars_without_file_are_counted(site):
     result = site.run("check", "--json")
     assert result.code == 0
     said = [finding["message"] for finding in result.only["findings"] if finding["level"] == "warning"]
-    assert said[:-1] == [
-        f"there is no file that photos/{number:02}.jpgg.yaml could speak of" for number in range(len(said) - 1)
-    ]
+    assert said[:-1] == [f"photos/{number:02}.jpgg.yaml has no matching file" for number in range(len(said) - 1)]
     assert said[-1] == f"{12 - len(said) + 1} more without a matching file"
 
 
@@ -298,7 +296,7 @@ def test_remapped_folder_is_a_warning(site):
     assert site.run("resume").code == 0
     shown = site.run("check").out
     assert "pull the brake" not in shown
-    assert f"points to {PAPERS}, which was agreed to: the next run goes by it" in shown
+    assert f"points to {PAPERS}, which a person agreed to: the next run uses it" in shown
 
 
 def test_taken_status_port_is_a_warning(site, eventually):

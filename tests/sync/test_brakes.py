@@ -259,7 +259,7 @@ def test_agreement_has_amount_and_week_limit(make_world, clock):
     world.scan()
     (brake,) = world.ledger.reports.brakes()
     assert (brake.kind, brake.amount) == ("vanished", 4)
-    assert brake.detail == "4 of 7 known files are gone, 4 from d: is that meant?"
+    assert brake.detail == "4 of 7 known files are gone, 4 from d: is this intended?"
     world.ledger.resume(None, clock.now())
     clock.advance(8 * 24 * 3600)
     world.scan()

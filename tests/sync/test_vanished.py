@@ -91,7 +91,7 @@ def test_vanished_share_pulls_a_brake(make_world):
     assert world.scan().vanished == 0
     (brake,) = world.ledger.reports.brakes()
     assert (brake.kind, brake.subject, brake.amount) == ("vanished", "./", 11)
-    assert brake.detail == "11 of 20 files of the mapped folder . are gone: is that meant?"
+    assert brake.detail == "11 of 20 files of the mapped folder . are gone: is this intended?"
     world.ledger.resume(brake.id, world.clock.now())
     assert world.scan().vanished == 11
     assert not world.site.brakes.pulled()
