@@ -326,7 +326,7 @@ def _moved(doubt: Doubt, here: Sequence[Candidate], elsewhere: Sequence[Candidat
     mine = [s for s in equal if not s.claimed]
     if mine:
         asset = min(mine, key=lambda s: s.asset.id).asset
-        reason = f"an equal asset, {asset.id}, lies in folder {asset.folder_id}: somebody may have moved it there"
+        reason = f"an equal asset, {asset.id}, is in folder {asset.folder_id}: somebody may have moved it there"
         return Verdict(Judgement.UNDECIDABLE, reason=reason)
     if equal:
         verdict = _of_another(equal, is_over=True)

@@ -173,7 +173,7 @@ def trial_notice(site: str, now: float) -> Notice:
 
 
 _OVER = {
-    Kind.BLOCKED: "what was blocked is not any more",
+    Kind.BLOCKED: "no file is blocked any more",
     Kind.BRAKE: "no brake holds any more",
     Kind.OUTAGE: "the service answers again, after {after}",
     Kind.INDEX_STOPPED: "indexing is switched off, or may be tried again",
@@ -194,7 +194,7 @@ def _sentence(problem: Problem, new: int, names: tuple[str, ...], lasted: float)
             noun = "file is" if problem.count == 1 else "files are"
             return f"{problem.count:,} {noun} blocked{fresh}{named} (assetsync status)"
         case Kind.BRAKE:
-            return f"a brake stops all sending: {first}{more} (assetsync status tells what ends it)"
+            return f"a brake stops all sending: {first}{more} (assetsync status shows what ends it)"
         case Kind.OUTAGE:
             long = f" for {_span(lasted)}" if lasted >= _MINUTE else ""
             return f"nothing is sent{long}: {first} (assetsync check)"

@@ -46,7 +46,7 @@ def compare(expected: Expected, asset: Asset) -> tuple[Reading, str]:
     if asset.size is not None and asset.size != expected.size:
         return Reading.DIFFERENT, f"it has {asset.size:,} bytes in the service, the file {expected.size:,}"
     if asset.folder_id != expected.folder_id:
-        return Reading.MOVED, f"it lies in folder {asset.folder_id} of the service, not in {expected.folder_id}"
+        return Reading.MOVED, f"it is in folder {asset.folder_id} of the service, not in {expected.folder_id}"
     return Reading.EQUAL, ""
 
 

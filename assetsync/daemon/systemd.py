@@ -65,7 +65,7 @@ class Notifier:
         except OSError as error:
             # A failed report must not end the daemon. Without the watchdog's messages systemd restarts it anyway.
             if not self._unheard:
-                log.warning("systemd cannot be told", detail=error.strerror or type(error).__name__)
+                log.warning("systemd cannot be notified", detail=error.strerror or type(error).__name__)
             self._unheard = True
         else:
             self._unheard = False

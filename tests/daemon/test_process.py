@@ -255,10 +255,10 @@ def test_failed_systemd_notify_is_logged_once(make, tmp_path, gone):
             running = make().start(NOTIFY_SOCKET=str(address), WATCHDOG_USEC="400000")
     else:
         running = make().start(NOTIFY_SOCKET=str(address), WATCHDOG_USEC="400000")
-    running.until(lambda: running.events("systemd cannot be told"))
+    running.until(lambda: running.events("systemd cannot be notified"))
     (running.photos / "a").write_bytes(b"a")
     running.until_verified(1)
-    assert len(running.events("systemd cannot be told")) == 1
+    assert len(running.events("systemd cannot be notified")) == 1
     assert running.stop() == 0
 
 

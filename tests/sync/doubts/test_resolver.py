@@ -749,7 +749,7 @@ def test_asset_moved_in_doubt_is_asked_about(world, clock, gives_md5, processing
     world.live(300)
     row = world.row("a.jpg")
     assert (row.state, row.reason, len(world.service.posts)) == (BLOCKED, "undecidable", 1)
-    assert f"{asset.id}, lies in folder F9" in row.detail
+    assert f"{asset.id}, is in folder F9" in row.detail
     carry_out(world.ledger, world.service, clock, "doubt", {"path": b"a.jpg".hex(), "asset": asset.id})
     world.live(300)
     row = world.row("a.jpg")
@@ -887,7 +887,7 @@ def test_move_onto_namesake_is_not_resent(make_world, processing):
     world.live(300)
     row = world.row("a/x.jpg")
     assert (row.state, row.reason) == (BLOCKED, "undecidable")
-    assert f"{asset.id}, lies in folder F2" in row.detail
+    assert f"{asset.id}, is in folder F2" in row.detail
     assert [post.filename for post in world.service.posts].count("x.jpg") == 2
 
 
