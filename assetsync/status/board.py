@@ -6,7 +6,7 @@ HTTP, and the decision which requests are answered, are left to `server`.
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assetsync.config import SiteConfig
 from assetsync.errors import LedgerError
@@ -23,6 +23,7 @@ _FRESH_SECONDS = 1.0
 _SPARING = 20
 _PATIENCE = 2.0
 _STALE = 60.0
+_NAMED_OF_GROUP = 5
 
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><circle cx="16" cy="16" r="13" fill="{}"/>'
@@ -75,7 +76,9 @@ class Board:
         try:
             began = self._clock.steady()
             if self._kept is None or began >= self._kept_until:
-                self._kept = stand(self._config, self._ledger, self._clock.now())
+                # Read here, because other readers of the status should not pay for what only the page shows.
+                groups = tuple(self._ledger.reports.blocked_groups(_NAMED_OF_GROUP))
+                self._kept = replace(stand(self._config, self._ledger, self._clock.now()), blocked_groups=groups)
                 ended = self._clock.steady()
                 self._kept_until = ended + max(_FRESH_SECONDS, _SPARING * (ended - began))
             return self._kept

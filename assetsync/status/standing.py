@@ -61,7 +61,6 @@ def what_is_out_of_sync(
 NAMED = 20
 """The most blocked files, files in doubt and drifted files that are named, of each."""
 
-_NAMED_OF_GROUP = 5
 _CHART_HOURS = 24
 
 
@@ -84,7 +83,7 @@ class Standing:
     not show the present. `sends_from`: when `upload.window` opens, while it is shut and files are queued. `reads_back`:
     whether the daemon's schedule reads stored files back. `refused`: the new configuration that the running process
     rejected. `vanished`: the scans of the last week that found files gone, the newest last. `blocked_groups`: blocked
-    files by reason, each group with its first files. Times are in seconds since the epoch.
+    files by reason, each group with its first files; only the page has them. Times are in seconds since the epoch.
     """
 
     site: str
@@ -213,7 +212,6 @@ def stand(config: SiteConfig, ledger: LedgerView, now: float, *, running: bool |
         reads_back=config.schedule.reads_back,
         refused=ledger.runs.refusal_at_hand() if running else None,
         vanished=ledger.runs.vanished(now),
-        blocked_groups=tuple(reports.blocked_groups(_NAMED_OF_GROUP)),
     )
 
 

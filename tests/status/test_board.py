@@ -176,6 +176,12 @@ def test_blocked_files_are_grouped_by_reason(shown):
     assert unreadable.startswith(f"1 unreadable one.jpg Permission denied {step}")
 
 
+def test_only_the_board_reads_blocked_groups(shown):
+    block(shown.world, "a", "missing")
+    assert shown.standing().blocked_groups == ()
+    assert [group.reason for group in shown.board.standing().blocked_groups] == ["missing"]
+
+
 def test_page_shows_full_disk_remedy(shown, monkeypatch):
     monkeypatch.setattr("assetsync.status.standing.without_room", lambda _path: "the disk of /var has 9.0 KB left")
     said = re.sub(r"\s+", " ", text_of(shown.page()))
