@@ -1,4 +1,4 @@
-"""Build the answers about a running site: the page, the same as JSON, the metrics, the health check and the icon.
+"""Build the answers about a running site: the page, its JSON, metrics, health check and icon, and the guide.
 
 HTTP, and the decision which requests are answered, are left to `server`.
 """
@@ -7,7 +7,9 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
+from assetsync import guide
 from assetsync.config import SiteConfig
 from assetsync.errors import LedgerError
 from assetsync.ledger.ledger import Ledger
@@ -15,7 +17,7 @@ from assetsync.log import redact
 from assetsync.model import Clock
 from assetsync.status.document import as_object
 from assetsync.status.metrics import CONTENT_TYPE, Metrics
-from assetsync.status.page import Page
+from assetsync.status.page import Page, policy
 from assetsync.status.standing import Level, Live, Standing, stand
 from assetsync.text import moment
 
@@ -44,6 +46,16 @@ class Reply:
     kind: str
     body: bytes
     policy: str = "default-src 'none'; frame-ancestors 'none'"
+
+
+@cache
+def guide_page(page: guide.Page) -> Reply:
+    """Return a page of the guide; as Markdown if the library that makes HTML of it is missing."""
+    try:
+        text = guide.as_html(page, served=True)
+    except ImportError:
+        return Reply(200, "text/plain; charset=utf-8", page.text.encode())
+    return Reply(200, "text/html; charset=utf-8", text.encode(), policy(guide.style()))
 
 
 class Board:
@@ -93,6 +105,8 @@ class Board:
             "/metrics": lambda: Reply(200, CONTENT_TYPE, self._metrics.exposition()),
             "/healthz": self._health,
             "/icon.svg": lambda: Reply(200, "image/svg+xml", _ICONS[self.standing().level].encode()),
+            "/guide/": lambda: guide_page(guide.contents()),
+            **{f"/guide/{topic}": partial(guide_page, page) for topic, page in guide.pages().items()},
         }
 
     def _as_page(self) -> Reply:

@@ -131,10 +131,7 @@ class Page:
         style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
         self._parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - the package's own files
         self._template = _template((folder / "page.html").read_text("utf-8"))
-        self.policy = (
-            f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; connect-src 'self';"
-            " img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        )
+        self.policy = f"{policy(style)}; script-src '{_hash(script)}'; connect-src 'self'"
 
     def render(self, standing: Standing, live: Live, now: float) -> str:
         """Return the document; ages are counted up to `now`, in seconds since the epoch."""
@@ -262,6 +259,7 @@ def _blocked(group: BlockedGroup) -> dict[str, Any]:
     whys = [why_blocked(row) for row in group.first]
     return {
         "reason": (group.reason or "blocked").replace("_", " "),
+        "anchor": group.reason or "a-file-is-blocked",
         "count": group.files,
         "files": [
             _named(row, None if why == before else why)
@@ -280,6 +278,14 @@ def _named(row: FileRow, why: str | None) -> dict[str, Any]:
 
 def _shown(text: str | bytes) -> str:
     return redact(runnable(printable(text)))
+
+
+def policy(style: str) -> str:
+    """Return the Content-Security-Policy of a document that contains this style, and nothing that runs."""
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; img-src 'self'; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none'"
+    )
 
 
 def _hash(text: str) -> str:
