@@ -101,6 +101,9 @@ _ASIDE = (
     (State.IN_DOUBT, "In doubt", "answer lost, being looked up"),
     (State.BLOCKED, "Blocked", "an operator must act"),
 )
+_NAMES = {state: state.replace("_", " ").capitalize() for state in State} | {
+    state: name for state, name, _ in (*_WAY, *_ASIDE)
+}
 _WORK = {
     "rescan": "compare the whole tree with the ledger",
     "index": "ask the service to index what it cannot find",
@@ -181,7 +184,7 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
             {
                 "detail": _shown(brake.detail),
                 "at": ago(brake.pulled_at),
-                "release": released_by(brake.kind),
+                "release": released_by(brake.kind).capitalize(),
                 "help": f"assetsync resume {brake.id}",
             }
             for brake in standing.brakes
@@ -196,7 +199,7 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         "vanished": [
             {
                 "text": _shown(str(each)),
-                "names": _shown(", ".join(each.names)),
+                "names": [_shown(name) for name in each.names],
                 "more": each.count > len(each.names),
                 "at": ago(each.at),
             }
@@ -220,7 +223,7 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         },
         "chart": draw(standing.hours),
         "folders": folders(standing),
-        "states": [s for s in State if counts.of(s)],
+        "states": [(s, _NAMES[s]) for s in State if counts.of(s)],
         "scan": None if scan is None else {"complete": scan.complete, "unreadable": scan.unreadable},
         "jobs": [_job(job, standing, live, now) for job in JOBS],
         "trust": live.trust,

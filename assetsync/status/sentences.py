@@ -56,9 +56,11 @@ _WORK = (("verify", "read back"), ("index", "indexed"))
 
 def verdict(standing: Standing) -> str:
     """Return the status in one sentence, which shows whether an operator must act, and whether many files vanished."""
-    gone = standing.vanished_lately
-    lately = "" if gone is None else f"; {files(gone.count)} vanished, {hour(gone.at, standing.at)}"
-    return _urgency(standing) + lately
+    urgency, gone = _urgency(standing), standing.vanished_lately
+    if gone is None:
+        return urgency
+    lately = f"{files(gone.count)} vanished, {hour(gone.at, standing.at)}"
+    return f"{urgency} {lately}." if urgency.endswith(".") else f"{urgency}; {lately}"
 
 
 def _urgency(standing: Standing) -> str:

@@ -58,6 +58,18 @@ def test_without_a_script_it_says_everything(visit):
     assert page.locator("button:visible").count() == 0, "a button that does nothing is not shown"
 
 
+def test_reason_leads_to_its_row_of_the_guide(visit):
+    for width in (390, 1280):
+        page = visit(java_script_enabled=False, viewport={"width": width, "height": 844})
+        page.locator("#blocked a", has_text="too large").click()
+        assert page.url.endswith("/guide/troubleshooting#too_large")
+        row = page.locator("tr:target")
+        assert "upload.max_file_size" in row.inner_text()
+        assert 0 < row.bounding_box()["y"] < 400
+        page.get_by_role("link", name="Status").click()
+        assert page.locator("#verdict h1").is_visible()
+
+
 def test_page_script_follows_changes(visit, running):
     page = visit(clock=True)
     verified = page.locator(".way .verified b")

@@ -145,6 +145,15 @@ def test_commands_in_sentences_are_code(shown):
     assert ">a lone ` stays</span>" in page
 
 
+def test_mappings_and_tiles_name_states_alike(shown):
+    shown.world.write("a")
+    shown.world.scan()
+    page = shown.page()
+    assert '<span class="name">Waiting</span>' in page
+    assert '<th scope="col">Waiting</th>' in page
+    assert '<td data-label="Waiting">1</td>' in page
+
+
 def test_what_needs_a_person_comes_first(shown):
     world, now = shown.world, shown.world.clock.now()
     block(world, "a", "different")
@@ -170,7 +179,7 @@ def test_blocked_files_are_grouped_by_reason(shown):
     command = "assetsync retry 'my docs'"
     assert missing == f"7 missing {names} {command} Copy {command}"
     command = "assetsync files --state blocked --reason changed ."
-    step = "For each: assetsync retry --send-again PATH"
+    step = "For each: assetsync retry --send-again PATH To list them:"
     assert changed == f"2 changed 0.jpg size 0 1.jpg size 1 {step} {command} Copy {command}"
     step = "fix its permissions: each scan tries it again, at once assetsync retry one.jpg"
     assert unreadable.startswith(f"1 unreadable one.jpg Permission denied {step}")

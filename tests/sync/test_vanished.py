@@ -1,6 +1,7 @@
 """Files that vanish from the tree are reported, wherever a person looks."""
 
 import os
+import re
 
 import pytest
 
@@ -51,7 +52,14 @@ def test_vanished_files_are_named_by_folder(filled):
     (event,) = as_object(standing(filled))["vanished"]
     assert (event["count"], event["known"], event["folders"]) == (10, 30, {"F1": 7, "F2": 3})
     assert len(event["names"]) == 5
-    assert "; 10 files vanished, " in verdict(standing(filled))
+
+
+def test_verdict_with_vanished_files_is_punctuated(filled):
+    remove(filled, "F1", 10)
+    filled.scan()
+    assert re.fullmatch(r"In progress: 20 pending\. 10 files vanished, [^.;]+ UTC\.", verdict(standing(filled)))
+    filled.live(600)
+    assert re.fullmatch(r"in sync: 20 files verified; 10 files vanished, [^.;]+ UTC", verdict(standing(filled)))
 
 
 def test_few_vanished_files_stay_out_of_the_verdict(filled):
