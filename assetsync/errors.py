@@ -16,6 +16,7 @@
     ├── LedgerError                the ledger cannot be used
     │   ├── LedgerUnwritable       its disk is full or fails
     │   ├── LedgerMissing          it does not exist, and this command does not create it
+    │   ├── LedgerDenied           another user owns it, and this one has no access
     │   ├── LedgerBusy             another process sends for it
     │   ├── LedgerOfAnother        it belongs to another site
     │   ├── LedgerNewer            it was written by a newer release
@@ -128,6 +129,14 @@ class LedgerUnwritable(LedgerError):
 
 class LedgerMissing(LedgerError):
     """The ledger does not exist, and the current command does not create it."""
+
+
+class LedgerDenied(LedgerError):
+    """Another user owns the ledger, and this user has no access to it; `owner` is the id of the owner."""
+
+    def __init__(self, message: str, owner: int, *, hint: str = "") -> None:
+        self.owner = owner
+        super().__init__(message, hint=hint)
 
 
 class LedgerBusy(LedgerError):

@@ -6,12 +6,14 @@ Sentences are left to the callers.
 import base64
 import pwd
 import re
+import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _COMMAND = re.compile(
     r"\bassetsync (?:doubt (?:list|resolve)|drift (?:list|settle)|run|reconcile|check|status|files|explain|retry|audit"
-    r"|orphans|resume|export|search|index|upload)\b(?! --(?:config|site)\b)"
+    r"|orphans|resume|export|search|index|upload)\b(?![^`;\n]* (?:--config|--site|-c)\b)"
 )
 _option = ""
 _SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
@@ -68,6 +70,12 @@ def user_name(user: int) -> str:
         return pwd.getpwuid(user).pw_name
     except KeyError:
         return str(user)
+
+
+def run_as(user: int, words: Sequence[str]) -> str:
+    """Return the line for a shell that runs a command as another user."""
+    name = user_name(user)
+    return shlex.join(["sudo", "-u", f"#{name}" if name.isdigit() else name, *words])
 
 
 _SURROGATE = re.compile("[\\ud800-\\udfff]")

@@ -4,7 +4,6 @@ Nothing is changed. Printing is left to `check`.
 """
 
 import os
-import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -16,6 +15,7 @@ from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.brakes import released_by
 from assetsync.errors import (
+    LedgerDenied,
     LedgerError,
     LedgerMissing,
 )
@@ -26,7 +26,7 @@ from assetsync.ledger.ledger_metadata import ROOT, SERVICE
 from assetsync.ledger.site_claims import AGREED, CLAIM, agreed_ledgers, neighbours, read_claim
 from assetsync.sync.brakes import BrakeControl, pointed_to, subject_of
 from assetsync.sync.duplicate_sites import UNREADABLE_FIX, is_same_service, placed, twins_of
-from assetsync.text import amount, files, printable, user_name
+from assetsync.text import amount, files, printable, run_as, user_name
 
 _ROOM = 64 * 1024 * 1024
 
@@ -41,6 +41,8 @@ def look_at_ledger(config: SiteConfig) -> Finding:
         if not path.parent.is_dir():
             return Finding("ledger", Level.ERROR, f"the folder {path.parent} is not there", f"mkdir -p {path.parent}")
         return _no_room(path) or Finding("ledger", Level.OK, f"no ledger yet; the first run creates {path}")
+    except LedgerDenied as error:
+        return Finding("ledger", Level.ERROR, error.message, _as_owner(config, error.owner))
     except LedgerError as error:
         return of_error("ledger", error)
     short = _no_room(path)
@@ -74,11 +76,13 @@ def look_at_user(config: SiteConfig) -> Iterator[Finding]:
         message = (
             f"the ledger is the user {name}'s, and this is {user_name(os.geteuid())}: what {name} cannot read does"
         )
-        # sudo passes no environment on, so the line names the configuration itself.
-        who = f"'#{name}'" if name.isdigit() else shlex.quote(name)
-        named_in = "" if config.file is None else f" --config {shlex.quote(str(config.file))}"
-        fix = f"run it as its user: sudo -u {who} assetsync check{named_in}"
-        yield Finding("user", Level.WARNING, f"{message} not show here", fix)
+        yield Finding("user", Level.WARNING, f"{message} not show here", _as_owner(config, owner))
+
+
+def _as_owner(config: SiteConfig, owner: int) -> str:
+    # sudo passes no environment on, so the line names the configuration itself.
+    named_in = [] if config.file is None else ["--config", str(config.file)]
+    return f"run it as its user: {run_as(owner, ['assetsync', 'check', *named_in])}"
 
 
 def look_at_mappings(config: SiteConfig) -> Iterator[Finding]:

@@ -20,11 +20,13 @@ from assetsync.errors import (
     AssetsyncError,
     ConfigError,
     LedgerBusy,
+    LedgerDenied,
     LedgerDetached,
     OutputError,
     ServiceElsewhere,
     ServiceError,
 )
+from assetsync.text import run_as
 
 OK = 0
 NOT_IN_SYNC = 1
@@ -70,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except AssetsyncError as error:
-        return _failed(error)
+        return _failed(error, arguments)
     except (ReaderGone, BrokenPipeError, SystemExit) as ended:
         # click itself raises SystemExit: with 0 after a completion, with 1 if the reader of its help text is gone.
         if isinstance(ended, SystemExit) and not ended.code:
@@ -79,13 +81,27 @@ def run(arguments: Sequence[str]) -> int:
         return _PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last place that can report it without a secret
         if _is_of_click(error):
-            return _failed(unwritten(error))
+            return _failed(unwritten(error), arguments)
         _unexpected(error)
         return UNEXPECTED
     return code if isinstance(code, int) else OK
 
 
-def _failed(error: AssetsyncError) -> int:
+def _as_owner(owner: int, arguments: Sequence[str]) -> str:
+    """Return the line for a shell that runs this command line as the ledger's owner."""
+    from assetsync.cli.options import CONFIG_VARIABLE  # noqa: PLC0415 - slow to load, and needed only here
+
+    words = ["assetsync", *arguments]
+    chosen = os.environ.get(CONFIG_VARIABLE)
+    if chosen and not any(word.partition("=")[0] in ("--config", "-c", "--site") for word in arguments):
+        # sudo passes no environment on.
+        words = ["env", f"{CONFIG_VARIABLE}={chosen}", *words]
+    return run_as(owner, words)
+
+
+def _failed(error: AssetsyncError, arguments: Sequence[str]) -> int:
+    if isinstance(error, LedgerDenied):
+        error.hint = f"run it as its user: {_as_owner(error.owner, arguments)}"
     tell(error)
     if isinstance(error, OutputError):
         _give_up_output()

@@ -21,6 +21,7 @@ from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, key_file, key_file_warning
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
+from assetsync.ledger.ledger_files import exists
 from assetsync.log import configure_logging, log_uncaught
 from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from, unsettled
@@ -164,7 +165,7 @@ def _list(planned: Planned, *, as_json: bool) -> None:
 @contextmanager
 def _held(config: SiteConfig) -> Iterator[Ledger]:
     """Open the ledger for sending; create none for a new site whose root cannot be opened."""
-    if not config.ledger.exists():
+    if not exists(config.ledger):
         expect_root(config)
     with closing(open_ledger(config.ledger, site=config.site)) as ledger:
         yield ledger
@@ -173,7 +174,7 @@ def _held(config: SiteConfig) -> Iterator[Ledger]:
 @contextmanager
 def _looked_at(config: SiteConfig) -> Iterator[Ledger]:
     """Open the ledger for reading, or a temporary empty one if there is none."""
-    if config.ledger.exists():
+    if exists(config.ledger):
         with closing(read_ledger(config.ledger, site=config.site)) as ledger:
             yield ledger
         return

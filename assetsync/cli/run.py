@@ -21,6 +21,7 @@ from assetsync.config import SiteConfig, key_file, key_file_warning, load_config
 from assetsync.daemon.daemon import Daemon, Ended
 from assetsync.daemon.systemd import Notifier, Signals
 from assetsync.errors import ConfigError
+from assetsync.ledger.ledger_files import exists
 from assetsync.log import configure_logging
 from assetsync.notify.notifications import receivers
 
@@ -48,7 +49,7 @@ def command(path: Path) -> int:
     _log_as(config)
     if (unknown := zone_warning(os.environ)) is not None:
         log.warning(unknown, fix=ZONE_FIX)
-    if not config.ledger.exists():
+    if not exists(config.ledger):
         # For a known site the brake is pulled instead.
         expect_root(config)
     signals = Signals()

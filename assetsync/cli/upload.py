@@ -34,12 +34,12 @@ from assetsync.errors import (
     AssetsyncError,
     FileUnreadable,
     LedgerBusy,
-    LedgerError,
     ReadStopped,
     RootMissing,
     UsageError,
 )
 from assetsync.ledger.database import hold_by_hand
+from assetsync.ledger.ledger_files import exists
 from assetsync.ledger.queue import Intent
 from assetsync.model import Answer, Fault, Sent, UploadRequest
 from assetsync.sync.upload.by_hand import MAY_BE_THERE, MAY_SEND, THERE, Begun, ByHand, outcome_of
@@ -215,13 +215,8 @@ def _recorded_as(config: SiteConfig, file: Path, folder: str) -> bytes | None:
 
     The path is relative to the root if the file's mapping sends it to the same folder, else absolute.
     """
-    try:
-        if not config.ledger.exists():
-            return None
-    except OSError as error:
-        raise LedgerError(
-            f"the ledger {config.ledger} cannot be reached ({error.strerror})", hint="run as the user that owns it"
-        ) from error
+    if not exists(config.ledger):
+        return None
     place, root = os.path.realpath(bytes(file)), os.path.realpath(bytes(config.root)).rstrip(b"/") + b"/"
     plan = make_plan(config)
     path = place.removeprefix(root)

@@ -23,7 +23,7 @@ from assetsync.errors import LedgerBusy, LedgerDamaged, LedgerError, LedgerMissi
 from assetsync.ledger import integrity
 from assetsync.ledger.folder_cache import Invalidation
 from assetsync.ledger.group_commit import Commits, Pending
-from assetsync.ledger.ledger_files import OF_THE_DISK, Epoch, Guard, expect_file, make, real
+from assetsync.ledger.ledger_files import OF_THE_DISK, Epoch, Guard, denied, exists, expect_file, make, real
 
 T = TypeVar("T")
 
@@ -167,7 +167,7 @@ def open_database(path: Path, *, create: bool) -> Database:
     is.
     """
     path = real(path)
-    if not create and not path.exists():
+    if not create and not exists(path):
         raise missing(path)
     lock_fd = _take_lock(path)
     guard: Guard | None = None
@@ -197,7 +197,7 @@ def open_beside(path: Path, *, writable: bool = False) -> Database:
     Raises LedgerMissing, LedgerNewer and LedgerDamaged.
     """
     path = real(path)
-    if not path.exists():
+    if not exists(path):
         raise missing(path)
     store = Database(path, read_only=not writable)
     try:
@@ -243,7 +243,9 @@ def holder_of(ledger: Path) -> Holder:
         return Holder(is_held(ledger))
     except LedgerError as error:
         # A process that writes to the ledger keeps a `-wal` file beside it, and removes it at a clean exit.
-        return Holder(ledger.with_name(f"{ledger.name}-wal").exists(), str(error))
+        with contextlib.suppress(OSError):
+            return Holder(ledger.with_name(f"{ledger.name}-wal").exists(), str(error))
+        return Holder(sends=False, unseen=str(error))
 
 
 def hold_by_hand(path: Path, boundary: str) -> int:
@@ -263,7 +265,7 @@ def hold_by_hand(path: Path, boundary: str) -> int:
             os.close(fd)
             raise
     except OSError as error:
-        raise LedgerError(
+        raise denied(path, error) or LedgerError(
             f"the lock of the ledger {path} cannot be used ({error.strerror})", hint="run as the user that owns it"
         ) from error
     return fd
@@ -319,6 +321,8 @@ def _take_lock(path: Path) -> int:
                 f"the ledger {path} cannot be used ({error.strerror})",
                 hint="its file system is read-only: see `dmesg` for the cause, then mount it for writing",
             ) from error
+        if (foreign := denied(path, error)) is not None:
+            raise foreign from error
         if _lock_path(path).exists() or _lock_path(path).is_symlink():
             raise LedgerError(
                 f"the lock of the ledger {path} cannot be taken ({error.strerror})",
@@ -355,8 +359,9 @@ def _open_guard(path: Path) -> Guard:
 def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Connection:
     """Open a connection. Inspect the file by path only: closing a descriptor of it would drop SQLite's locks."""
     expect_file(path)
-    if not read_only and path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-        # SQLite would open the file read-only and fail at the first write.
+    mode = os.R_OK if read_only else os.R_OK | os.W_OK
+    if path.exists() and not os.access(path, mode, effective_ids=True):
+        # SQLite would give no reason, or open the file read-only and fail at the first write.
         raise _unopened(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     uri = f"file:{quote(os.fsencode(path))}?mode={'ro' if read_only else 'rw'}"
     if alone and not path.with_name(path.name + "-wal").exists():
@@ -380,12 +385,14 @@ def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Con
             # Close now, not when the error is garbage-collected: the next attempt must be the only connection.
             conn.close()
         if "unable to open" in str(error) or "readonly" in str(error):
-            raise LedgerError(f"the ledger {path} cannot be opened ({error})", hint=_OWNER) from error
+            raise _unopened(path, PermissionError(errno.EACCES, str(error))) from error
         raise _translated(path, error) from error
     return conn
 
 
 def _unopened(path: Path, error: OSError) -> LedgerError:
+    if (foreign := denied(path, error)) is not None:
+        return foreign
     of_the_disk = error.errno in OF_THE_DISK
     kind = LedgerUnwritable if of_the_disk else LedgerError
     hint = "check its disk" if of_the_disk else _OWNER

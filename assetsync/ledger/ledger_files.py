@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from assetsync.clock import boot_id
-from assetsync.errors import LedgerDetached, LedgerError, LedgerUnwritable
-from assetsync.text import amount
+from assetsync.errors import LedgerDenied, LedgerDetached, LedgerError, LedgerUnwritable
+from assetsync.text import amount, user_name
 
 APPLICATION_ID = 0x41535359
 """`ASSY` in the header of every ledger: distinguishes a ledger from the files of other programs."""
@@ -41,6 +41,37 @@ _headers: dict[tuple[int, int], int] = {}
 def real(path: Path) -> Path:
     """Return the real path of a ledger that is named through links: under two names it is one ledger with one lock."""
     return Path(os.path.realpath(path))
+
+
+def exists(ledger: Path) -> bool:
+    """Return whether there is a ledger; raise LedgerError if this user has no access to its folder."""
+    try:
+        return ledger.exists()
+    except OSError as error:
+        raise denied(ledger, error) or LedgerError(
+            f"the ledger {ledger} cannot be reached ({error.strerror})", hint="run as the user that owns it"
+        ) from error
+
+
+def denied(ledger: Path, error: OSError) -> LedgerDenied | None:
+    """Return the error that names the ledger's owner if the cause is that this user is another one, else None."""
+    if error.errno not in (errno.EACCES, errno.EPERM):
+        return None
+    try:
+        owner = ledger.stat().st_uid
+    except OSError:
+        try:
+            owner = ledger.parent.stat().st_uid
+        except OSError:
+            return None
+        if owner == 0:
+            # The folder is closed or empty, and who is to own the ledger in it is unknown.
+            return None
+    if owner == os.geteuid():
+        return None
+    name = user_name(owner)
+    message = f"the ledger {ledger} belongs to the user {name}, and this is {user_name(os.geteuid())}"
+    return LedgerDenied(message, owner, hint=f"run it as {name}")
 
 
 def expect_file(path: Path) -> None:
