@@ -7,6 +7,7 @@ import base64
 import pwd
 import re
 import shlex
+import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -103,6 +104,13 @@ def printable(name: bytes | str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return found.group().encode("unicode_escape").decode("ascii")
+
+
+def columns(character: str) -> int:
+    """Return how many columns of a terminal a character takes: a wide one two, a combining one none."""
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def relative_text(path: bytes) -> tuple[str, str | None]:

@@ -6,8 +6,9 @@ seconds for it.
 
 import math
 import random
-from collections import Counter
-from collections.abc import Iterator
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
@@ -17,8 +18,8 @@ from assetsync.app import build
 from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK
 from assetsync.cli.files import named
 from assetsync.cli.operator import PATIENCE, open_service, soon
-from assetsync.cli.options import with_config, with_json
-from assetsync.cli.output import moment, note, table, write, write_json
+from assetsync.cli.options import with_config, with_json, with_limit
+from assetsync.cli.output import coloured, first_of, moment, note, table, write, write_json, write_parts
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig
 from assetsync.errors import LedgerBusy, ServiceError
@@ -34,6 +35,7 @@ from assetsync.text import plural, printable, relative_text
 _COLUMNS = ("assets", "fine", "different", "missing", "elsewhere", "doubled", "suspected", "unknown", "history")
 _DIFFERENCES = ("different", "missing", "elsewhere", "doubled", "suspected", "unknown")
 _UNMET = "unmet"
+_SEVERE = ("different", "missing", "damaged")
 _PAGE = 500
 
 
@@ -66,52 +68,72 @@ class Compared:
             left = {"not_concluded": None if said is None else sum(1 for _ in self._unmet(folder))}
             write_json({"folder": folder, "audited_at": at, "current": folder not in self.stale, **numbers, **left})
         counts: Counter[str] = Counter()
-        for finding in self._listed():
-            counts[finding.why] += 1
+        for finding in self._counted(counts):
             write_json({"why": finding.why, **_shown(finding)})
         return self._is_fine(counts)
 
-    def as_table(self) -> bool:
-        """Print a table; return whether every folder was audited and nothing differs."""
+    def as_text(self, limit: int | None) -> bool:
+        """Print the folders, the first `limit` differences (0: all, None: none), and the sums; return as `as_json`."""
+        (self._folders if sys.stdout.isatty() else self._table)()
+        counts: Counter[str] = Counter()
+        listed = self._counted(counts)
+        for finding in first_of(listed, limit or 0) if limit is not None else ():
+            if counts.total() == 1:
+                write()
+            why = coloured(f"{finding.why:<9}", _colour(finding.why))
+            write_parts(f"{why}  {finding.assetid or '-':<32}", named(finding.path, finding.name))
+            if finding.detail and finding.why != _UNMET:
+                write(f"    {printable(finding.detail)}")
+        # Count what is not listed, too.
+        deque(listed, maxlen=0)
+        write()
+        unmet = counts.pop(_UNMET, 0)
+        said_of = [", ".join(coloured(f"{count:,} {why}", _colour(why)) for why, count in sorted(counts.items()))]
+        said_of += [*self._since(counts), *self._left(unmet)]
+        write(f"{self.site}: {'; '.join(filter(None, said_of)) or coloured('nothing differs', 'green')}")
+        return self._is_fine(counts)
+
+    def _table(self) -> None:
+        """Print a line for each folder, with all counts in columns."""
         rows = []
         for folder, said in self.folders.items():
             if said is None:
                 rows.append((folder, *("-" for _ in _COLUMNS), "not yet"))
                 continue
-            ended = ""
-            if said["braked"]:
-                # Too many assets were missing, so a brake stopped the audit.
-                brake = self._brakes.get(folder)
-                ended = (
-                    "  BRAKED, released: audited again by the next run"
-                    if brake is None
-                    else f"  BRAKED: assetsync resume {brake}"
-                )
-            # Audits by an older release may lack a count.
-            counted = (said.get(name) for name in _COLUMNS)
-            rows.append(
-                (
-                    folder,
-                    *(f"{count:,}" if isinstance(count, int) else "-" for count in counted),
-                    f"{moment(float(str(said['at'])))}{ended}",
-                )
-            )
+            braked = self._braked(folder)
+            counted = (_count(said, name) for name in _COLUMNS)
+            rows.append((folder, *counted, f"{moment(float(str(said['at'])))}{braked and f'  {braked}'}"))
         for line in table(("folder", *_COLUMNS, "audited at"), rows):
             write(line)
-        counts: Counter[str] = Counter()
+
+    def _folders(self) -> None:
+        """Print each folder with the counts that are not 0, for a terminal: all columns need 120 characters."""
+        for folder, said in self.folders.items():
+            if said is None:
+                write(f"folder {folder}: not audited yet")
+                continue
+            braked = self._braked(folder)
+            at = f"folder {folder}, audited {moment(float(str(said['at'])))}"
+            write_parts(at, *([coloured(braked, "red")] if braked else []))
+            counted = [f"{_count(said, name)} {name}" for name in _COLUMNS[2:] if said.get(name)]
+            first = f"    {_count(said, 'assets')} assets: {_count(said, 'fine')} fine"
+            write_parts(first, *counted, between=", ")
+
+    def _braked(self, folder: str) -> str:
+        """Return the next step if too many assets were missing, so that a brake stopped the audit; else ""."""
+        said = self.folders[folder]
+        if said is None or not said["braked"]:
+            return ""
+        brake = self._brakes.get(folder)
+        if brake is None:
+            return "BRAKED, released: audited again by the next run"
+        return f"BRAKED: assetsync resume {brake}"
+
+    def _counted(self, counts: Counter[str]) -> Iterator[Finding]:
+        """Yield the differences, and count each by its word when it is yielded."""
         for finding in self._listed():
-            if not counts:
-                write()
             counts[finding.why] += 1
-            write(f"{finding.why:<9}  {finding.assetid or '-':<32}  {named(finding.path, finding.name)}")
-            if finding.detail and finding.why != _UNMET:
-                write(f"    {printable(finding.detail)}")
-        write()
-        unmet = counts.pop(_UNMET, 0)
-        said_of = [", ".join(f"{count:,} {why}" for why, count in sorted(counts.items()))]
-        said_of += [*self._since(counts), *self._left(unmet)]
-        write(f"{self.site}: {'; '.join(filter(None, said_of)) or 'nothing differs'}")
-        return self._is_fine(counts)
+            yield finding
 
     def _is_fine(self, counts: Counter[str]) -> bool:
         audited = all(said is not None and not said["braked"] for said in self.folders.values())
@@ -177,6 +199,16 @@ class Compared:
             yield f"not audited yet: {unseen:,} of {folders}"
 
 
+def _count(said: Mapping[str, object], name: str) -> str:
+    # Audits by an older release may lack a count.
+    count = said.get(name)
+    return f"{count:,}" if isinstance(count, int) else "-"
+
+
+def _colour(why: str) -> str:
+    return "red" if why in _SEVERE else "yellow"
+
+
 def _shown(finding: Finding) -> dict[str, object]:
     path, encoded = (None, None) if finding.path is None else relative_text(finding.path)
     shown: dict[str, object] = {
@@ -208,8 +240,10 @@ class _Asked(NamedTuple):
 @click.command("audit")
 @with_config
 @click.option("--last", is_flag=True, help="Show the last audit's findings without a request to the service.")
+@click.option("--summary", is_flag=True, help="Show the folders and the sums, and not the single differences.")
+@with_limit
 @with_json("Print one object a line: first the folders, then what was found.")
-def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
+def command(config: SiteConfig, *, last: bool, summary: bool, limit: int, as_json: bool) -> int:
     """Compare each mapped folder of the service with the ledger, and list the differences.
 
     The reason of a difference is missing (no longer in the service), different (other bytes), elsewhere (moved in the
@@ -226,13 +260,14 @@ def command(config: SiteConfig, *, last: bool, as_json: bool) -> int:
     \b
     Examples:
       assetsync audit --config hq.yaml
+      assetsync audit --config hq.yaml --last --summary
       assetsync audit --config hq.yaml --last --json | jq -r 'select(.why == "missing") | .path'
     """
     configure_logging(config.log.format, "warning")
     asked = _Asked(_NOT_ASKED_FOR) if last else _audit(config)
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         compared = Compared(config, ledger, since=asked.since)
-        fine = compared.as_json() if as_json else compared.as_table()
+        fine = compared.as_json() if as_json else compared.as_text(None if summary else limit)
         if not last and compared.stale:
             pause = ledger.runs.pause_at_hand()
             if not as_json:

@@ -28,7 +28,7 @@ from assetsync.cli.entry import NO_SERVICE, OK, USAGE
 from assetsync.cli.finding import Finding, Level, Where
 from assetsync.cli.operator import read_key
 from assetsync.cli.options import with_config_path, with_json
-from assetsync.cli.output import write, write_json
+from assetsync.cli.output import coloured, write, write_json
 from assetsync.clock import ZONE_FIX, zone_warning
 from assetsync.config import SiteConfig, key_file, key_file_warning, load_config, mappings
 from assetsync.core.notices import trial_notice
@@ -165,7 +165,7 @@ def _service(config: SiteConfig, key: SecretStr) -> Iterator[Finding]:
         yield Finding("service", Level.ERROR, error.message, fix, Where.SERVICE)
 
 
-_SIGNS = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
+_COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
 
 @click.command("check")
@@ -206,7 +206,8 @@ def command(path: Path, *, notify: bool, as_json: bool) -> int:
         write_json({"ok": not errors, "findings": findings})
     else:
         for finding in found:
-            write(f"{_SIGNS[finding.level]}  {finding.what}: {printable(redact(finding.message))}")
+            sign = coloured(f"{finding.level:<7}", _COLOURS[finding.level])
+            write(f"{sign}  {finding.what}: {printable(redact(finding.message))}")
             if finding.fix is not None:
                 write(f"         fix: {printable(redact(finding.fix))}")
     if Where.HERE in errors:

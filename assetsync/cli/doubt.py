@@ -9,8 +9,8 @@ from contextlib import closing
 import click
 
 from assetsync.cli.operator import act
-from assetsync.cli.options import known_folders, known_path, topmost, with_config, with_json
-from assetsync.cli.output import amount, moment, write, write_json
+from assetsync.cli.options import known_folders, known_path, topmost, with_config, with_json, with_limit
+from assetsync.cli.output import amount, first_of, moment, write, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, read_ledger
@@ -34,8 +34,9 @@ def command() -> None:
 
 @command.command("list")
 @with_config
+@with_limit
 @with_json("Print one object a line.")
-def list_doubts(config: SiteConfig, *, as_json: bool) -> None:
+def list_doubts(config: SiteConfig, *, limit: int, as_json: bool) -> None:
     """List uploads whose answer was lost: the service may have the file.
 
     \b
@@ -44,18 +45,22 @@ def list_doubts(config: SiteConfig, *, as_json: bool) -> None:
     """
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         none = True
-        for row, attempt in _doubts(ledger):
+        for row, attempt in first_of(_doubts(ledger), 0 if as_json else limit):
             none = False
             if as_json:
                 write_json(_as_object(row, attempt))
                 continue
-            write(f"{printable(row.path)}: {row.state.replace('_', ' ')}, {printable(row.detail or row.reason or '')}")
+            said = f"{row.state.replace('_', ' ')}, {printable(row.detail or row.reason or '')}"
+            write_parts(f"{printable(row.path)}:", said, between=" ")
             if attempt is not None:
                 handed = "an unknown part" if attempt.handed is None else amount(attempt.handed)
-                write(
-                    f"    sent {moment(attempt.started_at)} as {printable(attempt.sent_name)} into"
-                    f" {attempt.destfolderid}, {handed} of {amount(attempt.size)} handed over,"
-                    f" {plural(attempt.looks, 'look-up')} since"
+                write_parts(
+                    f"    sent {moment(attempt.started_at)}",
+                    f"as {printable(attempt.sent_name)}",
+                    f"into {attempt.destfolderid},",
+                    f"{handed} of {amount(attempt.size)} handed over,",
+                    f"{plural(attempt.looks, 'look-up')} since",
+                    between=" ",
                 )
         if none and not as_json:
             write("nothing is in doubt")

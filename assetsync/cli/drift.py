@@ -9,8 +9,8 @@ import click
 
 from assetsync.app import make_tree
 from assetsync.cli.operator import act
-from assetsync.cli.options import known_folders, topmost, with_config, with_json
-from assetsync.cli.output import write, write_json
+from assetsync.cli.options import known_folders, topmost, with_config, with_json, with_limit
+from assetsync.cli.output import first_of, write, write_json, write_parts
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import Mappings
@@ -36,9 +36,10 @@ def command() -> None:
 
 @command.command("list")
 @with_config
+@with_limit
 @with_json("Print one object a line.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-def list_drift(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> None:
+def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """List the files whose metadata, or folder, differs from the service, with the metadata of their sidecars.
 
     With PATH, list only this file, or the files below this folder. PATH is relative to the root, or absolute.
@@ -52,14 +53,16 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, as_json: bool) -> 
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         none = True
         tops = topmost(known_folders(config, paths)) or [b""]
-        for row in (row for path in tops for row in ledger.metadata_drift.told(path)):
+        rows = (row for path in tops for row in ledger.metadata_drift.told(path))
+        for row in first_of(rows, 0 if as_json else limit):
             none = False
             told = fields.of(row)
             if as_json:
                 write_json(_as_object(row, told))
                 continue
-            write(f"{printable(row.path)}: {printable(row.drift or '')}")
-            write(f"    asset {row.assetid or '-'} in folder {row.asset_folder or row.destfolderid}")
+            write_parts(f"{printable(row.path)}:", printable(row.drift or ""), between=" ")
+            folder = row.asset_folder or row.destfolderid
+            write_parts(f"    asset {row.assetid or '-'}", f"in folder {folder}", between=" ")
             for name, value in (told or {}).items():
                 write(f"    {printable(name)} = {printable(value)}")
         if none and not as_json:

@@ -16,7 +16,7 @@ import click
 
 from assetsync.cli.files import as_object, drift_of, error_of
 from assetsync.cli.options import known_path, with_config, with_json
-from assetsync.cli.output import amount, moment, write, write_json
+from assetsync.cli.output import amount, moment, write, write_json, write_parts
 from assetsync.clock import SystemClock
 from assetsync.config import SiteConfig, mappings
 from assetsync.config.models import Schedule
@@ -79,8 +79,8 @@ def _said_by(tree: Tree, sidecars: Sidecars, path: bytes, mapping: Mapping) -> I
         yield f"metadata: {', '.join(key for key, said in asdict(level).items() if said not in (None, ())) or 'none'}"
 
 
-def attempt_line(attempt: AttemptRow) -> str:
-    """Return one line about an attempt: bytes sent, duration and result."""
+def attempt_line(attempt: AttemptRow) -> tuple[str, ...]:
+    """Return the parts of a line about an attempt: bytes sent, duration and result."""
     handed = "an unknown part" if attempt.handed is None else amount(attempt.handed)
     left = f"{handed} of {amount(attempt.size)} handed over"
     if attempt.left_part == SentExtent.NOTHING:
@@ -90,8 +90,8 @@ def attempt_line(attempt: AttemptRow) -> str:
     became = printable(attempt.result or "open")
     became += f" ({printable(attempt.why)})" if attempt.why and attempt.why != attempt.result else ""
     looks = f", {plural(attempt.looks, 'look-up')}" if attempt.looks else ""
-    begun = f"attempt {moment(attempt.started_at)} as {printable(attempt.sent_name)}"
-    return f"{begun}: {left}{took}: {became}{looks}"
+    sent_name = f"as {printable(attempt.sent_name)}:"
+    return f"attempt {moment(attempt.started_at)}", sent_name, f"{left}{took}:", f"{became}{looks}"
 
 
 def attempt_object(attempt: AttemptRow) -> dict[str, object]:
@@ -227,16 +227,18 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
         else:
             write(printable(wanted))
             for line in (f"on disk: {on_disk}", f"mapping: {covered}", *said, *([f"waits: {asked}"] if asked else [])):
-                write(f"  {line}")
+                what, _, known = line.partition(": ")
+                write_parts(f"  {what}:", known, between=" ")
             if hold is not None:
-                since = f" since {hold['since']}," if hold["since"] else ""
-                until = f"{since} at least until {hold['until']}: {printable(hold['detail'] or '')}"
-                write(f"  held: nothing is sent to folder {printable(hold['destfolderid'] or '')}{until}")
+                since = [f"since {hold['since']},"] if hold["since"] else []
+                until = f"at least until {hold['until']}: {printable(hold['detail'] or '')}"
+                folder = printable(hold["destfolderid"] or "")
+                write_parts(f"  held: nothing is sent to folder {folder}", *since, until, between=" ")
             if below is not None:
                 known = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in below.items())
                 write(f"  files below it: {known or 'none known'}")
-            for line in (line for row in rows for line in _version(config, ledger, row, holds)):
-                write(f"  {line}")
+            for first, *more in (parts for row in rows for parts in _version(config, ledger, row, holds)):
+                write_parts(f"  {first}", *more, between=" ")
             if on_disk in _NOTHING and any(row.wanted is Wanted.YES for row in rows):
                 brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_WHAT_IS_GONE), None)
                 concluded = (
@@ -345,35 +347,38 @@ def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:
     return f"the ledger does not know it yet: it is queued once it was unchanged for {settle}, or when a scan meets it"
 
 
-def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[str]:
+def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield the lines about a version, each in parts."""
     current = "" if row.wanted is Wanted.YES else f" ({row.wanted} on disk)"
-    yield f"{row.state.replace('_', ' ')}{current}: {_MEANS[row.state]}"
-    yield f"    {amount(row.size)}, MD5 {row.md5 or 'not known yet'}, written {moment(row.mtime_ns / 1e9)}"
+    yield f"{row.state.replace('_', ' ')}{current}:", _MEANS[row.state]
+    yield f"    {amount(row.size)}, MD5 {row.md5 or 'not known yet'},", f"written {moment(row.mtime_ns / 1e9)}"
     if row.assetid is not None:
         how = "found there and taken over" if row.id_from == "adopted" else "given by the service"
-        yield f"    asset {row.assetid} in folder {row.asset_folder or row.destfolderid}, {how}"
+        yield f"    asset {row.assetid}", f"in folder {row.asset_folder or row.destfolderid},", how
     times = (("queued", row.queued_at), ("uploaded", row.uploaded_at), ("verified", row.verified_at))
-    yield "    " + ", ".join(f"{name} {moment(at)}" for name, at in times if at is not None)
+    known = [f"{name} {moment(at)}" for name, at in times if at is not None]
+    yield f"    {', '.join(known[:2])}{',' if known[2:] else ''}", *known[2:]
     error = error_of(row, holds)
     if error is not None:
-        yield f"    why: {printable(error)}"
+        yield (f"    why: {printable(error)}",)
     elif row.detail is not None and row.state is State.STORED:
-        yield f"    {printable(row.detail)}"
+        yield (f"    {printable(row.detail)}",)
     drift = drift_of(row)
     if drift is not None:
-        yield f"    metadata: {printable(drift)}"
+        yield (f"    metadata: {printable(drift)}",)
     for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS):
-        yield f"    {attempt_line(attempt)}"
+        first, *more = attempt_line(attempt)
+        yield f"    {first}", *more
     due = next_try(ledger, row, config)
     if due is not None:
         when = f"{moment(due.at) if due.at > time.time() else 'now'}, where a process runs"
         if due.why is not None:
             when = f"{moment(due.at)}, {due.why}"
-        yield f"    next try: {_holds_up(config, ledger, row) or when}"
+        yield (f"    next try: {_holds_up(config, ledger, row) or when}",)
     elif row.state is State.STORED and row.wanted is Wanted.YES and not config.schedule.reads_back:
-        yield f"    {NOT_READ_BACK}; assetsync reconcile reads it back"
+        yield (f"    {NOT_READ_BACK}; assetsync reconcile reads it back",)
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
-        yield f"    what helps: {next_step(row)}"
+        yield (f"    what helps: {next_step(row)}",)
 
 
 def _holds_up(config: SiteConfig, ledger: Ledger, row: FileRow) -> str | None:

@@ -6,8 +6,8 @@ from contextlib import closing
 
 import click
 
-from assetsync.cli.options import known_folders, topmost, with_config, with_json
-from assetsync.cli.output import moment, write, write_json
+from assetsync.cli.options import known_folders, topmost, with_config, with_json, with_limit
+from assetsync.cli.output import first_of, moment, write_json, write_parts
 from assetsync.cli.output import note as tell
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
@@ -89,10 +89,18 @@ _REST = (State.SUPERSEDED, State.GONE)
 )
 @click.option("--reason", metavar="WORD", help="Only files with this reason, such as sidecar or empty_file.")
 @click.option("--all", "history", is_flag=True, help="Also list earlier versions and vanished files.")
+@with_limit
 @with_json("Print one object a line.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 def command(
-    config: SiteConfig, paths: tuple[str, ...], *, state: str | None, reason: str | None, history: bool, as_json: bool
+    config: SiteConfig,
+    paths: tuple[str, ...],
+    *,
+    state: str | None,
+    reason: str | None,
+    history: bool,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """List the files of the ledger with their states and asset ids, sorted by the bytes of their paths.
 
@@ -114,16 +122,16 @@ def command(
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         holds = ledger.reports.holds(time.time())
         none = True
-        for row in chosen(ledger, config, paths, wanted, history=history or wanted in _REST):
-            if reason is not None and row.reason != reason:
-                continue
+        rows = chosen(ledger, config, paths, wanted, history=history or wanted in _REST)
+        rows = (row for row in rows if reason is None or row.reason == reason)
+        for row in first_of(rows, 0 if as_json else limit):
             none = False
             if as_json:
                 write_json(as_object(row, holds))
                 continue
             error = error_of(row, holds)
-            note = f"  ({printable(error)})" if error else ""
-            write(f"{row.state:<10}  {row.assetid or '-':<32}  {printable(row.path)}{note}")
+            note = [f"({printable(error)})"] if error else []
+            write_parts(f"{row.state:<10}  {row.assetid or '-':<32}", printable(row.path), *note)
         if none:
             if not (paths or state or reason):
                 tell("the ledger knows no file yet")

@@ -6,6 +6,7 @@ Reading and checking the configuration is left to `config`.
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import click
 
+from assetsync.cli.output import LISTED
 from assetsync.config import SiteConfig, duration, load_config
 from assetsync.errors import LedgerMissing, UsageError
 from assetsync.ledger.reports import LedgerView, view_ledger
@@ -106,6 +108,21 @@ with_config_path = _with_site("path", _path)
 def with_json(help_text: str) -> Decorator:
     """Return the option `--json` with this help text."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def _limit(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int:
+    # A file or another program is given the whole list.
+    return value if value is not None else LISTED if sys.stdout.isatty() else 0
+
+
+with_limit = click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    callback=_limit,
+    help=f"List at most N, 0 for all; by default {LISTED} on a terminal, else all. --json lists all.",
+)
+"""Add the option that limits a list for people; 0 is no limit."""
 
 
 def seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float:

@@ -6,8 +6,8 @@ from contextlib import closing
 import click
 
 from assetsync.cli.files import named
-from assetsync.cli.options import with_config, with_json
-from assetsync.cli.output import moment, write, write_json
+from assetsync.cli.options import with_config, with_json, with_limit
+from assetsync.cli.output import first_of, moment, write, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.ledger.reports import view_ledger
 from assetsync.text import relative_text, span
@@ -19,8 +19,9 @@ _GONE_FOR = 7 * 24 * 3600.0
 @click.command("orphans")
 @with_config
 @click.option("--all", "recent", is_flag=True, help="Also list assets of files that were deleted within the last week.")
+@with_limit
 @with_json("Print one object a line.")
-def command(config: SiteConfig, *, recent: bool, as_json: bool) -> None:
+def command(config: SiteConfig, *, recent: bool, limit: int, as_json: bool) -> None:
     """List assets in the service that belong to no file, for a person to delete: the interface cannot delete.
 
     The reason is replaced (a newer version was sent), deleted (the file is gone for a week), damaged (proven to be a
@@ -35,7 +36,8 @@ def command(config: SiteConfig, *, recent: bool, as_json: bool) -> None:
     """
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         none, now = True, time.time()
-        for orphan in ledger.reports.orphans(now if recent else now - _GONE_FOR):
+        orphans = ledger.reports.orphans(now if recent else now - _GONE_FOR)
+        for orphan in first_of(orphans, 0 if as_json else limit):
             none = False
             path = None if orphan.path is None else relative_text(orphan.path)[0]
             if as_json:
@@ -43,6 +45,6 @@ def command(config: SiteConfig, *, recent: bool, as_json: bool) -> None:
                 write_json(dict(zip(KEYS, values, strict=True)))
             else:
                 age = f", {span(now - orphan.since)} ago" if recent and orphan.since is not None else ""
-                write(f"{orphan.why:<9}  {orphan.assetid:<32}  {named(orphan.path, orphan.name)}{age}")
+                write_parts(f"{orphan.why:<9}  {orphan.assetid:<32}", f"{named(orphan.path, orphan.name)}{age}")
         if none and not as_json:
             write("no orphans")

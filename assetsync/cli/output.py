@@ -8,22 +8,27 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
+from typing import TypeVar
 
 import click
 
 from assetsync.errors import OutputError
 from assetsync.journal import in_journal
-from assetsync.text import ACTIVE, amount, files, moment, printable, runnable
+from assetsync.text import ACTIVE, amount, columns, files, moment, printable, runnable
 
 __all__ = [
     "ReaderGone",
     "amount",
+    "coloured",
     "complain",
     "csv_cell",
     "files",
+    "first_of",
     "moment",
     "note",
     "table",
@@ -32,8 +37,14 @@ __all__ = [
     "warn",
     "write",
     "write_json",
+    "write_parts",
     "writing",
 ]
+
+T = TypeVar("T")
+
+LISTED = 50
+"""The most entries that a list shows on a terminal, unless --limit is given."""
 
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
 # Some spreadsheets end a cell at a semicolon; the text behind it may then start a formula.
@@ -63,6 +74,42 @@ def _finite(value: object) -> object:
 def write(text: str = "") -> None:
     """Write a line of a result; the commands in it name the configuration."""
     _echo(runnable(text))
+
+
+def write_parts(*parts: str, between: str = "  ") -> None:
+    """Write a line of several parts; on a terminal, a part that does not fit begins a line of its own.
+
+    So a path or an id is never broken by the edge of the terminal where it would fit into a line.
+    """
+    if not sys.stdout.isatty():
+        write(between.join(parts))
+        return
+    room = shutil.get_terminal_size().columns
+    line, *rest = parts
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    for part in rest:
+        if sum(map(columns, click.unstyle(line + between + part))) <= room:
+            line += between + part
+        else:
+            write((line + between).rstrip())
+            line = indent + part
+    write(line)
+
+
+def coloured(text: str, colour: str) -> str:
+    """Return a text in this colour if stdout is a terminal with colours; $NO_COLOR (no-color.org) means none."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return click.style(text, fg=colour)
+
+
+def first_of(found: Iterable[T], limit: int) -> Iterator[T]:
+    """Yield the first `limit` of a list, or all for 0; then write how many more there are."""
+    rest = iter(found)
+    yield from islice(rest, limit or None)
+    more = sum(1 for _ in rest)
+    if more:
+        write(f"and {more:,} more: --limit 0 lists all")
 
 
 class ReaderGone(Exception):

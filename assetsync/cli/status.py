@@ -5,12 +5,12 @@ read.
 """
 
 import os
+import re
 import signal
 import sys
 import time
-import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import click
 
 from assetsync.cli.options import with_config, with_json
-from assetsync.cli.output import moment, write, write_json
+from assetsync.cli.output import coloured, moment, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.database import holder_of
 from assetsync.ledger.reports import view_ledger
@@ -38,7 +38,8 @@ from assetsync.status.sentences import (
     verdict,
     waiting,
 )
-from assetsync.status.standing import Standing, stand
+from assetsync.status.standing import Level, Standing, stand
+from assetsync.text import columns
 
 _EVERY = 2.0
 _NARROWEST = 2  # lines; too few for a line that says that something is left out
@@ -70,7 +71,7 @@ def command(config: SiteConfig, *, as_json: bool, watch: bool) -> None:
     if as_json:
         write_json(_object(look))
         return
-    for line in _lines(look):
+    for line in _painted(look, _lines(look)):
         write(line)
 
 
@@ -117,6 +118,26 @@ def _lines(look: _Look) -> Iterator[str]:
         yield "no process sends for this site now: assetsync run, or assetsync reconcile"
 
 
+_COLOURS = {Level.IN_SYNC: "green", Level.UNDER_WAY: "yellow", Level.NEEDS_YOU: "red"}
+_MARK = re.compile(
+    r"(brake \d+|blocked|missing|unreadable|ledger|indexing stopped|configuration rejected)\b"
+    r"|(?:held|in doubt|audit pending|metadata drift)(?=:)"
+)
+
+
+def _painted(look: _Look, lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines with the words that say whether an operator must act in colour, if the terminal has it."""
+    for number, line in enumerate(lines):
+        if not number:
+            site, _, said = line.partition(": ")
+            words, colon, rest = said.partition(": ")
+            yield f"{site}: {coloured(words, _COLOURS[look.standing.level])}{colon}{rest}"
+        elif (mark := _MARK.match(line)) is not None:
+            yield coloured(mark.group(), "red" if mark.group(1) else "yellow") + line[mark.end() :]
+        else:
+            yield line
+
+
 def _watch(config: SiteConfig, *, as_json: bool) -> None:
     """Print the state every `_EVERY` seconds until SIGINT or SIGTERM, which are the regular end."""
     on_terminal = sys.stdout.isatty() and not as_json
@@ -157,20 +178,14 @@ def _redraw(look: _Look) -> None:
         more = [*lines[: room - 2], "… and more: assetsync status without --watch", lines[-1]]
         lines = more if room > _NARROWEST else lines[: max(1, room)]
     click.echo(_HOME, nl=False)
-    for line in lines:
-        write(_cut(line, width - 1) + _CLEAR_LINE)
+    for line in _painted(look, [_cut(line, width - 1) for line in lines]):
+        write(line + _CLEAR_LINE)
     click.echo(_CLEAR_BELOW, nl=False)
 
 
 def _cut(line: str, most: int) -> str:
-    """Cut a line to `most` columns: a wide character takes two columns, a combining character none."""
-    taken = list(accumulate(map(_columns, line)))
+    """Cut a line to `most` columns."""
+    taken = list(accumulate(map(columns, line)))
     if not taken or taken[-1] <= most:
         return line
     return line[: bisect_right(taken, most - 1)] + "…"
-
-
-def _columns(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -270,7 +270,14 @@ def test_watching_restores_the_terminal(site, ending):
     termios.tcsetwinsize(terminal, (20, 60))
     command = [sys.executable, "-m", "assetsync", "status", "--watch", "--config", str(site.config)]
     # A terminal of its own, so that Ctrl-C there reaches it alone.
-    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
     os.close(terminal)
     shown = b""
     while b"Ctrl-C ends it" not in shown:
