@@ -74,7 +74,10 @@ class Compared:
 
     def as_text(self, limit: int | None) -> bool:
         """Print the folders, the first `limit` differences (0: all, None: none), and the sums; return as `as_json`."""
-        (self._folders if sys.stdout.isatty() else self._table)()
+        if sys.stdout.isatty():
+            self._folders()
+        else:
+            self._table()
         counts: Counter[str] = Counter()
         listed = self._counted(counts)
         for finding in first_of(listed, limit or 0) if limit is not None else ():

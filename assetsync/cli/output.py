@@ -97,8 +97,11 @@ def write_parts(*parts: str, between: str = "  ") -> None:
 
 
 def coloured(text: str, colour: str) -> str:
-    """Return a text in this colour if stdout is a terminal with colours; $NO_COLOR (no-color.org) means none."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    """Return a text in this colour, unless $NO_COLOR (no-color.org) or $TERM is against it.
+
+    `write` leaves the colour out if stdout is no terminal.
+    """
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return click.style(text, fg=colour)
 
