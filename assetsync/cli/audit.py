@@ -119,7 +119,7 @@ class Compared:
             at = f"folder {folder}, audited {moment(float(str(said['at'])))}"
             write_parts(at, *([coloured(braked, "red")] if braked else []))
             counted = [f"{_count(said, name)} {name}" for name in _COLUMNS[2:] if said.get(name)]
-            first = f"    {_count(said, 'assets')} assets: {_count(said, 'fine')} fine"
+            first = f"    {_count(said, 'assets')} assets, {_count(said, 'fine')} fine"
             write_parts(first, *counted, between=", ")
 
     def _braked(self, folder: str) -> str:
