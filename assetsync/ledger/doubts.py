@@ -276,6 +276,14 @@ class Doubts:
         if looks:
             self._store.write(work)
 
+    def look_now(self, attempt_ids: Collection[int], now: float) -> int:
+        """Make the next look-up of these attempts due now; return how many of them are undecided doubts."""
+        if not attempt_ids:
+            return 0
+        sql = f"UPDATE attempts AS a SET look_at = MIN(look_at, ?) WHERE id = ? AND {_UNDECIDED}"
+        values = [(now, attempt) for attempt in attempt_ids]
+        return self._store.write(lambda conn: conn.executemany(sql, values).rowcount)
+
     def looked_first(self, attempt_id: int, boot: str, ended: float) -> None:
         """Record the first answered look-up of a boot; `ended` is in seconds on the steady clock of that boot.
 

@@ -339,6 +339,12 @@ def _is_wanted(one: Looking, asset: Asset) -> bool:
     return one.renames and (not asset.processed or asset.size == one.facts.size)
 
 
+def may_be_file(by: LeftBy, asset: Asset) -> bool:
+    """Return whether an asset may be the whole file of an upload: by its MD5, or else by its size and its name."""
+    is_same = by.md5 is not None and by.md5 == asset.md5
+    return is_same or (_may_be_whole(by, asset) and may_be(by.sent_name, asset.filename))
+
+
 def _may_be_whole(by: LeftBy, asset: Asset) -> bool:
     """Return whether an asset may be the whole file of an upload."""
     both = by.md5 is not None and asset.md5 is not None

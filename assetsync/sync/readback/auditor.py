@@ -1,7 +1,8 @@
 """Audit a mapped folder of the service against the ledger, both ways.
 
 A verified asset that the folder does not show is missing if it is found nowhere else either. An asset that the folder
-shows and no row owns is doubled, suspected or unknown. Only a complete listing is judged.
+shows and no row owns is doubled, suspected or unknown. Only a complete listing is judged. If such an asset may be an
+upload in doubt, its next look-up is due at once.
 
 The search for assets that the listing does not show is left to `sync.readback.missing`, which also pulls the brake if
 too many are missing.
@@ -22,6 +23,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Clock, SearchRequest, State
 from assetsync.service.paging import every
 from assetsync.sync.context import Context
+from assetsync.sync.doubts.candidates import may_be_file
 from assetsync.sync.readback.archive_members import Members
 from assetsync.sync.readback.missing import AuditCounts, Missing, different
 
@@ -103,8 +105,13 @@ class Auditor:
         self._ledger.audits.met_history(history, began)
         self._ledger.metadata_drift.met(folder, [asset for asset in assets if asset.id in history])
         strangers = [asset for asset in assets if asset.id not in history and asset.processed]
-        doubts = self._ledger.doubts
-        doubts.sight(strangers, doubts.newest_attempt(), self._clock.now())
+        now, doubts = self._clock.now(), self._ledger.doubts
+        doubts.sight(strangers, doubts.newest_attempt(), now)
+        # The audit decides no doubt; the next look-up may be a quarter of an hour away.
+        uploads = doubts.left_in(folder, now)
+        seen = {by.attempt_id for by in uploads if any(may_be_file(by, asset) for asset in strangers)}
+        if due := doubts.look_now(seen, now):
+            log.info("seen by the audit, looked up now", destfolderid=folder, doubts=due)
         # An asset that an operator had replaced is already listed for removal: it is not a doubled one.
         replaced = self._ledger.audits.replaced([asset.id for asset in strangers])
         equal = self._ledger.audits.equal_content(folder, strangers)

@@ -344,3 +344,57 @@ def test_moved_asset_without_md5_is_unknown(make_world):
     asset.folder = "F2"
     world.site.auditor.audit("F2")
     assert world.row("a.jpg").asset_folder == FOLDER
+
+
+@pytest.fixture
+def after_outage(world):
+    """An upload in doubt whose next look-up is minutes away; no look-up has shown its asset yet."""
+    lose(world, "lost_before")
+    attempt = world.ledger.doubts.of(world.row("a.jpg").id)
+    world.ledger.doubts.unanswered([attempt.id], (), world.clock.now() + 800, "the service did not answer")
+    return world
+
+
+@pytest.mark.parametrize("gives_md5", [True, False])
+def test_doubt_seen_by_audit_is_decided_next(after_outage, gives_md5):
+    world = after_outage
+    world.service.gives_md5 = gives_md5
+    asset = world.service.put(b"some content", "a.jpg")
+    audit(world)
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (State.IN_DOUBT, None)
+    assert world.site.resolver.step() == 1
+    assert (world.row("a.jpg").state, world.row("a.jpg").assetid) == (State.STORED, asset.id)
+    assert why(world) == set()
+
+
+def test_doubt_renamed_by_service_is_seen(after_outage):
+    world = after_outage
+    world.service.put(b"some content", "of a workflow.jpg")
+    audit(world)
+    world.site.resolver.step()
+    assert world.row("a.jpg").state is State.STORED
+
+
+@pytest.mark.parametrize("gives_md5", [True, False])
+def test_unequal_asset_makes_no_look_due(after_outage, gives_md5):
+    world = after_outage
+    world.service.gives_md5 = gives_md5
+    world.service.put(b"other", "a.jpg")
+    world.service.put(b"some content", "a.jpg", folder="F2")
+    # Its size is equal, but not its digest; without one, its name decides.
+    world.service.put(b"SOME CONTENT", "a.jpg" if gives_md5 else "b.jpg")
+    audit(world)
+    world.site.auditor.audit("F2")
+    assert world.site.resolver.step() == 0
+    assert world.ledger.doubts.next_look() > world.clock.now() + 700
+
+
+def test_doubt_left_to_person_stays_so(after_outage):
+    world = after_outage
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE files SET state = 'blocked', reason = 'undecidable'"))
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET parked = 1"))
+    world.service.put(b"some content", "a.jpg")
+    audit(world)
+    assert world.site.resolver.step() == 0
+    attempt = world.ledger.doubts.of(world.row("a.jpg").id)
+    assert (world.row("a.jpg").state, attempt.look_at > world.clock.now() + 700) == (State.BLOCKED, True)
