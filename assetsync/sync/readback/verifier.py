@@ -64,6 +64,7 @@ class Verifier:
         self._service = context.service
         self._clock = context.clock
         self._meter = context.meter
+        self._expect_ours = context.expect_ours
         self._longest = longest
         self._needs_index = needs_index
         self._misnames = misnames
@@ -86,6 +87,8 @@ class Verifier:
         found = by_id(self._service, ids) if needs_index else {}
         stored, beside = self._in_database([row for row in rows if row.assetid not in found])
         rows += beside
+        # After the look-ups: another service may have taken the place of ours at any time before.
+        self._expect_ours()
         now = self._clock.now()
         for row in rows:
             asset = found.get(row.assetid or "") or stored.get(row.assetid or "")

@@ -1,0 +1,77 @@
+"""Another installation takes the place of the service, at the same address, while a daemon sends to it."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from assetsync.sandbox import Sandbox, SandboxSettings
+from tests.running import FOLDER, KEY, Running, daemons
+
+ASK_SOON = "import assetsync.sync.service_identity as identity; identity._ASK_AGAIN = 1.0"
+
+
+class Installations:
+    """Installations that answer at one address, one at a time; each keeps its assets."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running = ExitStack()
+        self._port = 0
+        self.sandbox = self.switch("ours")
+
+    def switch(self, name: str) -> Sandbox:
+        self._running.close()
+        data = self._folder / name
+        data.mkdir(exist_ok=True)
+        settings = SandboxSettings(
+            api_key=KEY, folders={FOLDER: "photos"}, port=self._port, data_dir=data, self_index=True
+        )
+        self.sandbox = self._running.enter_context(Sandbox(settings))
+        self._port = self.sandbox.port
+        return self.sandbox
+
+    def end(self) -> None:
+        self._running.close()
+
+    def names(self) -> set[str]:
+        return {asset.filename for asset in self.sandbox.assets()}
+
+
+@pytest.fixture
+def installations(tmp_path: Path) -> Iterator[Installations]:
+    made = Installations(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def running(tmp_path: Path, installations: Installations) -> Iterator[Running]:
+    """A daemon that has verified twelve files in our installation."""
+    with daemons(tmp_path, installations.sandbox) as make:
+        running = make()
+        save(running, range(12))
+        running.start(broken=ASK_SOON)
+        running.until_verified(12)
+        yield running
+
+
+def save(running: Running, numbers: range) -> None:
+    for number in numbers:
+        (running.tree / "photos" / str(number)).write_bytes(b"content %d" % number)
+
+
+def test_daemon_stops_for_a_replaced_service(running, installations):
+    installations.switch("theirs")
+    save(running, range(100, 101))
+    running.until(lambda: running.events("brake pulled"))
+    sent = installations.names()
+    save(running, range(200, 205))
+    running.until(lambda: list(running.states().values()).count("queued") == 5)
+    assert installations.names() == sent == {"100"}
+
+    installations.switch("ours")
+    running.until_verified(12 + 5)
+    assert installations.names() == {str(number) for number in (*range(12), *range(200, 205))}
+    assert running.events("brake released")
