@@ -38,7 +38,6 @@ STREAM_LIMIT = 2 * 1024**3
 
 _SLOWEST = 1024  # bytes a second: the lowest average rate of a stream, beyond the first read_timeout seconds of waiting
 
-_FORM = "application/x-www-form-urlencoded"
 _HTTP_ERROR = 400
 _NOT_BY_POST = (400, 404, 405, 501)
 _HTTP_REDIRECT = 300
@@ -149,12 +148,17 @@ class HttpService:
 
         Raises ServiceUnreachable without an answer, BadAnswer for a redirect or a status of 400 or more.
         """
-        query, form = list(call.query), urlencode(call.form(self._key), errors="replace").encode("ascii")
+        query, headers, form = list(call.query), HEADERS, None
         if verb == "GET":
-            query, form = query + call.form(self._key), b""
+            query += call.form(self._key)
+        else:
+            form = urlencode(call.form(self._key), errors="replace").encode("ascii")
+            headers = HEADERS | {"Content-Type": "application/x-www-form-urlencoded"}
         url = self._search_url.copy_with(params=query)
         try:
-            response = self._send(url, _FORM, len(form), httpx.ByteStream(form), verb=verb)
+            response = self._transport.handle_request(
+                httpx.Request(verb, url, headers=headers, content=form, extensions=self._transport.extensions)
+            )
         except TRANSPORT_ERRORS as exc:
             raise unreachable(exc, url, proxy=self._by_proxy) from exc
         try:
@@ -175,18 +179,6 @@ class HttpService:
             yield response
         finally:
             response.close()
-
-    def _send(
-        self, url: httpx.URL, content_type: str, length: int, stream: httpx.SyncByteStream, *, verb: Verb = "POST"
-    ) -> httpx.Response:
-        """Send one request and read the head of its answer; raises httpx's errors."""
-        headers = {
-            "Host": url.netloc.decode("ascii"),
-            **HEADERS,
-            **({} if verb == "GET" else {"Content-Type": content_type, "Content-Length": str(length)}),
-        }
-        request = httpx.Request(verb, url, headers=headers, stream=stream, extensions=self._transport.extensions)
-        return self._transport.handle_request(request)
 
     def _whole(self, response: httpx.Response, limit: int) -> bytes:
         try:

@@ -65,14 +65,11 @@ def _causes(exc: BaseException) -> list[BaseException]:
     return causes
 
 
-_TEXT_LIMIT = 300
-
-
 def refusal(code: str, message: str) -> ServiceError:
     """Return the error for a result code other than 0 and the service's message: KeyRefused or ServiceRefused."""
     if refuses_key(message):
         return KeyRefused("the service refuses the API key", hint=KEY_HELP)
-    said = " ".join(message.split())[:_TEXT_LIMIT] or "no message"
+    said = " ".join(message.split())[:300] or "no message"
     return ServiceRefused(f'the service answered with an error: "{said}" (code {code[:64] or "none"})', code=code[:64])
 
 

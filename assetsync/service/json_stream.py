@@ -17,15 +17,9 @@ VALUE_LIMIT = 1024 * 1024
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]+)", re.IGNORECASE)
 # Only these codecs are accepted: an answer may name any codec of Python, and some of them decompress or execute.
 _CODECS = {
-    "iso-8859-1": "iso-8859-1",
-    "latin1": "iso-8859-1",
-    "latin-1": "iso-8859-1",
-    "us-ascii": "ascii",
-    "iso-8859-15": "iso-8859-15",
-    "windows-1252": "cp1252",
-    "utf-8": "utf-8-sig",
-    "utf8": "utf-8-sig",
-}
+    "iso-8859-1": "iso-8859-1", "latin1": "iso-8859-1", "latin-1": "iso-8859-1", "iso-8859-15": "iso-8859-15",
+    "us-ascii": "ascii", "windows-1252": "cp1252", "utf-8": "utf-8-sig", "utf8": "utf-8-sig",
+}  # fmt: skip
 _BLANK = re.compile(r"[ \t\r\n\f\v]*")
 _WHOLE_ROW = re.compile(r'\[(?:[^"\[\]]|"(?:[^"\\]|\\.)*+")*+\]', re.DOTALL)
 # strict=False accepts raw control characters, which occur in names and keywords (observed).

@@ -60,8 +60,7 @@ def frame(request: UploadRequest, api_key: str, size: int, *, credential: Creden
         raise UsageError("a boundary of this form cannot be sent", hint="use 1 to 70 letters, digits, - and _")
     query, names, parts = _constant(request._replace(filename="", boundary=""), api_key, credential)
     delimiter = f"--{request.boundary}".encode("ascii")
-    if any(delimiter in part for part in parts):
-        name = next(name for name, part in zip(names, parts, strict=True) if delimiter in part)
+    if name := next((name for name, part in zip(names, parts, strict=True) if delimiter in part), None):
         raise UsageError(f"the value of {name} contains the form's boundary", hint="send it with another boundary")
     head = delimiter + delimiter.join((*parts, _file_header(delimiter, request.filename)))
     return Framed(head, closing(request.boundary), f"multipart/form-data; boundary={request.boundary}", size, query)
@@ -83,30 +82,14 @@ def parameters(
 
     Raises UsageError if the name of a metadata field cannot be sent.
     """
+    options = request.options
     leading = [
         ("fa", "c.apiupload"),
         (credential, api_key),
         ("destfolderid", request.destfolderid),
         # Always sent, because the service extracts by default.
-        ("zip_extract", "1" if request.options.zip_extract else "0"),
+        ("zip_extract", "1" if options.zip_extract else "0"),
     ]
-    fields = _optional_fields(request)
-    return ([], leading + fields) if credential == "api_key" else (leading, fields)
-
-
-def closing(boundary: str) -> bytes:
-    """Return the bytes that end a body after its file; a cut upload may leave a part of them in a damaged asset."""
-    return f"\r\n--{boundary}--\r\n".encode("ascii")
-
-
-def sent_filename(filename: str) -> str:
-    """Return the name as sent between the quotes of the file part; the service uses it as the file's name."""
-    escaped = _UNSAFE_IN_NAME.sub(lambda unsafe: quote(unsafe[0], safe=""), filename)
-    return escaped.encode("utf-8", "replace").decode("utf-8")
-
-
-def _optional_fields(request: UploadRequest) -> list[tuple[str, str]]:
-    options = request.options
     fields: list[tuple[str, str]] = []
     if request.meta:
         fields += [("metadata", "1"), ("meta_lang_id_r", request.language)]
@@ -120,14 +103,20 @@ def _optional_fields(request: UploadRequest) -> list[tuple[str, str]]:
         fields.append(("skip_event", ",".join(options.skip_event)))
     if options.debug:
         fields.append(("debug", "1"))
-    texts = (
-        ("upl_template", options.upl_template),
-        ("emailto", options.emailto),
-        ("redirectto", options.redirectto),
-        ("redirecttoparams", options.redirecttoparams),
-    )
-    fields += [(name, value) for name, value in texts if value is not None]
-    return fields
+    texts = ("upl_template", "emailto", "redirectto", "redirecttoparams")
+    fields += [(name, value) for name in texts if (value := getattr(options, name)) is not None]
+    return ([], leading + fields) if credential == "api_key" else (leading, fields)
+
+
+def closing(boundary: str) -> bytes:
+    """Return the bytes that end a body after its file; a cut upload may leave a part of them in a damaged asset."""
+    return f"\r\n--{boundary}--\r\n".encode("ascii")
+
+
+def sent_filename(filename: str) -> str:
+    """Return the name as sent between the quotes of the file part; the service uses it as the file's name."""
+    escaped = _UNSAFE_IN_NAME.sub(lambda unsafe: quote(unsafe[0], safe=""), filename)
+    return escaped.encode("utf-8", "replace").decode("utf-8")
 
 
 def _field(name: str, value: str) -> bytes:

@@ -73,7 +73,9 @@ def labels(*names: str) -> str:
     """Return the query for assets with all of these labels; a nested label contains a slash, blanks become `+`."""
     if not names:
         raise UsageError("a search for labels needs at least one label")
-    return "labels:" + ",".join(f"({_label(name)})" for name in names)
+    # The slash of a nested label is not escaped: the interface writes it as part of the name.
+    parts = ("+".join(_escaped(word).replace(r"\/", "/") for word in _words(name)) for name in names)
+    return "labels:" + ",".join(f"({part})" for part in parts)
 
 
 def custom_field(field_id: str, *values: str) -> str:
@@ -110,29 +112,11 @@ def _escaped(word: str) -> str:
     return _SPECIAL.sub(r"\\\1", word)
 
 
-def _label(name: str) -> str:
-    # The slash of a nested label is not escaped: the interface writes it as part of the name.
-    return "+".join(_escaped(word).replace(r"\/", "/") for word in _words(name))
-
-
 def _one_word(value: str) -> str:
     words = _words(value)
     # Several words are quoted as one value, so that the + before them applies to all of them.
     return _escaped(words[0]) if len(words) == 1 else '"' + re.sub(r'(["\\])', r"\\\1", " ".join(words)) + '"'
 
-
-__all__ = [
-    "all_of",
-    "custom_field",
-    "field",
-    "form_of",
-    "ids_query",
-    "labels",
-    "like_pattern",
-    "narrowed",
-    "term",
-    "wildcard",
-]
 
 _CHOICES = {
     "show": ("all", "img", "vid", "doc", "aud"),
@@ -142,29 +126,17 @@ _CHOICES = {
     "datecreateparam": (">", "<", "=>", "=<", "between"),
     "datechangeparam": (">", "<", "=>", "=<", "between"),
 }
-_DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)|(\d{4})(\d\d)(\d\d)", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{8}", re.ASCII)
 _COMPACT_DAY = re.compile(r"\d{8}", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 # The service accepts a comma-separated list of folders, too (observed, with dbdirect).
 _FOLDERS = re.compile(r"[A-Za-z0-9_-]{1,64}(?:,[A-Za-z0-9_-]{1,64})*")
 _MOST_ROWS = 2**31 - 1  # the largest number that a database accepts
 _TEXTS = (
-    "folderid",
-    "show",
-    "doctype",
-    "datecreate",
-    "datechange",
-    "datecreaterange",
-    "datechangerange",
-    "sortby",
-    "available",
-    "datecreateparam",
-    "datecreatestart",
-    "datecreatestop",
-    "datechangeparam",
-    "datechangestart",
+    "folderid", "show", "doctype", "datecreate", "datechange", "datecreaterange", "datechangerange", "sortby",
+    "available", "datecreateparam", "datecreatestart", "datecreatestop", "datechangeparam", "datechangestart",
     "datechangestop",
-)
+)  # fmt: skip
 
 
 def form_of(request: SearchRequest) -> list[tuple[str, str]]:
@@ -204,9 +176,15 @@ def _check_text(name: str, value: str) -> None:
     elif name in ("datecreate", "datechange"):
         _day(name, value)
     elif name.endswith("range"):
-        _check_range(name, value)
+        days = value.split(" TO ")
+        if len(days) != 2 or not all(_COMPACT_DAY.fullmatch(day) for day in days):  # noqa: PLR2004 - both ends
+            raise _wrong(name, f"is {value[:40]!r}", "write it as yyyymmdd TO yyyymmdd")
+        if _day(name, days[1]) < _day(name, days[0]):
+            raise _wrong(name, "ends before it begins", "give the earlier day first")
+    elif _MOMENT.fullmatch(value):
+        _parsed(name, value, "%Y-%m-%d %H:%M:%S")
     else:
-        _moment(name, value)
+        raise _wrong(name, f"is {value[:40]!r}", "write it as yyyy-mm-dd hh:mm:ss")
 
 
 def _check_together(request: SearchRequest) -> None:
@@ -241,25 +219,10 @@ def _check_comparison(stem: str, given: Mapping[str, str]) -> None:
         raise _wrong(f"{stem}stop", f"lies before {stem}start", "give the earlier one as start")
 
 
-def _check_range(name: str, value: str) -> None:
-    days = value.split(" TO ")
-    if len(days) != 2 or not all(_COMPACT_DAY.fullmatch(day) for day in days):  # noqa: PLR2004 - a range has two ends
-        raise _wrong(name, f"is {value[:40]!r}", "write it as yyyymmdd TO yyyymmdd")
-    if _day(name, days[1]) < _day(name, days[0]):
-        raise _wrong(name, "ends before it begins", "give the earlier day first")
-
-
 def _day(name: str, value: str) -> datetime:
-    match = _DAY.fullmatch(value)
-    if match is None:
+    if not _DAY.fullmatch(value):
         raise _wrong(name, f"is {value[:40]!r}", "write it as yyyy-mm-dd or yyyymmdd")
     return _parsed(name, value, "%Y-%m-%d" if "-" in value else "%Y%m%d")
-
-
-def _moment(name: str, value: str) -> datetime:
-    if not _MOMENT.fullmatch(value):
-        raise _wrong(name, f"is {value[:40]!r}", "write it as yyyy-mm-dd hh:mm:ss")
-    return _parsed(name, value, "%Y-%m-%d %H:%M:%S")
 
 
 def _parsed(name: str, value: str, form: str) -> datetime:

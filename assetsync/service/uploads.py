@@ -5,7 +5,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from weakref import WeakSet
 
@@ -64,7 +64,7 @@ class Uploads:
                     "POST",
                     self.url.copy_with(raw_path=upload.target),
                     headers=upload.headers,
-                    stream=_Stream(upload.sending),
+                    content=upload.sending,
                     extensions=self._transport.extensions,
                 )
             )
@@ -175,14 +175,6 @@ class HttpConnection:
     def close(self) -> None:
         """Close the connection that may be open."""
         self._line.drop()
-
-
-class _Stream(httpx.SyncByteStream):
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = pieces
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._pieces)
 
 
 def bounded(chunks: Iterable[bytes], limit: int, seconds: float) -> bytes:

@@ -6,10 +6,12 @@ before is on its way. `safe_open` opens the file; the sender handles a body that
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeVar
 
 from assetsync.errors import FileChanged, ReadStopped
 from assetsync.model import Body, FileStat
@@ -17,11 +19,6 @@ from assetsync.tree.safe_open import OpenFile, shown
 
 if TYPE_CHECKING:
     from hashlib import _Hash
-
-import threading
-from collections.abc import Generator
-from queue import SimpleQueue
-from typing import TypeVar
 
 Item = TypeVar("Item")
 
@@ -149,17 +146,14 @@ class FileBody:
         if content is None:
             # Checked before the thread starts, so that a file that has already changed costs nothing.
             _check(self._file, self._expected, self.size)
-            yield from self._stream()
+            with closing(ahead(_hashed(self._file, self._expected), depth=AHEAD)) as pieces:
+                for piece, md5 in pieces:
+                    self._handed += len(piece)
+                    self._md5 = md5
+                    yield piece
         elif content:
             self._handed, self._md5 = self.size, self._whole
             yield content
-
-    def _stream(self) -> Iterator[bytes]:
-        with closing(ahead(_hashed(self._file, self._expected), depth=AHEAD)) as pieces:
-            for piece, md5 in pieces:
-                self._handed += len(piece)
-                self._md5 = md5
-                yield piece
 
 
 class TappedBody:

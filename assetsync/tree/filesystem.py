@@ -45,7 +45,7 @@ def mounts(table: bytes) -> list[Mount]:
         fields = head.split(b" ")
         if dash and len(fields) > _MOUNTED_AT:
             kind = rest.split(b" ", 1)[0].decode("ascii", "backslashreplace")
-            found.append(Mount(_OCTAL.sub(_byte, fields[_MOUNTED_AT]), kind))
+            found.append(Mount(_OCTAL.sub(lambda octal: bytes([int(octal[1], 8) & 0xFF]), fields[_MOUNTED_AT]), kind))
     return found
 
 
@@ -95,7 +95,3 @@ def _table() -> list[Mount]:
 
 def _holds(folder: bytes, path: bytes) -> bool:
     return path == folder or path.startswith(folder.rstrip(b"/") + b"/")
-
-
-def _byte(match: re.Match[bytes]) -> bytes:
-    return bytes([int(match[1], 8) & 0xFF])

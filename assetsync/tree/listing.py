@@ -182,7 +182,9 @@ class Lister:
                     if len(fresh) > most:
                         _convert(fresh, names)
                         if len(names) > room:
-                            runs.append(self._spill(names))
+                            names.sort()
+                            runs.append(self.spool.write(names))
+                            names.clear()
                             if self.stop():
                                 break
                         most = min(room - len(names), _CONVERTED)
@@ -201,12 +203,6 @@ class Lister:
         """Free a listing; `spooled` is the spool's `end` before the listing was made."""
         self._held -= listing.held
         self.spool.cut(spooled)
-
-    def _spill(self, names: list[bytes]) -> tuple[int, int]:
-        names.sort()
-        run = self.spool.write(names)
-        names.clear()
-        return run
 
 
 def _convert(fresh: list[str], names: list[bytes]) -> None:

@@ -352,14 +352,11 @@ def resolve(root: int, root_path: bytes, parts: list[bytes]) -> list[bytes]:
                 todo.extend(step for step in reversed(target.split(b"/")) if step not in {b"", b"."})
                 continue
             if todo:
-                fd = _swap(fd, os.open(part, _FOLDER, dir_fd=fd))
+                fd = _swap(fd, os.open(part, WAYPOINT, dir_fd=fd))
             done.append(part)
     finally:
         os.close(fd)
     return done
-
-
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def _inside(root_path: bytes, target: bytes) -> bytes:
@@ -374,7 +371,7 @@ def _walk(root: int, parts: list[bytes]) -> int:
     fd = os.dup(root)
     try:
         for part in parts:
-            fd = _swap(fd, os.open(part, _FOLDER, dir_fd=fd))
+            fd = _swap(fd, os.open(part, WAYPOINT, dir_fd=fd))
     except OSError:
         os.close(fd)
         raise
