@@ -147,19 +147,18 @@ class Doubts:
         return None if row[0] is None else float(row[0])
 
     def competing_attempts(self, attempt: AttemptRow) -> list[CompetingAttempt]:
-        """Return the other open attempts into any folder, because a duplicate's original may be in any folder.
+        """Return the other open attempts, and the newest waived attempts, of any file and into any folder.
 
-        Adds the newest waived attempts into the attempt's own folder, of any file.
+        A duplicate's original may be in any folder, and a person may have moved the remains of a cut upload.
         """
         # An attempt that was reopened while another held its name is parked too, but look-ups still decide it.
         asked = "a.parked AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
         columns = f"a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate, {asked}"
         rows = self._store.rows(
             f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
-            f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a WHERE a.id <> ?1 AND a.destfolderid = ?2"
-            f" AND {_WAIVED.format('a')} ORDER BY a.id DESC LIMIT ?3)",
+            f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a WHERE a.id <> ?1"
+            f" AND {_WAIVED.format('a')} ORDER BY a.id DESC LIMIT ?2)",
             attempt.id,
-            attempt.destfolderid,
             _WAIVED_AT_MOST,
         )
         return [

@@ -239,6 +239,11 @@ def test_service_edits_cause_no_upload(request: pytest.FixtureRequest):
     _find_none(curated_schedule, LONG_CURATED if request.config.getoption("--long") else SHORT_CURATED)
 
 
+def test_moved_remains_prove_no_cut():
+    """A person moves the remains of a cut upload into the folder of an open upload of the same name."""
+    assert failure(curated_schedule(110_000_019)) is None
+
+
 @pytest.mark.parametrize("mutant", OF_CURATED, ids=lambda mutant: mutant.__name__)
 def test_moved_asset_is_resent_without_this_rule(mutant, monkeypatch: pytest.MonkeyPatch):
     _needs(mutant, curated_schedule, "is stored 2 times by us", monkeypatch)

@@ -76,8 +76,8 @@ def _may_have_begun(
     bytes up to the size of the asset, if known. A rival that was judged absent or ended by an operator counts as well,
     because that decision rested on what was visible then. So does an earlier upload of the same file.
     """
-    # An asset without a size is not known to be a part of a file.
-    if asset.size in (attempt.size, None) or asset.folder_id not in (rival.folder_id, "") or rival.attempt_id > seen_to:
+    # An asset without a size is not known to be a part of a file. Its folder proves nothing: it may have been moved.
+    if asset.size in (attempt.size, None) or rival.attempt_id > seen_to:
         return False
     return may_be(rival.sent_name, asset.filename) and beginning in (None, asset.md5)
 

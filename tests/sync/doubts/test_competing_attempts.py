@@ -35,7 +35,7 @@ WHOLE = Asset("X", "F", "?.txt", 200, M2, "doc")
         ("it may have been cut there, and be shown late", ABSENT, CUT, 5, True),
         ("it made nothing", replace(OPEN, refused=True), CUT, 5, False),
         ("it began after the asset had been seen", replace(OPEN, attempt_id=6), CUT, 5, False),
-        ("it went into another folder", replace(ABSENT, folder_id="G"), CUT, 5, False),
+        ("a person may have moved it from there", replace(ABSENT, folder_id="G"), CUT, 5, True),
         ("the folder is not told", ABSENT, replace(CUT, folder_id=""), 5, True),
         ("its name does not come back so", replace(ABSENT, sent_name="report.pdf"), CUT, 5, False),
         ("of a whole one it is no part", replace(ABSENT, size=100), replace(CUT, size=100, md5=M1), 5, False),
