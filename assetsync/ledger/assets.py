@@ -13,7 +13,15 @@ from assetsync.core.backoff import LONGEST
 from assetsync.core.states import Event
 from assetsync.ledger.database import Database
 from assetsync.ledger.repair import MISSING
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, close_attempts, file_row, move, reopen, standing
+from assetsync.ledger.rows import (
+    FileRow,
+    apply,
+    close_attempts,
+    files_where,
+    move,
+    reopen,
+    standing,
+)
 
 Change = tuple[FileRow, Event | None, dict[str, Any]]
 """The result of reading back a row: the row as it was read, the event, if any, and the columns to write."""
@@ -31,42 +39,25 @@ class Assets:
     def __init__(self, store: Database) -> None:
         self._store = store
 
-    def to_verify(self, now: float, limit: int = 100) -> list[FileRow]:
-        """Return stored assets that are due to be read back."""
-        rows = self._store.rows(
-            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + {LONGEST})"
-            " ORDER BY due_at, id LIMIT ?2",
-            now,
-            limit,
+    def to_verify(self, now: float, limit: int = 100, *, folder: str | None = None) -> list[FileRow]:
+        """Return stored assets that are due to be read back: all, or those in one folder of the service."""
+        where = (
+            f"state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + {LONGEST})"
+            f"{'' if folder is None else ' AND asset_folder = ?3'} ORDER BY due_at, id LIMIT ?2"
         )
-        return [file_row(row) for row in rows]
-
-    def to_verify_in(self, folder: str, now: float, limit: int) -> list[FileRow]:
-        """Return stored assets of one folder of the service that are due, for one listing that decides all of them."""
-        rows = self._store.rows(
-            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND (due_at <= ?1 OR due_at > ?1 + {LONGEST})"
-            " AND asset_folder = ?2 ORDER BY due_at, id LIMIT ?3",
-            now,
-            folder,
-            limit,
-        )
-        return [file_row(row) for row in rows]
+        return files_where(self._store, where, now, limit, *([] if folder is None else [folder]))
 
     def to_index(self, now: float, uploaded_before: float, asked_before: float, limit: int = 500) -> list[FileRow]:
         """Return assets that the database shows and the index does not, long enough after upload and last request.
 
         A time after `now` was set by a clock that has since been set back; it counts as long enough ago.
         """
-        rows = self._store.rows(
-            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'stored' AND findable_at IS NULL AND seen_at IS NOT NULL"
+        where = (
+            "state = 'stored' AND findable_at IS NULL AND seen_at IS NOT NULL"
             " AND COALESCE(uploaded_at, queued_at) NOT BETWEEN ?2 AND ?1"
-            " AND (index_asked_at IS NULL OR index_asked_at NOT BETWEEN ?3 AND ?1) ORDER BY due_at, id LIMIT ?4",
-            now,
-            uploaded_before,
-            asked_before,
-            limit,
+            " AND (index_asked_at IS NULL OR index_asked_at NOT BETWEEN ?3 AND ?1) ORDER BY due_at, id LIMIT ?4"
         )
-        return [file_row(row) for row in rows]
+        return files_where(self._store, where, now, uploaded_before, asked_before, limit)
 
     def findable_sample(self, limit: int) -> list[str]:
         """Return ids of assets that the index showed when last read, newest first."""
@@ -152,17 +143,15 @@ class ControlSamples:
 
     def read_back_last(self, destfolderid: str, limit: int) -> list[KnownAsset]:
         """Return the newest versions that were read back from a folder of the service."""
-        rows = self._store.rows(
+        sql = (
             # The inner query uses the index that has the versions in this order. It is named because the planner would
             # choose the index by content, and there may be a million versions.
             f"SELECT {_SAMPLE}"
             " FROM files f WHERE asset_folder = ?1 AND id IN (SELECT id FROM files INDEXED BY files_standing"
             "   WHERE size >= 0 AND wanted = 'yes' AND state = 'verified' AND destfolderid = ?1"
-            "   ORDER BY id DESC LIMIT ?3) ORDER BY id DESC LIMIT ?2",
-            destfolderid,
-            limit,
-            _LOOKED_AT,
+            "   ORDER BY id DESC LIMIT ?3) ORDER BY id DESC LIMIT ?2"
         )
+        rows = self._store.rows(sql, destfolderid, limit, _LOOKED_AT)
         return [KnownAsset._make(row) for row in rows]
 
     def sent_after(self, attempt_id: int, limit: int, *, newest: bool = False) -> list[ControlSample]:
@@ -170,15 +159,14 @@ class ControlSamples:
 
         A version that was missing, and took over an older asset since, is left out.
         """
-        rows = self._store.rows(
+        sql = (
             # Join from the attempts in their order, so that the query stops at the limit: there may be a million.
             "SELECT a.id, f.path, a.sent_name, f.assetid FROM attempts a CROSS JOIN files f ON f.id = a.file_id"
             " WHERE a.id > ? AND a.result = 'accepted' AND f.id_from = 'answer' AND f.state IN ('stored', 'verified')"
             " AND f.uploaded_at = a.ended_at"
-            f" ORDER BY a.id {'DESC' if newest else ''} LIMIT ?",
-            attempt_id,
-            limit,
+            f" ORDER BY a.id {'DESC' if newest else ''} LIMIT ?"
         )
+        rows = self._store.rows(sql, attempt_id, limit)
         return [ControlSample(row[0], KnownAsset(*row[1:])) for row in rows]
 
     def of_all(self, most: int) -> list[KnownAsset]:
@@ -204,4 +192,4 @@ class ControlSamples:
             " OR EXISTS (SELECT 1 FROM files WHERE assetid IS NOT NULL AND state IN ('superseded', 'gone'))"
             " OR EXISTS (SELECT 1 FROM attempts WHERE closed_at IS NULL)"
         )
-        return bool(self._store.rows(sql)[0][0])
+        return bool(self._store.value(sql))

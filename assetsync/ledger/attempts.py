@@ -129,16 +129,6 @@ class AttemptResults:
         self._store.write(work)
 
     def unsent(
-        self, attempt_id: int, file_id: int, sent: Sent, now: float, due_at: float, *, counts: bool = False
-    ) -> None:
-        """Record that nothing was stored and the file is sent later; `counts`: it is a failure of the file itself."""
-        self._unsent(attempt_id, file_id, sent, now, due_at, failures=int(counts))
-
-    def taken_back(self, attempt_id: int, file_id: int, sent: Sent, now: float, due_at: float) -> None:
-        """Record that an attempt was given up before anything was sent: the file counts as never tried by it."""
-        self._unsent(attempt_id, file_id, sent, now, due_at, attempts=1)
-
-    def _unsent(
         self,
         attempt_id: int,
         file_id: int,
@@ -146,9 +136,13 @@ class AttemptResults:
         now: float,
         due_at: float,
         *,
-        failures: int = 0,
-        attempts: int = 0,
+        counts: bool = False,
+        taken_back: bool = False,
     ) -> None:
+        """Record that nothing was stored and the file is sent later; `counts`: it is a failure of the file itself.
+
+        `taken_back`: the attempt was given up before anything was sent, so the file counts as never tried by it.
+        """
 
         def work(conn: sqlite3.Connection) -> None:
             _end(conn, attempt_id, sent, sent.outcome.reason, now, result="unsent")
@@ -158,7 +152,7 @@ class AttemptResults:
             )  # fmt: skip
             conn.execute(
                 "UPDATE files SET failures = failures + ?, attempts = attempts - ? WHERE id = ?",
-                (failures, attempts, file_id),
+                (int(counts), int(taken_back), file_id),
             )
 
         self._store.write(work)

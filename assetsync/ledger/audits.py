@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from assetsync.ledger.database import Database
 from assetsync.ledger.ledger_metadata import fact, set_fact
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row
+from assetsync.ledger.rows import FILE_COLUMNS, FileRow, file_row, files_where
 from assetsync.ledger.runs import AUDITED
 from assetsync.model import Asset, Clock
 
@@ -115,8 +115,8 @@ class Audits:
     def live(self, assetids: Sequence[str]) -> dict[str, FileRow]:
         """Return the live rows of these ids, by id."""
         marks = ", ".join("?" * len(assetids))
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state NOT IN ('superseded', 'gone') AND assetid IN ({marks})"
-        return {str(row["assetid"]): file_row(row) for row in self._store.rows(sql, *assetids)}
+        rows = files_where(self._store, f"{_LIVE} AND assetid IN ({marks})", *assetids)
+        return {str(row.assetid): row for row in rows}
 
     def history(self, assetids: Sequence[str]) -> set[str]:
         """Return the ids that belong to versions at rest."""
@@ -136,15 +136,9 @@ class Audits:
         for asset in assets:
             if asset.md5 is None or asset.size is None:
                 continue
-            rows = self._store.rows(
-                f"SELECT {FILE_COLUMNS} FROM files WHERE destfolderid = ? AND size = ? AND md5 = ?"
-                " AND state IN ('stored', 'verified') LIMIT 1",
-                folder,
-                asset.size,
-                asset.md5,
-            )
-            if rows:
-                found[asset.id] = file_row(rows[0])
+            where = "destfolderid = ? AND size = ? AND md5 = ? AND state IN ('stored', 'verified') LIMIT 1"
+            for row in files_where(self._store, where, folder, asset.size, asset.md5):
+                found[asset.id] = row
         return found
 
     def archives(self, folder: str) -> list[bytes]:
@@ -157,16 +151,12 @@ class Audits:
 
     def sent_as(self, folder: str, name: str) -> FileRow | None:
         """Return a file that was sent into the folder under this name in an attempt that was in doubt."""
-        rows = self._store.rows(
+        sql = (
             "SELECT file_id FROM attempts WHERE destfolderid = ? AND folded_name = ? AND why IS NOT NULL"
-            " AND result IN ('absent', 'damaged', 'found', 'resolved') ORDER BY id DESC LIMIT 1",
-            folder,
-            name.casefold(),
+            " AND result IN ('absent', 'damaged', 'found', 'resolved') ORDER BY id DESC LIMIT 1"
         )
-        if not rows:
-            return None
-        found = self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", rows[0][0])
-        return file_row(found[0]) if found else None
+        sent = self._store.value(sql, folder, name.casefold())
+        return next(iter(files_where(self._store, "id = ?", sent)), None)
 
     def met(self, file_ids: Sequence[int], at: float) -> None:
         """Record that an audit begun `at` met these rows' assets."""
@@ -189,12 +179,12 @@ class Audits:
     def verified(self, unmet: Unmet, audit: RunningAudit) -> int:
         """Return the number of versions that the audit should meet; those verified since its start do not count."""
         sql, values = unmet.sql("COUNT(*)")
-        return int(self._store.rows(f"{sql} AND {_BEFORE}", *values, *audit.meanwhile())[0][0])
+        return int(self._store.value(f"{sql} AND {_BEFORE}", *values, *audit.meanwhile()))
 
     def count(self, unmet: Unmet, audit: RunningAudit) -> int:
         """Return the number of verified versions that the audit has not met."""
         sql, values = unmet.sql("COUNT(*)")
-        return int(self._store.rows(f"{sql} AND {_UNMET}", *values, *audit.meanwhile(), audit.at)[0][0])
+        return int(self._store.value(f"{sql} AND {_UNMET}", *values, *audit.meanwhile(), audit.at))
 
     def unmet(self, unmet: Unmet, audit: RunningAudit, limit: int, *, after: int = 0) -> list[FileRow]:
         """Return verified versions that the audit has not met, ordered by id, after the id `after`."""

@@ -24,6 +24,7 @@ from assetsync.ledger import integrity
 from assetsync.ledger.folder_cache import Invalidation
 from assetsync.ledger.group_commit import Commits, Pending
 from assetsync.ledger.ledger_files import OF_THE_DISK, Epoch, Guard, denied, exists, expect_file, make, real
+from assetsync.ledger.ledger_metadata import set_fact
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ class Database:
             except BaseException:
                 self._writer.close()
                 raise
-            check = guard.expect_in_place if guard is not None else _nothing
+            check = guard.expect_in_place if guard is not None else lambda: None
             self._commits = Commits(self._writer, self.translate, last=self.invalidation.settle, check=check)
 
     @property
@@ -118,6 +119,11 @@ class Database:
             return self.reader().execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise self.translate(error) from error
+
+    def value(self, sql: str, *values: Any) -> Any:
+        """Return the first column of a query's first row; None without a row."""
+        rows = self.rows(sql, *values)
+        return rows[0][0] if rows else None
 
     def pages(
         self, sql: str, key: str, start: tuple[Any, ...], *values: Any, size: int = 1000
@@ -172,7 +178,11 @@ def open_database(path: Path, *, create: bool) -> Database:
     lock_fd = _take_lock(path)
     guard: Guard | None = None
     try:
-        guard = _open_guard(path)
+        expect_file(path)
+        try:
+            guard = Guard(path)
+        except OSError as error:
+            raise _unopened(path, error) from error
         try:
             _migrate(path)
         except LedgerDamaged as error:
@@ -213,14 +223,9 @@ def open_beside(path: Path, *, writable: bool = False) -> Database:
 
 def is_held(path: Path) -> bool:
     """Return whether a process holds the ledger's lock; create nothing. Raises LedgerError if it cannot be read."""
-    try:
-        fd = os.open(_lock_path(real(path)), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
+    fd = _lock_to_read(path)
+    if fd is None:
         return False
-    except OSError as error:
-        raise LedgerError(
-            f"the lock of the ledger {path} cannot be read ({error.strerror})", hint="run as the user that owns it"
-        ) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -254,11 +259,8 @@ def hold_by_hand(path: Path, boundary: str) -> int:
     The lock is one byte of the ledger's lock file; its offset is derived from the attempt's boundary. The lock belongs
     to the open file, not to the process, and ends with the process, however the process ends. Raises LedgerError.
     """
-    path = real(path)
     try:
-        fd = make(_lock_path(path), path)
-        if fd is None:
-            fd = os.open(_lock_path(path), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = _lock_to_write(real(path))
         try:
             fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _byte_of(boundary))
         except BaseException:
@@ -276,14 +278,9 @@ def is_sent_by_hand(path: Path, boundary: str) -> bool:
 
     Raises LedgerError if the lock is unreadable.
     """
-    try:
-        fd = os.open(_lock_path(real(path)), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
+    fd = _lock_to_read(path)
+    if fd is None:
         return False
-    except OSError as error:
-        raise LedgerError(
-            f"the lock of the ledger {path} cannot be read ({error.strerror})", hint="run as the user that owns it"
-        ) from error
     try:
         found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _byte_of(boundary))
     finally:
@@ -310,11 +307,27 @@ def _lock_path(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
+def _lock_to_read(path: Path) -> int | None:
+    """Open the lock file; return None if there is none. Raises LedgerError."""
+    try:
+        return os.open(_lock_path(real(path)), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LedgerError(
+            f"the lock of the ledger {path} cannot be read ({error.strerror})", hint="run as the user that owns it"
+        ) from error
+
+
+def _lock_to_write(path: Path) -> int:
+    """Open the lock file, and create it if there is none. Raises OSError."""
+    fd = make(_lock_path(path), path)
+    return os.open(_lock_path(path), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK) if fd is None else fd
+
+
 def _take_lock(path: Path) -> int:
     try:
-        fd = make(_lock_path(path), path)
-        if fd is None:
-            fd = os.open(_lock_path(path), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = _lock_to_write(path)
     except OSError as error:
         if error.errno == errno.EROFS:
             raise LedgerError(
@@ -346,14 +359,6 @@ def _take_lock(path: Path) -> int:
     raise LedgerBusy(
         f"another assetsync process holds the ledger {path}", hint="stop that process first, or let it do the work"
     )
-
-
-def _open_guard(path: Path) -> Guard:
-    expect_file(path)
-    try:
-        return Guard(path)
-    except OSError as error:
-        raise _unopened(path, error) from error
 
 
 def _connect(path: Path, *, read_only: bool, alone: bool = False) -> sqlite3.Connection:
@@ -399,10 +404,6 @@ def _unopened(path: Path, error: OSError) -> LedgerError:
     return kind(f"the ledger {path} cannot be opened ({error.strerror})", hint=hint)
 
 
-def _nothing() -> None:
-    """Check nothing."""
-
-
 def _translated(path: Path, error: sqlite3.Error, *, held: bool = False) -> LedgerError:
     text = str(error)
     if "no such table" in text and not held and is_held(path):
@@ -430,6 +431,6 @@ def _migrate(path: Path) -> None:
             looked = integrity.expect_whole(conn, Epoch(path).changed(), now)
             integrity.migrate(path, conn)
             if looked:
-                integrity.note_whole(conn, now)
+                set_fact(conn, integrity.FOUND_WHOLE, str(now))
     except sqlite3.Error as error:
         raise _translated(path, error, held=True) from error

@@ -15,12 +15,11 @@ from assetsync.ledger.database import Database
 from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import (
     ATTEMPT_COLUMNS,
-    FILE_COLUMNS,
     AttemptRow,
     FileRow,
     apply,
     attempt_row,
-    file_row,
+    files_where,
     read_file,
 )
 from assetsync.ledger.runs import count_upload
@@ -62,8 +61,8 @@ class CompetingAttempt:
     md5: str | None
     in_flight: bool
     refused: bool
-    waived: bool = False
     asked: bool = False
+    waived: bool = False
 
 
 class LeftBy(NamedTuple):
@@ -94,7 +93,7 @@ class Doubts:
 
     def count(self) -> int:
         """Return the number of versions in doubt."""
-        return int(self._store.rows("SELECT COUNT(*) FROM files WHERE state = 'in_doubt'")[0][0])
+        return int(self._store.value("SELECT COUNT(*) FROM files WHERE state = 'in_doubt'"))
 
     def crowded(self, least: int) -> list[str]:
         """Return the destination folders with at least this many versions in doubt."""
@@ -104,15 +103,14 @@ class Doubts:
 
     def due(self, now: float, limit: int = 500) -> list[OpenDoubt]:
         """Return up to `limit` doubts whose next look-up is due, longest due first, then grouped by folder."""
-        rows = self._store.rows(
+        sql = (
             f"SELECT {ATTEMPT_COLUMNS} FROM attempts a WHERE {_UNDECIDED}"
-            " AND (look_at <= ?1 OR look_at > ?1 + ?3) ORDER BY look_at, id LIMIT ?2",
-            now,
-            limit,
-            LONGEST,
+            " AND (look_at <= ?1 OR look_at > ?1 + ?3) ORDER BY look_at, id LIMIT ?2"
         )
+        rows = self._store.rows(sql, now, limit, LONGEST)
         together = sorted(rows, key=lambda row: (row["destfolderid"], row["id"]))
-        return [OpenDoubt(self._file(row["file_id"]), attempt_row(row)) for row in together]
+        attempts = [attempt_row(row) for row in together]
+        return [OpenDoubt(self.file_of(attempt), attempt) for attempt in attempts]
 
     def open_ones(self) -> list[tuple[int, str]]:
         """Return attempt id and destination folder of each undecided doubt."""
@@ -134,7 +132,7 @@ class Doubts:
 
     def file_of(self, attempt: AttemptRow) -> FileRow:
         """Return the version of an attempt."""
-        return self._file(attempt.file_id)
+        return files_where(self._store, "id = ?", attempt.file_id)[0]
 
     def attempts(self, file_id: int, limit: int) -> list[AttemptRow]:
         """Return up to `limit` of the newest attempts of a version, open or decided, oldest first."""
@@ -143,8 +141,8 @@ class Doubts:
 
     def next_look(self) -> float | None:
         """Return when the next look-up is due."""
-        row = self._store.rows(f"SELECT MIN(look_at) FROM attempts a WHERE {_UNDECIDED}")[0]
-        return None if row[0] is None else float(row[0])
+        due: float | None = self._store.value(f"SELECT MIN(look_at) FROM attempts a WHERE {_UNDECIDED}")
+        return due
 
     def competing_attempts(self, attempt: AttemptRow) -> list[CompetingAttempt]:
         """Return the other open attempts, and the newest waived attempts, of any file and into any folder.
@@ -154,27 +152,13 @@ class Doubts:
         # An attempt that was reopened while another held its name is parked too, but look-ups still decide it.
         asked = "a.parked AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
         columns = f"a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate, {asked}"
-        rows = self._store.rows(
+        sql = (
             f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
             f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a WHERE a.id <> ?1"
-            f" AND {_WAIVED.format('a')} ORDER BY a.id DESC LIMIT ?2)",
-            attempt.id,
-            _WAIVED_AT_MOST,
+            f" AND {_WAIVED.format('a')} ORDER BY a.id DESC LIMIT ?2)"
         )
-        return [
-            CompetingAttempt(
-                row[0],
-                row[1],
-                row[2],
-                row[3],
-                row[4],
-                in_flight=bool(row[5]),
-                refused=bool(row[6]),
-                asked=bool(row[7]),
-                waived=bool(row[8]),
-            )
-            for row in rows
-        ]
+        rows = self._store.rows(sql, attempt.id, _WAIVED_AT_MOST)
+        return [CompetingAttempt(*row[:5], *map(bool, row[5:])) for row in rows]
 
     def owned(self, assetids: Collection[str]) -> set[str]:
         """Return the ids that belong to live rows."""
@@ -207,15 +191,13 @@ class Doubts:
 
         These are the open attempts, and the newest attempts that were waived since a time.
         """
-        rows = self._store.rows(
+        sql = (
             "SELECT id, sent_name, size, md5 FROM attempts INDEXED BY attempts_open_file WHERE closed_at IS NULL"
             " AND destfolderid = ?1 UNION ALL SELECT * FROM (SELECT id, sent_name, size, md5 FROM attempts"
             f" INDEXED BY attempts_waived WHERE {_WAIVED.format('attempts')} AND destfolderid = ?1"
-            " AND closed_at >= ?3 ORDER BY id DESC LIMIT ?2)",
-            folder,
-            _WAIVED_AT_MOST,
-            since,
+            " AND closed_at >= ?3 ORDER BY id DESC LIMIT ?2)"
         )
+        rows = self._store.rows(sql, folder, _WAIVED_AT_MOST, since)
         return [LeftBy(*row) for row in rows]
 
     def may_rename(self, attempt: AttemptRow) -> bool:
@@ -224,23 +206,20 @@ class Doubts:
         It did not if it renames no uploads into the folder and a later upload was read back there: a workflow may have
         been switched on since an earlier one. An upload is read back only after its name was compared.
         """
-        rows = self._store.rows(
+        sql = (
             "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND names = 'kept')"
             " AND EXISTS (SELECT 1 FROM files f CROSS JOIN attempts a ON a.file_id = f.id WHERE a.id > ?2"
             "   AND a.destfolderid = ?1 AND a.result = 'accepted' AND f.uploaded_at = a.ended_at"
             "   AND f.id_from = 'answer' AND f.asset_folder = ?1 AND f.id IN"
             # Newer versions were uploaded later, nearly always; there may be a million.
             "   (SELECT id FROM files INDEXED BY files_standing WHERE size >= 0 AND wanted = 'yes'"
-            "     AND state = 'verified' AND destfolderid = ?1 ORDER BY id DESC LIMIT ?3))",
-            attempt.destfolderid,
-            attempt.id,
-            _READ_BACK_AT_MOST,
+            "     AND state = 'verified' AND destfolderid = ?1 ORDER BY id DESC LIMIT ?3))"
         )
-        return not rows[0][0]
+        return not self._store.value(sql, attempt.destfolderid, attempt.id, _READ_BACK_AT_MOST)
 
     def newest_attempt(self) -> int:
         """Return the number of the newest attempt: the clock that orders sightings and attempts."""
-        return int(self._store.rows("SELECT COALESCE(MAX(id), 0) FROM attempts")[0][0])
+        return int(self._store.value("SELECT COALESCE(MAX(id), 0) FROM attempts"))
 
     def first_seen(self, assetids: Collection[str]) -> dict[str, tuple[int, float]]:
         """Return, by asset id, the newest attempt at the end of the look-up that first showed the asset, and the time.
@@ -258,9 +237,15 @@ class Doubts:
 
         `newest` is the newest attempt at the end of the look-up.
         """
+        sql = (
+            "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why, met_at)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, '', ?6)"
+            " ON CONFLICT (assetid) DO UPDATE SET folder_id = excluded.folder_id, size = excluded.size,"
+            " md5 = excluded.md5, met_at = excluded.met_at"
+        )
         values = [(a.id, a.folder_id, a.filename, a.size if a.processed else None, a.md5, now, newest) for a in assets]
         if values:
-            self._store.write(lambda conn: _sight(conn, values))
+            self._store.write(lambda conn: conn.executemany(sql, values))
 
     def looked(self, looks: Sequence[tuple[int, Grace, float]]) -> None:
         """Record answered look-ups: (attempt id, grace after the look-up, time of the next look-up)."""
@@ -340,13 +325,15 @@ class Doubts:
             )
             if verdict.judgement is Judgement.FOUND:
                 # Names may come back alike, so the asset may belong to an equal doubt. Remains of either upload may
-                # still appear: the grace of each equal doubt starts again, and allows for the longer upload time.
+                # still appear: the grace of each equal doubt starts again, and allows for the longer upload time. The
+                # time of an upload that was cut says nothing.
+                took = attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0
                 conn.execute(
                     "UPDATE attempts SET grace_boot = NULL, look_boot = NULL,"
                     " took = IIF(?1 IS NULL, took, MAX(?1, COALESCE(took, 0)))"
                     " WHERE destfolderid = ?2 AND closed_at IS NULL AND size = ?3"
                     " AND (md5 = ?4 OR md5 IS NULL OR ?4 IS NULL)",
-                    (_took(attempt), attempt.destfolderid, attempt.size, attempt.md5),
+                    (took, attempt.destfolderid, attempt.size, attempt.md5),
                 )
                 _found(conn, doubt, verdict, now)
                 return
@@ -364,9 +351,6 @@ class Doubts:
                 apply(conn, file.id, Event.HELD, now, reason=str(verdict.judgement), detail=detail)
 
         self._store.write(work)
-
-    def _file(self, file_id: int) -> FileRow:
-        return file_row(self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", file_id)[0])
 
     def _known(self, sql: str, assetids: Collection[str]) -> set[str]:
         known: set[str] = set()
@@ -408,11 +392,6 @@ def _leave_to_a_person(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verd
         _explain(conn, verdict.assetid, "damaged", file)
 
 
-def _took(attempt: AttemptRow) -> float | None:
-    """Return the duration in seconds of an upload whose whole body may have left; None for an upload that was cut."""
-    return attempt.took if attempt.left_part == SentExtent.PART else attempt.took or 0.0
-
-
 def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: float) -> None:
     if doubt.attempt.is_duplicate:
         # The asset was there before this upload, and has the metadata of another file, if any.
@@ -434,16 +413,6 @@ def _found(conn: sqlite3.Connection, doubt: OpenDoubt, verdict: Verdict, now: fl
         # The asset may be in another folder, or may have the metadata of another asset.
         drift="unread",
     )  # fmt: skip
-
-
-def _sight(conn: sqlite3.Connection, values: Sequence[tuple[object, ...]]) -> None:
-    conn.executemany(
-        "INSERT INTO sightings (assetid, folder_id, name, size, md5, first_seen, seen_to, why, met_at)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, '', ?6)"
-        " ON CONFLICT (assetid) DO UPDATE SET folder_id = excluded.folder_id, size = excluded.size,"
-        " md5 = excluded.md5, met_at = excluded.met_at",
-        values,
-    )
 
 
 def _explain(conn: sqlite3.Connection, assetid: str, why: str, file: FileRow) -> None:

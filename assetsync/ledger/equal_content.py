@@ -8,7 +8,7 @@ from typing import NamedTuple
 from assetsync.core.names import is_exactly, is_shown_as, shown_patterns
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.database import Database
-from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row
+from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
 
 # The last case is an open attempt of a blocked row, which may have stored its asset.
 _MAY_HAVE_ASSET = (
@@ -76,28 +76,22 @@ class EqualContent:
 
     def has_size(self, file_id: int, destfolderid: str, size: int) -> bool:
         """Return whether the folder has another version or a sighted asset of this size, so that hashing pays off."""
-        rows = self._store.rows(
+        sql = (
             "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND id <> ?3"
             f"   AND {_MAY_HAVE_ASSET})"
             f" OR EXISTS ({_MOVED_THERE} AND id <> ?3)"
-            " OR EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)",
-            destfolderid,
-            size,
-            file_id,
+            " OR EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)"
         )
-        return bool(rows[0][0])
+        return bool(self._store.value(sql, destfolderid, size, file_id))
 
     def hints(self, row: FileRow, md5: str) -> Hints:
         """Return which closer look may find equal content; one statement, because it runs for each file sent."""
-        found = self._store.rows(
+        sql = (
             "SELECT EXISTS (SELECT 1 FROM files WHERE destfolderid = ?1 AND size = ?2 AND md5 = ?4 AND id <> ?3)"
             f" OR EXISTS ({_UNHASHED}) OR EXISTS ({_UNHASHED_AND_OPEN}) OR EXISTS ({_EQUAL_MOVED_THERE}),"
-            " EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)",
-            row.destfolderid,
-            row.size,
-            row.id,
-            md5,
-        )[0]
+            " EXISTS (SELECT 1 FROM sightings WHERE folder_id = ?1 AND size = ?2)"
+        )
+        found = self._store.rows(sql, row.destfolderid, row.size, row.id, md5)[0]
         return Hints(bool(found[0]), bool(found[1]))
 
     def equals(self, row: FileRow, md5: str) -> list[FileRow]:
@@ -108,7 +102,7 @@ class EqualContent:
         A version whose bytes were never hashed counts if it has the same inode, size and mtime. A version at rest is
         left out if a live row owns its asset by now, since it has no asset left to pass on.
         """
-        rows = self._store.rows(
+        sql = (
             # The joins are fixed in this order, so that each part uses its index: cameras and scanners produce any
             # number of files of the same size.
             f"SELECT {FILE_COLUMNS} FROM ("
@@ -120,15 +114,9 @@ class EqualContent:
             f" AND (state NOT IN ('superseded', 'gone') OR assetid IS NULL OR NOT {OWNED.format('files.assetid')})"
             # A renamed file keeps its inode. Versions at rest come early because they need no look at the disk.
             " ORDER BY path = ?7 DESC, inode = ?5 DESC, wanted IN ('replaced', 'gone') DESC,"
-            " state IN ('verified', 'stored') DESC, id DESC LIMIT 100",
-            row.destfolderid,
-            row.size,
-            row.id,
-            md5,
-            row.inode,
-            row.mtime_ns,
-            row.path,
+            " state IN ('verified', 'stored') DESC, id DESC LIMIT 100"
         )
+        rows = self._store.rows(sql, row.destfolderid, row.size, row.id, md5, row.inode, row.mtime_ns, row.path)
         return [file_row(found) for found in rows]
 
     def unread(self, row: FileRow) -> list[FileRow]:
@@ -138,39 +126,30 @@ class EqualContent:
         another file. A version of the same inode and mtime is left out because `equals` finds it. A version that an
         operator must decide is left out because the wait for it could be endless.
         """
-        rows = self._store.rows(
-            f"SELECT {FILE_COLUMNS} FROM files WHERE id IN (SELECT file_id FROM attempts WHERE closed_at IS NULL"
+        where = (
+            "id IN (SELECT file_id FROM attempts WHERE closed_at IS NULL"
             # Order by id, not by time: the clock may be set back.
             "   AND destfolderid = ?1 AND size = ?2) AND id < ?3 AND md5 IS NULL"
-            " AND state IN ('sending', 'in_doubt') AND NOT (inode = ?4 AND mtime_ns = ?5)",
-            row.destfolderid,
-            row.size,
-            row.id,
-            row.inode,
-            row.mtime_ns,
+            " AND state IN ('sending', 'in_doubt') AND NOT (inode = ?4 AND mtime_ns = ?5)"
         )
-        return [file_row(found) for found in rows]
+        return files_where(self._store, where, row.destfolderid, row.size, row.id, row.inode, row.mtime_ns)
 
     def sighted(self, row: FileRow, md5: str) -> str | None:
         """Return the id of an asset of the same MD5 in the folder that no row owns."""
         # While an equal upload is undecided, the asset more likely belongs to that upload.
         sql = f"SELECT assetid {_EQUAL_ASSET} AND NOT EXISTS ({_MAY_HAVE_STORED_IT}) ORDER BY {_LIKELIEST} LIMIT 1"
-        rows = self._store.rows(sql, row.destfolderid, row.size, md5)
-        return str(rows[0][0]) if rows else None
+        assetid: str | None = self._store.value(sql, row.destfolderid, row.size, md5)
+        return assetid
 
     def may_have_stored_it(self, row: FileRow, md5: str) -> FileRow | None:
         """Return a version whose undecided upload, of equal or unknown bytes, may have stored such an asset."""
-        rows = self._store.rows(
-            f"SELECT {FILE_COLUMNS} FROM files WHERE id <> ?4 AND state IN ('sending', 'in_doubt') AND id IN"
+        where = (
+            f"id <> ?4 AND state IN ('sending', 'in_doubt') AND id IN"
             " (SELECT file_id FROM attempts a WHERE a.closed_at IS NULL AND a.parked = 0"
             f"   AND (a.md5 IS NULL OR a.md5 = ?3) AND a.destfolderid = ?1 AND a.size = ?2)"
-            f" AND EXISTS (SELECT 1 {_EQUAL_ASSET}) LIMIT 1",
-            row.destfolderid,
-            row.size,
-            md5,
-            row.id,
+            f" AND EXISTS (SELECT 1 {_EQUAL_ASSET}) LIMIT 1"
         )
-        return file_row(rows[0]) if rows else None
+        return next(iter(files_where(self._store, where, row.destfolderid, row.size, md5, row.id)), None)
 
     def resembling(self, row: FileRow, sent_name: str) -> list[Resembling]:
         """Return assets of this size without a digest whose name may be the file's, most likely first.
@@ -180,47 +159,37 @@ class EqualContent:
         """
         patterns = sorted(shown_patterns(sent_name))
         alike = " OR ".join(["name LIKE ?"] * len(patterns))
-        rows = self._store.rows(
+        sql = (
             "SELECT assetid, name FROM sightings s WHERE folder_id = ? AND size = ? AND md5 IS NULL"
             f" AND why <> 'damaged' AND ({alike}) AND {_IS_THERE}"
             # The digest of an asset that once belonged to a version is known, and differs.
             f" AND NOT EXISTS (SELECT 1 FROM files WHERE {WHOSE_ASSET.format('= s.assetid')})"
             " AND NOT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND result = 'resolved'"
-            f"   AND closed_at >= s.first_seen) ORDER BY {_LIKELIEST}",
-            row.destfolderid,
-            row.size,
-            *patterns,
-            row.id,
+            f"   AND closed_at >= s.first_seen) ORDER BY {_LIKELIEST}"
         )
+        rows = self._store.rows(sql, row.destfolderid, row.size, *patterns, row.id)
         found = [Resembling(assetid, name, is_exactly(sent_name, name)) for assetid, name in rows]
         return sorted((one for one in found if is_shown_as(sent_name, one.name)), key=lambda one: not one.is_exact)
 
     def is_sent_as(self, row: FileRow, shown: str) -> FileRow | None:
         """Return a version of this size in the folder whose undecided upload may have come back under a name."""
-        rows = self._store.rows(
+        sql = (
             "SELECT file_id, sent_name FROM attempts WHERE closed_at IS NULL AND parked = 0 AND destfolderid = ?"
-            " AND size = ? AND file_id <> ?",
-            row.destfolderid,
-            row.size,
-            row.id,
+            " AND size = ? AND file_id <> ?"
         )
+        rows = self._store.rows(sql, row.destfolderid, row.size, row.id)
         other = next((file_id for file_id, name in rows if is_shown_as(name, shown)), None)
-        found = self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE id = ?", other)
-        return file_row(found[0]) if found else None
+        return next(iter(files_where(self._store, "id = ?", other)), None)
 
     def is_only_match(self, row: FileRow, shown: str) -> bool:
         """Return whether no other file of this size in the folder lacks an asset and may have come back as `shown`."""
-        rows = self._store.rows(
+        sql = (
             "SELECT folded_name FROM files WHERE destfolderid = ? AND size = ? AND id <> ? AND wanted = 'yes'"
-            " AND assetid IS NULL LIMIT ?",
-            row.destfolderid,
-            row.size,
-            row.id,
-            _COMPARED_AT_MOST,
+            " AND assetid IS NULL LIMIT ?"
         )
+        rows = self._store.rows(sql, row.destfolderid, row.size, row.id, _COMPARED_AT_MOST)
         return len(rows) < _COMPARED_AT_MOST and not any(is_shown_as(found[0], shown) for found in rows)
 
     def is_missed(self, assetid: str) -> bool:
         """Return whether the newest audit of its folder no longer showed a sighted asset."""
-        rows = self._store.rows(f"SELECT {_MISSED} FROM sightings s WHERE assetid = ?", assetid)
-        return bool(rows) and bool(rows[0][0])
+        return bool(self._store.value(f"SELECT {_MISSED} FROM sightings s WHERE assetid = ?", assetid))

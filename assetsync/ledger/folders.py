@@ -93,7 +93,7 @@ class FolderListings:
         It must be if no row of the folder is verified and it was never listed, if the ledger may lack uploads that were
         sent (`open_ledger`), and if a mapping points to the folder anew (`again`).
         """
-        rows = self._store.rows(
+        return not self._store.value(
             "SELECT EXISTS (SELECT 1 FROM folders WHERE destfolderid = ?1 AND contact_start >="
             "   (SELECT COALESCE((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'contact_from'), 0)))"
             " OR (NOT EXISTS (SELECT 1 FROM facts WHERE name = 'contact_from')"
@@ -101,7 +101,6 @@ class FolderListings:
             "   (SELECT 1 FROM files WHERE destfolderid = ?1 AND verified_at IS NOT NULL))",
             destfolderid,
         )
-        return not rows[0][0]
 
     def made(self, destfolderid: str) -> None:
         """Record that the folder was listed completely in this start."""
@@ -141,26 +140,21 @@ class FolderListings:
 
     def left_unprocessed(self, destfolderid: str) -> bool:
         """Return whether a sighted asset in the folder, which no row owns, was still being processed."""
-        rows = self._store.rows(
-            "SELECT EXISTS (SELECT 1 FROM sightings s WHERE folder_id = ? AND size IS NULL"
-            f" AND NOT {OWNED.format('s.assetid')})",
-            destfolderid,
-        )
-        return bool(rows[0][0])
+        sql = f"SELECT 1 FROM sightings s WHERE folder_id = ? AND size IS NULL AND NOT {OWNED.format('s.assetid')}"
+        return bool(self._store.value(f"{sql} LIMIT 1", destfolderid))
 
     def sighted_since(self, assetid: str) -> float | None:
         """Return when an asset that no row owns was first seen; None without a sighting."""
-        rows = self._store.rows("SELECT first_seen FROM sightings WHERE assetid = ?", assetid)
-        return float(rows[0][0]) if rows else None
+        seen: float | None = self._store.value("SELECT first_seen FROM sightings WHERE assetid = ?", assetid)
+        return seen
 
     def missed(self, destfolderid: str, limit: int) -> dict[str, float | None]:
         """Return some sighted assets that the folder's newest audit did not show, with the time each was last seen."""
-        rows = self._store.rows(
+        sql = (
             "SELECT assetid, met_at FROM sightings s WHERE folder_id = ? AND met_at IS NOT 0"
-            f" AND {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))} LIMIT ?",
-            destfolderid,
-            limit,
+            f" AND {TAKEN_AWAY.format('s.folder_id', SIGHTED.format('s'))} LIMIT ?"
         )
+        rows = self._store.rows(sql, destfolderid, limit)
         return {row[0]: row[1] for row in rows}
 
     def not_there(self, missed: Mapping[str, float | None]) -> None:

@@ -16,30 +16,25 @@ from assetsync.errors import LedgerError
 T = TypeVar("T")
 
 
-class _Slot(Generic[T]):
-    """One piece of work on its way through a commit."""
-
-    __slots__ = ("done", "error", "result", "work")
-
-    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
-        self.work = work
-        self.done = False
-        self.result: T | None = None
-        self.error: BaseException | None = None
-
-
 class Pending(Generic[T]):
     """A piece of work that was submitted and may not be on the disk yet."""
 
-    __slots__ = ("_commits", "_slot")
+    __slots__ = ("_commits", "done", "error", "returned", "work")
 
-    def __init__(self, commits: "Commits", slot: _Slot[T]) -> None:
+    def __init__(self, commits: "Commits", work: Callable[[sqlite3.Connection], T]) -> None:
         self._commits = commits
-        self._slot = slot
+        self.work = work
+        self.done = False
+        self.returned: T | None = None
+        self.error: BaseException | None = None
 
     def result(self) -> T:
         """Return once the work is on the disk; raise what the work raised, or LedgerError if the commit failed."""
-        return self._commits.finish(self._slot)
+        if not self.done:
+            self._commits.finish(self)
+        if self.error is not None:
+            raise self.error
+        return self.returned  # type: ignore[return-value]
 
 
 class Commits:
@@ -65,24 +60,20 @@ class Commits:
         self._translate = translate
         self._commit_lock = threading.Lock()
         self._queue_lock = threading.RLock()
-        self._queue: list[_Slot[Any]] = []
+        self._queue: list[Pending[Any]] = []
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> Pending[T]:
         """Queue `work` for the next commit; it runs before work that is submitted later."""
-        slot = _Slot(work)
+        piece = Pending(self, work)
         with self._queue_lock:
-            self._queue.append(slot)
-        return Pending(self, slot)
+            self._queue.append(piece)
+        return piece
 
-    def finish(self, slot: _Slot[T]) -> T:
-        """Commit the queued work, unless another thread has done so, and return the result of one piece."""
-        if not slot.done:
-            with self._commit_lock:
-                if not slot.done:
-                    self._commit_waiting()
-        if slot.error is not None:
-            raise slot.error
-        return slot.result  # type: ignore[return-value]
+    def finish(self, piece: Pending[Any]) -> None:
+        """Commit the queued work, unless another thread has committed this piece meanwhile."""
+        with self._commit_lock:
+            if not piece.done:
+                self._commit_waiting()
 
     def commit(self) -> None:
         """Commit the queued work; return once everything that was queued before the call is committed or has failed."""
@@ -114,8 +105,7 @@ class Commits:
             if isinstance(error, sqlite3.OperationalError):
                 # Checkpoint the write-ahead log into the database, so that SQLite writes the log again from its
                 # beginning. SQLite does so only after a commit: on a small disk the log alone could make every
-                # commit fail.
-                # If there is no room for the checkpoint either, the caller reports the disk.
+                # commit fail. If there is no room for the checkpoint either, the caller reports the disk.
                 with contextlib.suppress(sqlite3.Error):
                     conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             if not isinstance(error, sqlite3.Error):
@@ -123,9 +113,9 @@ class Commits:
                 raise
             failure = self._translate(error)
         finally:
-            for slot in batch:
-                slot.error = slot.error or failure
-                slot.done = True
+            for piece in batch:
+                piece.error = piece.error or failure
+                piece.done = True
 
     def _commit(self, conn: sqlite3.Connection) -> None:
         self._last(conn)
@@ -133,12 +123,12 @@ class Commits:
         self._check()
         self.count += 1
 
-    def _run_together(self, conn: sqlite3.Connection, batch: Sequence[_Slot[Any]]) -> bool:
+    def _run_together(self, conn: sqlite3.Connection, batch: Sequence[Pending[Any]]) -> bool:
         """Run all pieces in one transaction; if one fails, which is rare, roll all of them back and return False."""
         conn.execute("BEGIN IMMEDIATE")
         try:
-            for slot in batch:
-                slot.result = slot.work(conn)
+            for piece in batch:
+                piece.returned = piece.work(conn)
         except sqlite3.OperationalError:
             # A full disk or an I/O error concerns the whole transaction, not this piece.
             raise
@@ -147,18 +137,18 @@ class Commits:
             return False
         return True
 
-    def _run_apart(self, conn: sqlite3.Connection, batch: Sequence[_Slot[Any]]) -> None:
+    def _run_apart(self, conn: sqlite3.Connection, batch: Sequence[Pending[Any]]) -> None:
         """Run all pieces in one transaction, each in its own savepoint, so that a failure undoes only its piece."""
         conn.execute("BEGIN IMMEDIATE")
-        for slot in batch:
+        for piece in batch:
             conn.execute("SAVEPOINT piece")
             try:
-                slot.result = slot.work(conn)
+                piece.returned = piece.work(conn)
             except sqlite3.OperationalError:
                 raise
             except Exception as error:  # noqa: BLE001 - raised in the thread that submitted the work
                 conn.execute("ROLLBACK TO piece")
-                slot.error = self._translate(error) if isinstance(error, sqlite3.DatabaseError) else error
+                piece.error = self._translate(error) if isinstance(error, sqlite3.DatabaseError) else error
             finally:
                 if conn.in_transaction:
                     conn.execute("RELEASE piece")

@@ -8,11 +8,11 @@ while to load, so it is loaded only for a ledger that is not of this release.
 
 import sqlite3
 import time
+from itertools import chain, count
 from pathlib import Path
 
 from assetsync.errors import LedgerDamaged, LedgerError, LedgerNewer
 from assetsync.ledger.ledger_files import APPLICATION_ID, Epoch, header
-from assetsync.ledger.ledger_metadata import set_fact
 
 CLEAN_STOP = "clean_stop"
 """The fact that exists only while nobody holds the ledger, and only if its last holder stopped cleanly."""
@@ -33,25 +33,11 @@ BY_HAND = f"stop what sends for it and move it elsewhere, with its -wal and -shm
 
 MIGRATIONS = frozenset(
     {
-        "m001_first",
-        "m002_quiet",
-        "m003_unhashed",
-        "m004_slow",
-        "m005_counted",
-        "m006_settled",
-        "m007_waived",
-        "m008_elsewhere",
-        "m009_said_since",
-        "m010_doubted",
-        "m011_away",
-        "m012_rested",
-        "m013_waived_apart",
-        "m014_names",
-        "m015_by_hand",
-        "m016_took",
-        "m017_held_since",
+        "m001_first", "m002_quiet", "m003_unhashed", "m004_slow", "m005_counted", "m006_settled", "m007_waived",
+        "m008_elsewhere", "m009_said_since", "m010_doubted", "m011_away", "m012_rested", "m013_waived_apart",
+        "m014_names", "m015_by_hand", "m016_took", "m017_held_since",
     }
-)
+)  # fmt: skip
 """The names of all migrations in `schema`."""
 
 _AT_APPLICATION_ID = 68
@@ -68,7 +54,7 @@ def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
     """Check the whole file, unless its last holder stopped cleanly and the last check is less than a day old.
 
     A disk can damage a file that nobody writes to, and a row that is not found is a file that is sent again. Returns
-    whether the file was checked, for `note_whole`; an empty file counts as checked.
+    whether the file was checked, so that the caller sets FOUND_WHOLE; an empty file counts as checked.
 
     `changed` is the time at which the epoch file was last changed; the mark of a clean stop is valid only for that
     time. The mark is outdated in a copy that was put back, which SQLite would combine with a newer log left beside it.
@@ -98,11 +84,6 @@ def expect_whole(conn: sqlite3.Connection, changed: str, now: float) -> bool:
     return True
 
 
-def note_whole(conn: sqlite3.Connection, now: float) -> None:
-    """Record that the file was checked, once it is known to be a ledger of this release."""
-    set_fact(conn, FOUND_WHOLE, str(now))
-
-
 def is_damage(error: BaseException | None) -> bool:
     """Return whether SQLite found the content of the file damaged, as opposed to its path, its lock or its disk."""
     said = ("malformed", "corrupt", "Could not decode")
@@ -114,23 +95,17 @@ def is_no_database(error: BaseException | None) -> bool:
     return _code(error) == sqlite3.SQLITE_NOTADB
 
 
-def is_foreign(conn: sqlite3.Connection) -> bool:
-    """Return whether the file's application id is another program's."""
-    return _number(conn, "PRAGMA application_id") not in (0, APPLICATION_ID)
-
-
-def is_ours(conn: sqlite3.Connection) -> bool:
-    """Return whether the file's application id is a ledger's."""
-    return _number(conn, "PRAGMA application_id") == APPLICATION_ID
-
-
 def no_ledger(path: Path, error: sqlite3.Error) -> LedgerDamaged:
     """Return the error for a file at a ledger's path that cannot be read as a ledger."""
     hint = None
     if was_ledger(path):
         # SQLite treats an empty file as a new database.
         hint = IS_SET_ASIDE if is_no_database(error) else REBUILD if path.stat().st_size == 0 else None
-    if hint is None and not _bears_our_number(path):
+    try:
+        is_ours = header(path, _AT_APPLICATION_ID + 4)[_AT_APPLICATION_ID:] == APPLICATION_ID.to_bytes(4, "big")
+    except OSError:
+        is_ours = False
+    if hint is None and not is_ours:
         return LedgerDamaged(f"{path} is no ledger ({error})", hint="is the path right?")
     return LedgerDamaged(f"the ledger {path} is damaged ({error})", hint=hint or BY_HAND)
 
@@ -148,7 +123,10 @@ def set_aside(path: Path, found: str) -> LedgerDamaged:
 
     Raises LedgerError if the file cannot be renamed.
     """
-    aside = _free_name(path)
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    ends = chain([""], (f"-{number}" for number in count(2)))
+    names = (path.with_name(f"{path.name}.damaged-{stamp}{end}") for end in ends)
+    aside = next(name for name in names if not name.exists())
     try:
         # The file first: SQLite discards a log that is left without its file, and never applies it to another file.
         path.rename(aside)
@@ -164,24 +142,6 @@ def set_aside(path: Path, found: str) -> LedgerDamaged:
     return LedgerDamaged(f"the ledger {path} was damaged ({found}) and is set aside as {aside}", hint=REBUILD)
 
 
-def _bears_our_number(path: Path) -> bool:
-    """Return whether the header has a ledger's application id, whether or not the rest is readable."""
-    try:
-        return header(path, _AT_APPLICATION_ID + 4)[_AT_APPLICATION_ID:] == APPLICATION_ID.to_bytes(4, "big")
-    except OSError:
-        return False
-
-
-def _free_name(path: Path) -> Path:
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    name = path.with_name(f"{path.name}.damaged-{stamp}")
-    number = 1
-    while name.exists():
-        number += 1
-        name = path.with_name(f"{path.name}.damaged-{stamp}-{number}")
-    return name
-
-
 def _number(conn: sqlite3.Connection, question: str) -> int:
     return int(conn.execute(question).fetchone()[0])
 
@@ -193,8 +153,7 @@ def _code(error: BaseException | None) -> int:
 
 def expect_current(path: Path, conn: sqlite3.Connection) -> None:
     """Check that this release can read a ledger; raise LedgerNewer, LedgerError for an older one, or sqlite3.Error."""
-    rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'").fetchall()
-    applied = {row[0] for row in rows}
+    applied = _applied(conn)
     if applied == MIGRATIONS:
         return
     from assetsync.ledger import schema  # noqa: PLC0415 - see above
@@ -211,21 +170,25 @@ def migrate(path: Path, conn: sqlite3.Connection) -> None:
     """Create or migrate the tables; raise LedgerNewer, LedgerDamaged for a file that is no ledger, or sqlite3.Error."""
     tables = {row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     unlisted = bool(tables) and "_sqlite_migrations" not in tables
-    if unlisted and is_ours(conn):
+    application_id = _number(conn, "PRAGMA application_id")
+    if unlisted and application_id == APPLICATION_ID:
         raise LedgerDamaged(f"the ledger {path} is damaged (its list of migrations is gone)", hint=BY_HAND)
-    if unlisted or is_foreign(conn):
+    if unlisted or application_id not in (0, APPLICATION_ID):
         raise LedgerDamaged(f"{path} is no ledger but another SQLite file", hint="is the path right?")
-    if tables:
-        rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'").fetchall()
-        if {row[0] for row in rows} == MIGRATIONS:
-            return
+    applied = _applied(conn) if tables else set()
+    if applied == MIGRATIONS:
+        return
     import sqlite_utils  # noqa: PLC0415 - see above
 
     from assetsync.ledger import schema  # noqa: PLC0415 - see above
 
-    db = sqlite_utils.Database(conn, execute_plugins=False)
-    _refuse_newer(path, {migration.name for migration in schema.migrations.applied(db)} - schema.known())
-    schema.migrations.apply(db)
+    _refuse_newer(path, applied - schema.known())
+    schema.migrations.apply(sqlite_utils.Database(conn, execute_plugins=False))
+
+
+def _applied(conn: sqlite3.Connection) -> set[str]:
+    rows = conn.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = 'assetsync'")
+    return {row[0] for row in rows}
 
 
 def _refuse_newer(path: Path, unknown: set[str]) -> None:

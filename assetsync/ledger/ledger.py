@@ -70,41 +70,28 @@ class Ledger(LedgerView):
 
     def pull_brake(self, kind: str, subject: str, detail: str, amount: int, now: float) -> bool:
         """Record a brake; return False if it is pulled already."""
-
-        def work(conn: sqlite3.Connection) -> bool:
-            done = conn.execute(
-                "INSERT INTO brakes (kind, subject, detail, amount, pulled_at) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (kind, subject) WHERE resumed_at IS NULL DO NOTHING",
-                (kind, subject, detail, amount, now),
-            )
-            return done.rowcount == 1
-
-        return self.store.write(work)
+        sql = (
+            "INSERT INTO brakes (kind, subject, detail, amount, pulled_at) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (kind, subject) WHERE resumed_at IS NULL DO NOTHING"
+        )
+        values = (kind, subject, detail, amount, now)
+        return self.store.write(lambda conn: conn.execute(sql, values).rowcount == 1)
 
     def resume(self, brake_id: int | None, now: float) -> int:
         """Release one brake, or all; return the number released."""
-        where, values = ("", ()) if brake_id is None else (" AND id = ?", (brake_id,))
-        return self.store.write(
-            lambda conn: (
-                conn.execute(
-                    f"UPDATE brakes SET resumed_at = ? WHERE resumed_at IS NULL{where}",
-                    (now, *values),
-                ).rowcount
-            )
-        )
+        sql = "UPDATE brakes SET resumed_at = ?1 WHERE resumed_at IS NULL AND (?2 IS NULL OR id = ?2)"
+        return self.store.write(lambda conn: conn.execute(sql, (now, brake_id)).rowcount)
 
     def lift_brake(self, brake_id: int, now: float) -> None:
         """Release a brake whose cause has cleared without an operator; this release permits nothing."""
-        self.store.write(
-            lambda conn: conn.execute("UPDATE brakes SET resumed_at = ?, amount = 0 WHERE id = ?", (now, brake_id))
-        )
+        sql = "UPDATE brakes SET resumed_at = ?, amount = 0 WHERE id = ?"
+        self.store.write(lambda conn: conn.execute(sql, (now, brake_id)))
 
     def resumed_amount(self, kind: str, subject: str, since: float) -> int | None:
         """Return the largest amount that an operator permitted by releasing such a brake since then."""
-        rows = self.store.rows(
-            "SELECT MAX(amount) FROM brakes WHERE kind = ? AND subject = ? AND resumed_at >= ?", kind, subject, since
-        )
-        return None if rows[0][0] is None else int(rows[0][0])
+        sql = "SELECT MAX(amount) FROM brakes WHERE kind = ? AND subject = ? AND resumed_at >= ?"
+        most: int | None = self.store.value(sql, kind, subject, since)
+        return most
 
     def withdraw(self, kind: str, subject: str, since: float) -> None:
         """Revoke the operators' releases of such a brake since then."""
@@ -121,20 +108,21 @@ class Ledger(LedgerView):
 
     def ask(self, verb: str, argument: dict[str, object], now: float) -> int:
         """Leave a request for the holder of the lock; return its number."""
-        return self.store.write(
-            lambda conn: int(
-                conn.execute(
-                    "INSERT INTO requests (verb, argument, asked_at) VALUES (?, ?, ?)",
-                    (verb, json.dumps(argument), now),
-                ).lastrowid
-                or 0
-            )
-        )
+        sql = "INSERT INTO requests (verb, argument, asked_at) VALUES (?, ?, ?)"
+        values = (verb, json.dumps(argument), now)
+        return self.store.write(lambda conn: int(conn.execute(sql, values).lastrowid or 0))
 
     def asked(self) -> list[Request]:
         """Return the first 100 requests that are not carried out yet."""
         rows = self.store.rows("SELECT id, verb, argument FROM requests WHERE done_at IS NULL ORDER BY id LIMIT 100")
-        return [Request(row[0], row[1], _argument(row[2])) for row in rows]
+        found = []
+        for number, verb, text in rows:
+            try:
+                argument = json.loads(text)
+            except ValueError:
+                argument = None
+            found.append(Request(number, verb, argument if isinstance(argument, dict) else None))
+        return found
 
     def begin_request(self, request_id: int) -> bool:
         """Record that a request is being carried out; return False if an earlier attempt at it left no answer."""
@@ -143,16 +131,14 @@ class Ledger(LedgerView):
 
     def answered(self, request_id: int) -> str | None:
         """Return the answer to a request; None until a holder has carried it out or refused it."""
-        rows = self.store.rows("SELECT answer FROM requests WHERE id = ? AND done_at IS NOT NULL", request_id)
-        return str(rows[0][0]) if rows else None
+        sql = "SELECT answer FROM requests WHERE id = ? AND done_at IS NOT NULL"
+        answer: str | None = self.store.value(sql, request_id)
+        return answer
 
     def answer(self, request_id: int, answer: str, now: float) -> None:
         """Record that a request was carried out or refused."""
-        self.store.write(
-            lambda conn: conn.execute(
-                "UPDATE requests SET done_at = ?, answer = ? WHERE id = ?", (now, answer, request_id)
-            )
-        )
+        sql = "UPDATE requests SET done_at = ?, answer = ? WHERE id = ?"
+        self.store.write(lambda conn: conn.execute(sql, (now, answer, request_id)))
 
     def close(self) -> None:
         """End the session; the holder of the ledger records a clean stop, or the damage that it found."""
@@ -215,24 +201,15 @@ def open_ledger(path: Path, *, site: str | None = None, create: bool = True, is_
     except BaseException:
         if store.found_damage:
             # As in `Ledger.close`: with the mark of the last clean stop, the next start would skip its check.
+            def mark(conn: sqlite3.Connection) -> None:
+                conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
+                set_fact(conn, DAMAGE_SEEN, None)
+
             with contextlib.suppress(LedgerError):
-                store.write(_damage_was_seen)
+                store.write(mark)
         store.close()
         raise
     return Ledger(store, start_no, restored=restored, unconfirmed=unconfirmed)
-
-
-def _damage_was_seen(conn: sqlite3.Connection) -> None:
-    conn.execute("DELETE FROM facts WHERE name = ?", (CLEAN_STOP,))
-    set_fact(conn, DAMAGE_SEEN, None)
-
-
-def _argument(text: str) -> dict[str, object] | None:
-    try:
-        said = json.loads(text)
-    except ValueError:
-        return None
-    return said if isinstance(said, dict) else None
 
 
 def _is_restored(known: int, copied: int | None, stopped: str | None, changed: str) -> bool:
@@ -264,6 +241,6 @@ def _refuse_another(path: Path, site: str | None) -> None:
 def read_ledger(path: Path, *, site: str | None = None, writable: bool = False) -> Ledger:
     """Open a ledger beside its holder, to read it or (writable) to leave requests; creates nothing.
 
-    Raises as `view.store_beside` does. If `LedgerView` is enough, `view_ledger` is faster.
+    Raises as `reports.store_beside` does. If `LedgerView` is enough, `view_ledger` is faster.
     """
     return Ledger(store_beside(path, site=site, writable=writable))

@@ -245,17 +245,11 @@ class Epoch:
     def read(self) -> int | None:
         """Return the number; None if there is no file. Raises LedgerError if the file holds no number."""
         try:
-            # A link placed here must not lead elsewhere, and a pipe must not block the start.
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                said = os.read(fd, _DIGITS + 2)
-            finally:
-                os.close(fd)
+            digits = _read(self._path, _DIGITS + 2).strip()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise LedgerError(f"{self._path} cannot be read ({error.strerror})", hint=_FIX) from error
-        digits = said.strip()
         if not digits.isdigit() or len(digits) > _DIGITS:
             raise LedgerError(f"{self._path} does not hold a number", hint=_FIX)
         return int(digits)
@@ -270,19 +264,13 @@ class Epoch:
 
     def write(self, start_no: int) -> None:
         """Write the number to the disk; raise LedgerError."""
-        temporary = self._path.with_name(self._path.name + ".new")
         try:
-            # A leftover file, or one that somebody placed here, is neither written to nor followed.
-            temporary.unlink(missing_ok=True)
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            _replace(self._path, str(start_no), self._ledger)
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                give(fd, self._ledger.stat())
-                os.write(fd, str(start_no).encode("ascii"))
-                os.fsync(fd)
+                os.fsync(folder)
             finally:
-                os.close(fd)
-            temporary.replace(self._path)
-            _sync_folder(self._path.parent)
+                os.close(folder)
         except OSError as error:
             kind = LedgerUnwritable if error.errno in OF_THE_DISK else LedgerError
             raise kind(
@@ -317,30 +305,25 @@ class OutsideEpoch:
         if self._path is None:
             return None
         try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                boot, _, digits = os.read(fd, len(self._boot) + _DIGITS + 2).decode("ascii", "replace").partition(" ")
-            finally:
-                os.close(fd)
+            said = _read(self._path, len(self._boot) + _DIGITS + 2)
         except OSError:
             return None
+        boot, _, digits = said.decode("ascii", "replace").partition(" ")
         return int(digits) if boot == self._boot and digits.isdecimal() and len(digits) <= _DIGITS else None
 
     def write(self, start_no: int) -> bool:
         """Write the number; return whether it was written."""
         if self._path is None:
             return False
-        temporary = self._path.with_name(self._path.name + ".new")
         try:
-            _make_folder(self._path.parent, self._ledger)
-            temporary.unlink(missing_ok=True)
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                give(fd, self._ledger.stat())
-                os.write(fd, f"{self._boot} {start_no}".encode("ascii"))
-            finally:
-                os.close(fd)
-            temporary.replace(self._path)
+            with contextlib.suppress(FileExistsError):
+                self._path.parent.mkdir(0o700)
+                folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    give(folder, self._ledger.stat())
+                finally:
+                    os.close(folder)
+            _replace(self._path, f"{self._boot} {start_no}", self._ledger)
         except OSError:
             # An older number left here would confirm a ledger that was rolled back to it.
             with contextlib.suppress(OSError):
@@ -357,7 +340,8 @@ def _runtime_folder(ledger: Path, environ: Mapping[str, str]) -> Path | None:
     try:
         owner = (ledger if ledger.exists() else ledger.parent).stat().st_uid
         # An owner who cannot write to the folder would leave an old number there, which root's next start would read.
-        owned = RUNTIME if _is_owned(RUNTIME, owner) else RUNTIME.with_name(f"{RUNTIME.name}-{owner}")
+        is_owned = RUNTIME.exists() and RUNTIME.stat(follow_symlinks=False).st_uid == owner
+        owned = RUNTIME if is_owned else RUNTIME.with_name(f"{RUNTIME.name}-{owner}")
         # Only root can create it.
         found = owned if owned.is_dir() or os.geteuid() == 0 else users / "assetsync"
         within = found if found.is_dir() else found.parent
@@ -366,28 +350,25 @@ def _runtime_folder(ledger: Path, environ: Mapping[str, str]) -> Path | None:
         return None
 
 
-def _is_owned(folder: Path, owner: int) -> bool:
+def _read(path: Path, most: int) -> bytes:
+    # A link placed here must not lead elsewhere, and a pipe must not block the start.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        return folder.stat(follow_symlinks=False).st_uid == owner
-    except FileNotFoundError:
-        return False
-
-
-def _make_folder(folder: Path, ledger: Path) -> None:
-    try:
-        folder.mkdir(0o700)
-    except FileExistsError:
-        return
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        give(fd, ledger.stat())
+        return os.read(fd, most)
     finally:
         os.close(fd)
 
 
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _replace(path: Path, text: str, ledger: Path) -> None:
+    """Write a file of a ledger to the disk in place of the one at `path`, if any."""
+    temporary = path.with_name(path.name + ".new")
+    # A leftover file, or one that somebody placed here, is neither written to nor followed.
+    temporary.unlink(missing_ok=True)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
+        give(fd, ledger.stat())
+        os.write(fd, text.encode("ascii"))
         os.fsync(fd)
     finally:
         os.close(fd)
+    temporary.replace(path)

@@ -32,8 +32,8 @@ LISTED = "mappings_listed"
 
 def fact(store: "Database", name: str) -> str | None:
     """Return one fact; None if it was never written. Raises LedgerError."""
-    rows = store.rows("SELECT value FROM facts WHERE name = ?", name)
-    return None if not rows else rows[0][0]
+    value: str | None = store.value("SELECT value FROM facts WHERE name = ?", name)
+    return value
 
 
 def set_fact(conn: sqlite3.Connection, name: str, value: str | None) -> None:

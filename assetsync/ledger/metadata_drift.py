@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from assetsync.ledger.database import Database
-from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row
+from assetsync.ledger.rows import FILE_COLUMNS, WHOSE_ASSET, FileRow, file_row, files_where
 from assetsync.model import Asset
 
 AWAY = "away"
@@ -40,14 +40,6 @@ class Found(NamedTuple):
     row: FileRow
 
 
-def _known_from(drift: str | None, digest: str | None) -> str | None:
-    """Return the metadata digest to compare with from now on for a file taken over by an earlier release.
-
-    It is "" if the metadata cannot be read.
-    """
-    return digest or (None if drift in (None, AWAY) else "")
-
-
 class MetadataDrift:
     """The ledger's part for drift."""
 
@@ -58,8 +50,7 @@ class MetadataDrift:
         """Return versions that are marked as unread, so that their drift is read."""
         # While a version is being sent or in doubt, it is open which of its uploads will count.
         settled = "state IN ('stored', 'verified', 'blocked')"
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE drift = 'unread' AND {settled} ORDER BY id LIMIT ?"
-        return [file_row(row) for row in self._store.rows(sql, limit)]
+        return files_where(self._store, f"drift = 'unread' AND {settled} ORDER BY id LIMIT ?", limit)
 
     def mark_unread(self, file_id: int) -> None:
         """Mark a version as unread: its metadata may have changed since it was sent."""
@@ -73,11 +64,8 @@ class MetadataDrift:
 
     def unreadable(self) -> list[FileRow]:
         """Return one file for each error that makes sidecars unreadable, however many files it affects."""
-        sql = (
-            f"SELECT {FILE_COLUMNS} FROM files WHERE id IN"
-            f" (SELECT MIN(id) FROM files WHERE {DRIFTED} AND drift LIKE '{UNREADABLE}%' GROUP BY drift)"
-        )
-        return [file_row(row) for row in self._store.rows(sql)]
+        where = f"id IN (SELECT MIN(id) FROM files WHERE {DRIFTED} AND drift LIKE '{UNREADABLE}%' GROUP BY drift)"
+        return files_where(self._store, where)
 
     def read_alike(self, drift: str) -> None:
         """Mark all files with this drift as unread, because it no longer holds."""
@@ -95,15 +83,16 @@ class MetadataDrift:
         Nothing is recorded unless `still` returns True in the transaction. A version is skipped, and read again, if its
         file was moved or one of the columns in `_READ_BY` changed since.
         """
-        values = [
-            (drift, digest, _known_from(drift, digest), row.id, *(getattr(row, name) for name in _READ_BY))
-            for drift, digest, row in found
-        ]
+        values = []
+        for drift, digest, row in found:
+            # "" if the metadata cannot be read.
+            known = digest or (None if drift in (None, AWAY) else "")
+            values.append((drift, digest, known, row.id, *(getattr(row, name) for name in _READ_BY)))
 
         def work(conn: sqlite3.Connection) -> None:
             if still():
                 same = " AND ".join(f"{name} IS ?" for name in _READ_BY)
-                # Files taken over by an earlier release have no digest: compare from now on.
+                # Files taken over by an earlier release have no digest: compare with the `known` one from now on.
                 since = "CASE WHEN assetid IS NULL THEN meta_digest ELSE COALESCE(meta_digest, ?) END"
                 sql = (
                     f"UPDATE files SET drift = ?, said_digest = ?, meta_digest = {since}"
@@ -139,7 +128,7 @@ class MetadataDrift:
     def lies_in(self, file_id: int, folder: str) -> bool:
         """Return whether a version's asset was last seen in that folder of the service, wherever it was sent."""
         sql = f"SELECT EXISTS (SELECT 1 FROM files WHERE id = ? AND {_IS_THERE})"
-        return bool(self._store.rows(sql, file_id, folder)[0][0])
+        return bool(self._store.value(sql, file_id, folder))
 
     def met(self, folder: str, assets: Collection[Asset]) -> list[bytes]:
         """Record that a listing of a folder shows these assets in it; return the paths of those that were moved.

@@ -87,7 +87,7 @@ class Queue:
         others = ",".join(f"?{number}" for number in range(4, 4 + len(apart_from)))
         # The plus makes SQLite keep to the index in queue order.
         short = "" if below is None else f" AND +size < {below:d}"
-        rows = self._store.rows(
+        sql = (
             f"SELECT {FILE_COLUMNS} FROM files f WHERE state = 'queued' AND wanted = 'yes'"
             f" AND {_NEWEST_DUE if newest else _DUE}{short}"
             f" AND NOT {_IS_HELD}"
@@ -96,12 +96,9 @@ class Queue:
             "   AND o.state IN ('sending', 'in_doubt'))"
             " AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.destfolderid = f.destfolderid"
             "   AND a.folded_name = f.folded_name AND a.closed_at IS NULL AND a.parked = 0)"
-            f" ORDER BY {'due_at DESC, id DESC' if newest else 'due_at, id'} LIMIT ?3",
-            now,
-            LONGEST,
-            limit + len(skip),
-            *apart_from,
+            f" ORDER BY {'due_at DESC, id DESC' if newest else 'due_at, id'} LIMIT ?3"
         )
+        rows = self._store.rows(sql, now, LONGEST, limit + len(skip), *apart_from)
         return [file_row(row) for row in rows if row["id"] not in skip][:limit]
 
     def _all_are_held(self, now: float) -> bool:
@@ -112,8 +109,9 @@ class Queue:
 
     def next_due(self) -> float | None:
         """Return the earliest due time of the queue."""
-        row = self._store.rows("SELECT MIN(due_at) FROM files WHERE state = 'queued' AND wanted = 'yes'")[0]
-        return None if row[0] is None else float(row[0])
+        sql = "SELECT MIN(due_at) FROM files WHERE state = 'queued' AND wanted = 'yes'"
+        due: float | None = self._store.value(sql)
+        return due
 
     def take_over(self, row: FileRow, old: FileRow, md5: str, now: float) -> State | None:
         """Let the older version take the place of this one, with its asset and attempts; the new row is merged into it.
@@ -183,21 +181,11 @@ class Queue:
                     " inode, md5, meta_digest, start_no, started_at, by_hand)"
                     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
-                        intent.file_id,
-                        intent.destfolderid,
-                        intent.sent_name,
-                        intent.sent_name.casefold(),
-                        intent.boundary,
-                        intent.stat.size,
-                        intent.stat.mtime_ns,
-                        intent.stat.inode,
-                        intent.md5,
-                        intent.meta_digest,
-                        self._start_no,
-                        now,
-                        intent.by_hand,
+                        intent.file_id, intent.destfolderid, intent.sent_name, intent.sent_name.casefold(),
+                        intent.boundary, intent.stat.size, intent.stat.mtime_ns, intent.stat.inode, intent.md5,
+                        intent.meta_digest, self._start_no, now, intent.by_hand,
                     ),
-                )
+                )  # fmt: skip
             except sqlite3.IntegrityError as error:
                 raise NameBusy from error
             attempt = int(cursor.lastrowid or 0)
@@ -208,8 +196,7 @@ class Queue:
             if row is None or row["state"] != State.QUEUED or row["wanted"] not in wanted:
                 raise Outdated
             if row["destfolderid"] != intent.destfolderid:
-                # The mapping changed to another destination folder after the file was read.
-                raise Outdated
+                raise Outdated  # the mapping changed after the file was read
             move(
                 conn, row, Event.CLAIMED, now, open_attempt=True,
                 md5=intent.md5, meta_digest=intent.meta_digest, drift=None, reason=None, detail=None,
@@ -222,7 +209,7 @@ class Queue:
     def may_have_left(self, file_id: int) -> bool:
         """Return whether a byte of any attempt of the version may have left."""
         sql = "SELECT EXISTS (SELECT 1 FROM attempts WHERE file_id = ? AND left_part IS NOT ?)"
-        return bool(self._store.rows(sql, file_id, SentExtent.NOTHING)[0][0])
+        return bool(self._store.value(sql, file_id, SentExtent.NOTHING))
 
     def uploads_of(self, row: FileRow) -> list[PastUpload]:
         """Return the newest uploads of a version's path, oldest first.
@@ -234,17 +221,14 @@ class Queue:
         others = "SELECT 1 FROM files WHERE path = ? AND id <> ? LIMIT 1"
         if not row.attempts and not self._store.rows(others, row.path, row.id):
             return []
-        rows = self._store.rows(
+        sql = (
             "SELECT MAX(COALESCE(a.ended_at, a.started_at)) AS at, a.why IS ?3 AS cut FROM"
             " (SELECT id FROM files WHERE path = ?1 ORDER BY id DESC LIMIT ?4) AS f"
             " CROSS JOIN attempts a ON a.file_id = f.id WHERE a.why IS ?3"
             "   OR f.id <> ?2 AND COALESCE(a.result, '') NOT IN ('refused', 'unsent', 'absent', 'damaged')"
-            " GROUP BY f.id, CASE WHEN a.why IS ?3 THEN a.id END ORDER BY MAX(a.id) DESC LIMIT ?4",
-            row.path,
-            row.id,
-            _CUT_OFF,
-            _PAST,
+            " GROUP BY f.id, CASE WHEN a.why IS ?3 THEN a.id END ORDER BY MAX(a.id) DESC LIMIT ?4"
         )
+        rows = self._store.rows(sql, row.path, row.id, _CUT_OFF, _PAST)
         return [PastUpload(found["at"], bool(found["cut"])) for found in reversed(rows)]
 
     def hold(self, file_id: int, reason: str, detail: str, now: float, *, due_at: float | None = None) -> None:

@@ -39,8 +39,7 @@ class Repair:
         It may if its asset was adopted in its destination folder and is no longer there, and nothing of the file was
         ever sent.
         """
-        rows = self._store.rows(_MAY_LET_GO, row.id, row.assetid)
-        return bool(rows[0][0])
+        return bool(self._store.value(_MAY_LET_GO, row.id, row.assetid))
 
     def let_go(self, row: FileRow, kept: str, now: float) -> State:
         """Assign another equal asset of the folder to a file that `may_let_go`; it is read back, nothing is sent."""

@@ -18,7 +18,7 @@ from assetsync.ledger.equal_content import OWNED
 from assetsync.ledger.folders import HELD, UNLISTED, Hold
 from assetsync.ledger.ledger_metadata import expect_owner, fact
 from assetsync.ledger.metadata_drift import DRIFTED, ELSEWHERE
-from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row
+from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row, files_where
 from assetsync.ledger.runs import HourlyStats, Runs
 from assetsync.model import State, Wanted
 
@@ -52,6 +52,7 @@ _IS_TOO_MANY = (
     f" AND NOT EXISTS (SELECT 1 FROM files f WHERE f.id IN ({_LIKE_IT} UNION ALL {_UNREAD_LIKE_IT})"
     f" AND f.wanted IN ('yes', 'unmapped') AND NOT {_HAS_ASSET.format('f')}))"
 )
+_BLOCKED = "state = 'blocked' AND wanted <> 'unmapped'"
 # Files with a wrong asset: the word for it, the condition, and the SQL expression of its detail.
 _NOT_AS_SENT = (
     ("missing", "state = 'blocked' AND reason = 'missing'", "detail"),
@@ -188,13 +189,11 @@ class Reports:
 
     def of_path(self, path: bytes) -> list[FileRow]:
         """Return all versions of a path, the current version first."""
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE path = ? ORDER BY wanted = 'yes' DESC, id DESC"
-        return [file_row(row) for row in self._store.rows(sql, path)]
+        return files_where(self._store, "path = ? ORDER BY wanted = 'yes' DESC, id DESC", path)
 
     def blocked(self, limit: int) -> list[FileRow]:
         """Return up to `limit` blocked files, ordered by id."""
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'blocked' AND wanted <> 'unmapped' ORDER BY id LIMIT ?"
-        return [file_row(row) for row in self._store.rows(sql, limit)]
+        return files_where(self._store, f"{_BLOCKED} ORDER BY id LIMIT ?", limit)
 
     def blocked_groups(self, named: int) -> list[BlockedGroup]:
         """Return the blocked files by reason, the largest group first, each with its first `named` files.
@@ -202,18 +201,15 @@ class Reports:
         The order in a group is that of an index. The cost grows with the number of blocked files.
         """
         groups = self._store.rows(
-            "SELECT reason, COUNT(*), MIN(path), MAX(path) FROM files WHERE state = 'blocked' AND wanted <> 'unmapped'"
+            f"SELECT reason, COUNT(*), MIN(path), MAX(path) FROM files WHERE {_BLOCKED}"
             " GROUP BY reason ORDER BY COUNT(*) DESC, reason"
         )
-        sql = (
-            f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'blocked' AND wanted <> 'unmapped' AND reason IS ?"
-            " ORDER BY destfolderid, id LIMIT ?"
-        )
+        of_reason = f"{_BLOCKED} AND reason IS ? ORDER BY destfolderid, id LIMIT ?"
         return [
             BlockedGroup(
                 reason,
                 files,
-                tuple(file_row(row) for row in self._store.rows(sql, reason, named)),
+                tuple(files_where(self._store, of_reason, reason, named)),
                 # What the least and the greatest path share, all paths between them share too.
                 os.path.commonpath([least, greatest]) or b".",
             )
@@ -222,8 +218,7 @@ class Reports:
 
     def count_blocked(self) -> int:
         """Return the number of rows that `blocked` returns without a limit."""
-        sql = "SELECT COALESCE(SUM(files), 0) FROM counted WHERE state = 'blocked' AND wanted <> 'unmapped'"
-        return int(self._store.rows(sql)[0][0])
+        return int(self._store.value(f"SELECT COALESCE(SUM(files), 0) FROM counted WHERE {_BLOCKED}"))
 
     def trying(self, ids: Collection[int]) -> set[int]:
         """Return the ids of those rows that are queued or being sent again."""
@@ -233,8 +228,7 @@ class Reports:
 
     def in_doubt(self, limit: int) -> list[FileRow]:
         """Return up to `limit` versions in doubt, ordered by id, including versions that the tree no longer has."""
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE state = 'in_doubt' ORDER BY id LIMIT ?"
-        return [file_row(row) for row in self._store.rows(sql, limit)]
+        return files_where(self._store, "state = 'in_doubt' ORDER BY id LIMIT ?", limit)
 
     def waiting_longest(self) -> FileRow | None:
         """Return the unverified current version that was queued first, blocked files excepted."""
@@ -242,20 +236,19 @@ class Reports:
             "SELECT MIN(id) FROM files f WHERE size >= 0 AND wanted = 'yes' AND f.destfolderid = c.destfolderid"
             " AND f.state = c.state"
         )
-        rows = self._store.rows(
-            f"SELECT {FILE_COLUMNS} FROM files WHERE id IN (SELECT ({first}) FROM counted c WHERE wanted = 'yes'"
+        where = (
+            f"id IN (SELECT ({first}) FROM counted c WHERE wanted = 'yes'"
             " AND state IN ('queued', 'sending', 'in_doubt', 'stored') AND files > 0) ORDER BY queued_at, id LIMIT 1"
         )
-        return file_row(rows[0]) if rows else None
+        return next(iter(files_where(self._store, where)), None)
 
     def drifted(self, limit: int) -> list[FileRow]:
         """Return up to `limit` files with drift, ordered by id."""
-        sql = f"SELECT {FILE_COLUMNS} FROM files WHERE {DRIFTED} ORDER BY id LIMIT ?"
-        return [file_row(row) for row in self._store.rows(sql, limit)]
+        return files_where(self._store, f"{DRIFTED} ORDER BY id LIMIT ?", limit)
 
     def count_drifted(self) -> int:
         """Return the number of files that `drifted` returns without a limit."""
-        return int(self._store.rows(f"SELECT COUNT(*) FROM files WHERE {DRIFTED}")[0][0])
+        return int(self._store.value(f"SELECT COUNT(*) FROM files WHERE {DRIFTED}"))
 
     def holds(self, now: float) -> dict[str, str]:
         """Return the folders that are held, each with the sentence that explains why."""
@@ -347,12 +340,12 @@ class Reports:
     def settled_elsewhere(self) -> int:
         """Return the number of files whose assets were moved in the service and may stay there."""
         sql = "SELECT COUNT(*) FROM files WHERE wanted = 'yes' AND asset_folder <> destfolderid AND state IN"
-        return int(self._store.rows(f"{sql} ('stored', 'verified') AND asset_folder IS agreed_folder")[0][0])
+        return int(self._store.value(f"{sql} ('stored', 'verified') AND asset_folder IS agreed_folder"))
 
     def replenished(self) -> int:
         """Return the number of files that are queued again because an audit missed their assets."""
         sql = "SELECT COUNT(*) FROM files WHERE state = 'queued' AND wanted = 'yes' AND reason = 'missing'"
-        return int(self._store.rows(sql)[0][0])
+        return int(self._store.value(sql))
 
     def fact(self, name: str) -> str | None:
         """Return one fact of the whole ledger."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from assetsync.core.states import WANTED_AFTER, Event, Facts, transition
 from assetsync.errors import LedgerDamaged, RowUnfit
+from assetsync.ledger.database import Database
 from assetsync.ledger.integrity import BY_HAND
 from assetsync.model import FileStat, State, Wanted
 
@@ -146,6 +147,11 @@ def file_row(row: sqlite3.Row) -> FileRow:
 def attempt_row(row: sqlite3.Row) -> AttemptRow:
     """Return the value of a `SELECT ATTEMPT_COLUMNS`."""
     return AttemptRow._make(row)
+
+
+def files_where(store: Database, where: str, *values: Any) -> list[FileRow]:
+    """Return the versions for which the condition `where` holds; it may end in an order and a limit."""
+    return [file_row(row) for row in store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE {where}", *values)]
 
 
 def row_missing(file_id: int) -> RowUnfit:

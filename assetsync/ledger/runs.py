@@ -8,7 +8,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from assetsync.ledger.database import Database
 from assetsync.ledger.ledger_metadata import fact, set_fact
@@ -128,6 +128,9 @@ class Vanished:
         return f"{self.count:,} of {self.known:,} files: {', '.join(named)}{f', {rest:,} from others' if rest else ''}"
 
 
+T = TypeVar("T", LastScan, Pause, Refusal)
+
+
 class Runs:
     """Records and reads the results of runs."""
 
@@ -136,21 +139,7 @@ class Runs:
 
     def scanned(self, scan: LastScan, seconds: float) -> None:
         """Record the result of a scan."""
-        missing = {"missing": scan.missing} if scan.missing else {}
-        self._write(
-            _of("rescan"),
-            {
-                "at": scan.at,
-                "seconds": round(seconds, 3),
-                "complete": scan.complete,
-                "unreadable": scan.unreadable,
-                **missing,
-                **({"stray": scan.stray, "first_stray": scan.first_stray} if scan.stray else {}),
-                **({"first_unreadable": scan.first_unreadable} if scan.first_unreadable else {}),
-                **({"also_unreadable": scan.also_unreadable} if scan.also_unreadable else {}),
-                **({"moved": scan.moved} if scan.moved else {}),
-            },
-        )
+        self._write(_of("rescan"), {**scan._asdict(), "seconds": round(seconds, 3)})
 
     def note_vanished(self, at: float, paths: Sequence[bytes], known: int) -> Vanished:
         """Record that a scan found these of the `known` files gone; kept for a week."""
@@ -176,18 +165,8 @@ class Runs:
         said = self._read(_of("rescan"))
         if said is None:
             return None
-        missing = tuple(map(str, said.get("missing", ())))
-        return LastScan(
-            float(said["at"]),
-            bool(said["complete"]),
-            int(said["unreadable"]),
-            missing,
-            int(said.get("stray", 0)),
-            str(said.get("first_stray", "")),
-            str(said.get("first_unreadable", "")),
-            tuple(map(str, said.get("also_unreadable", ()))),
-            int(said.get("moved", 0)),
-        )
+        lists = {name: tuple(said[name]) for name in ("missing", "also_unreadable") if name in said}
+        return _read_as(LastScan, said | lists)
 
     def not_scanned(self, unreadable: str = "") -> None:
         """Mark the last scan as incomplete: since then the tree, or this `unreadable` path, could not be read."""
@@ -211,20 +190,12 @@ class Runs:
 
     def note_pause(self, pause: Pause | None) -> None:
         """Record the current pause, or that there is none."""
-        said = None
-        if pause is not None:
-            said = {"start": pause.start, "since": pause.since, "reason": pause.reason, "detail": pause.detail}
-            said |= {} if pause.ended is None else {"ended": pause.ended}
-        self._write(_PAUSED, said)
+        self._write(_PAUSED, None if pause is None else pause._asdict())
 
     def pause(self) -> Pause | None:
         """Return the pause that was recorded last and not cleared since."""
         said = self._read(_PAUSED)
-        if said is None:
-            return None
-        return Pause(
-            int(said["start"]), float(said["since"]), str(said["reason"]), str(said["detail"]), said.get("ended")
-        )
+        return None if said is None else _read_as(Pause, said)
 
     def pause_at_hand(self) -> Pause | None:
         """Return the pause that the latest process recorded; the pause of an earlier process is over."""
@@ -233,18 +204,18 @@ class Runs:
 
     def note_refusal(self, refusal: Refusal) -> None:
         """Record that a new configuration was rejected; an accepted one begins another start of the ledger."""
-        self._write(_REFUSED, {"start": refusal.start, "at": refusal.at, "mistake": refusal.mistake})
+        self._write(_REFUSED, refusal._asdict())
 
     def refusal_at_hand(self) -> Refusal | None:
         """Return the refusal that the latest process recorded; the refusal of an earlier process is over."""
         said = self._read(_REFUSED)
         if said is None or str(said["start"]) != fact(self._store, "start"):
             return None
-        return Refusal(int(said["start"]), float(said["at"]), str(said["mistake"]))
+        return _read_as(Refusal, said)
 
     def note_unsettled(self, unsettled: Unsettled) -> None:
         """Record how many files are not settled yet."""
-        self._write(_UNSETTLED, {"count": unsettled.count, "overflowed": unsettled.overflowed})
+        self._write(_UNSETTLED, asdict(unsettled))
 
     def unsettled(self) -> Unsettled:
         """Return how many files were not settled when it was last recorded."""
@@ -267,6 +238,11 @@ class Runs:
     def _read(self, name: str) -> dict[str, Any] | None:
         value = fact(self._store, name)
         return None if value is None else json.loads(value)
+
+
+def _read_as(kind: type[T], said: dict[str, Any]) -> T:
+    """Return the value that a fact holds; an older release left out fields, and a newer one may have more."""
+    return kind(**{name: said[name] for name in kind._fields if name in said})
 
 
 def _of(job: str) -> str:

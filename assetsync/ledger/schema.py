@@ -2,7 +2,7 @@
 
 The schema is a public interface: any SQLite tool may read it. Times are seconds since the epoch, paths are the raw
 bytes relative to the root, MD5s are upper-case hex. A migration, once released, is never changed. Whether a ledger
-needs a migration is left to `release`.
+needs a migration is left to `integrity`.
 """
 
 import sqlite_utils

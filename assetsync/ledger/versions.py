@@ -11,7 +11,7 @@ from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX
 from assetsync.core.settled import HOUR, KEEPS_CHANGING, is_settled
 from assetsync.core.states import Event
 from assetsync.ledger.database import Database
-from assetsync.ledger.rows import FILE_COLUMNS, FileRow, apply, file_row
+from assetsync.ledger.rows import FileRow, apply, files_where
 from assetsync.model import FileStat, State, Wanted
 
 _PAGE = 5000
@@ -90,12 +90,11 @@ class Intake:
         """Return the number of current paths from `first` to before `until` (None: to the end)."""
         where, values = _range(until)
         sql = f"SELECT COUNT(*) FROM files WHERE wanted = 'yes' AND path >= ?{where}"
-        return int(self._store.rows(sql, first, *values)[0][0])
+        return int(self._store.value(sql, first, *values))
 
     def current_of(self, path: bytes) -> FileRow | None:
         """Return the current row of one path."""
-        rows = self._store.rows(f"SELECT {FILE_COLUMNS} FROM files WHERE path = ? AND wanted = 'yes'", path)
-        return file_row(rows[0]) if rows else None
+        return next(iter(files_where(self._store, "path = ? AND wanted = 'yes'", path)), None)
 
     def enqueue(self, versions: Sequence[NewVersion], now: float, *, due_at: float | None = None) -> list[NewVersion]:
         """Queue new versions, each in place of the current version of its path; return those that were skipped.
@@ -160,26 +159,18 @@ class Intake:
 
     def sidecars(self) -> Iterator[tuple[bytes, FileStat]]:
         """Yield the known sidecars in byte order."""
-        after = b""
         sql = "SELECT path, size, mtime_ns, ctime_ns, inode FROM sidecars WHERE path > ? ORDER BY path LIMIT ?"
-        while True:
-            page = self._store.rows(sql, after, _PAGE)
-            yield from ((row[0], FileStat(*row[1:])) for row in page)
-            if len(page) < _PAGE:
-                return
-            after = page[-1][0]
+        return ((row[0], FileStat(*row[1:])) for row in self._store.pages(sql, "path", (b"",), size=_PAGE))
 
     def strays(self, limit: int) -> list[bytes]:
         """Return the first known sidecars without a matching current file; checks every known sidecar."""
-        rows = self._store.rows(
+        sql = (
             f"SELECT path FROM sidecars s WHERE path <> ?1 AND substr(path, -{len(_OF_A_FOLDER)}) <> ?2"
             " AND NOT EXISTS (SELECT 1 FROM files"
             f"   WHERE path = substr(s.path, 1, length(s.path) - {len(SUFFIX)}) AND wanted = 'yes')"
-            " ORDER BY path LIMIT ?3",
-            FOLDER_SIDECAR,
-            _OF_A_FOLDER,
-            limit,
+            " ORDER BY path LIMIT ?3"
         )
+        rows = self._store.rows(sql, FOLDER_SIDECAR, _OF_A_FOLDER, limit)
         return [row[0] for row in rows]
 
     def sidecar(self, path: bytes) -> FileStat | None:
@@ -210,31 +201,25 @@ class Intake:
     def has_asides(self) -> bool:
         """Return whether any version put aside as unmapped has an asset."""
         aside = "wanted = 'unmapped' AND state IN ('stored', 'verified', 'blocked') AND files > 0"
-        return bool(self._store.rows(f"SELECT EXISTS (SELECT 1 FROM counted WHERE {aside})")[0][0])
+        return bool(self._store.value(f"SELECT EXISTS (SELECT 1 FROM counted WHERE {aside})"))
 
     def was_sent_elsewhere(self, path: bytes, stat: FileStat, folder: str) -> bool:
         """Return whether this file was put aside as unmapped and all its assets are in other folders of the service."""
-        rows = self._store.rows(
+        sql = (
             "SELECT wanted, destfolderid, asset_folder FROM files WHERE path = ? AND assetid IS NOT NULL"
-            " AND +size = ? AND mtime_ns = ?",
-            path,
-            stat.size,
-            stat.mtime_ns,
+            " AND +size = ? AND mtime_ns = ?"
         )
+        rows = self._store.rows(sql, path, stat.size, stat.mtime_ns)
         return any(row[0] == Wanted.UNMAPPED for row in rows) and all(folder not in (row[1], row[2]) for row in rows)
 
     def has_assets(self, mapping: bytes, destfolderid: str | None, apart_from: str) -> bool:
         """Return whether files below a mapping were sent to `destfolderid` and have assets outside `apart_from`."""
         low, high = (mapping + b"/", mapping + b"0") if mapping else (b"", b"\xff" * 8)
-        rows = self._store.rows(
+        sql = (
             "SELECT EXISTS (SELECT 1 FROM files WHERE path >= ? AND path < ? AND wanted = 'yes'"
-            " AND destfolderid = ? AND assetid IS NOT NULL AND asset_folder IS NOT ?)",
-            low,
-            high,
-            destfolderid,
-            apart_from,
+            " AND destfolderid = ? AND assetid IS NOT NULL AND asset_folder IS NOT ?)"
         )
-        return bool(rows[0][0])
+        return bool(self._store.value(sql, low, high, destfolderid, apart_from))
 
     def sample(self, below: bytes, limit: int, *, but: Sequence[bytes] = ()) -> list[Known]:
         """Return up to `limit` current versions below a folder that have an asset, the same ones on each call.
@@ -243,20 +228,17 @@ class Intake:
         """
         bounds = [(folder + b"/", folder + b"0") for folder in but[:_FOLDERS_LEFT_OUT]]
         low, high = (below + b"/", below + b"0") if below else (b"", _AFTER_ALL)
-        rows = self._store.rows(
+        sql = (
             f"SELECT {', '.join(Known._fields)} FROM files WHERE wanted = 'yes' AND path >= ? AND path < ?"
             f"{' AND NOT (path >= ? AND path < ?)' * len(bounds)}"
-            " AND state IN ('stored', 'verified') ORDER BY id * 2654435761 % 4294967296 LIMIT ?",
-            low,
-            high,
-            *(bound for both in bounds for bound in both),
-            limit,
+            " AND state IN ('stored', 'verified') ORDER BY id * 2654435761 % 4294967296 LIMIT ?"
         )
+        rows = self._store.rows(sql, low, high, *(bound for both in bounds for bound in both), limit)
         return [Known._make(row) for row in rows]
 
     def size(self) -> int:
         """Return the number of current paths."""
-        return int(self._store.rows("SELECT COALESCE(SUM(files), 0) FROM counted WHERE wanted = 'yes'")[0][0])
+        return int(self._store.value("SELECT COALESCE(SUM(files), 0) FROM counted WHERE wanted = 'yes'"))
 
 
 def _range(until: bytes | None) -> tuple[str, list[object]]:

@@ -142,7 +142,7 @@ class Verifier:
             found.update(self._look(folder, pattern, ids))
         if ids - set(found):
             # There are many names, or a workflow of the service may have renamed an asset: list the whole folder.
-            due = self._ledger.assets.to_verify_in(folder, self._clock.now(), _BY_LISTING_AT_MOST)
+            due = self._ledger.assets.to_verify(self._clock.now(), _BY_LISTING_AT_MOST, folder=folder)
             more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
             found.update(of_ids(self._witnessed.listing(folder), ids))

@@ -89,7 +89,8 @@ class ResultRecorder:
         row, now = ready.row, self._clock.now()
         unsent = Sent(_NOT_SENT, SentExtent.NOTHING, ready.body.bytes_sent, ready.body.md5)
         try:
-            self.insist(row, lambda: self._ledger.attempt_results.taken_back(attempt, row.id, unsent, now, row.due_at))
+            results = self._ledger.attempt_results
+            self.insist(row, lambda: results.unsent(attempt, row.id, unsent, now, row.due_at, taken_back=True))
         except RowUnfit as error:
             # The row was changed from outside, and there is nothing to send any more.
             log.warning("not sent", path=printable(row.path), attempt=attempt, detail=str(error))
