@@ -17,7 +17,7 @@ from assetsync.cli.schema import meanings
 from assetsync.config.document.metadata import SaidWithPlaceholders
 from assetsync.config.models import Folder, KindFields, Section, SiteConfig
 from assetsync.config.schedule import Cron, Interval
-from assetsync.config.units import Listen
+from assetsync.config.values import Listen
 from assetsync.ledger import schema
 
 ROOT = Path(__file__).parent.parent

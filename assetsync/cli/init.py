@@ -26,7 +26,7 @@ from assetsync.config import KEY_VARIABLE, SiteConfig, parse_config
 from assetsync.config.document.fields import Unusable
 from assetsync.config.key import checked_key, keep_from_dumps, read_key_file
 from assetsync.config.models import folder_id, site_name
-from assetsync.config.places import absolute, base_url, below_root, service_url
+from assetsync.config.values import absolute, base_url, below_root, service_url
 from assetsync.errors import ConfigError, KeyRefused, ServiceError, UsageError
 from assetsync.log import register_secret
 from assetsync.model import SearchRequest

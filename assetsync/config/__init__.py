@@ -1,8 +1,8 @@
 """Read the configuration of a site: a YAML file, read once, frozen.
 
-`load` reads the file and words its mistakes. `models` defines the values of each key. `units`, `schedule` and `places`
-read single values. `key` reads the API key, which is never in the file. Checking that the named files, folders and
-services exist is left to `check`.
+`load` reads the file and words its mistakes. `models` defines the values of each key. `values` and `schedule` read
+single values. `key` reads the API key, which is never in the file. Checking that the named files, folders and services
+exist is left to `check`.
 """
 
 from assetsync.config.key import KEY_VARIABLE, key_file, key_file_warning, read_api_key
@@ -21,9 +21,8 @@ from assetsync.config.models import (
     Watch,
     mappings,
 )
-from assetsync.config.places import is_loopback
 from assetsync.config.schedule import Cron, Interval
-from assetsync.config.units import Listen, Window, duration
+from assetsync.config.values import Listen, Window, duration, is_loopback
 
 __all__ = [
     "KEY_VARIABLE",

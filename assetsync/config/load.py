@@ -15,8 +15,8 @@ from assetsync.config.document.loader import Path as KeyPath
 from assetsync.config.document.problems import dotted, problems_of
 from assetsync.config.key import KEY_VARIABLE
 from assetsync.config.models import SiteConfig
-from assetsync.config.places import below_root
 from assetsync.config.source import read_source
+from assetsync.config.values import below_root
 from assetsync.errors import ConfigError
 
 _MAX_BYTES = 4 * 1024 * 1024
@@ -98,15 +98,12 @@ def _texts(value: Plain, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 
 def _secrets(document: Document, key: str) -> Iterator[Problem]:
     """Yield a problem for each API key in the file, found by its name or because it is the key in the environment."""
-    value = document.value
-    service = value.get("service") if isinstance(value, dict) else None
-    found: list[KeyPath] = [
-        (name,) for name in (value if isinstance(value, dict) else ()) if name.lower() in _KEY_NAMES
-    ]
-    found += [
-        ("service", name) for name in (service if isinstance(service, dict) else ()) if name.lower() in _KEY_NAMES
-    ]
-    found += [path for path, text in _texts(value) if key and key in text]
+    top = document.value if isinstance(document.value, dict) else {}
+    service = top.get("service")
+    found: list[KeyPath] = [(name,) for name in top if name.lower() in _KEY_NAMES]
+    if isinstance(service, dict):
+        found += [("service", name) for name in service if name.lower() in _KEY_NAMES]
+    found += [path for path, text in _texts(document.value) if key and key in text]
     fix = "move it to a separate file, and name that in service.api_key_file"
     for path in dict.fromkeys(found):
         yield Problem(path, "the API key must not be in this file", fix, *document.mark(path))

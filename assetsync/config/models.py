@@ -22,9 +22,23 @@ from pydantic import (
 
 from assetsync.config.document.fields import LIST, Flag, Section, Text, Texts, Unusable, Whole
 from assetsync.config.document.metadata import METADATA_FIELDS, Events, SaidWithPlaceholders, check_meta_name
-from assetsync.config.places import Absolute, BelowRoot, WebAddress, base_url, service_url
 from assetsync.config.schedule import Due, Interval, cron
-from assetsync.config.units import Address, Duration, Grace, Listen, Rate, Share, Size, SomeTime, UploadWindow
+from assetsync.config.values import (
+    Absolute,
+    Address,
+    BelowRoot,
+    Duration,
+    Grace,
+    Listen,
+    Rate,
+    Share,
+    Size,
+    SomeTime,
+    UploadWindow,
+    WebAddress,
+    base_url,
+    service_url,
+)  # fmt: skip
 from assetsync.model import Mapping, UploadOptions
 
 _SITE = re.compile(r"[a-z0-9][a-z0-9-]*")

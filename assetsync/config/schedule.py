@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from assetsync.config.document.fields import FLAGS, Unusable
-from assetsync.config.units import duration
+from assetsync.config.values import duration
 
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

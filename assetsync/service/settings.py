@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 
 from pydantic import SecretStr
 
-from assetsync.config.places import split_address
+from assetsync.config.values import split_address
 from assetsync.errors import ConfigError
 from assetsync.service.multipart import Credential
 

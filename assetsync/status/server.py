@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 
-from assetsync.config.units import Listen
+from assetsync.config.values import Listen
 from assetsync.errors import LedgerError
 from assetsync.status.board import Reply
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from assetsync.config.units import Listen
+from assetsync.config.values import Listen
 from assetsync.status.board import Board
 from assetsync.status.metrics import Metrics
 from assetsync.status.server import Server

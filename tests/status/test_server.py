@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from assetsync.config.units import Listen
+from assetsync.config.values import Listen
 from assetsync.status.board import Reply
 from assetsync.status.server import _CONNECTIONS, Hosts, Server
 

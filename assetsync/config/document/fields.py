@@ -37,12 +37,8 @@ class Section(BaseModel):
         """Treat a key without a value as absent if None has no meaning for its field, so that the default applies."""
         if not isinstance(value, dict):
             return value
-        return {name: given for name, given in value.items() if given is not None or _takes_none(cls, name)}
-
-
-def _takes_none(model: type[BaseModel], name: str) -> bool:
-    field = model.model_fields.get(name)
-    return field is None or type(None) in get_args(field.annotation)
+        never_none = {name for name, field in cls.model_fields.items() if type(None) not in get_args(field.annotation)}
+        return {name: given for name, given in value.items() if given is not None or name not in never_none}
 
 
 def one_text(value: object) -> object:

@@ -25,15 +25,9 @@ METADATA_FIELDS: dict[str, tuple[str, str]] = {
 # Interface section 6.
 EVENTS = (
     "on_pre_process",
-    "on_file_add",
-    "on_file_edit",
-    "on_file_move",
-    "on_file_remove",
-    "on_folder_add",
-    "on_folder_edit",
-    "on_folder_move",
-    "on_folder_remove",
-)
+    "on_file_add", "on_file_edit", "on_file_move", "on_file_remove",
+    "on_folder_add", "on_folder_edit", "on_folder_move", "on_folder_remove",
+)  # fmt: skip
 PLACEHOLDERS = ("dir", "dirs", "stem")
 # `{dir}` is replaced; `{{` and `}}` are a brace each; any other brace is a mistake.
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")

@@ -9,7 +9,7 @@ failure per file. A health check is a look-up, never an upload. After an answere
 it lets one POST through, and closes when that POST is answered. If the service answers look-ups but no POST, or nothing
 at all, the pauses between health checks grow. Making the health check, and giving up, is left to the caller.
 
-The `upload.window` is left to `config.units.Window`.
+The `upload.window` is left to `config.values.Window`.
 """
 
 import threading
