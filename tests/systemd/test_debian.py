@@ -2,9 +2,11 @@
 
 import gzip
 import os
+import platform
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 
 import pytest
 
@@ -26,6 +28,12 @@ def run(*words, **said):
     done = subprocess.run([str(word) for word in words], check=False, capture_output=True, text=True, **said)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def release():
+    """The part of the version that names the release of this system: `deb12` for Debian 12."""
+    named = platform.freedesktop_os_release()
+    return named["ID"].replace("debian", "deb") + named.get("VERSION_ID", "")
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +82,39 @@ def test_the_shell_parses_each_maintainer_script(script):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_package_of_a_later_release_is_an_upgrade():
+    ascending = ["0.1.0~rc1+deb12", "0.1.0+deb12", "0.1.0+deb13", "0.1.1+deb12"]
+    for earlier, later in pairwise(ascending):
+        run("dpkg", "--compare-versions", earlier, "lt", later)
+
+
+@pytest.mark.parametrize("units_of_another", [False, True])
+def test_purge_removes_ledgers_and_keeps_keys(tmp_path, units_of_another):
+    """With units of another installation, purge keeps the ledgers too: that installation uses them."""
+    for path in ("var/lib/assetsync/hq.db.canary", "run/assetsync", "etc/assetsync", "etc/systemd/system"):
+        (tmp_path / path).mkdir(parents=True)
+    for name in ("hq.db", "hq.db-wal", "hq.db.canary/canary", "own.key"):
+        (tmp_path / "var/lib/assetsync" / name).touch()
+    if units_of_another:
+        (tmp_path / "etc/systemd/system/assetsync@.service").touch()
+    text = re.sub(r"(?<![\w*])/(?=(var/lib|run|etc)/)", f"{tmp_path}/", (DEBIAN / "postrm").read_text("utf-8"))
+    script = tmp_path / "postrm"
+    script.write_text(text)
+    run("sh", script, "remove")
+    assert (tmp_path / "var/lib/assetsync/hq.db").exists()
+    run("sh", script, "purge")
+    left = {file.name for file in (tmp_path / "var/lib/assetsync").rglob("*") if file.is_file()}
+    assert left == ({"hq.db", "hq.db-wal", "canary", "own.key"} if units_of_another else {"own.key"})
+    assert not (tmp_path / "etc/assetsync").exists()
+
+
 def test_control_names_version_and_dependencies(package):
     fields = dict(re.findall(r"(?m)^([\w-]+): (.*)$", run("dpkg-deb", "--field", package)))
     minor = int(run(PYTHON, "-c", "import sys; print(sys.version_info.minor)"))
     architecture = run("dpkg", "--print-architecture").strip()
-    assert package.name == f"assetsync_{assetsync.__version__}_{architecture}.deb"
-    assert (fields["Package"], fields["Version"]) == ("assetsync", assetsync.__version__)
+    version = f"{assetsync.__version__}+{release()}"
+    assert package.name == f"assetsync_{version}_{architecture}.deb"
+    assert (fields["Package"], fields["Version"]) == ("assetsync", version)
     assert fields["Architecture"] == architecture
     assert fields["Depends"] == f"python3 (>= 3.{minor}), python3 (<< 3.{minor + 1}), adduser"
     assert "@" not in "".join(fields.values())
