@@ -27,10 +27,10 @@ from assetsync.cli.check_tree import look_at_tree
 from assetsync.cli.entry import NO_SERVICE, OK, USAGE
 from assetsync.cli.finding import Finding, Level, Where
 from assetsync.cli.operator import read_key
-from assetsync.cli.options import with_config_path, with_json
+from assetsync.cli.options import CONFIGURATIONS, with_config_path, with_json
 from assetsync.cli.output import coloured, write, write_json
 from assetsync.clock import ZONE_FIX, zone_warning
-from assetsync.config import SiteConfig, key_file, key_file_warning, load_config, mappings
+from assetsync.config import KEY_VARIABLE, SiteConfig, key_file, key_file_warning, load_config, mappings
 from assetsync.core.notices import trial_notice
 from assetsync.errors import (
     BadAnswer,
@@ -135,6 +135,12 @@ def _key(config: SiteConfig) -> tuple[SecretStr | None, list[Finding]]:
     try:
         key = read_key(config)
     except ConfigError as error:
+        if config.service.api_key_file is None and isinstance(error.__cause__, PermissionError):
+            unread = key_file(config, os.environ)
+            if unread is not None and unread.parent == CONFIGURATIONS:
+                message = f"{unread} is for the systemd units, and this user cannot read it: the service is not asked"
+                fix = f"to ask the service, run it as root, or with the key in ${KEY_VARIABLE}"
+                return None, [Finding("key", Level.WARNING, message, fix)]
         return None, [Finding("key", Level.ERROR, mistake) for mistake in error.mistakes]
     file = key_file(config, os.environ)
     if file is None:

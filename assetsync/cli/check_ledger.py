@@ -66,17 +66,19 @@ def look_at_ledger(config: SiteConfig) -> Finding:
 
 def look_at_user(config: SiteConfig) -> Iterator[Finding]:
     """Warn if this user does not own the ledger: the owner may not be able to read what this user can read."""
+    user = os.geteuid()
     try:
-        owner = config.ledger.stat().st_uid
+        # A ledger that root creates belongs to the owner of its folder.
+        owner = (config.ledger.parent if user == 0 and not config.ledger.exists() else config.ledger).stat().st_uid
     except OSError:
         # There is no ledger yet, or `look_at_ledger` has reported the error.
         return
-    if owner != os.geteuid():
-        name = user_name(owner)
+    if owner != user:
         message = (
-            f"the ledger is the user {name}'s, and this is {user_name(os.geteuid())}: what {name} cannot read does"
+            f"the ledger belongs to the user {user_name(owner)}, and this is {user_name(user)}: files that"
+            f" {user_name(owner)} cannot read are not reported here"
         )
-        yield Finding("user", Level.WARNING, f"{message} not show here", _as_owner(config, owner))
+        yield Finding("user", Level.WARNING, message, _as_owner(config, owner))
 
 
 def _as_owner(config: SiteConfig, owner: int) -> str:

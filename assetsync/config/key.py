@@ -20,6 +20,7 @@ from assetsync.errors import ConfigError
 KEY_VARIABLE = "ASSETSYNC_API_KEY"
 _CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
 _CREDENTIAL = "api_key"
+_BESIDE = "beside the configuration"
 _MAX_BYTES = 4096
 _SHORTEST = 8
 """Redaction replaces the key wherever it occurs: a shorter one would blank out ordinary words of the log."""
@@ -36,7 +37,7 @@ def read_api_key(config: SiteConfig, environ: Mapping[str, str]) -> SecretStr:
     """
     root = Path(os.path.realpath(config.root))
     file = key_file(config, environ)
-    named_by = "beside the configuration" if config.service.api_key_file is None else "service.api_key_file"
+    named_by = _BESIDE if config.service.api_key_file is None else "service.api_key_file"
     for name, path in ((f"{file} ({named_by})", file), ("ledger", config.ledger)):
         if path is not None and Path(os.path.realpath(path)).is_relative_to(root):
             problem = "it is inside root" + ("" if path.is_relative_to(config.root) else ", through a link")
@@ -91,6 +92,9 @@ def read_key_file(path: Path, named_by: str, fill: str = "it") -> SecretStr:
     except OSError as exc:
         reason = exc.strerror or type(exc).__name__
         fix = "create it with the API key in it, readable for the user that assetsync runs as"
+        if named_by == _BESIDE and isinstance(exc, PermissionError):
+            # For the shipped units it is root's: systemd hands the key to the daemon.
+            fix = f"run the command as root, or give the key in ${KEY_VARIABLE}"
         raise _error(f"{path} ({named_by})", f"it cannot be read ({reason})", fix) from exc
     if len(data) > _MAX_BYTES:
         raise _error(

@@ -14,7 +14,7 @@ from assetsync.cli.check_ledger import _no_room
 from assetsync.cli.finding import Level
 from assetsync.sandbox import FaultKind, FaultRule
 
-from .conftest import PAPERS, PHOTOS
+from .conftest import KEY, PAPERS, PHOTOS
 
 KEYS = {"what", "level", "message", "fix"}
 
@@ -230,7 +230,8 @@ def test_user_other_than_owner_is_warned(site, monkeypatch):
     (said,) = [finding for finding in result.only["findings"] if finding["what"] == "user"]
     assert (result.code, said["level"]) == (0, "warning")
     assert said["message"] == (
-        f"the ledger is the user {owner}'s, and this is 4000000001: what {owner} cannot read does not show here"
+        f"the ledger belongs to the user {owner}, and this is 4000000001: files that {owner} cannot read are not reported"
+        " here"
     )
     line = said["fix"].removeprefix("run it as its user: ")
     assert line == f"sudo -u {owner} assetsync check --config '{site.config}'"
@@ -357,7 +358,10 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 
 def run_unprivileged(site, *words):
-    command = ["-m", "assetsync", *words, "--config", str(site.config)]
+    return unprivileged("-m", "assetsync", *words, "--config", str(site.config))
+
+
+def unprivileged(*command):
     before = ["-c", WITHOUT_CAPABILITIES] if os.geteuid() == 0 else []
     return subprocess.run([sys.executable, *before, *command], check=False, capture_output=True, text=True)
 
@@ -380,6 +384,43 @@ def test_closed_root_shows_how_to_open_it(site, command, closed):
     assert (done.returncode, f"as root: {line}\n" in done.stdout + done.stderr) == (2, True)
     if shutil.which("setfacl"):
         subprocess.run(["bash", "-ec", line], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for other users")
+def test_root_is_warned_of_the_future_owner(site):
+    kept = site.folder / "kept"
+    kept.mkdir()
+    os.chown(kept, 4_000_000, -1)
+    site.config.write_text(site.config.read_text().replace(str(site.ledger), str(kept / "hq.db")))
+    (said,) = [finding for finding in site.run("check", "--json").only["findings"] if finding["what"] == "user"]
+    assert said["fix"] == f"run it as its user: sudo -u '#4000000' assetsync check --config {site.config}"
+
+
+@pytest.mark.parametrize("command", ["check", "reconcile"])
+def test_unreadable_key_beside_names_a_way(site, command):
+    text = site.config.read_text().replace(f"  api_key_file: {site.key_file}\n", "")
+    site.config.write_text(text)
+    site.config.with_suffix(".key").write_text(KEY)
+    site.config.with_suffix(".key").chmod(0)
+    done = run_unprivileged(site, command)
+    assert done.returncode == 2
+    assert "run the command as root, or give the key in $ASSETSYNC_API_KEY" in done.stdout + done.stderr
+
+
+def test_unreadable_key_of_the_units_is_a_warning(site):
+    text = site.config.read_text().replace(f"  api_key_file: {site.key_file}\n", "")
+    site.config.write_text(text)
+    site.config.with_suffix(".key").write_text(KEY)
+    site.config.with_suffix(".key").chmod(0)
+    program = f"""
+import pathlib, sys
+from assetsync.cli import check, entry
+check.CONFIGURATIONS = pathlib.Path({str(site.folder)!r})
+sys.exit(entry.run(["check", "--json", "--config", {str(site.config)!r}]))
+"""
+    done = unprivileged("-c", program)
+    levels = _levels(json.loads(done.stdout))
+    assert (done.returncode, levels["key"], "service" in levels) == (0, {"warning"}, False), done.stderr
 
 
 def test_first_five_unreadable_files_are_named(site):
