@@ -121,6 +121,12 @@ def relative_text(path: bytes) -> tuple[str, str | None]:
         return decoded(path), base64.b64encode(path).decode("ascii")
 
 
+def path_keys(path: bytes | None) -> dict[str, object]:
+    """Return the keys of a path for `--json`: `path`, and `path_base64` only if the text lacks bytes of the path."""
+    text, encoded = (None, None) if path is None else relative_text(path)
+    return {"path": text} if encoded is None else {"path": text, "path_base64": encoded}
+
+
 def name_configuration(option: str) -> None:
     """Let `runnable` add this option, such as `--site hq`, to the commands that people are shown."""
     global _option  # noqa: PLW0603 - a process has one configuration

@@ -31,7 +31,7 @@ from assetsync.errors import (
     ServiceUnreachable,
 )
 from assetsync.ledger.ledger import Ledger, open_ledger
-from assetsync.ledger.reports import Orphan
+from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Body, Meter, SearchRequest, Sent, SentExtent, State, UploadRequest
 from assetsync.service.multipart import closing
@@ -455,7 +455,7 @@ class World:
     def history(self, path: str) -> list[State]:
         return [row.state for row in self.ledger.reports.of_path(os.fsencode(path))]
 
-    def orphans(self) -> list[Orphan]:
+    def orphans(self) -> list[Finding]:
         return list(self.ledger.reports.orphans(self.clock.now() + 1))
 
     def posted(self) -> list[str]:

@@ -30,7 +30,7 @@ from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import Pause
 from assetsync.log import configure_logging
 from assetsync.status.sentences import why_paused
-from assetsync.text import plural, printable, relative_text
+from assetsync.text import plural, printable
 
 _COLUMNS = ("assets", "fine", "different", "missing", "elsewhere", "doubled", "suspected", "unknown", "history")
 _DIFFERENCES = ("different", "missing", "elsewhere", "doubled", "suspected", "unknown")
@@ -66,10 +66,11 @@ class Compared:
             numbers = {name: None if said is None else said.get(name) for name in (*_COLUMNS, "braked")}
             at = None if said is None else moment(float(str(said["at"])))
             left = {"not_concluded": None if said is None else sum(1 for _ in self._unmet(folder))}
-            write_json({"folder": folder, "audited_at": at, "current": folder not in self.stale, **numbers, **left})
+            named = {"destfolderid": folder, "folder": folder}
+            write_json({**named, "audited_at": at, "current": folder not in self.stale, **numbers, **left})
         counts: Counter[str] = Counter()
         for finding in self._counted(counts):
-            write_json({"why": finding.why, **_shown(finding)})
+            write_json(finding.as_object() | {"why": finding.why, "name": finding.name})
         return self._is_fine(counts)
 
     def as_text(self, limit: int | None) -> bool:
@@ -147,8 +148,7 @@ class Compared:
         yield from self._ledger.reports.findings()
         for folder in self.folders:
             for row in self._unmet(folder):
-                at = row.asset_folder or row.destfolderid
-                yield Finding(_UNMET, row.assetid, row.path, at, row.size, row.md5, "not met, and not concluded")
+                yield Finding.of(row, _UNMET, "not met, and not concluded")
 
     def _unmet(self, folder: str) -> Iterator[FileRow]:
         said = self.folders[folder]
@@ -212,20 +212,6 @@ def _colour(why: str) -> str:
     return "red" if why in _SEVERE else "yellow"
 
 
-def _shown(finding: Finding) -> dict[str, object]:
-    path, encoded = (None, None) if finding.path is None else relative_text(finding.path)
-    shown: dict[str, object] = {
-        "assetid": finding.assetid,
-        "path": path,
-        "destfolderid": finding.folder,
-        "size": finding.size,
-        "md5": finding.md5,
-        "detail": finding.detail,
-        "name": finding.name,
-    }
-    return shown if encoded is None else shown | {"path_base64": encoded}
-
-
 _BY_THIS_PROCESS = -math.inf
 _NOT_ASKED_FOR = math.inf
 
@@ -264,7 +250,7 @@ def command(config: SiteConfig, *, last: bool, summary: bool, limit: int, as_jso
     Examples:
       assetsync audit --config hq.yaml
       assetsync audit --config hq.yaml --last --summary
-      assetsync audit --config hq.yaml --last --json | jq -r 'select(.why == "missing") | .path'
+      assetsync audit --config hq.yaml --last --json | jq -r 'select(.reason == "missing") | .path'
     """
     configure_logging(config.log.format, "warning")
     asked = _Asked(_NOT_ASKED_FOR) if last else _audit(config)

@@ -201,13 +201,9 @@ def command(path: Path, *, notify: bool, as_json: bool) -> int:
     errors = {finding.where for finding in found if finding.level is Level.ERROR}
     if as_json:
         findings = [
-            {
-                "what": finding.what,
-                "level": str(finding.level),
-                "message": redact(finding.message),
-                "fix": finding.fix and redact(finding.fix),
-            }
+            {"what": finding.what, "level": finding.level, "detail": detail, "message": detail, "help": fix, "fix": fix}
             for finding in found
+            for detail, fix in [(redact(finding.message), finding.fix and redact(finding.fix))]
         ]
         write_json({"ok": not errors, "findings": findings})
     else:

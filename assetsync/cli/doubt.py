@@ -14,10 +14,11 @@ from assetsync.cli.output import amount, first_of, moment, write, write_json, wr
 from assetsync.config import SiteConfig
 from assetsync.errors import UsageError
 from assetsync.ledger.ledger import Ledger, read_ledger
+from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import State, Wanted
 from assetsync.service.search import checked_id
-from assetsync.text import plural, printable, relative_text
+from assetsync.text import plural, printable
 
 
 @click.group("doubt")
@@ -76,23 +77,14 @@ def _doubts(ledger: Ledger) -> Iterator[tuple[FileRow, AttemptRow | None]]:
 
 
 def _as_object(row: FileRow, attempt: AttemptRow | None) -> dict[str, object]:
-    path, encoded = relative_text(row.path)
-    shown: dict[str, object] = {
-        "path": path,
-        "state": str(row.state),
-        "wanted": str(row.wanted),
-        "destfolderid": row.destfolderid,
-        "size": row.size,
-        "md5": row.md5,
-        "reason": row.reason,
-        "detail": row.detail,
+    return Finding.of(row, row.reason, row.detail).as_object() | {
+        "wanted": row.wanted,
         "sent_name": attempt.sent_name if attempt else None,
         "sent_at": moment(attempt.started_at) if attempt else None,
         "bytes_left": attempt.handed if attempt else None,
         "looks": attempt.looks if attempt else 0,
         "next_look": moment(attempt.look_at) if attempt else None,
     }
-    return shown if encoded is None else shown | {"path_base64": encoded}
 
 
 @command.command("retry")

@@ -16,9 +16,11 @@ from assetsync.config import SiteConfig, mappings
 from assetsync.core.mapping import Mappings
 from assetsync.errors import SidecarError, TreeError, UsageError
 from assetsync.ledger.ledger import read_ledger
+from assetsync.ledger.metadata_drift import reason_of
+from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.sync.intake.sidecars import Sidecars
-from assetsync.text import printable, relative_text
+from assetsync.text import printable
 
 
 @click.group("drift")
@@ -58,7 +60,8 @@ def list_drift(config: SiteConfig, paths: tuple[str, ...], *, limit: int, as_jso
             none = False
             told = fields.of(row)
             if as_json:
-                write_json(_as_object(row, told))
+                finding = Finding.of(row, reason_of(row), row.drift)
+                write_json(finding.as_object() | {"drift": row.drift, "metadata": told})
                 continue
             write_parts(f"{printable(row.path)}:", printable(row.drift or ""), between=" ")
             folder = row.asset_folder or row.destfolderid
@@ -107,19 +110,3 @@ class _Fields:
         except (SidecarError, TreeError):
             # `explain` reports the mistake; once noticed, it is also reported as drift.
             return None
-
-
-def _as_object(row: FileRow, told: dict[str, str] | None) -> dict[str, object]:
-    path, encoded = relative_text(row.path)
-    shown: dict[str, object] = {
-        "path": path,
-        "state": str(row.state),
-        "assetid": row.assetid,
-        "destfolderid": row.asset_folder or row.destfolderid,
-        "size": row.size,
-        "md5": row.md5,
-        "drift": row.drift,
-        "detail": row.drift,
-        "metadata": told,
-    }
-    return shown if encoded is None else shown | {"path_base64": encoded}

@@ -9,12 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 import click
 
-from assetsync.cli.files import as_object, drift_of, error_of
+from assetsync.cli.files import as_object, drift_of, error_of, more_of
 from assetsync.cli.options import known_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json, write_parts
 from assetsync.clock import SystemClock
@@ -26,57 +26,82 @@ from assetsync.core.metadata import FOLDER_SIDECAR, SUFFIX, folder_sidecars, is_
 from assetsync.core.settled import KEEPS_CHANGING
 from assetsync.errors import FileUnreadable, RootMissing, SidecarError, TreeError, UnknownPath
 from assetsync.ledger.database import holder_of
+from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger import Ledger, read_ledger
+from assetsync.ledger.reports import Brake
 from assetsync.ledger.rows import AttemptRow, FileRow
 from assetsync.model import Mapping, SentExtent, State, Wanted
+from assetsync.status.document import brake_object, hold_object
 from assetsync.status.sentences import NOT_READ_BACK, next_step
 from assetsync.sync.brakes import subject_of
 from assetsync.sync.intake.sidecars import Sidecars
-from assetsync.text import on_the_wall, plural, printable, relative_text
+from assetsync.text import decoded, on_the_wall, path_keys, plural, printable, runnable
 from assetsync.tree.safe_open import Tree
 
 
-def said_of(config: SiteConfig, path: bytes) -> Iterator[str]:
-    """Yield lines with the sidecars of a file and the metadata merged from all levels, or with the first mistake.
+@dataclass
+class Said:
+    """The sidecars of a file and the metadata merged from all levels, or the first mistake in them.
 
-    For a sidecar, the lines name the files that it describes and the fields that it sets, or the mistake in it.
+    For a sidecar: the file or folder that it describes, and the fields that it sets. `lines` are the same for a person.
     """
-    known = Mappings(mappings(config))
-    position = known.for_directory(path.rpartition(b"/")[0])
-    if position is None:
-        return
-    mapping = known.all[position]
+
+    sidecars: list[bytes] | None = None
+    metadata: dict[str, str] | None = None
+    describes: bytes | None = None
+    sets: list[str] | None = None
+    mistake: str | None = None
+    lines: list[str] = field(default_factory=list)
+
+    def as_object(self) -> dict[str, object]:
+        """Return the keys for JSON; `said` has the lines."""
+        return {
+            "said": self.lines,
+            "sidecars": self.sidecars and [decoded(path) for path in self.sidecars],
+            "metadata": self.metadata,
+            "describes": None if self.describes is None else decoded(self.describes),
+            "sets": self.sets,
+            "sidecar_error": self.mistake,
+        }
+
+
+def said_of(config: SiteConfig, mapping: Mapping, path: bytes) -> Said:
+    """Return what the sidecars say about a file, or what a sidecar says."""
+    said = Said()
     tree = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
     sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
     try:
         if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
-            yield from _said_by(tree, sidecars, path, mapping)
-            return
+            _said_by(said, tree, sidecars, path, mapping)
+            return said
         if mapping.sidecars:
-            there = [name for name in (*folder_sidecars(path), sidecar_for(path)) if tree.lstat(name) is not None]
-            yield f"sidecars: {', '.join(map(printable, there)) or 'none'}"
-        told = sidecars.told(path, mapping)
+            names = (*folder_sidecars(path), sidecar_for(path))
+            said.sidecars = [name for name in names if tree.lstat(name) is not None]
+            said.lines.append(f"sidecars: {', '.join(map(printable, said.sidecars)) or 'none'}")
+        said.metadata = dict(sidecars.told(path, mapping).fields)
+        said.lines += [f"metadata: {printable(name)} = {printable(value)}" for name, value in said.metadata.items()]
     except SidecarError as error:
-        yield f"metadata: {printable(str(error))}"
+        said.mistake = printable(str(error))
+        said.lines.append(f"metadata: {said.mistake}")
     except (TreeError, RootMissing):
         # The tree cannot be read; `explain` reports this in its line "on disk".
-        return
-    else:
-        for name, value in told.fields:
-            yield f"metadata: {printable(name)} = {printable(value)}"
+        return said
+    return said
 
 
-def _said_by(tree: Tree, sidecars: Sidecars, path: bytes, mapping: Mapping) -> Iterator[str]:
+def _said_by(said: Said, tree: Tree, sidecars: Sidecars, path: bytes, mapping: Mapping) -> None:
     folder, _, name = path.rpartition(b"/")
     if name == FOLDER_SIDECAR:
-        yield f"speaks of: every file below {printable(folder) or '.'}"
+        said.describes = folder or b"."
+        said.lines.append(f"speaks of: every file below {printable(said.describes)}")
     else:
-        of = path.removesuffix(SUFFIX)
-        missing = "" if tree.lstat(of) is not None else ", which is not there: it is read by nobody"
-        yield f"speaks of: {printable(of)}{missing}"
+        said.describes = path.removesuffix(SUFFIX)
+        missing = "" if tree.lstat(said.describes) is not None else ", which is not there: it is read by nobody"
+        said.lines.append(f"speaks of: {printable(said.describes)}{missing}")
     level, _size = sidecars.read(path, mapping)
     if level is not None:
-        yield f"metadata: {', '.join(key for key, said in asdict(level).items() if said not in (None, ())) or 'none'}"
+        said.sets = [key for key, value in asdict(level).items() if value not in (None, ())]
+        said.lines.append(f"metadata: {', '.join(said.sets) or 'none'}")
 
 
 def attempt_line(attempt: AttemptRow) -> tuple[str, ...]:
@@ -105,15 +130,17 @@ def attempt_object(attempt: AttemptRow) -> dict[str, object]:
         "bytes_left": attempt.handed,
         "open": attempt.closed_at is None,
         "result": attempt.result,
+        "reason": attempt.why,
         "why": attempt.why,
         "looks": attempt.looks,
     }
 
 
 class NextTry(NamedTuple):
-    """The time of the next automatic step for a version (seconds since the epoch), and a note about the wait."""
+    """The time of the next automatic step for a version (seconds since the epoch), a word and a note about the wait."""
 
     at: float
+    reason: str | None = None
     why: str | None = None
 
 
@@ -123,18 +150,20 @@ def next_try(ledger: Ledger, row: FileRow, config: SiteConfig) -> NextTry | None
         attempt = ledger.doubts.of(row.id)
         return None if attempt is None else NextTry(attempt.look_at)
     if row.wanted is Wanted.YES and row.state is State.BLOCKED and row.reason == KEEPS_CHANGING:
-        return NextTry(row.due_at, "if it does not change before")
+        return NextTry(row.due_at, KEEPS_CHANGING, "if it does not change before")
     if row.wanted is not Wanted.YES or row.state not in (State.QUEUED, State.STORED):
         return None
     if row.state is State.STORED:
         return _read_back(ledger, row, config.schedule)
     window, now = config.upload.window, time.time()
-    hold = ledger.reports.hold(row.destfolderid, now)
+    hold = ledger.reports.holds(now).get(row.destfolderid)
     due = row.due_at if hold is None else max(now, row.due_at, hold.until)
     opens = None if window is None else window.opens(max(now, due))
     if opens is not None:
-        return NextTry(opens, f"when upload.window opens ({on_the_wall(opens)})")
-    return NextTry(due) if hold is None else NextTry(due, f"when folder {printable(row.destfolderid)} is tried again")
+        return NextTry(opens, "window", f"when upload.window opens ({on_the_wall(opens)})")
+    if hold is None:
+        return NextTry(due)
+    return NextTry(due, hold.reason, f"when folder {printable(row.destfolderid)} is tried again")
 
 
 def _read_back(ledger: Ledger, row: FileRow, times: Schedule) -> NextTry | None:
@@ -153,12 +182,13 @@ _ATTEMPTS = 20
 _OF_A_MAPPING = ("destfolderid", "takeover")
 _OF_THE_TREE = ("root", "twin")
 _OF_WHAT_IS_GONE = (*_OF_THE_TREE, "emptied", "vanished")
-_NO_FILE = "no file"
-_FOLDER = "a folder: `assetsync files` lists what is below it"
-_LINK = "a symbolic link: left out, see watch.follow_symlinks"
-_OTHER = "neither a file nor a folder: left out"
-_BY_HAND = "no file of the tree: it was uploaded by hand"
-_NOTHING = (_NO_FILE, _FOLDER)
+_ON_DISK = {
+    "absent": "no file",
+    "folder": "a folder: `assetsync files` lists what is below it",
+    "link": "a symbolic link: left out, see watch.follow_symlinks",
+    "other": "neither a file nor a folder: left out",
+    "outside": "no file of the tree: it was uploaded by hand",
+}
 _MEANS = {
     State.QUEUED: "it waits to be sent",
     State.SENDING: "it is on its way",
@@ -182,8 +212,7 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
     folder of the service is held. PATH is relative to the root, or absolute. A name with escaped characters may be
     written as `files` shows it. The command exits with 2 if neither the ledger nor the tree knows PATH.
 
-    With --json, `next_try` is the time of the next automatic step, `files` counts the files below a folder by state,
-    and `hold` has the times `since` and `until`.
+    With --json, each sentence has its values beside it: `assetsync schema explain` describes them.
 
     \b
     Examples:
@@ -192,54 +221,52 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
       assetsync explain --config hq.yaml photos/harbour.jpg --json | jq '.versions[0].history'
     """
     wanted = known_path(config, path)
-    on_disk = _on_disk(config, wanted)
-    covered, is_sent = _covered(config, wanted, is_folder=on_disk == _FOLDER)
+    disk = _on_disk(config, wanted)
+    is_folder = disk.kind == "folder"
+    mapping = _mapping_of(config, wanted, is_folder=is_folder)
+    covered = _covered(config, wanted, mapping, is_folder=is_folder)
     # A folder is not sent, so there is no metadata to print for it.
-    said = [] if on_disk == _FOLDER else list(said_of(config, wanted))
+    said = Said() if is_folder or mapping is None else said_of(config, mapping, wanted)
     with closing(read_ledger(config.ledger, site=config.site)) as ledger:
         rows = ledger.reports.of_path(wanted)
-        below = None if rows else _below(ledger, wanted, is_there=on_disk == _FOLDER)
+        below = None if rows else _below(ledger, wanted, is_there=is_folder)
         holds = ledger.reports.holds(time.time())
-        mapping = _mapping_of(config, wanted, is_folder=on_disk == _FOLDER)
-        asked = None if mapping is None else _asked(ledger, mapping)
-        hold = None if mapping is None else _hold(ledger, mapping.destfolderid)
+        brake = None if mapping is None else _asking(ledger, mapping)
+        asked = None if brake is None else f"brake {brake.id} is pulled: {printable(brake.detail)}"
+        hold = None if mapping is None else holds.get(mapping.destfolderid)
         if as_json:
-            text, encoded = relative_text(wanted)
-            shown: dict[str, object] = {
-                "path": text,
-                "on_disk": on_disk,
-                "mapping": covered,
-                "said": said,
+            shown = {
+                "on_disk": disk.detail,
+                "disk": {"type": disk.kind, "size": disk.size, "mtime": moment(disk.mtime)},
+                "mapping": covered.detail,
+                "destfolderid": None if mapping is None else mapping.destfolderid,
+                "reason": covered.reason,
+                "detail": covered.detail,
+                "rule": covered.rule,
                 "waits_for": asked,
-                "hold": hold,
+                "brake": None if brake is None else brake_object(brake),
+                "hold": None if hold is None or mapping is None else hold_object(mapping.destfolderid, hold),
                 "files": below,
-                "versions": [
-                    as_object(row, holds)
-                    | {
-                        "wanted": str(row.wanted),
-                        "next_try": moment(due.at if (due := next_try(ledger, row, config)) is not None else None),
-                        "history": [attempt_object(attempt) for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS)],
-                    }
-                    for row in rows
-                ],
+                "versions": [_version_object(config, ledger, row, holds) for row in rows],
             }
-            write_json(shown if encoded is None else shown | {"path_base64": encoded})
+            write_json(path_keys(wanted) | said.as_object() | shown)
         else:
             write(printable(wanted))
-            for line in (f"on disk: {on_disk}", f"mapping: {covered}", *said, *([f"waits: {asked}"] if asked else [])):
+            waits = [f"waits: {asked}"] if asked else []
+            for line in (f"on disk: {disk.detail}", f"mapping: {covered.detail}", *said.lines, *waits):
                 what, _, known = line.partition(": ")
                 write_parts(f"  {what}:", known, between=" ")
-            if hold is not None:
-                since = [f"since {hold['since']},"] if hold["since"] else []
-                until = f"at least until {hold['until']}: {printable(hold['detail'] or '')}"
-                folder = printable(hold["destfolderid"] or "")
+            if hold is not None and mapping is not None:
+                since = [f"since {moment(hold.since)},"] if hold.since else []
+                until = f"at least until {moment(hold.until)}: {printable(hold.detail)}"
+                folder = printable(mapping.destfolderid)
                 write_parts(f"  held: nothing is sent to folder {folder}", *since, until, between=" ")
             if below is not None:
                 known = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in below.items())
                 write(f"  files below it: {known or 'none known'}")
             for first, *more in (parts for row in rows for parts in _version(config, ledger, row, holds)):
                 write_parts(f"  {first}", *more, between=" ")
-            if on_disk in _NOTHING and any(row.wanted is Wanted.YES for row in rows):
+            if disk.kind in ("absent", "folder") and any(row.wanted is Wanted.YES for row in rows):
                 brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_WHAT_IS_GONE), None)
                 concluded = (
                     "the next scan notices"
@@ -247,9 +274,9 @@ def command(config: SiteConfig, path: str, *, as_json: bool) -> None:
                     else f"nothing is concluded from that before brake {brake.id} is released"
                 )
                 write(f"  it is gone from the tree: {concluded}")
-            if not rows and is_sent and on_disk not in (*_NOTHING, _LINK, _OTHER):
+            if not rows and covered.reason is None and disk.kind in ("file", "unreadable"):
                 write(f"  {_unknown(config, ledger, wanted)}")
-    if not rows and below is None and on_disk == _NO_FILE:
+    if not rows and below is None and disk.kind == "absent":
         # Only after the output: it names the rule or the mapping that would apply to the path.
         raise UnknownPath(printable(wanted))
 
@@ -262,17 +289,28 @@ def _below(ledger: Ledger, folder: bytes, *, is_there: bool) -> dict[str, int] |
     return {str(state): counts[state] for state in State if counts[state]}
 
 
-def _on_disk(config: SiteConfig, path: bytes) -> str:
+class _Disk(NamedTuple):
+    """What the tree has at a path: a key of `_ON_DISK`, `file` or `unreadable`, and the same for a person."""
+
+    kind: str
+    detail: str
+    size: int | None = None
+    mtime: float | None = None
+
+
+def _on_disk(config: SiteConfig, path: bytes) -> _Disk:
     if path.startswith(b"/"):
-        return _BY_HAND
+        return _Disk("outside", _ON_DISK["outside"])
     tree = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
     try:
         found = tree.lstat(path)
         if found is None:
-            return _kind(tree, path)
+            kind = _kind(tree, path)
+            return _Disk(kind, _ON_DISK[kind])
     except (FileUnreadable, RootMissing) as error:
-        return printable(str(error))
-    return f"{amount(found.size)}, written {moment(found.mtime_ns / 1e9)}"
+        return _Disk("unreadable", printable(str(error)))
+    mtime = found.mtime_ns / 1e9
+    return _Disk("file", f"{amount(found.size)}, written {moment(mtime)}", found.size, mtime)
 
 
 def _kind(tree: Tree, path: bytes) -> str:
@@ -280,31 +318,39 @@ def _kind(tree: Tree, path: bytes) -> str:
     try:
         mode = tree.look(path).st_mode
     except OSError:
-        return _NO_FILE
+        return "absent"
     if stat.S_ISDIR(mode):
-        return _FOLDER
-    return _LINK if stat.S_ISLNK(mode) else _OTHER
+        return "folder"
+    return "link" if stat.S_ISLNK(mode) else "other"
 
 
-def _covered(config: SiteConfig, path: bytes, *, is_folder: bool) -> tuple[str, bool]:
-    """Return what the configuration does with a path, and whether it is uploaded."""
+class _Covered(NamedTuple):
+    """What the configuration does with a path, for a person; the reason not to upload it, and the ignore rule."""
+
+    detail: str
+    reason: str | None = None
+    rule: str | None = None
+
+
+def _covered(config: SiteConfig, path: bytes, mapping: Mapping | None, *, is_folder: bool) -> _Covered:
     if path.startswith(b"/"):
-        return _BY_HAND, False
+        return _Covered(_ON_DISK["outside"], "outside")
     known = Mappings(mappings(config))
-    position = known.for_directory(path if is_folder else path.rpartition(b"/")[0])
     is_sidecar = not is_folder and Plan(known, config.ignore).is_sidecar(path)
-    if position is None:
+    if mapping is None:
         if is_sidecar:
-            return "no entry of `folders` covers it: it is read for the mapped folders below, not uploaded", False
-        return "no entry of `folders` covers it, so it is not uploaded", False
-    mapping = known.all[position]
+            said = "no entry of `folders` covers it: it is read for the mapped folders below, not uploaded"
+            return _Covered(said, "sidecar")
+        return _Covered("no entry of `folders` covers it, so it is not uploaded", "unmapped")
     shown = printable(mapping.path) or "."
     if is_sidecar:
-        return f"{shown}, where *.yaml are sidecars: it is read, not uploaded", False
-    ignored = IgnoreRules(known, config.ignore).why(path, is_dir=is_folder)
-    if ignored is not None:
-        return f"{shown}, but it is left out: {ignored}", False
-    return f"{shown} → folder {mapping.destfolderid}", True
+        return _Covered(f"{shown}, where *.yaml are sidecars: it is read, not uploaded", "sidecar")
+    rules = IgnoreRules(known, config.ignore)
+    found = rules.rule(path, is_dir=is_folder)
+    if found is not None:
+        said = f"{shown}, but it is left out: {rules.why(path, is_dir=is_folder)}"
+        return _Covered(said, "ignored", printable(found[0].pattern))
+    return _Covered(f"{shown} → folder {mapping.destfolderid}")
 
 
 def _mapping_of(config: SiteConfig, path: bytes, *, is_folder: bool) -> Mapping | None:
@@ -313,21 +359,11 @@ def _mapping_of(config: SiteConfig, path: bytes, *, is_folder: bool) -> Mapping 
     return None if position is None else known.all[position]
 
 
-def _asked(ledger: Ledger, mapping: Mapping) -> str | None:
+def _asking(ledger: Ledger, mapping: Mapping) -> Brake | None:
     """Return the pulled brake that asks a person to confirm the folder of a mapping; None if there is none."""
     subject = subject_of(mapping)
     asking = (brake for brake in ledger.reports.brakes() if brake.kind in _OF_A_MAPPING and brake.subject == subject)
-    brake = next(asking, None)
-    return None if brake is None else f"brake {brake.id} is pulled: {printable(brake.detail)}"
-
-
-def _hold(ledger: Ledger, destfolderid: str) -> dict[str, str | None] | None:
-    """Return the hold of a folder as an object for JSON, `since` null if an older release began it; None without it."""
-    hold = ledger.reports.hold(destfolderid, time.time())
-    if hold is None:
-        return None
-    times = {"since": moment(hold.since), "until": moment(hold.until)}
-    return {"destfolderid": destfolderid, "reason": hold.reason, "detail": hold.detail, **times}
+    return next(asking, None)
 
 
 def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:
@@ -347,7 +383,25 @@ def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:
     return f"the ledger does not know it yet: it is queued once it was unchanged for {settle}, or when a scan meets it"
 
 
-def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, str]) -> Iterator[tuple[str, ...]]:
+def _version_object(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, Hold]) -> dict[str, object]:
+    due = next_try(ledger, row, config)
+    reason, waits = (None, None) if due is None else _holds_up(config, ledger, row) or (due.reason, due.why)
+    needs_operator = row.state is State.BLOCKED and row.wanted is Wanted.YES
+    return (
+        as_object(row, holds)
+        | more_of(row)
+        | {
+            "id_from": row.id_from,
+            "next_try": moment(None if due is None else due.at),
+            "next_try_reason": reason,
+            "next_try_detail": waits,
+            "help": runnable(next_step(row)) if needs_operator else None,
+            "history": [attempt_object(attempt) for attempt in ledger.doubts.attempts(row.id, _ATTEMPTS)],
+        }
+    )
+
+
+def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, Hold]) -> Iterator[tuple[str, ...]]:
     """Yield the lines about a version, each in parts."""
     current = "" if row.wanted is Wanted.YES else f" ({row.wanted} on disk)"
     yield f"{row.state.replace('_', ' ')}{current}:", _MEANS[row.state]
@@ -374,27 +428,29 @@ def _version(config: SiteConfig, ledger: Ledger, row: FileRow, holds: dict[str, 
         when = f"{moment(due.at) if due.at > time.time() else 'now'}, where a process runs"
         if due.why is not None:
             when = f"{moment(due.at)}, {due.why}"
-        yield (f"    next try: {_holds_up(config, ledger, row) or when}",)
+        held_up = _holds_up(config, ledger, row)
+        yield (f"    next try: {when if held_up is None else held_up[1]}",)
     elif row.state is State.STORED and row.wanted is Wanted.YES and not config.schedule.reads_back:
         yield (f"    {NOT_READ_BACK}; assetsync reconcile reads it back",)
     if row.state is State.BLOCKED and row.wanted is Wanted.YES:
         yield (f"    what helps: {next_step(row)}",)
 
 
-def _holds_up(config: SiteConfig, ledger: Ledger, row: FileRow) -> str | None:
-    """Return what the next upload waits for besides its time; None if there is nothing."""
+def _holds_up(config: SiteConfig, ledger: Ledger, row: FileRow) -> tuple[str, str] | None:
+    """Return what the next upload waits for besides its time, in a word and a sentence; None if there is nothing."""
     if row.state is not State.QUEUED:
         return None
     brakes = ledger.reports.brakes()
     if brakes:
-        return f"once brake {brakes[0].id} is released: assetsync status tells why it is pulled"
+        return "brake", f"once brake {brakes[0].id} is released: assetsync status tells why it is pulled"
     pause = ledger.runs.pause_at_hand() if holder_of(ledger.store.path).sends else None
     if pause is not None:
-        return f"once the service answers as it should: {printable(pause.detail)}"
+        return pause.reason, f"once the service answers as it should: {printable(pause.detail)}"
     most = MostDoubts.of(config.upload.workers, len({folder.destfolderid for folder in config.folders}))
     if ledger.doubts.count() > most.in_all:
-        return "once some of the uploads in doubt are decided: assetsync doubt list"
+        return "doubts", "once some of the uploads in doubt are decided: assetsync doubt list"
     # Files that were tried before have the lower limit of a folder; the rest of the limit is for newly saved files.
     if row.destfolderid in ledger.doubts.crowded(most.waiting_in_one_folder if row.attempts else most.in_one_folder):
-        return f"once some of the uploads in doubt into folder {row.destfolderid} are decided: assetsync doubt list"
+        into = f"into folder {row.destfolderid}"
+        return "doubts", f"once some of the uploads in doubt {into} are decided: assetsync doubt list"
     return None

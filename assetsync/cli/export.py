@@ -12,14 +12,14 @@ from contextlib import closing
 
 import click
 
-from assetsync.cli.files import FILE_KEYS, as_object, chosen, drift_of
+from assetsync.cli.files import FILE_KEYS, as_object, chosen, more_of
 from assetsync.cli.options import with_config
-from assetsync.cli.output import csv_cell, moment, write, write_json
+from assetsync.cli.output import csv_cell, write, write_json
 from assetsync.config import SiteConfig
 from assetsync.ledger.reports import view_ledger
 from assetsync.model import State
 
-COLUMNS = (*FILE_KEYS, "wanted", "reason", "mtime", "filetype", "queued_at", "metadata_drift", "path_base64")
+COLUMNS = (*FILE_KEYS, "wanted", "reason", "mtime", "filetype", "queued_at", "metadata_drift", "path_base64", "detail")
 
 
 @click.command("export")
@@ -49,16 +49,7 @@ def command(config: SiteConfig, paths: tuple[str, ...], *, form: str, state: str
         if form == "csv":
             write(csv_line(COLUMNS))
         for row in chosen(ledger, config, paths, None if state is None else State(state), history=True):
-            more = {
-                "wanted": str(row.wanted),
-                "reason": row.reason,
-                "mtime": moment(row.mtime_ns / 1e9),
-                "filetype": row.filetype,
-                "queued_at": moment(row.queued_at),
-                "metadata_drift": drift_of(row),
-                "path_base64": None,
-            }
-            said = more | as_object(row, holds)
+            said = {"path_base64": None} | as_object(row, holds) | more_of(row)
             if form == "csv":
                 if csv_cell(said["path"]) != said["path"]:
                     said["path_base64"] = base64.b64encode(row.path).decode("ascii")

@@ -11,11 +11,12 @@ from assetsync.cli.output import first_of, moment, write_json, write_parts
 from assetsync.cli.output import note as tell
 from assetsync.config import SiteConfig
 from assetsync.errors import UnknownPath
+from assetsync.ledger.folders import Hold
 from assetsync.ledger.metadata_drift import NOT_TOLD
-from assetsync.ledger.reports import LedgerView, view_ledger
+from assetsync.ledger.reports import Finding, LedgerView, view_ledger
 from assetsync.ledger.rows import FileRow
 from assetsync.model import State, Wanted
-from assetsync.text import printable, relative_text
+from assetsync.text import printable
 
 FILE_KEYS = (
     "path",
@@ -31,16 +32,16 @@ FILE_KEYS = (
 )
 
 
-def error_of(row: FileRow, holds: dict[str, str]) -> str | None:
+def error_of(row: FileRow, holds: dict[str, Hold]) -> str | None:
     """Return what is wrong with a version; None if nothing is wrong or it only waits to be sent.
 
-    `holds` maps the destination folders that are held back to the reason.
+    `holds` maps the destination folders that are held back to their holds.
     """
     if row.state in (State.BLOCKED, State.IN_DOUBT):
         return row.detail or row.reason or str(row.state)
     if row.state is State.QUEUED:
         if row.destfolderid in holds:
-            return f"the folder {row.destfolderid} is held back: {holds[row.destfolderid]}"
+            return f"the folder {row.destfolderid} is held back: {holds[row.destfolderid].detail}"
         return row.detail or row.reason
     return None
 
@@ -57,23 +58,27 @@ def drift_of(row: FileRow) -> str | None:
     return row.drift if row.drift not in NOT_TOLD and row.wanted is Wanted.YES else None
 
 
-def as_object(row: FileRow, holds: dict[str, str]) -> dict[str, object]:
+def as_object(row: FileRow, holds: dict[str, Hold]) -> dict[str, object]:
     """Return a version with the keys of `files --json`."""
-    path, encoded = relative_text(row.path)
-    shown: dict[str, object] = {
-        "path": path,
-        "state": str(row.state),
-        "assetid": row.assetid,
-        # The folder that holds the asset, else the folder that it will be sent to.
-        "destfolderid": row.asset_folder or row.destfolderid,
-        "size": row.size,
-        "md5": row.md5,
-        "error": error_of(row, holds),
+    error = error_of(row, holds)
+    hold = holds.get(row.destfolderid) if row.state is State.QUEUED else None
+    return Finding.of(row, hold.reason if hold else row.reason, error or row.detail).as_object() | {
+        "error": error,
         "attempts": row.attempts,
         "uploaded_at": moment(row.uploaded_at),
         "verified_at": moment(row.verified_at),
     }
-    return shown if encoded is None else shown | {"path_base64": encoded}
+
+
+def more_of(row: FileRow) -> dict[str, object]:
+    """Return the keys of a version that `export` and `explain` add to those of `files --json`."""
+    return {
+        "wanted": row.wanted,
+        "mtime": moment(row.mtime_ns / 1e9),
+        "filetype": row.filetype,
+        "queued_at": moment(row.queued_at),
+        "metadata_drift": drift_of(row),
+    }
 
 
 _REST = (State.SUPERSEDED, State.GONE)
@@ -108,8 +113,8 @@ def command(
     with escaped characters may be written as it is shown here. The command exits with 2 if the ledger does not know
     PATH.
 
-    With --json each line has path, state, assetid, destfolderid, size, md5, error, attempts, uploaded_at and
-    verified_at, and path_base64 if the path is not UTF-8.
+    With --json each line has path, state, assetid, destfolderid, size, md5, reason, detail, error, attempts,
+    uploaded_at and verified_at, and path_base64 if the path is not UTF-8.
 
     \b
     Examples:

@@ -93,7 +93,9 @@ class Acted:
     def show(self, *, as_json: bool) -> None:
         """Print the result."""
         if as_json:
-            write_json({"done": self.done, "request": self.request, "message": self.message})
+            # `message` is the older name of `detail`.
+            said = {"detail": self.message, "message": self.message}
+            write_json({"done": self.done, "request": self.request, **said})
         else:
             write(self.message)
 

@@ -10,9 +10,8 @@ from assetsync.cli.options import with_config, with_json, with_limit
 from assetsync.cli.output import first_of, moment, write, write_json, write_parts
 from assetsync.config import SiteConfig
 from assetsync.ledger.reports import view_ledger
-from assetsync.text import relative_text, span
+from assetsync.text import span
 
-KEYS = ("assetid", "path", "destfolderid", "size", "md5", "why", "name", "since")
 _GONE_FOR = 7 * 24 * 3600.0
 
 
@@ -32,17 +31,16 @@ def command(config: SiteConfig, *, recent: bool, limit: int, as_json: bool) -> N
     Examples:
       assetsync orphans --config hq.yaml
       assetsync orphans --config hq.yaml --all     # what was deleted just now, too
-      assetsync orphans --config hq.yaml --json | jq -r 'select(.why == "damaged") | .assetid'
+      assetsync orphans --config hq.yaml --json | jq -r 'select(.reason == "damaged") | .assetid'
     """
     with closing(view_ledger(config.ledger, site=config.site)) as ledger:
         none, now = True, time.time()
         orphans = ledger.reports.orphans(now if recent else now - _GONE_FOR)
         for orphan in first_of(orphans, 0 if as_json else limit):
             none = False
-            path = None if orphan.path is None else relative_text(orphan.path)[0]
             if as_json:
-                values = (orphan.assetid, path, *orphan[2:-1], moment(orphan.since))
-                write_json(dict(zip(KEYS, values, strict=True)))
+                more = {"why": orphan.why, "name": orphan.name, "since": moment(orphan.since)}
+                write_json(orphan.as_object() | more)
             else:
                 age = f", {span(now - orphan.since)} ago" if recent and orphan.since is not None else ""
                 write_parts(f"{orphan.why:<9}  {orphan.assetid:<32}", f"{named(orphan.path, orphan.name)}{age}")

@@ -27,7 +27,7 @@ from assetsync.reconcile import Reconciler, Report, dry_run
 from assetsync.status.sentences import leftovers, missing_folders, not_there, sent_from, unsettled
 from assetsync.status.standing import stand
 from assetsync.sync.intake.intake import Planned
-from assetsync.text import plural, printable, relative_text
+from assetsync.text import path_keys, plural, printable
 
 KEYS = (
     "site",
@@ -154,12 +154,10 @@ def _bar() -> Silent:
 def _list(planned: Planned, *, as_json: bool) -> None:
     """Print what a run would do with a file."""
     if as_json:
-        path, encoded = relative_text(planned.path)
-        said = planned._asdict() | {"path": path}
-        write_json(said if encoded is None else said | {"path_base64": encoded})
+        write_json(planned._asdict() | path_keys(planned.path))
         return
     size = "-" if planned.size is None else f"{planned.size:,}"
-    write(f"{planned.action:<8}  {size:>15}  {printable(planned.path)} → {planned.destfolderid}  ({planned.reason})")
+    write(f"{planned.action:<8}  {size:>15}  {printable(planned.path)} → {planned.destfolderid}  ({planned.detail})")
 
 
 @contextmanager

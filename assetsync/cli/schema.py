@@ -1,6 +1,7 @@
 """`assetsync schema`: print the JSON Schema of a `--json` output, or of the configuration.
 
-The schemas of the outputs are the files of `assetsync/schemas`. The schema of the configuration comes from its models,
+The schemas of the outputs are the files of `assetsync/schemas`, which take the keys that they share from
+`vocabulary.json`. The schema of the configuration comes from its models,
 with the meanings and defaults of the example configuration.
 """
 
@@ -22,6 +23,11 @@ from assetsync.errors import UsageError
 _CONFIGURATION = "configuration"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NULL = {"type": "null"}
+_FILE_OF = {
+    **dict.fromkeys(("resume", "doubt-retry", "doubt-resolve", "drift-settle"), "retry"),
+    "status-json": "status",
+}
+"""The file of each output that has the schema of another output."""
 
 
 @click.command("schema")
@@ -39,8 +45,7 @@ def command(name: str | None) -> None:
       assetsync schema files
       assetsync schema configuration > assetsync.schema.json
     """
-    known = [file.name.removesuffix(".json") for file in files("assetsync").joinpath("schemas").iterdir()]
-    known = sorted([*known, _CONFIGURATION])
+    known = names()
     if name is None:
         width = max(map(len, known))
         for each in known:
@@ -54,10 +59,16 @@ def command(name: str | None) -> None:
         click.echo(json.dumps(schema(name), indent=2, ensure_ascii=False))
 
 
+def names() -> list[str]:
+    """Return the names of all schemas, sorted."""
+    outputs = [file.name.removesuffix(".json") for file in files("assetsync").joinpath("schemas").iterdir()]
+    return sorted([*outputs, *_FILE_OF, _CONFIGURATION])
+
+
 def schema(name: str) -> dict[str, Any]:
     """Return the schema of an output, or of the configuration."""
     if name != _CONFIGURATION:
-        found: dict[str, Any] = json.loads(files("assetsync").joinpath("schemas", f"{name}.json").read_text("utf-8"))
+        found: dict[str, Any] = _filled(_read(_FILE_OF.get(name, name)), _read("vocabulary")["properties"])
         return found
     made = SiteConfig.model_json_schema()
     example = shared("config.example.yaml").read_text("utf-8")
@@ -80,6 +91,22 @@ def schema(name: str) -> dict[str, Any]:
             field["default"] = _at(document, path)
     title = {"$schema": _DIALECT, "title": "The configuration of a site"}
     return title | {key: value for key, value in made.items() if key != "title"}
+
+
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(files("assetsync").joinpath("schemas", f"{name}.json").read_text("utf-8"))
+    return found
+
+
+def _filled(part: Any, vocabulary: dict[str, Any]) -> Any:
+    """Return a part of a schema with each `$ref` replaced by the shared key that it ends with; other words stay."""
+    if isinstance(part, list):
+        return [_filled(item, vocabulary) for item in part]
+    if not isinstance(part, dict):
+        return part
+    key = part.get("$ref", "").rpartition("/")[2]
+    whole = vocabulary[key] | part if key else part
+    return {word: _filled(value, vocabulary) for word, value in whole.items() if word != "$ref"}
 
 
 def meanings(example: str) -> dict[str, str]:

@@ -132,14 +132,22 @@ class IgnoreRules:
 
     def why(self, path: bytes, is_dir: bool = False) -> str | None:
         """Return in words which rule leaves the path out; None if it is not ignored."""
+        found = self.rule(path, is_dir)
+        if found is None:
+            return None
+        rule, at = found
+        said = f"the rule {printable(rule.pattern)} ({rule.origin})"
+        return said if at == path else f"its folder {printable(at)} is ignored by {said}"
+
+    def rule(self, path: bytes, is_dir: bool = False) -> tuple[Rule, bytes] | None:
+        """Return the rule that leaves the path out, and the path or the folder above that it matches; None without."""
         if not self.ignored(path, is_dir):
             return None
         here = self._look_at(path.rpartition(b"/")[0])
         if here.ignored_by is not None:
-            rule, above = here.ignored_by
-            return f"its folder {printable(above)} is ignored by the rule {printable(rule.pattern)} ({rule.origin})"
+            return here.ignored_by
         rule_here = here.rules.decide(path, is_dir=is_dir) if here.rules else None
-        return f"the rule {printable(rule_here.pattern)} ({rule_here.origin})" if rule_here else None
+        return (rule_here, path) if rule_here else None
 
     def _look_at(self, folder: bytes) -> _Here:
         """Return the rules for a folder and keep them.

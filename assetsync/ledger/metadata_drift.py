@@ -32,6 +32,13 @@ _READ_BY = ("path", "destfolderid", "asset_folder", "agreed_folder", "filetype",
 _IS_THERE = "asset_folder = ? AND state IN ('stored', 'verified')"
 
 
+def reason_of(row: FileRow) -> str:
+    """Return a word for the drift of a version: `sidecar` (unusable), `metadata`, or `elsewhere` (its folder)."""
+    if (row.drift or "").startswith(UNREADABLE):
+        return "sidecar"
+    return "metadata" if row.says_otherwise else "elsewhere"
+
+
 class Found(NamedTuple):
     """The drift found for a version (None: the service lacks nothing), and the digest of its current metadata."""
 

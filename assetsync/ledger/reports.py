@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from assetsync.ledger.audits import SIGHTED, TAKEN_AWAY
 from assetsync.ledger.database import Database, open_beside
@@ -21,6 +21,7 @@ from assetsync.ledger.metadata_drift import DRIFTED, ELSEWHERE
 from assetsync.ledger.rows import FILE_COLUMNS, THEIRS, FileRow, file_row, files_where
 from assetsync.ledger.runs import HourlyStats, Runs
 from assetsync.model import State, Wanted
+from assetsync.text import path_keys
 
 _AFTER_SLASH = bytes([ord("/") + 1])
 _NOT_OWNED = "NOT " + OWNED.format("{0}.assetid")
@@ -84,37 +85,42 @@ class Counts:
         return sum(self.states.get(state, 0) for state in states)
 
 
-class Orphan(NamedTuple):
-    """An asset in the service without a live file, and why.
-
-    `name` is the service's name of a sighted asset; an asset that was sent has the path of its file. `since` is when
-    its version was replaced or deleted, in seconds since the epoch.
-    """
-
-    assetid: str
-    path: bytes | None
-    destfolderid: str
-    size: int | None
-    md5: str | None
-    why: str
-    name: str | None = None
-    since: float | None = None
-
-
 class Finding(NamedTuple):
-    """A difference between the ledger and the service: a word for it, and the asset, the file, or both.
+    """A file of the ledger, an asset, or both, with a word and a sentence for what there is to report.
 
-    `name` as in `Orphan`.
+    `why` is "" if there is nothing to report. `state` is None for an asset of no version. `name` is the service's name
+    of a sighted asset; an asset that was sent has the path of its file. `since` is when the version of an orphan was
+    replaced or deleted, in seconds since the epoch.
     """
 
     why: str
     assetid: str | None
     path: bytes | None
-    folder: str
+    destfolderid: str
     size: int | None
     md5: str | None
-    detail: str | None
+    state: State | None = None
+    detail: str | None = None
     name: str | None = None
+    since: float | None = None
+
+    @classmethod
+    def of(cls, row: FileRow, why: str | None, detail: str | None) -> Self:
+        """Return the finding about a version, in the folder that holds its asset, else in that of its mapping."""
+        folder = row.asset_folder or row.destfolderid
+        return cls(why or "", row.assetid, row.path, folder, row.size, row.md5, row.state, detail)
+
+    def as_object(self) -> dict[str, object]:
+        """Return the keys that all `--json` outputs share."""
+        return path_keys(self.path) | {
+            "state": self.state,
+            "assetid": self.assetid,
+            "destfolderid": self.destfolderid,
+            "size": self.size,
+            "md5": self.md5,
+            "reason": self.why or None,
+            "detail": self.detail,
+        }
 
 
 class BlockedGroup(NamedTuple):
@@ -250,20 +256,16 @@ class Reports:
         """Return the number of files that `drifted` returns without a limit."""
         return int(self._store.value(f"SELECT COUNT(*) FROM files WHERE {DRIFTED}"))
 
-    def holds(self, now: float) -> dict[str, str]:
-        """Return the folders that are held, each with the sentence that explains why."""
-        sql = f"SELECT destfolderid, hold_detail FROM folders WHERE {HELD} AND hold_reason <> ?2"
-        return {row[0]: row[1] for row in self._store.rows(sql, now, UNLISTED)} | self.unlisted()
-
-    def hold(self, destfolderid: str, now: float) -> Hold | None:
-        """Return the hold of a folder; None if `holds` does not return the folder."""
-        if destfolderid not in self.holds(now):
-            return None
-        sql = "SELECT hold_reason, hold_detail, hold_since, hold_until FROM folders WHERE destfolderid = ?"
-        return Hold(*self._store.rows(sql, destfolderid)[0])
+    def holds(self, now: float) -> dict[str, Hold]:
+        """Return the folders that are held, and how; a folder that cannot be listed only if `unlisted` has it."""
+        unlisted = self.unlisted()
+        columns = "destfolderid, hold_reason, hold_detail, hold_since, hold_until"
+        sql = f"SELECT {columns} FROM folders WHERE {HELD} OR hold_reason = ?2"
+        found = {row[0]: Hold(*row[1:]) for row in self._store.rows(sql, now, UNLISTED)}
+        return {folder: hold for folder, hold in found.items() if hold.reason != UNLISTED or folder in unlisted}
 
     def unlisted(self) -> dict[str, str]:
-        """Return the folders that cannot be listed while a file is queued for them, in the form of `holds`."""
+        """Return the folders that cannot be listed while a file is queued for them, and why."""
         rows = self._store.rows(
             "SELECT destfolderid, hold_detail FROM folders WHERE hold_reason = ? AND EXISTS (SELECT 1 FROM counted"
             " WHERE wanted = 'yes' AND state = 'queued' AND destfolderid = folders.destfolderid AND files > 0)",
@@ -278,7 +280,7 @@ class Reports:
         )
         return [Brake(*row) for row in rows]
 
-    def orphans(self, gone_before: float) -> Iterator[Orphan]:
+    def orphans(self, gone_before: float) -> Iterator[Finding]:
         """Yield assets without a live file: history (deleted files only if gone before then), and explained sightings.
 
         Left out are assets that a live row owns, that an open doubt may need, that an audit no longer found, that hold
@@ -307,7 +309,8 @@ class Reports:
         for row in history:
             why = "replaced" if row["state"] == State.SUPERSEDED else "deleted"
             folder = row["asset_folder"] or row["destfolderid"]
-            yield Orphan(row["assetid"], row["path"], folder, row["size"], row["md5"], why, None, row["rested_at"])
+            asset = (row["assetid"], row["path"], folder, row["size"], row["md5"], State(row["state"]))
+            yield Finding(why, *asset, since=row["rested_at"])
         sightings = self._store.pages(
             "SELECT assetid, path, folder_id, size, md5, why, name FROM sightings s WHERE why <> ''"
             f" AND {_NOT_OWNED.format('s')}"
@@ -319,23 +322,22 @@ class Reports:
             ("",),
         )
         for row in sightings:
-            yield Orphan(*(row[name] for name in ("assetid", "path", "folder_id", "size", "md5", "why", "name")))
+            seen = (row["assetid"], row["path"], row["folder_id"], row["size"], row["md5"])
+            yield Finding(row["why"], *seen, name=row["name"])
 
     def findings(self) -> Iterator[Finding]:
         """Yield differences in the service: files first, then orphans other than replaced and deleted assets."""
         for why, where, said in _NOT_AS_SENT:
             rows = self._store.pages(
-                "SELECT id, assetid, path, COALESCE(asset_folder, destfolderid) AS folder, size, md5,"
+                "SELECT id, assetid, path, COALESCE(asset_folder, destfolderid) AS folder, size, md5, state,"
                 f" {said} AS said FROM files WHERE wanted = 'yes' AND {where} AND id > ? ORDER BY id LIMIT ?",
                 "id",
                 (0,),
             )
             for row in rows:
-                yield Finding(why, row["assetid"], row["path"], row["folder"], row["size"], row["md5"], row["said"])
-        for orphan in self.orphans(0.0):
-            if orphan.why not in ("replaced", "deleted"):
-                folder, size, md5 = orphan.destfolderid, orphan.size, orphan.md5
-                yield Finding(orphan.why, orphan.assetid, orphan.path, folder, size, md5, None, orphan.name)
+                asset = (row["assetid"], row["path"], row["folder"], row["size"], row["md5"], State(row["state"]))
+                yield Finding(why, *asset, row["said"])
+        yield from (orphan for orphan in self.orphans(0.0) if orphan.why not in ("replaced", "deleted"))
 
     def settled_elsewhere(self) -> int:
         """Return the number of files whose assets were moved in the service and may stay there."""

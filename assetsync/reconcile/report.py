@@ -137,7 +137,7 @@ def dry_run(site: Site, planned: Callable[[Planned], None] | None = None) -> Rep
         folders = [mapping.destfolderid for mapping in site.rescan.plan.mappings.all]
         for missing in result.not_renamed():
             folder = "" if missing.mapping is None else folders[missing.mapping]
-            from_scan(Planned("vanished", missing.path, folder, None, "its asset stays in the service"))
+            from_scan(Planned("vanished", missing.path, folder, None, "vanished", "its asset stays in the service"))
     if planned is not None:
         _plan_known(context.ledger.reports, planned, listed)
     counts = context.ledger.reports.counts(context.clock.now())
@@ -161,5 +161,5 @@ def _plan_known(reports: Reports, planned: Callable[[Planned], None], listed: se
         for row in reports.files(state):
             if row.path in listed:
                 continue
-            reason = printable(row.detail or row.reason or "waits to be sent")
-            planned(Planned(action, row.path, row.destfolderid, row.size, reason))
+            detail = printable(row.detail or row.reason or "waits to be sent")
+            planned(Planned(action, row.path, row.destfolderid, row.size, row.reason or str(state), detail))

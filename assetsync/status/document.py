@@ -6,12 +6,15 @@ Reading the status is left to `standing`, its sentences to `sentences`.
 from dataclasses import asdict
 from typing import Any
 
+from assetsync.ledger.folders import Hold
+from assetsync.ledger.metadata_drift import reason_of
+from assetsync.ledger.reports import Brake, Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.ledger.runs import JOBS
 from assetsync.model import State
 from assetsync.status.sentences import next_step, verdict
 from assetsync.status.standing import Standing
-from assetsync.text import moment, printable, relative_text, runnable
+from assetsync.text import moment, printable, runnable
 
 
 def as_object(standing: Standing) -> dict[str, Any]:
@@ -35,22 +38,11 @@ def as_object(standing: Standing) -> dict[str, Any]:
         "folders": folders(standing),
         "oldest_waiting": None
         if oldest is None
-        else _named(oldest)
-        | {"state": str(oldest.state), "since": moment(oldest.queued_at), "seconds": round(standing.oldest_age, 3)},
+        else _file(oldest) | {"since": moment(oldest.queued_at), "seconds": round(standing.oldest_age, 3)},
         "hours": [
             {"start": moment(hour.start), "uploads": hour.uploads, "bytes": hour.bytes} for hour in standing.hours
         ],
-        "brakes": [
-            {
-                "id": brake.id,
-                "kind": brake.kind,
-                "subject": brake.subject,
-                "detail": brake.detail,
-                "pulled_at": moment(brake.pulled_at),
-                "help": runnable(f"assetsync resume {brake.id}"),
-            }
-            for brake in standing.brakes
-        ],
+        "brakes": [brake_object(brake) for brake in standing.brakes],
         "paused": None
         if pause is None
         else {"since": moment(pause.since), "reason": pause.reason, "detail": pause.detail},
@@ -58,26 +50,25 @@ def as_object(standing: Standing) -> dict[str, Any]:
         if ended is None
         else {
             "since": moment(ended.since),
+            "ended_at": moment(ended.ended),
             "ended": moment(ended.ended),
             "reason": ended.reason,
             "detail": ended.detail,
         },
-        "holds": [{"destfolderid": folder, "detail": detail} for folder, detail in sorted(standing.holds.items())],
-        "blocked_files": [
-            _named(row) | {"reason": row.reason, "detail": row.detail, "help": runnable(next_step(row))}
-            for row in standing.blocked
-        ],
-        "doubts": [
-            _named(row) | {"reason": row.reason, "detail": row.detail, "help": runnable("assetsync doubt list")}
-            for row in standing.doubts
-        ],
-        "drift": [_named(row) | {"detail": row.drift} for row in standing.drifted],
+        "holds": [hold_object(folder, hold) for folder, hold in sorted(standing.holds.items())],
+        "blocked_files": [_file(row) | {"help": runnable(next_step(row))} for row in standing.blocked],
+        "doubts": [_file(row) | {"help": runnable("assetsync doubt list")} for row in standing.doubts],
+        "drift": [Finding.of(row, reason_of(row), row.drift).as_object() for row in standing.drifted],
         "drift_count": standing.drift_count,
         "index_stopped": standing.index_stopped,
         "without_room": standing.without_room,
         "config_refused": None
         if standing.refused is None
-        else {"at": moment(standing.refused.at), "mistake": standing.refused.mistake},
+        else {
+            "at": moment(standing.refused.at),
+            "detail": standing.refused.mistake,
+            "mistake": standing.refused.mistake,
+        },
         "sends_from": moment(standing.sends_from),
         "last_scan": None
         if scan is None
@@ -88,7 +79,7 @@ def as_object(standing: Standing) -> dict[str, Any]:
             "missing": list(scan.missing),
             "stray_sidecars": scan.stray,
         },
-        "vanished": [asdict(each) | {"at": moment(each.at)} for each in standing.vanished],
+        "vanished": [asdict(each) | {"at": moment(each.at), "paths": each.names} for each in standing.vanished],
         "scan_age_seconds": None if standing.scan_age is None else round(standing.scan_age, 3),
         "last_runs": {
             job: {"at": moment(run.at), "seconds": run.seconds}
@@ -116,6 +107,24 @@ def folders(standing: Standing) -> list[dict[str, Any]]:
     ]
 
 
-def _named(row: FileRow) -> dict[str, Any]:
-    path, encoded = relative_text(row.path)
-    return {"path": path} if encoded is None else {"path": path, "path_base64": encoded}
+def brake_object(brake: Brake) -> dict[str, Any]:
+    """Return a brake with the command that releases it; `kind` is the older name of `reason`."""
+    return {
+        "id": brake.id,
+        "reason": brake.kind,
+        "kind": brake.kind,
+        "subject": brake.subject,
+        "detail": brake.detail,
+        "pulled_at": moment(brake.pulled_at),
+        "help": runnable(f"assetsync resume {brake.id}"),
+    }
+
+
+def hold_object(destfolderid: str, hold: Hold) -> dict[str, Any]:
+    """Return the hold of a folder; `since` is null if an older release began it."""
+    times = {"since": moment(hold.since), "until": moment(hold.until)}
+    return {"destfolderid": destfolderid, "reason": hold.reason, "detail": hold.detail, **times}
+
+
+def _file(row: FileRow) -> dict[str, Any]:
+    return Finding.of(row, row.reason, row.detail).as_object()

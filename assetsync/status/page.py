@@ -195,7 +195,7 @@ def _said(standing: Standing, live: Live, now: float) -> dict[str, Any]:
         "refused": None
         if standing.refused is None
         else {"mistake": _shown(standing.refused.mistake), "at": ago(standing.refused.at)},
-        "holds": [(_shown(folder), _shown(why or "")) for folder, why in sorted(standing.holds.items())],
+        "holds": [(_shown(folder), _shown(hold.detail)) for folder, hold in sorted(standing.holds.items())],
         "vanished": [
             {
                 "text": _shown(str(each)),

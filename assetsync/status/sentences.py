@@ -262,8 +262,8 @@ def leftovers(standing: Standing) -> Iterator[str]:
         named = ", ".join(map(printable, standing.undecided))
         yield f"audit pending: many assets are missing in folder {named} of the service, and its brake was released"
         yield "    the daemon or the next assetsync reconcile audits it; at once: assetsync audit"
-    for folder, why in standing.holds.items():
-        yield f"held: folder {printable(folder)}: {printable(why)}"
+    for folder, hold in standing.holds.items():
+        yield f"held: folder {printable(folder)}: {printable(hold.detail)}"
     yield from _blocked(standing)
     more = standing.counts.of(State.BLOCKED) - NAMED
     if more > 0:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from assetsync.config import SiteConfig, mappings
 from assetsync.ledger.assets import INDEX_STOPPED
 from assetsync.ledger.database import is_held
+from assetsync.ledger.folders import Hold
 from assetsync.ledger.ledger_files import without_room
 from assetsync.ledger.reports import BlockedGroup, Brake, Counts, LedgerView
 from assetsync.ledger.rows import FileRow
@@ -92,7 +93,7 @@ class Standing:
     mappings: tuple[Mapping, ...]
     counts: Counts
     brakes: tuple[Brake, ...]
-    holds: dict[str, str]
+    holds: dict[str, Hold]
     blocked: tuple[FileRow, ...]
     doubts: tuple[FileRow, ...]
     drifted: tuple[FileRow, ...]

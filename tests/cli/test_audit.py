@@ -31,7 +31,7 @@ def test_unchanged_service_has_no_difference(mirrored):
     assert (folder[0]["current"], audited[0]["current"]) == (True, False)
     assert folder[0] | {"audited_at": "", "current": None} == audited[0] | {"audited_at": "", "current": None}
     assert {name: value for name, value in audited[0].items() if name != "audited_at" and value} == {
-        "folder": PHOTOS, "assets": 3, "fine": 3,
+        "destfolderid": PHOTOS, "folder": PHOTOS, "assets": 3, "fine": 3,
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from assetsync.sandbox import FaultKind, FaultRule
 
 from .conftest import KEY, PAPERS, PHOTOS
 
-KEYS = {"what", "level", "message", "fix"}
+KEYS = {"what", "level", "detail", "help", "message", "fix"}
 
 
 def _levels(said) -> dict[str, set[str]]:

@@ -35,12 +35,13 @@ def test_drift_list_shows_values_to_set(drifted):
         "destfolderid": asset.folder_id,
         "size": asset.size,
         "md5": asset.md5,
+        "reason": "metadata",
         "drift": "its metadata changed after the upload: set it in the service by hand",
         "detail": "its metadata changed after the upload: set it in the service by hand",
         "metadata": {"img_description": "The pier", "img_keywords": "harbour,dawn"},
     }
     (unreadable,) = drifted.run("drift list", "--json", "photos/20260").objects
-    assert unreadable["metadata"] is None
+    assert (unreadable["reason"], unreadable["metadata"]) == ("sidecar", None)
 
 
 def test_settled_drift_is_hidden_till_changed(drifted):

@@ -39,8 +39,9 @@ def test_each_file_has_a_line_with_its_action(tree):
 
 def test_objects_have_the_keys_of_the_contract(tree):
     objects = tree.run("reconcile", "--dry-run", "--list", "--json").objects
-    assert {tuple(each) for each in objects} == {("action", "path", "destfolderid", "size", "reason")}
+    assert {tuple(each) for each in objects} == {("action", "path", "destfolderid", "size", "reason", "detail")}
     assert {each["path"]: each["size"] for each in objects}["photos/vanished.jpg"] is None
+    assert {each["reason"] for each in objects} == {"new", "changed", "touched", "empty_file", "vanished"}
     assert len(objects) == 6
 
 

@@ -48,6 +48,7 @@ class TestBesideADaemon:
         said = {
             "done": True,
             "request": 1,
+            "detail": "1 to be tried again, and blocked anew while no limit was raised",
             "message": "1 to be tried again, and blocked anew while no limit was raised",
         }
         assert (result.code, result.only) == (0, said)

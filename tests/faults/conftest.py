@@ -20,7 +20,7 @@ from assetsync.app import build, make_service
 from assetsync.clock import SystemClock
 from assetsync.config import load_config, read_api_key
 from assetsync.ledger.ledger import Ledger, open_ledger, read_ledger
-from assetsync.ledger.reports import Orphan
+from assetsync.ledger.reports import Finding
 from assetsync.model import State
 from assetsync.reconcile import Reconciler, Report
 from assetsync.sandbox import Sandbox, SandboxSettings
@@ -243,7 +243,7 @@ class Place:
         finally:
             ledger.close()
 
-    def orphans(self) -> list[Orphan]:
+    def orphans(self) -> list[Finding]:
         ledger = self.read()
         try:
             return list(ledger.reports.orphans(0.0))

@@ -280,8 +280,9 @@ def test_history_and_unmapped_count_apart(book):
 
 def test_hold_without_files_is_not_listed(book):
     row = book.queue(b"a")
-    book.ledger.queue.hold_folder("F", Hold("unlisted", "why", NOW, NOW + 60))
-    assert book.ledger.reports.holds(NOW) == {"F": "why"}
+    hold = Hold("unlisted", "why", NOW, NOW + 60)
+    book.ledger.queue.hold_folder("F", hold)
+    assert book.ledger.reports.holds(NOW) == {"F": hold}
     book.ledger.intake.unwanted([(row.id, b"a")], Event.VANISHED, NOW)
     assert book.ledger.reports.holds(NOW) == {}
 

@@ -90,7 +90,7 @@ def test_held_folder_returns_nothing(book):
     book.hold_folder("F", HELD, NOW + 600)
     assert due(book) == [b"b"]
     assert book.ledger.queue.counts(NOW) == (2, 1)
-    assert book.ledger.reports.holds(NOW) == {"F": HELD.detail}
+    assert book.ledger.reports.holds(NOW)["F"].detail == HELD.detail
     assert due(book, NOW + 600) == [b"a", b"b"]
     book.ledger.queue.release_folders(NOW)
     assert due(book) == [b"a", b"b"]
@@ -100,11 +100,11 @@ def test_hold_lasts_since_its_first_failure(book):
     book.queue(b"a", folder="F")
     for since in (NOW, NOW + 600):
         book.ledger.queue.hold_folder("F", Hold("unknown_folder", "why", since, since + 600))
-    assert book.ledger.reports.hold("F", NOW + 601) == ("unknown_folder", "why", NOW, NOW + 1200)
+    assert book.ledger.reports.holds(NOW + 601) == {"F": ("unknown_folder", "why", NOW, NOW + 1200)}
     book.ledger.queue.release_folders(NOW + 601)
-    assert book.ledger.reports.hold("F", NOW + 601) is None
+    assert book.ledger.reports.holds(NOW + 601) == {}
     book.ledger.queue.hold_folder("F", Hold("unlisted", "why", NOW + 700, NOW + 900))
-    assert book.ledger.reports.hold("F", NOW + 701).since == NOW + 700
+    assert book.ledger.reports.holds(NOW + 701)["F"].since == NOW + 700
 
 
 def test_folder_release_retries_its_files(book):

@@ -50,9 +50,10 @@ class Missing:
 
 
 class Planned(NamedTuple):
-    """What a run would do with a file: `action` is upload, replace, hash, blocked or vanished.
+    """What a run would do with a file, and why: in a word, and for a person.
 
-    `hash`: whether it is sent depends on its digest. `size` is None for a file that is gone.
+    `action` is upload, replace, hash, blocked or vanished. `hash`: whether it is sent depends on its digest. `size` is
+    None for a file that is gone.
     """
 
     action: str
@@ -60,13 +61,14 @@ class Planned(NamedTuple):
     destfolderid: str
     size: int | None
     reason: str
+    detail: str
 
 
 _PLANS = {
-    Change.NEW: ("upload", "new"),
-    Change.CHANGED: ("replace", "changed"),
-    Change.TOUCHED: ("hash", "its times changed, and its size did not: sent if its content differs"),
-    Change.REMAPPED: ("upload", "its mapping points to another folder"),
+    Change.NEW: ("upload", "new", "new"),
+    Change.CHANGED: ("replace", "changed", "changed"),
+    Change.TOUCHED: ("hash", "touched", "its times changed, and its size did not: sent if its content differs"),
+    Change.REMAPPED: ("upload", "remapped", "its mapping points to another folder"),
 }
 
 
@@ -293,10 +295,10 @@ class Intake:
             self.settling.forget(seen.path)
             return
         if self._dry_run:
-            action, reason = _PLANS[change] if stat.size else ("blocked", EMPTY[1])
+            action, reason, detail = _PLANS[change] if stat.size else ("blocked", *EMPTY)
             if change is Change.CHANGED and row is not None and row.size == stat.size:
-                action, reason = _PLANS[Change.TOUCHED]
-            self.planned(Planned(action, seen.path, folder, stat.size, reason))
+                action, reason, detail = _PLANS[Change.TOUCHED]
+            self.planned(Planned(action, seen.path, folder, stat.size, reason, detail))
         settle = self._rules.settles[seen.mapping]
         if not is_settled(stat, self._clock.now(), settle) and not self.settling.see(
             seen.path, stat, self._clock.steady(), settle

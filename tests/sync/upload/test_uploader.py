@@ -427,7 +427,7 @@ def test_unknown_folder_holds_the_folder_alone(make_world, clock):
     states = world.states()
     assert [states[f"y/{n}"] for n in range(5)] == [STORED] * 5
     assert sorted(states[f"x/{n}"] for n in range(5)) == [BLOCKED, QUEUED, QUEUED, QUEUED, QUEUED]
-    assert "destfolderid" in world.ledger.reports.holds(clock.now())["F1"]
+    assert "destfolderid" in world.ledger.reports.holds(clock.now())["F1"].detail
     assert world.ledger.reports.counts(clock.now()).held == 4
     clock.advance(FOLDER_HOLD + 1)
     world.send()
