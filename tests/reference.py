@@ -1,6 +1,6 @@
-"""The generated references of the guide: the configuration and the ledger.
+"""The generated references of the guide: the configuration, the ledger, and the keys that JSON outputs share.
 
-The one is made of the models (keys, types, defaults) and the example (meanings), the other of the schema.
+The first is made of the models (keys, types, defaults) and the example (meanings), the others of the schemas.
 
 `python -m tests.reference` writes it anew; a test fails when it is not up to date.
 """
@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from assetsync.cli.schema import meanings
+from assetsync.cli.schema import schema as output_schema
 from assetsync.config.document.metadata import SaidWithPlaceholders
 from assetsync.config.models import Folder, KindFields, Section, SiteConfig
 from assetsync.config.schedule import Cron, Interval
@@ -155,8 +156,17 @@ def ledger() -> str:
     return "\n".join(lines).rstrip()
 
 
+def vocabulary() -> str:
+    """Give the keys that JSON outputs share as a table of Markdown."""
+    lines = ["| key | type | meaning |", "|---|---|---|"]
+    for key, said in output_schema("vocabulary")["properties"].items():
+        kinds = [said["type"]] if isinstance(said["type"], str) else [kind for kind in said["type"] if kind != "null"]
+        lines.append(f"| `{key}` | {'time' if 'format' in said else kinds[0]} | {said['description'].rstrip('.')} |")
+    return "\n".join(lines)
+
+
 # Each stands in the page of its name.
-BLOCKS = {"configuration": table, "ledger": ledger}
+BLOCKS = {"configuration": table, "ledger": ledger, "json": vocabulary}
 
 
 def main() -> None:
