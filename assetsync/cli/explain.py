@@ -85,7 +85,7 @@ def said_of(config: SiteConfig, mapping: Mapping, path: bytes) -> Said:
         said.lines.append(f"metadata: {said.mistake}")
     except (TreeError, RootMissing):
         # The tree cannot be read; `explain` reports this in its line "on disk".
-        return said
+        pass
     return said
 
 

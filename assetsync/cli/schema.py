@@ -1,8 +1,8 @@
 """`assetsync schema`: print the JSON Schema of a `--json` output, or of the configuration.
 
 The schemas of the outputs are the files of `assetsync/schemas`, which take the keys that they share from
-`vocabulary.json`. The schema of the configuration comes from its models,
-with the meanings and defaults of the example configuration.
+`vocabulary.json`. The schema of the configuration comes from its models, with the meanings and defaults of the example
+configuration.
 """
 
 import json
