@@ -98,7 +98,7 @@ def test_refused_configuration_stays_visible(make):
     running.config.write_text(good + "settle: wrong\n", "utf-8")
     running.signal(signal.SIGHUP)
     running.until(lambda: shown() is not None)
-    assert shown().keys() == {"at", "mistake"}
+    assert shown().keys() == {"at", "detail", "mistake"}
     assert "settle" in shown()["mistake"]
     assert "Configuration refused" in get(running.address())
     running.config.write_text(good, "utf-8")
