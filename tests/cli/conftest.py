@@ -60,7 +60,9 @@ class Site:
         self.config = folder / "site.yaml"
         self.configure()
 
-    def configure(self, *, base_url: str | None = None, upload_url: str | None = None, more: str = "") -> None:
+    def configure(
+        self, *, base_url: str | None = None, upload_url: str | None = None, more: str = "", read_timeout: str = "20s"
+    ) -> None:
         # A port that another test may have taken at the time is left alone.
         more = more if "status:" in more else f"status: {{listen: null}}\n{more}"
         text = f"""\
@@ -72,7 +74,7 @@ service:
   upload_url: {upload_url or self.sandbox.upload_url}
   api_key_file: {self.key_file}
   connect_timeout: 2s
-  read_timeout: 20s
+  read_timeout: {read_timeout}
 folders: [{{path: photos, destfolderid: "{PHOTOS}"}}]
 watch: {{settle: 0s}}
 {more}"""

@@ -161,10 +161,15 @@ def test_what_cannot_be_is_exit_2(site, file, options):
     assert site.run("upload", *options, str(file)).code == 2
 
 
+def decide_soon(site):
+    """Let doubts end within seconds: the grace is the shortest, and look-ups do not lag."""
+    site.configure(more="upload: {doubt_grace: 2s, lookup_lag: 0s}\n", read_timeout="5s")
+
+
 @pytest.fixture
 def mirrored(site):
     """A site whose first file is verified, so that there is a ledger."""
-    site.configure(more="upload: {doubt_grace: 2s}\n")
+    decide_soon(site)
     site.write("first.jpg", b"first")
     assert site.run("reconcile").code == 0
     return site
@@ -435,14 +440,11 @@ class TestAnEndInTheMiddle:
     @pytest.fixture
     def waiting(self, mirrored, outside, listener):
         def start(path):
-            mirrored.configure(
-                upload_url=f"http://127.0.0.1:{listener.getsockname()[1]}/index.cfm",
-                more="upload: {doubt_grace: 2s}\n",
-            )
+            mirrored.configure(upload_url=f"http://127.0.0.1:{listener.getsockname()[1]}/index.cfm")
             process = mirrored.start("upload", "--folder", PHOTOS, str(path))
             peer, _ = listener.accept()
             peer.recv(1)
-            mirrored.configure(more="upload: {doubt_grace: 2s}\n")
+            decide_soon(mirrored)
             return process, peer
 
         return start
@@ -451,7 +453,7 @@ class TestAnEndInTheMiddle:
         path = mirrored.write("second.jpg", b"second")
         process, peer = waiting(path)
         with peer:
-            said = mirrored.run("reconcile", "--wait", "3s", "--json")
+            said = mirrored.run("reconcile", "--wait", "1s", "--json")
             assert (said.code, said.only["uploaded"], said.only["in_doubt"]) == (1, 0, 0)
             assert upload(mirrored, path).code == 3
             assert mirrored.files()["photos/second.jpg"] == "sending"
