@@ -142,7 +142,11 @@ BEGINNINGS = [b"", b"GET / HTTP/1.1\r\nX: y\r\n", b"GET /large HTTP/1.0\r\nHost:
 
 
 @pytest.mark.parametrize("begin", BEGINNINGS, ids=["idle", "slow", "not reading"])
-def test_200_slow_clients_do_not_block(serve, talk, begin):
+def test_200_slow_clients_do_not_block(serve, talk, monkeypatch, begin):
+    """No slow client is cut by time here, and a cut one may take long to go: only an eviction makes room."""
+    monkeypatch.setattr("assetsync.status.server._Handler.timeout", 600)
+    monkeypatch.setattr("assetsync.status.server._DEADLINE", 600)
+    monkeypatch.setattr("assetsync.status.server._POLL", 10)
     large = Reply(200, "text/plain", b"large" * 2_000_000)
     port = serve({"/": lambda: OK, "/large": lambda: large}).port
     threads = threading.active_count()
@@ -150,11 +154,12 @@ def test_200_slow_clients_do_not_block(serve, talk, begin):
         for _ in range(200):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             client.sendall(begin)
-        began = time.monotonic()
         assert talk(port, REQUEST).endswith(b"fine")
-        assert time.monotonic() - began < 1
+        until = time.monotonic() + 15
         # A thread that is ending has already freed its connection.
-        assert threading.active_count() <= threads + 2 * _CONNECTIONS
+        while threading.active_count() > threads + _CONNECTIONS:
+            assert time.monotonic() < until, "evicted clients keep their threads"
+            time.sleep(0.02)
 
 
 def test_silent_client_is_cut(serve, monkeypatch):
