@@ -34,7 +34,8 @@ LAGS = replace(QUIET, lags=5, hangs=False, cuts=False)
 LATE = replace(QUIET, late=7, cuts=False)
 
 SCENARIOS = {
-    "one_file": replace(ONE, waits=1),
+    "one_file": replace(ONE, waits=1, person=("ab",), processes=False),
+    "one_file_and_assets_not_processed": replace(QUIET, waits=1, processes=True, hangs=False),
     "two_files_of_one_name_and_different_content": DIFFER,
     "two_files_of_one_name_and_equal_content": EQUAL,
     "two_files_of_one_name_and_one_begins_the_other": BEGINS,
@@ -42,13 +43,17 @@ SCENARIOS = {
     "two_files_of_two_names_and_assets_not_processed": UNPROCESSED,
     "two_files_whose_names_come_back_the_same": UNREADABLE,
     "the_service_gives_no_md5": replace(DIFFER, person=(), gives_md5=False),
-    "without_md5_two_files_whose_names_come_back_the_same": NAMELESS,
-    "without_md5_a_service_that_renames": RENAMED,
+    "without_md5_two_files_whose_names_come_back_the_same": replace(NAMELESS, crashes=False),
+    "without_md5_a_service_that_renames": replace(RENAMED, crashes=False),
     "doubts_that_a_person_must_decide_and_retries": RETRIED,
     "look_ups_that_lag": replace(LAGS, waits=1, faults=2),
     "stored_long_after_the_end": replace(LATE, waits=1),
 }
+# Worlds of a hundred thousand states and more; `sim_nameless` has the crashes without them.
 LONG = {
+    "one_file_a_person_and_processing": replace(ONE, waits=1),
+    "without_md5_names_that_come_back_the_same_and_crashes": NAMELESS,
+    "without_md5_a_service_that_renames_and_crashes": RENAMED,
     "one_file_and_slow_look_ups": replace(QUIET, waits=2),
     "one_file_and_very_slow_look_ups": ONE,
     "one_file_two_faults": replace(ONE, waits=1, faults=2),
