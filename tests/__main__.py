@@ -22,7 +22,7 @@ def tool(name: str) -> str:
 def pytest_arguments(said: list[str]) -> list[str]:
     # The long ones take hours.
     ends = [] if "--long" in said else [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
-    return ["-q", "-n", "3", "--dist", "loadgroup", *(word for end in ends for word in ("-o", end)), *said]
+    return ["-q", "-n", "3", *(word for end in ends for word in ("-o", end)), *said]
 
 
 CHECKS = (

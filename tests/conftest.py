@@ -10,12 +10,29 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from assetsync.sandbox import Sandbox
 from assetsync.text import name_configuration
 
 from .running import Running, alone, daemons, make_sandbox
 from .world import ManualClock, World
+
+MEMORY = Path("/dev/shm")
+_NEEDED = 2 * 1024**3
+"""Bytes of memory that must be free: more than the files of three workers ever take at once."""
+_made: list[str] = []
+
+_ONE_WORKER = (
+    "tests/browser/test_page.py",
+    "tests/independent/test_mirror.py",
+    "tests/systemd/test_boot.py",
+    "tests/systemd/test_debian.py",
+    "tests/test_demo.py",
+    "tests/test_packaging.py",
+)
+"""Files whose tests share what takes long to make. pytest-xdist 3.8 ignores its own groups under pytest 9.2."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,12 +46,46 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
 
+    _keep_files_in_memory()
+
     # Outside the disk of every ledger, as systemd's RuntimeDirectory is, and not in the machine's own /run.
     os.environ["RUNTIME_DIRECTORY"] = tempfile.mkdtemp(prefix="assetsync-runtime-")
 
 
 def pytest_unconfigure() -> None:
     shutil.rmtree(os.environ.pop("RUNTIME_DIRECTORY"), ignore_errors=True)
+    if _made:
+        shutil.rmtree(_made.pop(), ignore_errors=True)
+        del os.environ["TMPDIR"]
+        tempfile.tempdir = None
+
+
+def _keep_files_in_memory() -> None:
+    """Make temporary files in memory, unless $TMPDIR names a place: on a disk, tests mostly wait for its fsync.
+
+    Workers and processes inherit the place. It lets other users in and programs run, as /tmp does.
+    """
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    room = os.statvfs(MEMORY)
+    if room.f_bavail * room.f_frsize < _NEEDED or room.f_flag & os.ST_NOEXEC:
+        return
+    _made.append(tempfile.mkdtemp(prefix="assetsync-tests-", dir=MEMORY))
+    os.chmod(_made[0], 0o755)
+    os.environ["TMPDIR"] = tempfile.tempdir = _made[0]
+
+
+class _Scheduling(LoadScopeScheduling):
+    """Hand out test by test, the files of `_ONE_WORKER` whole and first."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if file in _ONE_WORKER else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    assert [file for file in _ONE_WORKER if not (config.rootpath / file).is_file()] == []
+    return _Scheduling(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -93,6 +144,17 @@ def make_lasting_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ca
     """Make a daemon that all tests of a module look at, with a sandbox of its own."""
     with make_sandbox() as sandbox, daemons(tmp_path_factory.mktemp("daemon"), sandbox) as make:
         yield make
+
+
+@pytest.fixture
+def other_disk(tmp_path: Path) -> Iterator[Path]:
+    """Make a folder on another file system than that of the other files; skip where there is none."""
+    for place in (MEMORY, Path("/var/tmp")):
+        if os.access(place, os.W_OK) and place.stat().st_dev != tmp_path.stat().st_dev:
+            with tempfile.TemporaryDirectory(dir=place, prefix="assetsync-disk-") as folder:
+                yield Path(folder)
+            return
+    pytest.skip("there is no second file system to be written to")
 
 
 @pytest.fixture

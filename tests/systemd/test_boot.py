@@ -14,8 +14,7 @@ from assetsync.sandbox import FaultKind, FaultRule, Operation
 
 from .conftest import KEY, OTHER, UNIT
 
-# One server at a time: it is booted once, and its image is made once.
-pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning"), pytest.mark.xdist_group("server")]
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 def test_readme_commands_start_a_running_site(server):

@@ -17,9 +17,6 @@ from .image import ROOT
 from .readme import SYSTEMD
 from .test_units import UNITS
 
-# One worker builds the package for all of them.
-pytestmark = pytest.mark.xdist_group("debian")
-
 DEBIAN = SYSTEMD / "debian"
 PYTHON = "/usr/bin/python3"
 
