@@ -4,7 +4,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -157,20 +156,19 @@ def test_folder_on_the_same_disk_is_not_outside(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start for several owners")
-def test_folder_outside_belongs_to_ledger_owner(tmp_path, monkeypatch):
+def test_folder_outside_belongs_to_ledger_owner(tmp_path, other_disk, monkeypatch):
     monkeypatch.delenv("RUNTIME_DIRECTORY")
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="assetsync-run-") as run:
-        shared = Path(run) / "assetsync"
-        monkeypatch.setattr(epochs, "RUNTIME", shared)
-        shared.mkdir(0o700)
-        os.chown(shared, 50_001, 50_001)
-        for name, owner, folder in (("alice", 50_001, shared), ("bob", 50_002, Path(f"{shared}-50002"))):
-            (tmp_path / name).mkdir()
-            os.chown(tmp_path / name, owner, owner)
-            open_ledger(tmp_path / name / "hq.db").close()
-            assert folder.stat().st_uid == owner
-            assert [path.name.partition("-")[0] for path in folder.iterdir()] == ["hq.db"]
+    shared = other_disk / "assetsync"
+    monkeypatch.setattr(epochs, "RUNTIME", shared)
+    shared.mkdir(0o700)
+    os.chown(shared, 50_001, 50_001)
+    for name, owner, folder in (("alice", 50_001, shared), ("bob", 50_002, Path(f"{shared}-50002"))):
+        (tmp_path / name).mkdir()
+        os.chown(tmp_path / name, owner, owner)
+        open_ledger(tmp_path / name / "hq.db").close()
+        assert folder.stat().st_uid == owner
+        assert [path.name.partition("-")[0] for path in folder.iterdir()] == ["hq.db"]
 
 
 def test_backup_of_held_ledger_is_relisted(book, tmp_path):

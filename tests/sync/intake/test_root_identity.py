@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,13 @@ from assetsync.errors import FileUnreadable, RootElsewhere
 from assetsync.model import State
 from assetsync.tree.safe_open import Tree
 
-_MEMORY = Path("/dev/shm")
-
 
 @pytest.fixture
-def mounted(make_world, tmp_path):
+def mounted(make_world, tmp_path, other_disk):
     """A site with five verified files in `photos`, whose root is a link; `mount` lets it lead to another disk."""
-    if not _MEMORY.is_dir() or _MEMORY.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("there is no second file system to be written to")
     world = make_world(folders=[{"path": "photos", "destfolderid": "F1"}])
     world.root.rmdir()
-    ours, theirs = tmp_path / "ours", Path(tempfile.mkdtemp(dir=_MEMORY, prefix="assetsync-disk-"))
+    ours, theirs = tmp_path / "ours", other_disk
     for disk in (ours, theirs):
         (disk / "photos").mkdir(parents=True)
 
@@ -34,8 +29,7 @@ def mounted(make_world, tmp_path):
         world.write(f"photos/{number}", f"content {number}".encode())
     live(world)
     assert list(world.states().values()) == [State.VERIFIED] * 5
-    yield world, mount, ours, theirs
-    shutil.rmtree(theirs)
+    return world, mount, ours, theirs
 
 
 def live(world) -> None:
