@@ -230,8 +230,8 @@ def test_user_other_than_owner_is_warned(site, monkeypatch):
     (said,) = [finding for finding in result.only["findings"] if finding["what"] == "user"]
     assert (result.code, said["level"]) == (0, "warning")
     assert said["message"] == (
-        f"the ledger belongs to the user {owner}, and this is 4000000001: files that {owner} cannot read are not reported"
-        " here"
+        f"the ledger belongs to the user {owner}, and this is 4000000001: files that {owner} cannot read are not"
+        " reported here"
     )
     line = said["fix"].removeprefix("run it as its user: ")
     assert line == f"sudo -u {owner} assetsync check --config '{site.config}'"
