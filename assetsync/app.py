@@ -254,14 +254,7 @@ def build(
     service_identity = ServiceIdentity(service, ledger, clock, service_address(config), folders)
     heartbeat = heartbeat or Heartbeat()
     context = Context(
-        ledger,
-        service_identity,
-        make_tree(config),
-        clock,
-        chance,
-        heartbeat=heartbeat,
-        meter=meter or NullMeter(),
-        expect_ours=service_identity.expect_ours,
+        ledger, service_identity, make_tree(config), clock, chance, heartbeat=heartbeat, meter=meter or NullMeter()
     )
     settle, *settles = _settle_there(config, [config.watch.settle, *(mapping.settle for mapping in plan.mappings.all)])
     settling = Settling(settle)

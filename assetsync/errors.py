@@ -27,7 +27,7 @@
     └── ServiceError               a call to the service got no usable answer
         ├── ServiceUnreachable     no answer: connection, TLS, name or time
         ├── KeyRefused             the service answered that the key is not valid
-        ├── ServiceElsewhere       the service may be another one: it shows none of the assets read back before
+        ├── ServiceElsewhere       the service has a new address and shows none of the assets read back before
         ├── BadAnswer              an answer that is not in a form of the interface
         └── ServiceRefused         an error answer in the interface's form
 
@@ -184,7 +184,7 @@ class KeyRefused(ServiceError):
 
 
 class ServiceElsewhere(ServiceError):
-    """The service may be another one: it shows none of our assets; a brake asks whether that is intended.
+    """The service has another address than before and shows none of our assets; a brake asks whether it is intended.
 
     The service answers, so this is no outage: pending work waits for an operator, not for the service.
     """

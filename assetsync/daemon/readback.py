@@ -110,7 +110,10 @@ class Reading:
         self._verify_wanted.clear()
         began = self._clock.steady()
         while self._may_ask():
-            if not self._site.verifier.step().looked:
+            done = self._site.verifier.step()
+            if done.wants_audit:
+                self.look_for_audits()
+            if not done.looked:
                 self._site.ran("verify", began)
                 self._found()
                 return

@@ -157,6 +157,8 @@ class Work:
                     self.reading.look_for_audits()
                     self._bell.ring()
                 site.resolver.step()
+            except ServiceElsewhere as error:
+                log.debug("waits for a person", detail=str(error))
             except ServiceError as error:
                 self._trouble(error)
         if take_requests(site.context):
@@ -229,9 +231,6 @@ class Work:
                 self._unread.set()
 
     def _trouble(self, error: ServiceError) -> None:
-        if isinstance(error, ServiceElsewhere):
-            # The service answers: a brake waits for a person.
-            return
         reason, retry_after = describe(error)
         if self._site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True):
             log.warning("paused", reason=reason, detail=str(error))

@@ -29,6 +29,9 @@ from assetsync.model import Asset, SentExtent, Wanted
 _WAIVED = "{0}.result <> 'accepted' AND {0}.result IN ('absent', 'resolved', 'sent_again')"
 _AT_ONCE = 500
 _READ_BACK_AT_MOST = 100
+COMES_LATE = 7 * 86_400.0
+"""Seconds after its upload within which an asset that comes late has appeared."""
+
 _WAIVED_AT_MOST = 1000
 """Maximum number of waived attempts read. The remains of a cut upload appear soon or never, so the newest of a long
 outage are enough."""
@@ -145,19 +148,21 @@ class Doubts:
         return due
 
     def competing_attempts(self, attempt: AttemptRow) -> list[CompetingAttempt]:
-        """Return the other open attempts, and the newest waived attempts, of any file and into any folder.
+        """Return the other open attempts, and the newest waived ones, of any file and into any folder.
 
-        A duplicate's original may be in any folder, and a person may have moved the remains of a cut upload.
+        A duplicate's original may be in any folder, and a person may have moved the remains of a cut upload. Attempts
+        into other folders that were waived long before this attempt are left out.
         """
         # An attempt that was reopened while another held its name is parked too, but look-ups still decide it.
         asked = "a.parked AND (SELECT state FROM files WHERE id = a.file_id) = 'blocked'"
         columns = f"a.id, a.destfolderid, a.sent_name, a.size, a.md5, a.ended_at IS NULL, a.is_duplicate, {asked}"
         sql = (
             f"SELECT {columns}, 0 FROM attempts a WHERE a.id <> ?1 AND a.closed_at IS NULL"
-            f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a WHERE a.id <> ?1"
-            f" AND {_WAIVED.format('a')} ORDER BY a.id DESC LIMIT ?2)"
+            f" UNION ALL SELECT * FROM (SELECT {columns}, 1 FROM attempts a INDEXED BY attempts_waived WHERE a.id <> ?1"
+            f" AND {_WAIVED.format('a')} AND (a.destfolderid = ?2 OR a.closed_at >= ?3) ORDER BY a.id DESC LIMIT ?4)"
         )
-        rows = self._store.rows(sql, attempt.id, _WAIVED_AT_MOST)
+        since = attempt.started_at - COMES_LATE
+        rows = self._store.rows(sql, attempt.id, attempt.destfolderid, since, _WAIVED_AT_MOST)
         return [CompetingAttempt(*row[:5], *map(bool, row[5:])) for row in rows]
 
     def owned(self, assetids: Collection[str]) -> set[str]:

@@ -218,10 +218,17 @@ class Reconciler:
             began = self._clock.steady()
             # While files are sent, `least` is a full batch, so that no call reads back less than it can.
             least = 1 if counts else BATCH
-            while not self._stopped() and site.verifier.step(least).confirmed > 0:
-                pass
+            while not self._stopped():
+                done = site.verifier.step(least)
+                if done.wants_audit:
+                    self._audit()
+                if not done.confirmed:
+                    break
             self._spent["verify"] += self._clock.steady() - began
             self._read_back = counts
+        except ServiceElsewhere as error:
+            self._read_back = False
+            log.debug("waits for a person", detail=str(error))
         except ServiceError as error:
             self._read_back = False
             self._trouble(error)
@@ -255,9 +262,6 @@ class Reconciler:
         return now - since >= self._wait and self._passes > 0
 
     def _trouble(self, error: ServiceError) -> None:
-        if isinstance(error, ServiceElsewhere):
-            # The service answers: a brake waits for a person.
-            return
         reason, retry_after = describe(error)
         if self._site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True):
             log.warning("paused", reason=reason, detail=str(error), key=isinstance(error, KeyRefused))

@@ -47,7 +47,7 @@ _PAUSES = {
     "unreachable": "the service cannot be reached",
     "unsent": "the service cannot be reached",
     "no_answer": "the service does not answer",
-    "elsewhere": "the service may be another one: it shows none of the known assets",
+    "elsewhere": "the service has a new address and shows none of the known assets",
 }
 NOT_READ_BACK = "not read back: schedule.verify and schedule.index are off"
 _NO_ANSWER = "the service returns no usable answer"

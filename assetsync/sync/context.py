@@ -123,8 +123,6 @@ class Context:
     progress: ProgressCounts = field(default_factory=ProgressCounts)
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     meter: Meter = field(default_factory=NullMeter)
-    expect_ours: Callable[[], None] = lambda: None
-    """Raises ServiceElsewhere if the service shows none of our assets (`sync.service_identity`)."""
 
     def token(self) -> str:
         """Return a boundary that no file holds by accident; unquoted, for a quoted one hangs the service (observed)."""

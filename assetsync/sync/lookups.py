@@ -138,13 +138,12 @@ class CheckedListing:
     def __init__(self, context: Context) -> None:
         self._ledger = context.ledger
         self._service = context.service
-        self._expect_ours = context.expect_ours
 
     def listing(self, destfolderid: str) -> Iterator[Asset]:
         """Yield every asset of the folder that the service's database shows (interface section 4.1).
 
-        Raise ServiceError. At the end, raise BadAnswer if the folder shows none of our assets, and the service shows
-        none of those that were read back from the folder before; raise ServiceElsewhere if it shows none of any folder.
+        Raise ServiceError. Raise BadAnswer at the end if the folder shows none of our assets, and the service shows
+        none of those that were read back from the folder before.
         """
         batch: list[str] = []
         is_ours = False
@@ -155,7 +154,6 @@ class CheckedListing:
                 if len(batch) >= _BATCH:
                     is_ours, batch = bool(self._ledger.doubts.owned(batch)), []
             yield asset
-        self._expect_ours()
         if not is_ours and not self._ledger.doubts.owned(batch):
             expect_shown(
                 self._service,

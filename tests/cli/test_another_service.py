@@ -1,7 +1,5 @@
 """What the commands say and do where the configuration names another installation than the ledger tells of."""
 
-from dataclasses import replace
-
 import pytest
 
 from assetsync.sandbox import Sandbox, SandboxSettings
@@ -70,20 +68,3 @@ def test_dry_run_on_fixed_url_writes_nothing(moved):
     assert site.run("reconcile", "--dry-run").code == 1
     assert [brake["kind"] for brake in site.run("status", "--json").only["brakes"]] == ["service"]
     assert site.run("reconcile").code == 0
-
-
-def test_run_sends_nothing_to_a_replaced_service(site: Site):
-    settings = SandboxSettings(api_key=KEY, folders={PHOTOS: "photos"}, self_index=True)
-    with Sandbox(settings) as ours:
-        site.configure(base_url=ours.base_url, upload_url=ours.upload_url)
-        for number in range(12):
-            site.write(f"{number}.jpg", b"content %d" % number)
-        assert site.run("reconcile").code == 0
-    site.write("new.jpg", b"new")
-    with Sandbox(replace(settings, port=ours.port)) as other:
-        assert site.run("reconcile", "--wait", "5m").code == 1
-        assert other.assets() == []
-    said = site.run("status").out
-    assert f"the service at {ours.base_url} shows none of 10 assets that it showed before" in " ".join(said.split())
-    assert "clears by itself once the cause is fixed; to proceed as it is: assetsync resume 1" in said
-    assert site.files()["photos/new.jpg"] == "queued"

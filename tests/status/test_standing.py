@@ -14,7 +14,7 @@ from assetsync.status.document import as_object
 from assetsync.status.sentences import is_command, leftovers, next_step, no_room, scanned, verdict, waiting
 from assetsync.status.standing import Level, stand
 
-ELSEWHERE = "the service may be another one: it shows none of the known assets"
+ELSEWHERE = "the service has a new address and shows none of the known assets"
 
 
 def paused(world, reason="unreachable", start=None):

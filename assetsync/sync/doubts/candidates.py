@@ -13,7 +13,7 @@ import structlog
 from assetsync.core.doubt import Candidate, Doubt, is_damaged, is_equal, is_undecided
 from assetsync.core.names import is_exactly, is_others, is_shown_as, may_be, printable
 from assetsync.errors import BadAnswer, TreeError
-from assetsync.ledger.doubts import CompetingAttempt, LeftBy, OpenDoubt
+from assetsync.ledger.doubts import COMES_LATE, CompetingAttempt, LeftBy, OpenDoubt
 from assetsync.ledger.rows import AttemptRow
 from assetsync.model import Asset, FileStat
 from assetsync.service.multipart import closing
@@ -97,7 +97,6 @@ def _may_have_made(rival: CompetingAttempt, asset: Asset, seen_to: int, attempt:
     return whole or (same_folder and is_others(attempt.sent_name, rival.sent_name, asset.filename))
 
 
-_COMES_LATE = 7 * 86_400.0
 _MOST_KEPT = 2_000_000
 
 
@@ -201,7 +200,7 @@ class Candidates:
         """
         return asset.processed and any(
             by.attempt_id <= seen_to and _may_be_whole(by, asset)
-            for by in self._doubts.left_in(asset.folder_id, began - _COMES_LATE)
+            for by in self._doubts.left_in(asset.folder_id, began - COMES_LATE)
             if may_be(by.sent_name, asset.filename)
         )
 

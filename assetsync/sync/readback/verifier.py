@@ -5,7 +5,7 @@ findable in the database, which shows whether they are stored at all. The compar
 request for indexing to `sync.readback.indexer`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from assetsync.core.names import is_shown_as, may_be, printable, sent_name
 from assetsync.core.states import Event
 from assetsync.core.verdict import UNSEEN_PATIENCE, Expected, Reading, compare, next_look
 from assetsync.errors import ServiceError
-from assetsync.ledger.assets import Change
+from assetsync.ledger.assets import Change, KnownAsset
 from assetsync.ledger.repair import MISSING
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, SearchRequest
@@ -25,11 +25,15 @@ from assetsync.service.search import like_pattern
 from assetsync.sync.context import Context
 from assetsync.sync.folder_backoff import FolderBackoff, HealthCheck
 from assetsync.sync.lookups import CheckedListing, by_id, named, names_of, of_ids
+from assetsync.sync.readback.auditor import ask_for_audit
 
 log = structlog.get_logger(__name__)
 
 BATCH = 100
 """Number of assets that one call reads back."""
+
+_SAMPLES = 10
+"""Number of control samples that each step looks up too."""
 
 _NOT_YET = "the service does not show it yet"
 _BY_NAME_AT_MOST = 5
@@ -38,10 +42,11 @@ _BY_LISTING_AT_MOST = 5000
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The result of a step: how many assets were looked at, and how many of them were confirmed."""
+    """The result of a step: how many assets were looked at and confirmed, and whether an audit was requested."""
 
     looked: int
     confirmed: int
+    wants_audit: bool = False
 
 
 class Verifier:
@@ -64,12 +69,13 @@ class Verifier:
         self._service = context.service
         self._clock = context.clock
         self._meter = context.meter
-        self._expect_ours = context.expect_ours
         self._longest = longest
         self._needs_index = needs_index
         self._misnames = misnames
         # Whether uploads into a folder keep their names, as recorded by this process.
         self._names: dict[str, bool] = {}
+        # Whether an audit was requested since a control sample was last shown.
+        self._has_asked = False
 
     def step(self, least: int = 1) -> Verified:
         """Read back up to a hundred due assets, and more if one of their folders has to be listed.
@@ -84,11 +90,10 @@ class Verifier:
         ids = [row.assetid for row in rows if row.assetid is not None]
         changes: list[Change] = []
         unseen: list[FileRow] = []
-        found = by_id(self._service, ids) if needs_index else {}
+        samples = self._ledger.control_samples.of_all(_SAMPLES) if needs_index else []
+        found = by_id(self._service, [*ids, *(sample.assetid for sample in samples)]) if needs_index else {}
         stored, beside = self._in_database([row for row in rows if row.assetid not in found])
         rows += beside
-        # After the look-ups: another service may have taken the place of ours at any time before.
-        self._expect_ours()
         now = self._clock.now()
         for row in rows:
             asset = found.get(row.assetid or "") or stored.get(row.assetid or "")
@@ -104,7 +109,22 @@ class Verifier:
                 self._meter.findable(now - row.queued_at)
         for row in unseen:
             self._not_shown(row, now)
-        return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes))
+        wants_audit = needs_index and self._request_audit(samples, found)
+        return Verified(len(rows), sum(event is Event.CONFIRMED for _, event, _ in changes), wants_audit)
+
+    def _request_audit(self, samples: Sequence[KnownAsset], found: Container[str]) -> bool:
+        """Request an audit if the index shows none of the control samples; return True once, until it shows one again.
+
+        Another installation may answer at the address by now, or the index may be lost. The audit searches the
+        database, and pulls the brake if too many assets are missing.
+        """
+        is_ours = not samples or any(sample.assetid in found for sample in samples)
+        asks = not is_ours and not self._has_asked
+        self._has_asked = not is_ours
+        if asks:
+            ask_for_audit(self._ledger, self._clock.now())
+            log.warning("none of the known assets is shown: an audit is due", searched=len(samples))
+        return asks
 
     def _in_database(self, rows: Sequence[FileRow]) -> tuple[dict[str, Asset], list[FileRow]]:
         """Look up ids in their folders: by name if there are few, else by a listing of the folder.

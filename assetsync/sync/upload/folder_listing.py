@@ -69,7 +69,6 @@ class FolderListing:
         self._make_sure = make_sure
         self._failing = FolderBackoff(health_check)
         self._witnessed = CheckedListing(context)
-        self._expect_ours = context.expect_ours
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
@@ -103,10 +102,7 @@ class FolderListing:
         self._ledger.folder_listings.again(destfolderid)
 
     def ensure(self, destfolderid: str) -> None:
-        """List the folder if it needs a listing, else expect our assets somewhere before the first upload into it.
-
-        Raises ServiceError, and Unlisted while it is not listed.
-        """
+        """List the folder if it needs a listing; raises ServiceError, and Unlisted while it is not listed."""
         self._make_sure()
         contacts = self._ledger.folder_listings
         asks = contacts.asks(destfolderid)
@@ -116,8 +112,6 @@ class FolderListing:
             with self._alone(destfolderid, self._first):
                 if self._known.get(destfolderid) != contacts.asks(destfolderid):
                     asks = self._list(destfolderid)
-        else:
-            self._expect_ours()
         if destfolderid in self._ledger.reports.unlisted():
             self._ledger.queue.listed(destfolderid)
         self._known[destfolderid] = asks

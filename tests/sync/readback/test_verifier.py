@@ -480,3 +480,36 @@ def test_asset_found_again_counts_once(world):
     assert (found.state, found.assetid != before.assetid) == (State.VERIFIED, True)
     assert found.uploaded_at == before.uploaded_at
     assert sum(hour.uploads for hour in world.ledger.hourly_stats.last(24, world.clock.now())) == 4
+
+
+def save_and_step(world, name: str):
+    world.write(name, name.encode())
+    world.scan_and_send()
+    return world.site.verifier.step()
+
+
+def test_service_without_known_assets_is_audited_once(sent):
+    world = sent(3)
+    world.live(3)
+    assert world.site.owed.folders() == []
+    known = dict(world.service.assets)
+    world.service.assets.clear()
+    assert save_and_step(world, "new").wants_audit
+    assert world.site.owed.folders() != []
+    world.service.assets.clear()
+    assert not save_and_step(world, "newer").wants_audit
+    world.service.assets |= known
+    assert not save_and_step(world, "newest").wants_audit
+
+
+def test_one_shown_sample_is_enough(sent):
+    world = sent(3)
+    world.live(3)
+    del world.service.assets[world.row("0").assetid], world.service.assets[world.row("1").assetid]
+    assert not save_and_step(world, "new").wants_audit
+
+
+def test_index_that_is_not_needed_requests_no_audit(sent):
+    world = sent(3, policy={"verified_when": "stored"}, service={"index_lag": None})
+    world.live(3)
+    assert not save_and_step(world, "new").wants_audit
