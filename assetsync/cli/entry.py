@@ -26,7 +26,7 @@ from assetsync.errors import (
     ServiceElsewhere,
     ServiceError,
 )
-from assetsync.text import run_as
+from assetsync.text import ACTIVE, run_as
 
 OK = 0
 NOT_IN_SYNC = 1
@@ -100,7 +100,8 @@ def _as_owner(owner: int, arguments: Sequence[str]) -> str:
 
 
 def _failed(error: AssetsyncError, arguments: Sequence[str]) -> int:
-    if isinstance(error, LedgerDenied):
+    if isinstance(error, LedgerDenied) and not ACTIVE.search("".join(arguments)):
+        # A line break, or a name that is shown with escapes, would make another command of it.
         error.hint = f"run it as its user: {_as_owner(error.owner, arguments)}"
     tell(error)
     if isinstance(error, OutputError):

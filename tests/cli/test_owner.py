@@ -123,6 +123,11 @@ def test_sudo_line_quotes_and_names_the_configuration(owned):
     assert done.stderr.endswith(f": run it as its user: {line}")
 
 
+def test_sudo_line_holds_no_line_break(owned):
+    done = run_as_another(owned, "retry", "photos/a\nrm b")
+    assert (done.returncode, "sudo -u" in done.stderr, "run it as nobody" in done.stderr) == (2, False, True)
+
+
 def test_owner_without_access_gets_no_sudo_line(owned):
     for path in (owned.ledger.parent, *owned.ledger.parent.iterdir()):
         os.chown(path, 0, 0)

@@ -5,6 +5,7 @@ import mmap
 import os
 import random
 import shutil
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -612,8 +613,16 @@ def store(mapped, content: bytes, path) -> bool:
 
 
 @pytest.fixture
-def mapped(world):
+def world_on_disk(make_world):
+    """A site on a disk, because a file system in memory keeps the times of mapped pages differently."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield make_world(Path(folder))
+
+
+@pytest.fixture
+def mapped(world_on_disk):
     """A file that was sent once, and the memory map through which a program goes on writing it."""
+    world = world_on_disk
     path = world.write("a", bytes(4096))
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096) as made:
         os.fsync(file.fileno())
@@ -621,8 +630,8 @@ def mapped(world):
         yield made, path
 
 
-def test_mapped_write_to_clean_page_is_sent(world, mapped):
-    made, path = mapped
+def test_mapped_write_to_clean_page_is_sent(world_on_disk, mapped):
+    world, (made, path) = world_on_disk, mapped
     assert store(made, b"first", path)
     made.flush()
     assert world.scan_and_send() == 1
@@ -632,9 +641,9 @@ def test_mapped_write_to_clean_page_is_sent(world, mapped):
     assert sorted(content[:6] for content in world.service.contents) == [bytes(6), b"first\0", b"second"]
 
 
-def test_mapped_write_to_dirty_page_waits_for_touch(world, mapped):
+def test_mapped_write_to_dirty_page_waits_for_touch(world_on_disk, mapped):
     """What the guide says of memory maps: such a write leaves no trace, not even once it is on the disk."""
-    made, path = mapped
+    world, (made, path) = world_on_disk, mapped
     store(made, b"first", path)
     assert world.scan_and_send() == 1
     if store(made, b"second", path):
