@@ -29,7 +29,7 @@ from assetsync.sync.brakes import Brakes, Limits
 from assetsync.sync.context import Context, Heartbeat, NullMeter
 from assetsync.sync.doubts.resolver import Resolver
 from assetsync.sync.duplicate_sites import DuplicateSites, make_claim
-from assetsync.sync.folder_backoff import HealthCheck, describe
+from assetsync.sync.folder_backoff import HealthCheck, code_and_wait
 from assetsync.sync.intake.intake import Intake, IntakeRules
 from assetsync.sync.intake.settling import Settling
 from assetsync.sync.intake.sidecars import Sidecars, note_sidecar
@@ -78,7 +78,7 @@ class Site:
     looking: Intake
     root_identity: RootIdentity
     brakes: Brakes
-    contact: FolderListing
+    folder_listing: FolderListing
     preparer: Preparer
     circuit_breaker: CircuitBreaker
     upload_queue: UploadQueue
@@ -163,7 +163,7 @@ class Site:
             self.circuit_breaker.answered()
             return True
         except ServiceError as error:
-            reason, retry_after = describe(error)
+            reason, retry_after = code_and_wait(error)
             self.circuit_breaker.trouble(reason, str(error), retry_after, probed=True)
             return False
         self.circuit_breaker.answered()
@@ -260,7 +260,7 @@ def build(
     settling = Settling(settle)
     circuit_breaker = CircuitBreaker(clock.steady, chance.random)
     health_check = HealthCheck(service_identity, folders)
-    contact = FolderListing(context, health_check, service_identity.make_sure)
+    folder_listing = FolderListing(context, health_check, service_identity.make_sure)
     workers = config.upload.workers
     upload_queue = UploadQueue(ledger, clock, most_long=workers - 1 if workers > 1 else None)
     sidecars = Sidecars(context.tree, clock, config.service.metadata_fields.table())
@@ -269,7 +269,7 @@ def build(
         context,
         plan.mappings,
         sidecars,
-        contact,
+        folder_listing,
         Rules(
             settle=settle,
             settles=settles,
@@ -282,7 +282,7 @@ def build(
     resend_moved = config.policy.on_move == "upload"
     brake = config.brake
     limits = Limits(brake.max_new_files, brake.max_vanished, brake.max_vanished_share, resend_moved)
-    brakes = Brakes(context, plan, limits, contact.list_again)
+    brakes = Brakes(context, plan, limits, folder_listing.list_again)
 
     def make_intake() -> Intake:
         made = Intake(
@@ -326,7 +326,7 @@ def build(
         looking=looking,
         root_identity=root_identity,
         brakes=brakes,
-        contact=contact,
+        folder_listing=folder_listing,
         preparer=preparer,
         circuit_breaker=circuit_breaker,
         upload_queue=upload_queue,

@@ -35,7 +35,7 @@ from assetsync.ledger.reports import Finding
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Asset, Body, Meter, SearchRequest, Sent, SentExtent, State, UploadRequest
 from assetsync.service.multipart import closing
-from assetsync.sync.folder_backoff import describe
+from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.upload.queue import Step
 
@@ -441,7 +441,7 @@ class World:
             # A brake waits for a person.
             pass
         except ServiceError as error:
-            reason, retry_after = describe(error)
+            reason, retry_after = code_and_wait(error)
             site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True)
 
     def row(self, path: str | bytes) -> FileRow:

@@ -17,7 +17,7 @@ import click
 from assetsync.app import build
 from assetsync.cli.entry import NO_SERVICE, NOT_IN_SYNC, OK
 from assetsync.cli.files import named
-from assetsync.cli.operator import PATIENCE, open_service, soon
+from assetsync.cli.operator import PATIENCE, open_service, wait_until
 from assetsync.cli.options import with_config, with_json, with_limit
 from assetsync.cli.output import coloured, first_of, moment, note, table, write, write_json, write_parts
 from assetsync.clock import SystemClock
@@ -288,7 +288,7 @@ def _audit(config: SiteConfig) -> _Asked:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             asked = clock.now()
             number = beside.ask("audit", {}, asked)
-            if not soon(lambda: not Compared(config, beside, since=asked).stale, clock):
+            if not wait_until(lambda: not Compared(config, beside, since=asked).stale, clock):
                 note(
                     f"another process holds the ledger: it will audit (request {number}), and `audit --last` shows"
                     " what it found when it is over"

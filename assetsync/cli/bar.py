@@ -51,7 +51,7 @@ class Bar(Silent):
             return
         seconds = max(time.monotonic() - self._began, 0.001)
         if self._first is None:
-            # The verify phase starts with the files verified and the bytes sent before it: the rate leaves them out.
+            # The verify phase starts with the files verified and the bytes sent before it: the rate counts from here.
             self._first, self._sent, self._hashed = done, bytes_done, bytes_hashed
         sent, hashed = bytes_done - self._sent, bytes_hashed - self._hashed
         rate = f"{(done - self._first) / seconds:,.0f} files/s"

@@ -85,9 +85,9 @@ def _unmapped(config: SiteConfig, report: ScanReport, tree: Tree) -> Iterator[Fi
 
 
 def _files_beside(config: SiteConfig, tree: Tree, rules: IgnoreRules) -> Iterator[int]:
-    """Yield the number of files in each folder above a mapped one and below none, without ignored files and sidecars.
+    """Yield the number of files in each folder that contains a mapped folder and is not mapped itself.
 
-    The scan counts these files, too, but not by name.
+    Ignored files and sidecars are left out. The scan counts these files too, but not by name.
     """
     plan = make_plan(config)
     follow = config.watch.follow_symlinks

@@ -103,7 +103,7 @@ class Acted:
 def act(config: SiteConfig, verb: str, argument: dict[str, object]) -> Acted:
     """Carry out a decision, or leave it as a request for the ledger's holder and wait up to `PATIENCE` for the answer.
 
-    Raise as `sync.requests.carry_out` and `open_ledger` do, but no LedgerBusy. A refusal by the holder raises, too.
+    Raise as `sync.requests.carry_out` and `open_ledger` do, except LedgerBusy; UsageError if the holder refuses.
     """
     configure_logging(config.log.format, "warning")
     clock = SystemClock()
@@ -113,7 +113,7 @@ def act(config: SiteConfig, verb: str, argument: dict[str, object]) -> Acted:
         with closing(read_ledger(config.ledger, site=config.site, writable=True)) as beside:
             refuse(beside, verb, argument)
             number = beside.ask(verb, asked_of(beside, verb, argument), clock.now())
-            soon(lambda: beside.answered(number) is not None, clock)
+            wait_until(lambda: beside.answered(number) is not None, clock)
             answer = beside.answered(number)
         if answer is None:
             left = f"another process holds the ledger: it will do that as soon as it can (request {number})"
@@ -132,7 +132,9 @@ def _done(answer: str) -> str:
     return answer
 
 
-def carried_out(config: SiteConfig, verb: str, argument: dict[str, object], go_on: Callable[[], bool]) -> str | None:
+def carry_out_in_time(
+    config: SiteConfig, verb: str, argument: dict[str, object], go_on: Callable[[], bool]
+) -> str | None:
     """Have a request carried out by the ledger's holder, or by this process once the ledger is free.
 
     The request must be idempotent. Return the answer, or None if `go_on` ended the wait before the answer came. Raise
@@ -162,11 +164,11 @@ def carried_out(config: SiteConfig, verb: str, argument: dict[str, object], go_o
 
 
 def _answer_in_time(beside: Ledger, number: int, go_on: Callable[[], bool]) -> str | None:
-    soon(lambda: beside.answered(number) is not None or not go_on(), SystemClock())
+    wait_until(lambda: beside.answered(number) is not None or not go_on(), SystemClock())
     return beside.answered(number)
 
 
-def soon(is_so: Callable[[], bool], clock: Clock) -> bool:
+def wait_until(is_so: Callable[[], bool], clock: Clock) -> bool:
     """Return whether `is_so` becomes true within `PATIENCE` seconds, the time that the ledger's holder may take."""
     until = clock.steady() + PATIENCE
     while not (found := is_so()) and clock.steady() < until:

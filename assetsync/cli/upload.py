@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from assetsync.app import make_plan
 from assetsync.cli.entry import INTERRUPTED, NO_SERVICE, NOT_IN_SYNC, OK, USAGE, stopping
-from assetsync.cli.operator import PATIENCE, carried_out, open_service
+from assetsync.cli.operator import PATIENCE, carry_out_in_time, open_service
 from assetsync.cli.options import with_config, with_json
 from assetsync.cli.output import complain, note, warn, write, write_json
 from assetsync.cli.show_request import show_upload, with_explain
@@ -233,7 +233,7 @@ def _recorded_as(config: SiteConfig, file: Path, folder: str) -> bytes | None:
 def _begin(config: SiteConfig, hand: ByHand, stop: threading.Event) -> Begun:
     """Have the intent committed; raise LedgerBusy if the ledger's holder does not answer within `_PATIENCE`."""
     until = time.monotonic() + _PATIENCE
-    answer = carried_out(config, "upload", hand.asked(), lambda: not stop.is_set() and time.monotonic() < until)
+    answer = carry_out_in_time(config, "upload", hand.asked(), lambda: not stop.is_set() and time.monotonic() < until)
     if answer is not None:
         return Begun(**json.loads(answer))
     if stop.is_set():
@@ -248,7 +248,7 @@ def _end(config: SiteConfig, boundary: str, sent: Sent) -> None:
     """Have the outcome recorded; if this fails, warn: the upload becomes a doubt and is looked up."""
     until = time.monotonic() + PATIENCE
     try:
-        carried_out(config, "uploaded", outcome_of(boundary, sent), lambda: time.monotonic() < until)
+        carry_out_in_time(config, "uploaded", outcome_of(boundary, sent), lambda: time.monotonic() < until)
     except AssetsyncError as error:
         # The upload is complete whether or not the ledger records it: the exit code must not change.
         warn(f"the outcome was not recorded, so the upload is looked up later: {error}")

@@ -14,7 +14,7 @@ from assetsync.daemon.loops import Bell
 from assetsync.daemon.readback import Reading
 from assetsync.daemon.watching import Watching
 from assetsync.errors import LedgerError, RootElsewhere, RootMissing, ServiceElsewhere, ServiceError
-from assetsync.sync.folder_backoff import describe
+from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests import take_requests
 from assetsync.sync.upload.queue import Step
@@ -231,6 +231,6 @@ class Work:
                 self._unread.set()
 
     def _trouble(self, error: ServiceError) -> None:
-        reason, retry_after = describe(error)
+        reason, retry_after = code_and_wait(error)
         if self._site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True):
             log.warning("paused", reason=reason, detail=str(error))

@@ -18,7 +18,7 @@ from assetsync.ledger.reports import Counts
 from assetsync.ledger.runs import Unsettled
 from assetsync.model import State
 from assetsync.reconcile.report import Report, report_of
-from assetsync.sync.folder_backoff import describe
+from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.intake import ScanResult
 from assetsync.sync.readback.verifier import BATCH
 from assetsync.sync.requests import take_requests
@@ -78,7 +78,7 @@ class Reconciler:
         if self._adopt and not self._stopped():
             self._site.preparer.dedupe.adopt_alike = True
             self._ledger.queue.retry_blocked("resembles", self._clock.now())
-            self._site.contact.list_anew()
+            self._site.folder_listing.list_anew()
         # Audit before uploading: an audit that misses too much pulls a brake, which must stop these uploads.
         self._audit()
         with self._uploading():
@@ -262,7 +262,7 @@ class Reconciler:
         return now - since >= self._wait and self._passes > 0
 
     def _trouble(self, error: ServiceError) -> None:
-        reason, retry_after = describe(error)
+        reason, retry_after = code_and_wait(error)
         if self._site.circuit_breaker.trouble(reason, str(error), retry_after, looking=True):
             log.warning("paused", reason=reason, detail=str(error), key=isinstance(error, KeyRefused))
 

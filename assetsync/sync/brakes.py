@@ -64,7 +64,9 @@ class BrakeControl:
         log.warning("brake released", why=why, detail=brake.detail)
 
 
-_SAMPLED = 1000
+_HALF_COUNTS_FROM = 1000
+"""Known files from which on the loss of more than half pulls a brake."""
+
 _FEWEST = 20
 """Files of a mapping from which on `brake.max_vanished_share` counts."""
 
@@ -273,7 +275,7 @@ class Brakes:
         self._brake_control.pull("missing", folder, detail, amount)
         return False
 
-    def missing_few(self, folder: str) -> None:
+    def withdraw_missing(self, folder: str) -> None:
         """After an audit of a folder within the limit: revoke the operator's earlier release."""
         self._brake_control.withdraw("missing", folder)
 
@@ -317,7 +319,7 @@ class Brakes:
                 detail = f"{count:,} of {known:,} files of the mapped folder {subject} are gone: is this intended?"
                 yield _Reason("vanished", f"{subject}/", detail, count)
         count, before = result.missing_count, self._ledger.intake.size()
-        too_many = count > self._limits.max_vanished or (before >= _SAMPLED and count * 2 > before)
+        too_many = count > self._limits.max_vanished or (before >= _HALF_COUNTS_FROM and count * 2 > before)
         if too_many and not self._brake_control.allowed("vanished", "site", count):
             detail = f"{count:,} of {before:,} known files are gone{_most_of(result)}: is this intended?"
             yield _Reason("vanished", "site", detail, count)

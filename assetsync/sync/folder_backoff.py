@@ -31,7 +31,7 @@ def probe(service: Service, destfolderid: str) -> None:
 
 
 class HealthCheck:
-    """The health checks of one site. A folder that was answered is searched again; after a failure comes another."""
+    """The health checks of one site. They search the same folder while it is answered, and the next after a failure."""
 
     def __init__(self, service: Service, folders: Sequence[str]) -> None:
         """Begin with the first of the mapped folders."""
@@ -58,7 +58,7 @@ class HealthCheck:
         return True
 
 
-def describe(error: ServiceError) -> tuple[str, float | None]:
+def code_and_wait(error: ServiceError) -> tuple[str, float | None]:
     """Return the stable code of a failure, and the seconds that the service asked the client to wait, if it did."""
     if isinstance(error, KeyRefused):
         return "key_refused", None
@@ -115,18 +115,18 @@ class FolderBackoff:
         """Return how often in a row the look-ups of a folder have failed."""
         return self._counts[destfolderid]
 
-    def keeps_on(self, destfolderid: str) -> bool:
-        """Return whether a folder has failed so often, or for so long, that it is no longer asked again soon."""
+    def keeps_failing(self, destfolderid: str) -> bool:
+        """Return whether a folder has failed so often that its retries are far apart."""
         return self._counts[destfolderid] > _SOON_TIMES
 
-    def are_alone(self) -> bool:
+    def others_are_answered(self) -> bool:
         """Return whether the service answers for another folder, so that only the failing folders have trouble."""
         return self._health_check.is_answered(self)
 
     def put_off(self, destfolderid: str, error: ServiceError, took: float) -> float:
         """Count a failure and return the seconds to wait; raise `error` if the service answers for no other folder."""
         wait = self.failed(destfolderid, error, took, is_passing=failure_of(error, took).is_passing)
-        if not self.are_alone():
+        if not self.others_are_answered():
             raise error
         return wait
 
@@ -136,7 +136,7 @@ class FolderBackoff:
         The first few failures in a row wait only briefly if they are passing. After a failure that `took` long, the
         wait is a multiple of that time, so that folders that time out do not occupy a thread.
         """
-        asked = describe(error)[1]
+        asked = code_and_wait(error)[1]
         before = self._counts[destfolderid] if is_passing else max(_SOON_TIMES, self._counts[destfolderid])
         self._counts[destfolderid] = before + 1
         if before < _SOON_TIMES:
@@ -209,5 +209,5 @@ def failure_of(error: ServiceError, took: float) -> Failure:
 
     It is passing unless it took long, the service refused the key, or the service asked the client to wait.
     """
-    is_passing = took <= _QUICK and not isinstance(error, KeyRefused) and describe(error)[1] is None
+    is_passing = took <= _QUICK and not isinstance(error, KeyRefused) and code_and_wait(error)[1] is None
     return Failure(error, is_passing)

@@ -77,7 +77,7 @@ def is_broad(name: str) -> bool:
 log = structlog.get_logger(__name__)
 
 _BATCH = 500
-_WITNESSES = 3
+_SAMPLES = 3
 _LOOKED_AT = 20
 
 
@@ -109,7 +109,7 @@ def is_shown(service: Service, known: Sequence[KnownAsset]) -> bool:
     return False
 
 
-def shown_sample(service: Service, witnesses: ControlSamples, since: Sequence[int]) -> int:
+def shown_sample(service: Service, control_samples: ControlSamples, since: Sequence[int]) -> int:
     """Return the attempt id of an accepted upload that the service shows, 0 if it shows none that was searched for.
 
     `since` holds attempts; a sample that began after an attempt is newer than its doubt. The sample began after the
@@ -119,8 +119,9 @@ def shown_sample(service: Service, witnesses: ControlSamples, since: Sequence[in
     """
     if not since:
         return 0
-    samples = witnesses.sent_after(max(since), _LOOKED_AT) or witnesses.sent_after(min(since), _LOOKED_AT, newest=True)
-    for sample in [each for each in samples if not is_broad(each.asset.sent_name or "")][:_WITNESSES]:
+    samples = control_samples.sent_after(max(since), _LOOKED_AT)
+    samples = samples or control_samples.sent_after(min(since), _LOOKED_AT, newest=True)
+    for sample in [each for each in samples if not is_broad(each.asset.sent_name or "")][:_SAMPLES]:
         try:
             if is_shown(service, [sample.asset]):
                 return sample.attempt_id
@@ -157,7 +158,7 @@ class CheckedListing:
         if not is_ours and not self._ledger.doubts.owned(batch):
             expect_shown(
                 self._service,
-                self._ledger.control_samples.read_back_last(destfolderid, _WITNESSES),
+                self._ledger.control_samples.read_back_last(destfolderid, _SAMPLES),
                 "the folder",
                 hint="may the key's user see the folder? If all of it was deleted in the service, `assetsync audit`",
             )

@@ -84,7 +84,10 @@ def _answer(context: Context, request: Request) -> str:
 
 
 def _once(context: Context, request: Request) -> str:
-    """Carry out a request, but one that may send a file again only once. Raise as `carry_out` does, and ValueError."""
+    """Carry out a request; one that may send a file again at most once, even if the process ended in between.
+
+    Raise as `carry_out` does, and ValueError.
+    """
     argument = request.argument
     if argument is None:
         raise ValueError("its argument is no object of JSON")
@@ -358,9 +361,9 @@ def _current(ledger: Ledger, path: bytes) -> FileRow:
 
 
 def _likeliest(ledger: Ledger, rows: list[FileRow]) -> list[FileRow]:
-    """Return the rows of a path, the likeliest to be meant first; a new upload by hand does not replace an older one.
+    """Return the rows of a path, the likeliest to be meant first.
 
-    Of uploads by hand those in doubt come first, then those that are blocked.
+    Several uploads by hand may share a path: those in doubt come first, then those that are blocked.
     """
 
     def rank(row: FileRow) -> int:

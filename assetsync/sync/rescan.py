@@ -37,14 +37,14 @@ _MOST_BLIND = 100
 class Rescan:
     """Scans one site; used by one thread at a time.
 
-    `intake` records scans, `looking` single looks. `spill_folder` holds for a while what is too large for memory: the
-    system's folder for temporary files may be in memory, or in the tree.
+    `intake` records scans, `single_looks` looks at single files. `spill_folder` holds for a while what is too large for
+    memory: the system's folder for temporary files may be in memory, or in the tree.
     """
 
     context: Context
     plan: Plan
     intake: Intake
-    looking: Intake
+    single_looks: Intake
     root_identity: RootIdentity
     brakes: Brakes
     runtime_state: RuntimeState
@@ -82,11 +82,11 @@ class Rescan:
         self.brakes.check_new(result)
         if report.finished:
             if not self.brakes.allows_vanished(result):
-                self.root_identity.is_there("the root is there again, and another brake is about what is missing in it")
+                self.root_identity.found("the root is there again, and another brake is about what is missing in it")
             else:
                 self._note_vanished(result, self.intake.decide_missing(result))
                 if report.complete and not result.missing_count:
-                    self.root_identity.is_there("the root and its files are back")
+                    self.root_identity.found("the root and its files are back")
         self.drift.look_again()
         self._scanned(report, clock.steady() - began)
         return result
@@ -102,7 +102,7 @@ class Rescan:
 
     def heed_mappings(self) -> None:
         """Keep files as they are if their mapping now points to another folder, until a person has looked."""
-        self.intake.frozen = self.looking.frozen = self.brakes.check_mappings()
+        self.intake.frozen = self.single_looks.frozen = self.brakes.check_mappings()
 
     def missing_folders(self, report: ScanReport) -> tuple[str, ...]:
         """Return the mapped folders that a scan did not find."""

@@ -92,7 +92,7 @@ class RootIdentity:
         """Pull the brake because the root of a known site is not there; `problem` is its message."""
         self._brake_control.pull(_KIND, _MISSING, problem, 1)
 
-    def is_there(self, why: str) -> None:
+    def found(self, why: str) -> None:
         """Lift the brake for a missing root, after a scan that missed no file or pulled a brake for those it missed."""
         for brake in self._ledger.reports.brakes():
             if brake.kind == _KIND and brake.subject == _MISSING:

@@ -26,7 +26,7 @@ from assetsync.sync.readback.indexer import SUSPECT
 log = structlog.get_logger(__name__)
 
 _KIND = "service"
-_WITNESSES = 10
+_SAMPLES = 10
 _ASK_AGAIN = 600.0
 
 
@@ -102,12 +102,12 @@ class ServiceIdentity:
             return
         if self._refused is not None and self._clock.steady() - self._refused[0] < _ASK_AGAIN:
             raise ServiceElsewhere(self._refused[1])
-        witnesses = self._ledger.control_samples.of_all(_WITNESSES)
-        if self._shows_one_of(witnesses) if witnesses else not self._ledger.control_samples.has_begun():
+        samples = self._ledger.control_samples.of_all(_SAMPLES)
+        if self._shows_one_of(samples) if samples else not self._ledger.control_samples.has_begun():
             return
         shows = "and nothing that was sent before was read back yet, by which it could be known"
-        if witnesses:
-            shows = f"which shows none of {len(witnesses)} assets that it should have"
+        if samples:
+            shows = f"which shows none of {len(samples)} assets that it should have"
         detail = (
             f"the service was at {before} and is at {self._address} now, {shows}: is this another installation? Nothing"
             " is sent there and nothing concluded before you agree that it holds what was sent"
@@ -116,10 +116,10 @@ class ServiceIdentity:
         self._refused = self._clock.steady(), detail
         raise ServiceElsewhere(detail)
 
-    def _shows_one_of(self, witnesses: Sequence[KnownAsset]) -> bool:
+    def _shows_one_of(self, samples: Sequence[KnownAsset]) -> bool:
         unnamed: ServiceError | None = None
         try:
-            if is_shown(self._service, witnesses):
+            if is_shown(self._service, samples):
                 return True
         except KeyRefused:
             raise
@@ -128,7 +128,7 @@ class ServiceIdentity:
             unnamed = error
         # People may have renamed all of them. The index still knows them, unless it was not moved with the service.
         try:
-            return bool(by_id(self._service, [witness.assetid for witness in witnesses]))
+            return bool(by_id(self._service, [sample.assetid for sample in samples]))
         except KeyRefused:
             raise
         except ServiceError as error:

@@ -43,8 +43,8 @@ def contact(config: str) -> dict[str, float]:
     """List the folder as a start does before its first POST when it cannot confirm the last clean stop."""
 
     def ensure(site) -> int:
-        site.contact.list_anew()
-        site.contact.ensure(FOLDER)
+        site.folder_listing.list_anew()
+        site.folder_listing.ensure(FOLDER)
         return site.context.ledger.intake.size()
 
     return _with_site(config, ensure)

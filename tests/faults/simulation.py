@@ -19,7 +19,7 @@ from assetsync.app import Site, build
 from assetsync.config import SiteConfig, load_config
 from assetsync.errors import AssetsyncError, IllegalTransition, LedgerError, RootMissing, ServiceError, UsageError
 from assetsync.ledger.ledger import open_ledger
-from assetsync.sync.folder_backoff import describe
+from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.intake.watch_queue import Looker, WatchQueue
 from assetsync.sync.requests import carry_out, take_requests
 from assetsync.sync.upload.queue import Step
@@ -362,7 +362,7 @@ class Simulation:
             site.indexer.step()
             site.verifier.step()
         except ServiceError as error:
-            reason, retry_after = describe(error)
+            reason, retry_after = code_and_wait(error)
             site.circuit_breaker.trouble(reason, str(error), retry_after)
 
     def scan(self) -> None:

@@ -187,7 +187,7 @@ def test_identity_check_blocks_no_thread(mirrored):
     def ask_beside(_request) -> None:
         mirrored.service.during_search = lambda _request: None
         with pytest.raises(ServiceElsewhere, match="is being asked"):
-            site.contact.ensure("F1")
+            site.folder_listing.ensure("F1")
         heard.append(True)
 
     mirrored.service.during_search = ask_beside

@@ -75,7 +75,7 @@ class Resolver:
         self._sample: int | None = None
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._failing = FolderBackoff(health_check, grace=grace)
-        self._witnessed = CheckedListing(context)
+        self._checked_listing = CheckedListing(context)
         self._candidates = Candidates(context)
         # Attempts whose last look-up in all folders failed, the oldest failure first.
         self._unanswered: dict[int, None] = {}
@@ -101,7 +101,7 @@ class Resolver:
         done, failed, before = 0, False, self._answers
         # Folders that failed come last.
         for destfolderid, doubts in sorted(folders, key=lambda each: self._failing.count(each[0])):
-            if failed and self._failing.keeps_on(destfolderid):
+            if failed and self._failing.keeps_failing(destfolderid):
                 # `_put_off` has postponed it together with the folder that failed before.
                 continue
             answers = self._answers
@@ -117,7 +117,7 @@ class Resolver:
             failed = True
             self._put_off(destfolderid, unanswered, failure)
             # An answer in this round proves as much as an answered health check.
-            if self._answers == before and not self._failing.are_alone():
+            if self._answers == before and not self._failing.others_are_answered():
                 raise failure.error
             detail = str(failure.error)
             log.warning("cannot be looked for", destfolderid=destfolderid, doubts=len(unanswered), detail=detail)
@@ -139,9 +139,9 @@ class Resolver:
         error = failure.error
         look_at = self._clock.now() + self._failing.failed(destfolderid, error, is_passing=failure.is_passing)
         own = [doubt.attempt.id for doubt in doubts]
-        with_it = self._failing.keeps_on(destfolderid)
+        with_it = self._failing.keeps_failing(destfolderid)
         undecided = self._ledger.doubts.open_ones() if with_it else []
-        failing = [attempt for attempt, folder in undecided if self._failing.keeps_on(folder)]
+        failing = [attempt for attempt, folder in undecided if self._failing.keeps_failing(folder)]
         self._ledger.doubts.unanswered(own, failing, look_at, f"cannot be looked for in the service: {error}")
 
     def _forget_decided(self) -> None:
@@ -158,7 +158,7 @@ class Resolver:
         answers = self._answers
         failure = self._by_name(destfolderid, looking) if len(looking) <= _BY_NAME_AT_MOST else None
         unseen = [one for one in looking if not one.by_name]
-        keeps_failing = self._failing.keeps_on(destfolderid) and self._answers == answers
+        keeps_failing = self._failing.keeps_failing(destfolderid) and self._answers == answers
         if unseen and (failure is None or (failure.is_passing and not keeps_failing)):
             # A listing also shows the assets that a search by name shows.
             failure = self._by_listing(destfolderid, unseen)
@@ -174,7 +174,7 @@ class Resolver:
         is not passing.
         """
         failure, in_a_row = None, 0
-        most = 1 if self._failing.keeps_on(destfolderid) else _FAILED_IN_A_ROW
+        most = 1 if self._failing.keeps_failing(destfolderid) else _FAILED_IN_A_ROW
         for one in looking:
             pattern = like_pattern(one.doubt.attempt.sent_name)
             failed = self._look([one], SearchRequest(searchfor=pattern, folderid=destfolderid, dbdirect=True))
@@ -195,7 +195,7 @@ class Resolver:
             watched = [self._watched.get(doubt.attempt.id) for doubt in self._round]
             since = [newest for _, newest in filter(None, watched)]
             self._sample = shown_sample(self._service, self._ledger.control_samples, since)
-        failure = self._read(unseen, self._witnessed.listing(destfolderid), destfolderid)
+        failure = self._read(unseen, self._checked_listing.listing(destfolderid), destfolderid)
         if failure is not None:
             return failure
         rest = [one for one in unseen if not self._candidates.has_equal(one)]

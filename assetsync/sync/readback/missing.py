@@ -70,7 +70,7 @@ class Missing:
     def decide(self, result: AuditCounts, audit: RunningAudit) -> None:
         """Find the assets that the audit of a folder has not met, or report them as missing; raises ServiceError.
 
-        Pull the brake instead if more than 10 assets and more than 1 % are missing.
+        If more than 10 assets and more than 1 % are missing, pull the brake and report none.
         """
         case = _Case(self._context, audit, result, resend=self._resend)
         here, away = Unmet(result.folder), Unmet(result.folder, away_from=self._mapped)
@@ -80,17 +80,17 @@ class Missing:
             missing = case.count(here)
         known = case.verified(here) + case.verified(away) if missing or moved else 0
         most = max(_FEW, known * _SHARE)
-        if missing > most and not self._may_be(missing, known, result):
+        if missing > most and not self._allow_or_brake(missing, known, result):
             return
         lost = (case.look(here) if missing else 0) + (case.look(away) if moved else 0)
-        if lost > most and not self._may_be(lost, known, result):
+        if lost > most and not self._allow_or_brake(lost, known, result):
             return
         if 0 < lost <= most and not self._is_believed(lost, case.ids(here, away), result):
             return
         for unmet in (here, away):
             case.give_up(unmet)
         # Withdraw the operator's release of the brake: it was meant for this audit and not for the next one.
-        self._brakes.missing_few(result.folder)
+        self._brakes.withdraw_missing(result.folder)
 
     def _is_believed(self, lost: int, ids: Sequence[str], result: AuditCounts) -> bool:
         """Return whether a small number of missing assets is plausible.
@@ -100,15 +100,15 @@ class Missing:
         """
         if result.fine or result.elsewhere or result.different:
             return True
-        witnesses = self._context.ledger.control_samples.of_all(min(lost, _IDS) + _FEW)
-        others = [one for one in witnesses if one.assetid not in ids][-_FEW:]
+        samples = self._context.ledger.control_samples.of_all(min(lost, _IDS) + _FEW)
+        others = [one for one in samples if one.assetid not in ids][-_FEW:]
         expect_shown(
             self._context.service, others, f"folder {result.folder}", hint="may the key's user see the folders?"
         )
         # Without a control sample, pull the brake before anything is sent again.
-        return bool(others) or not self._resend or self._may_be(lost, lost, result)
+        return bool(others) or not self._resend or self._allow_or_brake(lost, lost, result)
 
-    def _may_be(self, missing: int, known: int, result: AuditCounts) -> bool:
+    def _allow_or_brake(self, missing: int, known: int, result: AuditCounts) -> bool:
         detail = (
             f"{missing:,} of {known:,} assets are missing in folder {result.folder} of the service, or where they were"
             " moved from it: was it emptied, or is this another installation?"
@@ -133,7 +133,7 @@ class _Case:
         return self._ledger.audits.count(unmet, self._audit)
 
     def verified(self, unmet: Unmet) -> int:
-        """Count the assets that the audit should meet, met or not."""
+        """Count the assets that the audit expects, met or not."""
         return self._ledger.audits.verified(unmet, self._audit)
 
     def ids(self, *unmet: Unmet) -> list[str]:

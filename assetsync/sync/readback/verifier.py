@@ -62,7 +62,7 @@ class Verifier:
         misnames: Callable[[bytes, str], bool],
     ) -> None:
         self._failing = FolderBackoff(health_check)
-        self._witnessed = CheckedListing(context)
+        self._checked_listing = CheckedListing(context)
         # Folders whose last look-up failed: when they may be looked up again (steady seconds), and the error.
         self._put_off: dict[str, tuple[float, str]] = {}
         self._ledger = context.ledger
@@ -165,7 +165,7 @@ class Verifier:
             due = self._ledger.assets.to_verify(self._clock.now(), _BY_LISTING_AT_MOST, folder=folder)
             more = [row for row in due if row.assetid not in ids] if len(names) > _BY_NAME_AT_MOST else []
             ids |= {row.assetid for row in more if row.assetid is not None}
-            found.update(of_ids(self._witnessed.listing(folder), ids))
+            found.update(of_ids(self._checked_listing.listing(folder), ids))
             if ids - set(found):
                 # Some releases show unprocessed assets only on request (interface section 4.1).
                 found.update(self._look(folder, "%", ids, available="0"))

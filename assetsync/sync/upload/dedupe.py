@@ -45,13 +45,13 @@ class Dedupe:
     """The check of every file for equal content before its upload; shared by all workers."""
 
     def __init__(
-        self, context: Context, contact: FolderListing, said: Callable[[FileRow], str], *, resend_changed: bool
+        self, context: Context, folder_listing: FolderListing, said: Callable[[FileRow], str], *, resend_changed: bool
     ) -> None:
         """Create the check; `said` returns the metadata digest of a file, or "" if its metadata cannot be read."""
         self._context = context
         self._ledger = context.ledger
         self._clock = context.clock
-        self._contact = contact
+        self._folder_listing = folder_listing
         self._said = said
         self._resend_changed = resend_changed
         self.adopt_alike = False
@@ -171,7 +171,9 @@ class Dedupe:
         Somebody may have deleted the asset: if it were adopted, it would never be found. The file is prepared again
         after the listing.
         """
-        if not self._ledger.equal_content.is_missed(assetid) or not self._contact.list_after_audit(row.destfolderid):
+        if not self._ledger.equal_content.is_missed(assetid) or not self._folder_listing.list_after_audit(
+            row.destfolderid
+        ):
             return False
         detail = f"its folder was listed again: the last audit did not show {assetid}, which seemed to be this file"
         self._ledger.queue.postpone(row.id, now, detail)

@@ -68,7 +68,7 @@ class FolderListing:
         """Start with no folder listed; `make_sure` raises if the identity of the service is not confirmed."""
         self._make_sure = make_sure
         self._failing = FolderBackoff(health_check)
-        self._witnessed = CheckedListing(context)
+        self._checked_listing = CheckedListing(context)
         self._ledger = context.ledger
         self._service = context.service
         self._clock = context.clock
@@ -219,7 +219,7 @@ class FolderListing:
         listed = _Listed(self._clock.steady(), contacts.missed(destfolderid, _MOST_KEPT))
         # Some releases show unprocessed assets only on request (interface section 4.1).
         unprocessed = SearchRequest(searchfor="%", folderid=destfolderid, dbdirect=True, available="0")
-        for asset in chain(self._witnessed.listing(destfolderid), every(self._service.search, unprocessed)):
+        for asset in chain(self._checked_listing.listing(destfolderid), every(self._service.search, unprocessed)):
             if asset.folder_id == destfolderid:
                 batch.append(asset)
             if len(batch) >= _BATCH:

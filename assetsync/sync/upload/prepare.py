@@ -85,7 +85,7 @@ class Preparer:
         context: Context,
         mappings: Mappings,
         sidecars: Sidecars,
-        contact: FolderListing,
+        folder_listing: FolderListing,
         rules: Rules,
     ) -> None:
         self._context = context
@@ -94,20 +94,20 @@ class Preparer:
         self._clock = context.clock
         self._mappings = mappings
         self._sidecars = sidecars
-        self._contact = contact
+        self._folder_listing = folder_listing
         self._rules = rules
         # Per unsettled sidecar: when the wait for it began, and when it was last checked (steady seconds).
         self._written_since: dict[bytes, tuple[float, float]] = {}
-        self.dedupe = Dedupe(context, contact, self._said, resend_changed=rules.resend_changed)
+        self.dedupe = Dedupe(context, folder_listing, self._said, resend_changed=rules.resend_changed)
 
     @property
     def being_listed(self) -> Collection[str]:
         """The folders of the service that are being listed, so that no file can be prepared for them now."""
-        return self._contact.being_listed
+        return self._folder_listing.being_listed
 
     def is_listed(self, destfolderid: str) -> bool:
         """Return whether a file can be prepared for the folder without a listing before."""
-        return self._contact.is_listed(destfolderid)
+        return self._folder_listing.is_listed(destfolderid)
 
     def prepare(self, row: FileRow) -> Ready | None:
         """Return the file ready to be sent, or None if it was postponed, blocked, or needs no upload.
@@ -124,8 +124,8 @@ class Preparer:
         mapping = self._mappings.all[position]
         if not row.send_again and self._keeps_changing(row, self._rules.settles[position]):
             return None
-        self._contact.ensure(row.destfolderid)
-        if self._contact.keeps_back(row):
+        self._folder_listing.ensure(row.destfolderid)
+        if self._folder_listing.keeps_back(row):
             return None
         sidecar_changes, opened_at = self._sidecars.changes, self._clock.steady()
         try:

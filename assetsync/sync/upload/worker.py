@@ -15,7 +15,7 @@ from assetsync.ledger.queue import NameBusy, Outdated
 from assetsync.ledger.rows import FileRow
 from assetsync.model import Answer, Body, Sent, State, UploadConnection
 from assetsync.sync.context import Context
-from assetsync.sync.folder_backoff import describe
+from assetsync.sync.folder_backoff import code_and_wait
 from assetsync.sync.upload.folder_listing import Unlisted
 from assetsync.sync.upload.limits import RateLimiter
 from assetsync.sync.upload.prepare import Preparer, Ready
@@ -50,7 +50,7 @@ class UploadContext:
             if ready is None:
                 self.context.progress.handled()
         except ServiceError as error:
-            reason, retry_after = describe(error)
+            reason, retry_after = code_and_wait(error)
             self.results.trouble(reason, str(error), retry_after, looking=True)
         except Unlisted:
             # Other files of the folder have to wait, too.

@@ -129,7 +129,7 @@ def test_unsent_retry_waits_like_a_first_try(world):
     world.scan_and_send()
     assert (world.row("film.mp4").state, world.row("film.mp4").attempts) == (State.QUEUED, 1)
     working_on(world, b"film", "film.mp4")
-    world.site.contact.list_anew()
+    world.site.folder_listing.list_anew()
     world.live(700)
     assert world.states() == {"film.mp4": State.VERIFIED}
     assert len(world.service.assets) == 1
@@ -283,7 +283,7 @@ def test_asset_met_during_listing_is_adopted(audited):
 
 def test_relisting_request_outlasts_a_worker(make_world):
     world = make_world()
-    contact = world.site.contact
+    contact = world.site.folder_listing
 
     def ask_and_come_by(_request) -> None:
         world.service.during_search = lambda _request: None
@@ -352,7 +352,7 @@ def test_assets_of_other_folders_are_not_noted(ignoring):
     ignoring.live(60)
     (ours,) = (asset for asset in ignoring.service.assets.values() if asset.name == "film.mp4")
     ours.folder = "F9"
-    ignoring.site.contact.list_again("F1")
+    ignoring.site.folder_listing.list_again("F1")
     ignoring.write("next.mp4", b"next")
     ignoring.scan_and_send()
     assert ignoring.row("film.mp4").asset_folder == "F1"

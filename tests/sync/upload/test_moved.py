@@ -79,7 +79,7 @@ def test_first_release_start_follows_assets(moved):
 
 def test_requested_listing_is_made_again(moved):
     world = moved()
-    contact = world.site.contact
+    contact = world.site.folder_listing
 
     def listings() -> int:
         return sum(request.searchfor == "%" and request.folderid == "F2" for request in world.service.searches)
