@@ -218,11 +218,6 @@ def what_is_to_be_replaced_is_taken(patch: Patch) -> None:
     patch.setattr(doubts.Doubts, "history", but_replaced)
 
 
-def what_is_equal_may_be_a_beginning(patch: Patch) -> None:
-    """Take what was moved elsewhere for what another upload may have left there."""
-    patch.setattr(candidates, "_may_be_whole", lambda by, asset: by.md5 in (None, asset.md5))
-
-
 def what_a_folder_does_not_show_is_missing(patch: Patch) -> None:
     """Call an asset missing without looking for it in other folders."""
     patch.setattr(missing._Case, "look", lambda self, unmet: self.count(unmet))
@@ -355,10 +350,7 @@ OF_TOLD: tuple[Callable[[Patch], None], ...] = (
 )
 """Those that show in what the service was told of the files."""
 
-OF_CURATED: tuple[Callable[[Patch], None], ...] = (
-    what_is_equal_may_be_a_beginning,
-    what_a_folder_does_not_show_is_missing,
-)
+OF_CURATED: tuple[Callable[[Patch], None], ...] = (what_a_folder_does_not_show_is_missing,)
 """Those that show where people work on the assets in the service."""
 
 OF_NAMELESS: tuple[Callable[[Patch], None], ...] = (

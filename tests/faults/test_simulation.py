@@ -100,7 +100,6 @@ KNOWN = {
     "a_sidecar_is_only_read": 20262013,
     "a_change_after_the_look_is_not_told": 20261660,
     "what_is_to_be_replaced_is_taken": 20261233,
-    "what_is_equal_may_be_a_beginning": 397,
     "a_copy_is_believed": 77,
     "changes_are_forgotten": 1,
     "a_clean_stop_needs_no_confirmation": 17,

@@ -65,6 +65,13 @@ def test_other_content_leaves_no_equal_asset(beside):
     assert wider(world, shown(world, gives_md5=False)) == "left"
 
 
+def test_unhashed_upload_leaves_only_its_size(beside):
+    """If its beginning counted, the file in doubt would be sent a second time."""
+    world = beside(content=b"more than some content")
+    world.ledger.store.write(lambda conn: conn.execute("UPDATE attempts SET md5 = NULL WHERE id = 2"))
+    assert wider(world, shown(world)) == "elsewhere"
+
+
 @pytest.mark.parametrize(("name", "where"), [("y.jpg", "elsewhere"), ("写.jpg", "left")])
 def test_leftover_may_have_a_rewritten_name(beside, name, where):
     world = beside(name)
