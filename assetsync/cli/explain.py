@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import click
 
+from assetsync.app import make_tree
 from assetsync.cli.files import as_object, drift_of, error_of, more_of
 from assetsync.cli.options import known_path, with_config, with_json
 from assetsync.cli.output import amount, moment, write, write_json, write_parts
@@ -68,7 +69,7 @@ class Said:
 def said_of(config: SiteConfig, mapping: Mapping, path: bytes) -> Said:
     """Return what the sidecars say about a file, or what a sidecar says."""
     said = Said()
-    tree = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
+    tree = make_tree(config)
     sidecars = Sidecars(tree, SystemClock(), config.service.metadata_fields.table())
     try:
         if mapping.sidecars and is_sidecar_name(path.rpartition(b"/")[2]):
@@ -93,11 +94,11 @@ def _said_by(said: Said, tree: Tree, sidecars: Sidecars, path: bytes, mapping: M
     folder, _, name = path.rpartition(b"/")
     if name == FOLDER_SIDECAR:
         said.describes = folder or b"."
-        said.lines.append(f"speaks of: every file below {printable(said.describes)}")
+        said.lines.append(f"describes: every file below {printable(said.describes)}")
     else:
         said.describes = path.removesuffix(SUFFIX)
-        missing = "" if tree.lstat(said.describes) is not None else ", which is not there: it is read by nobody"
-        said.lines.append(f"speaks of: {printable(said.describes)}{missing}")
+        missing = "" if tree.lstat(said.describes) is not None else ", which is not there: it is not read"
+        said.lines.append(f"describes: {printable(said.describes)}{missing}")
     level, _size = sidecars.read(path, mapping)
     if level is not None:
         said.sets = [key for key, value in asdict(level).items() if value not in (None, ())]
@@ -301,7 +302,7 @@ class _Disk(NamedTuple):
 def _on_disk(config: SiteConfig, path: bytes) -> _Disk:
     if path.startswith(b"/"):
         return _Disk("outside", _ON_DISK["outside"])
-    tree = Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks)
+    tree = make_tree(config)
     try:
         found = tree.lstat(path)
         if found is None:
@@ -369,7 +370,7 @@ def _asking(ledger: Ledger, mapping: Mapping) -> Brake | None:
 def _unknown(config: SiteConfig, ledger: Ledger, path: bytes) -> str:
     """Return when a file that the ledger does not know will be recorded."""
     try:
-        Tree(bytes(config.root), follow_symlinks=config.watch.follow_symlinks).lstat(path)
+        make_tree(config).lstat(path)
     except (FileUnreadable, RootMissing):
         return "the ledger does not know it: it is met once it can be read"
     brake = next((brake for brake in ledger.reports.brakes() if brake.kind in _OF_THE_TREE), None)

@@ -568,7 +568,7 @@ class TestExplain:
         site.write(name, content)
         site.run("reconcile", "--wait", "0s")
         shown = site.run("explain", f"photos/{name}").out
-        assert f"speaks of: {whom}\n" in shown
+        assert f"describes: {whom}\n" in shown
         assert what in shown
 
     def test_sidecar_without_file_is_explained(self, site):
@@ -576,7 +576,7 @@ class TestExplain:
         site.write("typo.jpgg.yaml", b"location: Oslo")
         site.run("reconcile")
         shown = site.run("explain", "photos/typo.jpgg.yaml").out
-        assert "speaks of: photos/typo.jpgg, which is not there: it is read by nobody\n" in shown
+        assert "describes: photos/typo.jpgg, which is not there: it is not read\n" in shown
 
     def test_stored_file_shows_its_next_look(self, site):
         site.write("a.jpg")
