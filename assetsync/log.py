@@ -294,9 +294,14 @@ def _as_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
 
 def _plain(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
     """Return an event as `brake pulled  site=hq kind=vanished`; the journal adds the time itself."""
+    texts = {
+        name: ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, Mapping) else str(value)
+        for name, value in event.items()
+        if name not in _APART
+    }
     fields = [
-        f"{name}={value if _PLAIN_VALUE.fullmatch(value) else json.dumps(value, ensure_ascii=False)}"
-        for name, value in ((name, str(value)) for name, value in event.items() if name not in _APART)
+        f"{name}={text if _PLAIN_VALUE.fullmatch(text) else json.dumps(text, ensure_ascii=False)}"
+        for name, text in texts.items()
     ]
     lines = [f"{event.get('event', '')}  {' '.join(fields)}".rstrip()]
     lines += [str(event[name]) for name in ("stack", "exception") if name in event]

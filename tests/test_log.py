@@ -145,6 +145,12 @@ def test_journal_lines_carry_their_priority(journal):
     assert {text for _, text in shown} == {'brake pulled  why="two words" count=3 site=hq'}
 
 
+def test_journal_shows_counts_as_text(journal):
+    configure_logging("auto", "debug", stream=journal)
+    structlog.get_logger("test").info("files vanished", folders={"photos/2023": 165, "photos/2024": 5})
+    assert lines_of(journal) == ['<6>files vanished  folders="photos/2023 165, photos/2024 5"']
+
+
 def test_journal_has_a_priority_on_each_line_of_a_traceback(journal):
     configure_logging("auto", "info", stream=journal)
     register_secret(SecretStr(CANARY))
