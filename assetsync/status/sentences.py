@@ -225,8 +225,12 @@ def vanished(standing: Standing) -> Iterator[str]:
     if standing.vanished:
         total = sum(each.count for each in standing.vanished)
         yield f"vanished in the last 7 days: {files(total)}; assetsync orphans --all lists their assets"
+        newest = standing.vanished[-1]
         for each in standing.vanished[: -_EACH - 1 : -1]:
-            yield f"    {moment(each.at)}: {each}: {', '.join(each.names)}{', …' * (each.count > len(each.names))}"
+            yield f"    {moment(each.at)}: {each}"
+            if each is newest:
+                yield from (f"        {name}" for name in each.names)
+                yield from ["        …"] * (each.count > len(each.names))
 
 
 def counted(standing: Standing) -> str:

@@ -46,9 +46,10 @@ def test_vanished_files_are_named_by_folder(filled):
     remove(filled, "F1", 7)
     remove(filled, "F2", 3)
     assert filled.scan().vanished == 10
-    first, second = vanished(standing(filled))
+    first, second, *names = vanished(standing(filled))
     assert first == "vanished in the last 7 days: 10 files; assetsync orphans --all lists their assets"
-    assert "10 of 30 files: 7 from F1, 3 from F2: F1/00, F1/01, F1/02, F1/03, F1/04, …" in second
+    assert second.endswith("10 of 30 files: 7 from F1, 3 from F2")
+    assert [name.strip() for name in names] == ["F1/00", "F1/01", "F1/02", "F1/03", "F1/04", "…"]
     (event,) = as_object(standing(filled))["vanished"]
     assert (event["count"], event["known"], event["folders"]) == (10, 30, {"F1": 7, "F2": 3})
     assert len(event["names"]) == 5
@@ -66,7 +67,7 @@ def test_few_vanished_files_stay_out_of_the_verdict(filled):
     remove(filled, "F1", 9)
     assert filled.scan().vanished == 9
     assert "vanished" not in verdict(standing(filled))
-    assert len(list(vanished(standing(filled)))) == 2
+    assert next(vanished(standing(filled))).startswith("vanished in the last 7 days: 9 files;")
 
 
 @pytest.mark.parametrize("keeps_inode", [True, False])
