@@ -90,7 +90,9 @@ class Verifier:
         ids = [row.assetid for row in rows if row.assetid is not None]
         changes: list[Change] = []
         unseen: list[FileRow] = []
-        samples = self._ledger.control_samples.of_all(_SAMPLES) if needs_index else []
+        # Of one folder: samples of all would be searched for among all files that are queued.
+        known = self._ledger.control_samples.read_back_last
+        samples = known(_folder_of(rows[0]), _SAMPLES) if needs_index else []
         found = by_id(self._service, [*ids, *(sample.assetid for sample in samples)]) if needs_index else {}
         stored, beside = self._in_database([row for row in rows if row.assetid not in found])
         rows += beside
