@@ -38,7 +38,7 @@ _TRIGGERS = (
 class Invalidation:
     """Removes folders from the cache in the transaction that changes their rows.
 
-    Except `has`, every method is called under the store's lock.
+    Except `has` and `forget`, every method is called under the store's lock.
     """
 
     def __init__(self) -> None:
@@ -73,11 +73,12 @@ class Invalidation:
     def _invalidate(self, path: bytes) -> None:
         folder = path[: path.rfind(b"/") + 1]
         self._pending.add(folder)
-        if self._noted is not None:
-            self._noted.add(folder)
-            if len(self._noted) > _MOST_NOTED:
+        noted = self._noted
+        if noted is not None:
+            noted.add(folder)
+            if len(noted) > _MOST_NOTED:
                 self._too_many = True
-                self._noted.clear()
+                noted.clear()
 
 
 class FolderCache:
